@@ -1,0 +1,275 @@
+//! The step store: threads, their steps, and the objects that they share.
+//!
+//! What is acknowledged has been synced. A step is stored once, under its thread and sequence; large texts are objects
+//! named by digest and shared. Traits by need: a reader asks for [`Read`], whoever commits asks for [`StepStore`].
+//! Two stores keep the same contract (`contract.rs`): RocksDB in `rocks.rs`, and memory in `memory.rs`.
+//!
+//! This module knows nothing of graphs, moderators, hooks, models or terminals. RocksDB is named in `rocks.rs` alone.
+
+use std::collections::BTreeMap;
+use std::ops::RangeInclusive;
+
+use futures_util::future::BoxFuture;
+use rondo_protocol::Digest;
+use rondo_protocol::digest::Kind;
+use rondo_protocol::event::Durability;
+use rondo_protocol::id::{LanePath, RoleName, ThreadId};
+use rondo_protocol::object::{Note, Step};
+use serde::{Deserialize, Serialize};
+
+/// Where a thread stands. One row a thread; compare-and-set is on `version`.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Row {
+    /// Grows by one with each commit; 0 = the thread is not stored.
+    pub version: u64,
+    /// For each open lane the last step; the trunk is the empty path.
+    pub frontier: BTreeMap<LanePath, Digest>,
+    /// Object `workflow`.
+    pub workflow: Digest,
+    /// Object `policy`.
+    pub policy: Digest,
+    /// Object `start`.
+    pub start: Digest,
+    /// How it stands.
+    pub status: Status,
+    /// The number of the last step, 0 before the first.
+    pub seq: u64,
+    /// The fold over all steps, as the thread module writes it. Not hashed, so its form may change with a version.
+    pub checkpoint: serde_json::Value,
+    /// What is known of the thread and not hashed: where it came from, when it began, how it ended.
+    pub origin: serde_json::Value,
+}
+
+/// How a thread stands.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Status {
+    /// Begun and not ended; whether somebody works on it now is for the lock to say.
+    Running,
+    /// It waits for a person.
+    Waiting,
+    /// It stopped on a fault or a limit and can be resumed.
+    Stopped,
+    /// It reached `end`.
+    Done,
+    /// It reached `fail`.
+    Failed,
+    /// It was cancelled for good.
+    Cancelled,
+}
+
+/// A step as it is stored.
+#[derive(Debug, Clone, PartialEq)]
+pub struct StoredStep {
+    /// Its place in the thread, from 1.
+    pub seq: u64,
+    /// Its digest.
+    pub digest: Digest,
+    /// The role's visit in its lane, from 1.
+    pub visit: u64,
+    /// The step.
+    pub step: Step,
+}
+
+/// A step to be stored.
+#[derive(Debug, Clone)]
+pub struct NewStep {
+    /// Its place: the row's `seq` after this commit.
+    pub seq: u64,
+    /// Its digest.
+    pub digest: Digest,
+    /// Its canonical bytes.
+    pub bytes: Vec<u8>,
+    /// Who spoke.
+    pub role: RoleName,
+    /// In which lane.
+    pub lane: LanePath,
+    /// The role's visit in that lane, from 1.
+    pub visit: u64,
+    /// What is known of it and not hashed.
+    pub note: Note,
+}
+
+/// One commit: all of it or nothing.
+#[derive(Debug, Clone)]
+pub struct Commit {
+    /// Which thread.
+    pub thread: ThreadId,
+    /// The row's version before this commit; 0 for a new thread.
+    pub expected: u64,
+    /// The row after it; its `version` is `expected + 1`.
+    pub row: Row,
+    /// The step, if this commit adds one.
+    pub step: Option<NewStep>,
+    /// Objects that are not known to be stored yet: kind, digest, canonical bytes.
+    pub objects: Vec<(Kind, Digest, Vec<u8>)>,
+    /// Lanes whose journal is cleared.
+    pub clear_journal: Vec<LanePath>,
+}
+
+/// One record of a journal: what the step in flight in a lane has been answered.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct JournalRecord {
+    /// The lane.
+    pub lane: LanePath,
+    /// Its place among the records of the lane, from 0.
+    pub position: u32,
+    /// The record, as the scheduler writes it.
+    pub bytes: Vec<u8>,
+}
+
+/// Why the store did not do what was asked.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub enum Error {
+    /// The row has another version than expected: somebody else committed.
+    #[error("thread {thread} was changed by another run")]
+    Conflict {
+        /// Which thread.
+        thread: ThreadId,
+    },
+    /// A stored thing is not what its digest says, cannot be read, or is missing.
+    #[error("the store is damaged: {what}")]
+    Damaged {
+        /// What, and where.
+        what: String,
+    },
+    /// A sync failed before; whether the last commits are stored is unknown until the store is opened anew.
+    #[error("the store could not write: {what}; what was written last is unknown until the store is opened again")]
+    Poisoned {
+        /// What failed.
+        what: String,
+    },
+    /// Somebody else holds the store.
+    #[error("the store is in use by process {pid}")]
+    Busy {
+        /// Of the holder; 0 if unknown.
+        pid: u32,
+    },
+    /// The folder or a file in it cannot be used.
+    #[error("{path}: {what}")]
+    Io {
+        /// Which path.
+        path: String,
+        /// What the system says.
+        what: String,
+    },
+    /// This handle only reads.
+    #[error("the store is open for reading only")]
+    ReadOnly,
+    /// Written by a newer version.
+    #[error("the store has format {found}; this version reads up to {known}")]
+    Format {
+        /// What is there.
+        found: u32,
+        /// What is understood.
+        known: u32,
+    },
+}
+
+/// What can be asked of a store that is open in any way. Everything read by digest is verified against it.
+pub trait Read: Send + Sync {
+    /// The row of a thread.
+    ///
+    /// # Errors
+    /// [`Error::Damaged`] when it cannot be read as a row.
+    fn row(&self, thread: &ThreadId) -> Result<Option<Row>, Error>;
+
+    /// Every thread with its row, oldest first.
+    ///
+    /// # Errors
+    /// [`Error::Damaged`].
+    fn rows(&self) -> Result<Vec<(ThreadId, Row)>, Error>;
+
+    /// The steps of a thread within `seqs`, in order, each handed to `visit` with its note until it says stop
+    /// (`false`). A scan is believed only if the iterator's status is good, the digest of each step is right, each
+    /// names its predecessors, and no step of the range is missing.
+    ///
+    /// # Errors
+    /// [`Error::Damaged`], also when the damage is a missing end.
+    fn scan(
+        &self,
+        thread: &ThreadId,
+        seqs: RangeInclusive<u64>,
+        visit: &mut dyn FnMut(StoredStep, Note) -> bool,
+    ) -> Result<(), Error>;
+
+    /// One step with its note.
+    ///
+    /// # Errors
+    /// [`Error::Damaged`].
+    fn step(&self, thread: &ThreadId, seq: u64) -> Result<Option<(StoredStep, Note)>, Error>;
+
+    /// Where a role's visits in a lane stand: `(visit, seq)` for visits within `visits`, in order.
+    ///
+    /// # Errors
+    /// [`Error::Damaged`].
+    fn visits(
+        &self,
+        thread: &ThreadId,
+        lane: &LanePath,
+        role: &RoleName,
+        visits: RangeInclusive<u64>,
+    ) -> Result<Vec<(u64, u64)>, Error>;
+
+    /// Where the step of that digest stands; a digest may stand in several threads.
+    ///
+    /// # Errors
+    /// [`Error::Damaged`].
+    fn locate(&self, digest: Digest) -> Result<Vec<(ThreadId, u64)>, Error>;
+
+    /// The canonical bytes of an object, verified.
+    ///
+    /// # Errors
+    /// [`Error::Damaged`] when the bytes are not those of the digest.
+    fn object(&self, kind: Kind, digest: Digest) -> Result<Option<Vec<u8>>, Error>;
+
+    /// The journal of a lane, in order of position.
+    ///
+    /// # Errors
+    /// [`Error::Damaged`].
+    fn journal(&self, thread: &ThreadId, lane: &LanePath) -> Result<Vec<JournalRecord>, Error>;
+
+    /// A value of a hook's private key space.
+    ///
+    /// # Errors
+    /// [`Error::Damaged`].
+    fn hook_value(&self, space: &str, key: &[u8]) -> Result<Option<Vec<u8>>, Error>;
+
+    /// Keys and values of a hook's private key space from `from` on, at most `limit`.
+    ///
+    /// # Errors
+    /// [`Error::Damaged`].
+    fn hook_values(&self, space: &str, from: &[u8], limit: usize) -> Result<Vec<(Vec<u8>, Vec<u8>)>, Error>;
+}
+
+/// A store that can be written.
+pub trait StepStore: Read {
+    /// Stores a commit. When this returns `Ok`, it has been made as durable as [`durability`](Self::durability) says.
+    /// Commits that wait at the same time share one sync; one that loses its compare-and-set is left out and the
+    /// others go on.
+    ///
+    /// # Errors
+    /// [`Error::Conflict`], [`Error::Poisoned`] (the outcome is unknown), [`Error::Io`].
+    ///
+    /// # Cancel safety
+    /// A commit that has been handed over is carried out whether or not the future is polled on.
+    fn commit(&self, commit: Commit) -> BoxFuture<'_, Result<(), Error>>;
+
+    /// Adds journal records of a thread. With `sync` they are durable when this returns; otherwise they ride with the
+    /// next record or commit that is.
+    ///
+    /// # Errors
+    /// [`Error::Poisoned`], [`Error::Io`].
+    fn record(&self, thread: ThreadId, records: Vec<JournalRecord>, sync: bool) -> BoxFuture<'_, Result<(), Error>>;
+
+    /// Writes a value of a hook's private key space, or deletes it with `None`. Not synced: what a hook keeps can be
+    /// lost and is never needed.
+    ///
+    /// # Errors
+    /// [`Error::Poisoned`], [`Error::Io`].
+    fn put_hook_value(&self, space: &str, key: Vec<u8>, value: Option<Vec<u8>>) -> BoxFuture<'_, Result<(), Error>>;
+
+    /// How far an acknowledged commit is safe.
+    fn durability(&self) -> Durability;
+}

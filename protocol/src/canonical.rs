@@ -1,0 +1,192 @@
+//! Canonical JSON: one byte string for each value, whatever other crates configure.
+//!
+//! UTF-8, keys sorted by their UTF-8 bytes, no insignificant space. A number with an integral value within
+//! ±(2^64-1) is written as an integer; others in the shortest form of ECMAScript (ECMA-262, `Number::toString`);
+//! NaN, infinities and integer literals outside ±(2^64-1) are refused. Strings escape `"`, `\` and the control
+//! characters below U+0020 (`\b \t \n \f \r`, else `\u00xx`) and nothing else.
+//!
+//! Three parts: [`Value`], the writer [`to_bytes`] for anything that serde can serialize, and the reader
+//! [`from_slice`]. No byte of `serde_json` reaches hashed content.
+
+mod de;
+mod read;
+mod ser;
+
+use std::collections::BTreeMap;
+
+pub use read::parse;
+pub use ser::to_bytes;
+
+/// The deepest nesting of lists and objects that is read or written.
+pub const MAX_DEPTH: usize = 128;
+
+/// The largest magnitude of an integer: 2^64 - 1.
+pub const MAX_INTEGER: i128 = u64::MAX as i128;
+
+/// A JSON value. Integers keep every digit.
+#[derive(Debug, Clone, PartialEq, Default)]
+pub enum Value {
+    /// `null`.
+    #[default]
+    Null,
+    /// `true` or `false`.
+    Bool(bool),
+    /// An integer within ±[`MAX_INTEGER`].
+    Int(i128),
+    /// A finite number without an integral value in that range. [`Value::number`] makes no other.
+    Float(f64),
+    /// A text.
+    Str(String),
+    /// A list.
+    List(Vec<Value>),
+    /// An object, sorted by the UTF-8 bytes of its keys.
+    Object(BTreeMap<String, Value>),
+}
+
+/// Why a value has no canonical form, or a text no value.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub enum Error {
+    /// NaN or an infinity.
+    #[error("a number is not finite")]
+    NotFinite,
+    /// An integer outside ±(2^64-1).
+    #[error("an integer is outside ±(2^64-1)")]
+    IntegerRange,
+    /// More than [`MAX_DEPTH`] levels.
+    #[error("nested deeper than {MAX_DEPTH} levels")]
+    TooDeep,
+    /// A map key that is not a text.
+    #[error("an object key is not a text")]
+    KeyNotText,
+    /// The same key twice in one object.
+    #[error("the key {0:?} stands twice in one object")]
+    DuplicateKey(String),
+    /// Not JSON.
+    #[error("not JSON at byte {at}: {what}")]
+    Syntax {
+        /// Byte offset in the text.
+        at: usize,
+        /// What was expected or found.
+        what: &'static str,
+    },
+    /// JSON of another shape than wanted.
+    #[error("{0}")]
+    Shape(String),
+}
+
+impl Value {
+    /// The value of a double: an integer when it is one within range.
+    ///
+    /// # Errors
+    /// [`Error::NotFinite`].
+    pub fn number(number: f64) -> Result<Self, Error> {
+        if !number.is_finite() {
+            return Err(Error::NotFinite);
+        }
+        Ok(integral(number).map_or(Self::Float(number), Self::Int))
+    }
+
+    /// The object's member `key`.
+    pub fn get(&self, key: &str) -> Option<&Self> {
+        match self {
+            Self::Object(members) => members.get(key),
+            _ => None,
+        }
+    }
+
+    /// The text, if this is one.
+    pub fn as_str(&self) -> Option<&str> {
+        match self {
+            Self::Str(text) => Some(text),
+            _ => None,
+        }
+    }
+
+    /// Whether this is `null`.
+    pub fn is_null(&self) -> bool {
+        matches!(self, Self::Null)
+    }
+
+    /// An object without members.
+    pub fn empty_object() -> Self {
+        Self::Object(BTreeMap::new())
+    }
+
+    /// The canonical text.
+    pub fn to_text(&self) -> String {
+        // A `Value` holds only what has a canonical form, but for a `Float` made by hand.
+        to_bytes(self).ok().and_then(|bytes| String::from_utf8(bytes).ok()).unwrap_or_default()
+    }
+
+    /// What serde makes of `object`.
+    ///
+    /// # Errors
+    /// When it has no canonical form.
+    pub fn from_serialize<T: serde::Serialize + ?Sized>(object: &T) -> Result<Self, Error> {
+        parse(&to_bytes(object)?)
+    }
+}
+
+impl From<&str> for Value {
+    fn from(text: &str) -> Self {
+        Self::Str(text.to_owned())
+    }
+}
+
+impl From<String> for Value {
+    fn from(text: String) -> Self {
+        Self::Str(text)
+    }
+}
+
+impl From<u64> for Value {
+    fn from(number: u64) -> Self {
+        Self::Int(i128::from(number))
+    }
+}
+
+impl From<bool> for Value {
+    fn from(truth: bool) -> Self {
+        Self::Bool(truth)
+    }
+}
+
+impl From<Vec<Value>> for Value {
+    fn from(items: Vec<Value>) -> Self {
+        Self::List(items)
+    }
+}
+
+impl<K: Into<String>> FromIterator<(K, Value)> for Value {
+    fn from_iter<T: IntoIterator<Item = (K, Value)>>(members: T) -> Self {
+        Self::Object(members.into_iter().map(|(key, value)| (key.into(), value)).collect())
+    }
+}
+
+/// Reads a `T` from JSON text. Every object of the store and every file of JSON goes through this reader, so that
+/// integers keep their digits and a duplicate key is an error.
+///
+/// # Errors
+/// [`Error::Syntax`] with a byte offset, or [`Error::Shape`] when the JSON is not a `T`.
+pub fn from_slice<T: serde::de::DeserializeOwned>(bytes: &[u8]) -> Result<T, Error> {
+    T::deserialize(parse(bytes)?)
+}
+
+/// Reads a `T` from a value.
+///
+/// # Errors
+/// [`Error::Shape`] when the value is not a `T`.
+pub fn from_value<T: serde::de::DeserializeOwned>(value: Value) -> Result<T, Error> {
+    T::deserialize(value)
+}
+
+/// The integer that `number` is, if it is integral and within ±(2^64-1).
+#[expect(clippy::cast_possible_truncation, reason = "the range is checked before the cast")]
+fn integral(number: f64) -> Option<i128> {
+    // 2^64 is the first double beyond the range; the one before it is 2^64 - 2048.
+    const LIMIT: f64 = 18_446_744_073_709_551_616.0;
+    (number.fract() == 0.0 && number.abs() < LIMIT).then_some(number as i128)
+}
+
+#[cfg(test)]
+mod tests;

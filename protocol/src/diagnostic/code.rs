@@ -1,0 +1,85 @@
+//! The table of codes. A number is never used again for another fault.
+
+use std::fmt;
+
+use serde::{Serialize, Serializer};
+
+use super::Severity;
+
+macro_rules! codes {
+    ($($number:literal $severity:ident $name:ident),* $(,)?) => {
+        /// What kind of fault it is. Each has a page under `pages/`.
+        #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+        pub enum Code {
+            $(#[doc = include_str!(concat!("pages/RN", $number, ".md"))] $name),*
+        }
+
+        impl Code {
+            /// Every code, in order.
+            pub const ALL: &'static [Self] = &[$(Self::$name),*];
+
+            /// The code in print, such as `RN0123`.
+            pub fn as_str(self) -> &'static str {
+                match self { $(Self::$name => concat!("RN", $number)),* }
+            }
+
+            /// Its page, in Markdown; the first line is `# RN0123: title`.
+            pub fn page(self) -> &'static str {
+                match self { $(Self::$name => include_str!(concat!("pages/RN", $number, ".md"))),* }
+            }
+
+            /// How bad a fault of this code is.
+            pub fn severity(self) -> Severity {
+                match self { $(Self::$name => Severity::$severity),* }
+            }
+        }
+    };
+}
+
+// 01 reading a file, 02 structure, 03 types, 04 templates, 05 graph, 06 input, 07 scripts, 08 operator's settings,
+// 10 providers, 11 answers, 12 limits, 13 store, 14 threads and commands, 15 hooks.
+codes! {
+    "0101" Error YamlSyntax,
+}
+
+impl Code {
+    /// The code that is printed as `text`; upper or lower case, with or without `RN`.
+    pub fn find(text: &str) -> Option<Self> {
+        let upper = text.to_uppercase();
+        let number = upper.strip_prefix("RN").unwrap_or(&upper);
+        Self::ALL.iter().copied().find(|code| code.as_str().get(2..) == Some(number))
+    }
+
+    /// The first line of its page without the code.
+    pub fn title(self) -> &'static str {
+        let line = self.page().lines().next().unwrap_or_default();
+        line.split_once(": ").map_or(line, |(_, title)| title)
+    }
+}
+
+impl fmt::Display for Code {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.as_str())
+    }
+}
+
+impl Serialize for Code {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        serializer.serialize_str(self.as_str())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_page_begins_with_its_code_and_says_what_to_do() {
+        for code in Code::ALL {
+            assert!(code.page().starts_with(&format!("# {code}: ")), "{code}");
+            assert!(code.page().lines().count() >= 5, "{code} has no explanation");
+            assert_eq!(Code::find(code.as_str()), Some(*code));
+        }
+        assert!(Code::ALL.is_sorted_by(|a, b| a.as_str() < b.as_str()), "codes stand in order, each once");
+    }
+}

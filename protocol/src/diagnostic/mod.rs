@@ -1,0 +1,154 @@
+//! Diagnostics: what is wrong with what a person wrote, where, and what to do.
+//!
+//! Every fault has a [`Code`] with a page under `pages/`, which is both its source and its documentation: `rondo
+//! explain RN0123` prints it.
+
+mod code;
+
+use serde::Serialize;
+
+pub use code::Code;
+
+/// How bad it is.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Severity {
+    /// Nothing runs.
+    Error,
+    /// It runs, but not as it may be meant.
+    Warning,
+}
+
+/// A range of bytes in a file.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize)]
+pub struct Span {
+    /// First byte.
+    pub offset: usize,
+    /// How many bytes.
+    pub length: usize,
+}
+
+impl Span {
+    /// The span of `length` bytes from `offset`.
+    pub fn new(offset: usize, length: usize) -> Self {
+        Self { offset, length }
+    }
+}
+
+/// One fault in a file.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+pub struct Diagnostic {
+    /// What kind of fault.
+    pub code: Code,
+    /// How bad.
+    pub severity: Severity,
+    /// The file, as it was named.
+    pub file: String,
+    /// Line, from 1.
+    pub line: u32,
+    /// Column in code points, from 1.
+    pub column: u32,
+    /// The bytes it is about.
+    pub span: Span,
+    /// What is wrong, in one sentence without a full stop.
+    pub message: String,
+    /// What to do.
+    pub hint: Option<String>,
+}
+
+impl Diagnostic {
+    /// A fault at `span` of `text`, which is the content of `file`.
+    pub fn at(code: Code, file: &str, text: &str, span: Span, message: impl Into<String>) -> Self {
+        let (line, column) = position(text, span.offset);
+        Self {
+            code,
+            severity: code.severity(),
+            file: file.to_owned(),
+            line,
+            column,
+            span,
+            message: message.into(),
+            hint: None,
+        }
+    }
+
+    /// The same with words on what to do.
+    #[must_use]
+    pub fn with_hint(mut self, hint: impl Into<String>) -> Self {
+        self.hint = Some(hint.into());
+        self
+    }
+}
+
+impl std::fmt::Display for Diagnostic {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        let Self { code, file, line, column, message, .. } = self;
+        write!(f, "{file}:{line}:{column}: {code}: {message}")?;
+        match &self.hint {
+            Some(hint) => write!(f, " (hint: {hint})"),
+            None => Ok(()),
+        }
+    }
+}
+
+/// Line and column of a byte offset, both from 1, the column in code points.
+pub fn position(text: &str, offset: usize) -> (u32, u32) {
+    let offset = (0..=offset.min(text.len())).rev().find(|at| text.is_char_boundary(*at)).unwrap_or(0);
+    let before = text.get(..offset).unwrap_or_default();
+    let line_start = before.rfind('\n').map_or(0, |newline| newline + 1);
+    let line = before.bytes().filter(|byte| *byte == b'\n').count() + 1;
+    let column = before.get(line_start..).unwrap_or_default().trim_start_matches('\u{feff}').chars().count() + 1;
+    (u32::try_from(line).unwrap_or(u32::MAX), u32::try_from(column).unwrap_or(u32::MAX))
+}
+
+/// The nearest of `known` to `word`, if it is near enough to be meant.
+pub fn nearest<'a>(word: &str, known: impl IntoIterator<Item = &'a str>) -> Option<&'a str> {
+    let wanted: String = word.to_lowercase().replace('-', "_");
+    let limit = (wanted.chars().count() / 3).clamp(1, 3);
+    known
+        .into_iter()
+        .map(|candidate| (distance(&wanted, &candidate.to_lowercase().replace('-', "_")), candidate))
+        .filter(|(distance, _)| *distance <= limit)
+        .min_by_key(|(distance, _)| *distance)
+        .map(|(_, candidate)| candidate)
+}
+
+/// Levenshtein's distance with transpositions of neighbours counted once (optimal string alignment).
+fn distance(a: &str, b: &str) -> usize {
+    let (a, b): (Vec<char>, Vec<char>) = (a.chars().take(64).collect(), b.chars().take(64).collect());
+    let mut before_last: Vec<usize> = Vec::new();
+    let mut last: Vec<usize> = (0..=b.len()).collect();
+    for (i, from) in a.iter().enumerate() {
+        let mut row = vec![i + 1];
+        for (j, to) in b.iter().enumerate() {
+            let cell = |row: &[usize], at: usize| row.get(at).copied().unwrap_or(usize::MAX / 2);
+            let mut best = (cell(&last, j + 1) + 1).min(cell(&row, j) + 1).min(cell(&last, j) + usize::from(from != to));
+            let swapped = i > 0 && j > 0 && a.get(i - 1) == Some(to) && b.get(j - 1) == Some(from);
+            if swapped {
+                best = best.min(cell(&before_last, j - 1) + 1);
+            }
+            row.push(best);
+        }
+        before_last = std::mem::replace(&mut last, row);
+    }
+    last.last().copied().unwrap_or(0)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn columns_are_counted_in_code_points() {
+        assert_eq!(position("a\néx: 1", 4), (2, 2));
+        assert_eq!(position("\u{feff}ab", 4), (1, 2));
+        assert_eq!(position("ab", 99), (1, 3));
+    }
+
+    #[test]
+    fn the_nearest_name_is_found_and_a_far_one_is_not() {
+        assert_eq!(nearest("promt", ["to", "prompt", "max"]), Some("prompt"));
+        assert_eq!(nearest("on-max", ["on_max"]), Some("on_max"));
+        assert_eq!(nearest("zebra", ["to", "prompt", "max"]), None);
+    }
+}

@@ -1,0 +1,172 @@
+//! Digests: SHA-256 over a domain line and canonical bytes.
+//!
+//! `engine/docs/digests.md` says how to recompute one elsewhere.
+
+use std::fmt;
+
+use serde::{Deserialize, Deserializer, Serialize, Serializer, de};
+use sha2::{Digest as _, Sha256};
+
+use crate::canonical;
+
+/// What a digest names. The name is part of what is hashed, so that equal bytes of two kinds have two digests.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum Kind {
+    /// A checked workflow.
+    Workflow,
+    /// What of a workflow may change between runs.
+    Policy,
+    /// The beginning of a thread.
+    Start,
+    /// What a request holds besides its messages.
+    Head,
+    /// One message.
+    Message,
+    /// The chain over a list of messages.
+    Messages,
+    /// A head and a chain.
+    Request,
+    /// What was said within one step.
+    Transcript,
+    /// A step, a rebind or a compaction.
+    Step,
+}
+
+impl Kind {
+    /// Every kind, in the order of their stored codes.
+    pub const ALL: [Self; 9] = [
+        Self::Workflow,
+        Self::Policy,
+        Self::Start,
+        Self::Head,
+        Self::Message,
+        Self::Messages,
+        Self::Request,
+        Self::Transcript,
+        Self::Step,
+    ];
+
+    /// The word in the domain line.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Workflow => "workflow",
+            Self::Policy => "policy",
+            Self::Start => "start",
+            Self::Head => "head",
+            Self::Message => "message",
+            Self::Messages => "messages",
+            Self::Request => "request",
+            Self::Transcript => "transcript",
+            Self::Step => "step",
+        }
+    }
+
+    fn domain(self) -> &'static [u8] {
+        match self {
+            Self::Workflow => b"rondo/workflow/v1\n",
+            Self::Policy => b"rondo/policy/v1\n",
+            Self::Start => b"rondo/start/v1\n",
+            Self::Head => b"rondo/head/v1\n",
+            Self::Message => b"rondo/message/v1\n",
+            Self::Messages => b"rondo/messages/v1\n",
+            Self::Request => b"rondo/request/v1\n",
+            Self::Transcript => b"rondo/transcript/v1\n",
+            Self::Step => b"rondo/step/v1\n",
+        }
+    }
+}
+
+/// A SHA-256 digest: 32 raw bytes in chains and keys, 64 lower-case hex digits in JSON.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct Digest(pub [u8; 32]);
+
+impl Digest {
+    /// The digest of `bytes` under the domain of `kind`: SHA-256 of `rondo/<kind>/v1\n` and the bytes.
+    pub fn of_bytes(kind: Kind, bytes: &[u8]) -> Self {
+        Self::of_parts(kind, &[bytes])
+    }
+
+    /// The digest of the canonical bytes of `object`, and those bytes.
+    ///
+    /// # Errors
+    /// When the object has no canonical form; see [`canonical::Error`].
+    pub fn of<T: Serialize + ?Sized>(kind: Kind, object: &T) -> Result<(Self, Vec<u8>), canonical::Error> {
+        let bytes = canonical::to_bytes(object)?;
+        Ok((Self::of_bytes(kind, &bytes), bytes))
+    }
+
+    /// The digest of the concatenation of `parts` under the domain of `kind`.
+    pub fn of_parts(kind: Kind, parts: &[&[u8]]) -> Self {
+        let mut hasher = Sha256::new();
+        hasher.update(kind.domain());
+        for part in parts {
+            hasher.update(part);
+        }
+        Self(hasher.finalize().into())
+    }
+
+    /// The 32 bytes.
+    pub fn as_bytes(&self) -> &[u8; 32] {
+        &self.0
+    }
+
+    /// Reads 64 lower-case hex digits.
+    pub fn from_hex(text: &str) -> Option<Self> {
+        let digits = text.as_bytes();
+        if digits.len() != 64 {
+            return None;
+        }
+        let mut bytes = [0_u8; 32];
+        for (byte, pair) in bytes.iter_mut().zip(digits.chunks_exact(2)) {
+            let [high, low] = pair else { return None };
+            *byte = (nibble(*high)? << 4) | nibble(*low)?;
+        }
+        Some(Self(bytes))
+    }
+
+    /// The 64 hex digits, without an allocation.
+    fn with_hex<R>(&self, use_text: impl FnOnce(&str) -> R) -> R {
+        const DIGITS: &[u8; 16] = b"0123456789abcdef";
+        let mut text = [0_u8; 64];
+        for (pair, byte) in text.chunks_exact_mut(2).zip(self.0) {
+            if let [high, low] = pair {
+                *high = DIGITS.get(usize::from(byte >> 4)).copied().unwrap_or(b'0');
+                *low = DIGITS.get(usize::from(byte & 15)).copied().unwrap_or(b'0');
+            }
+        }
+        use_text(std::str::from_utf8(&text).unwrap_or_default())
+    }
+}
+
+fn nibble(digit: u8) -> Option<u8> {
+    match digit {
+        b'0'..=b'9' => Some(digit - b'0'),
+        b'a'..=b'f' => Some(digit - b'a' + 10),
+        _ => None,
+    }
+}
+
+impl fmt::Display for Digest {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.with_hex(|text| f.write_str(text))
+    }
+}
+
+impl fmt::Debug for Digest {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{self}")
+    }
+}
+
+impl Serialize for Digest {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        self.with_hex(|text| serializer.serialize_str(text))
+    }
+}
+
+impl<'de> Deserialize<'de> for Digest {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        let text = String::deserialize(deserializer)?;
+        Self::from_hex(&text).ok_or_else(|| de::Error::custom("a digest is 64 lower-case hex digits"))
+    }
+}

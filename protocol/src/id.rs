@@ -1,0 +1,192 @@
+//! Names and identifiers: validated once, cheap to clone, ordered by their bytes.
+
+use std::borrow::Borrow;
+use std::fmt;
+use std::sync::Arc;
+
+use serde::{Deserialize, Deserializer, Serialize, Serializer, de};
+
+/// Why a text is not a name of the wanted kind.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[error("{text:?} is not a {kind}: {rule}")]
+pub struct InvalidName {
+    /// The text as it was given, cut to 80 characters.
+    pub text: String,
+    /// What it should have been, such as `role name`.
+    pub kind: &'static str,
+    /// The rule it breaks, in words.
+    pub rule: &'static str,
+}
+
+macro_rules! name {
+    ($(#[$doc:meta])* $name:ident, $kind:literal, $rule:literal, $valid:expr) => {
+        $(#[$doc])*
+        #[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
+        pub struct $name(Arc<str>);
+
+        impl $name {
+            /// Takes `text` when it follows the rule of this kind of name.
+            ///
+            /// # Errors
+            /// [`InvalidName`] with the rule.
+            pub fn new(text: &str) -> Result<Self, InvalidName> {
+                let valid: fn(&str) -> bool = $valid;
+                if valid(text) {
+                    Ok(Self(Arc::from(text)))
+                } else {
+                    Err(InvalidName { text: text.chars().take(80).collect(), kind: $kind, rule: $rule })
+                }
+            }
+
+            /// The text.
+            pub fn as_str(&self) -> &str {
+                &self.0
+            }
+        }
+
+        impl fmt::Display for $name {
+            fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+                f.write_str(&self.0)
+            }
+        }
+
+        impl fmt::Debug for $name {
+            fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+                write!(f, "{:?}", &*self.0)
+            }
+        }
+
+        impl Borrow<str> for $name {
+            fn borrow(&self) -> &str {
+                &self.0
+            }
+        }
+
+        impl Serialize for $name {
+            fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+                serializer.serialize_str(&self.0)
+            }
+        }
+
+        impl<'de> Deserialize<'de> for $name {
+            fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+                let text = String::deserialize(deserializer)?;
+                Self::new(&text).map_err(de::Error::custom)
+            }
+        }
+    };
+}
+
+fn is_lower_name(text: &str, also: char) -> bool {
+    text.starts_with(|c: char| c.is_ascii_lowercase())
+        && text.chars().all(|c| c.is_ascii_lowercase() || c.is_ascii_digit() || c == '_' || c == also)
+}
+
+fn is_identifier(text: &str) -> bool {
+    text.starts_with(|c: char| c.is_ascii_alphabetic() || c == '_')
+        && text.chars().all(|c| c.is_ascii_alphanumeric() || c == '_')
+}
+
+fn is_lane_path(text: &str) -> bool {
+    text.is_empty()
+        || text.split('/').all(|part| {
+            part.strip_suffix(']').and_then(|part| part.split_once('[')).is_some_and(|(role, index)| {
+                is_lower_name(role, '_')
+                    && index.chars().all(|c| c.is_ascii_digit())
+                    && index.parse::<u32>().is_ok()
+                    && (index == "0" || !index.starts_with('0'))
+            })
+        })
+}
+
+name! {
+    /// The name of a role: `[a-z][a-z0-9_]*`. Whether it is reserved is for the workflow checker to say.
+    RoleName, "role name", "it starts with a-z and goes on with a-z, 0-9 and _", |t| is_lower_name(t, '_')
+}
+name! {
+    /// The word by which a role's answer chooses its edge: `[a-z][a-z0-9_-]*`.
+    Status, "status", "it starts with a-z and goes on with a-z, 0-9, _ and -", |t| is_lower_name(t, '-')
+}
+name! {
+    /// The name of an input or of a field of an output: an identifier.
+    FieldName, "field name", "it starts with a letter or _ and goes on with letters, digits and _", is_identifier
+}
+name! {
+    /// One branch or item of a fan-out: `role[index]`, nested `a[0]/b[1]`; the trunk is the empty text.
+    LanePath, "lane path", "it is empty or made of parts like role[0] joined by /", is_lane_path
+}
+name! {
+    /// One run of one workflow on one input: 26 characters of lower-case Crockford base 32, which sort by time of
+    /// creation (<https://github.com/ulid/spec>).
+    ThreadId, "thread id", "it is 26 characters of 0-9 and a-z without i, l, o and u",
+    |t| t.len() == 26 && t.starts_with(|c: char| matches!(c, '0'..='7'))
+        && t.bytes().all(|b| matches!(b, b'0'..=b'9' | b'a'..=b'z') && !matches!(b, b'i' | b'l' | b'o' | b'u'))
+}
+
+impl ThreadId {
+    /// The id made of `unix_ms` (48 bits) and 80 random bits.
+    pub fn from_parts(unix_ms: u64, random: u128) -> Self {
+        const ALPHABET: &[u8; 32] = b"0123456789abcdefghjkmnpqrstvwxyz";
+        let bits = (u128::from(unix_ms) & ((1 << 48) - 1)) << 80 | (random & ((1 << 80) - 1));
+        let text: String = (0..26)
+            .rev()
+            .map(|group| {
+                let index = usize::try_from((bits >> (group * 5)) & 31).unwrap_or(0);
+                char::from(ALPHABET.get(index).copied().unwrap_or(b'0'))
+            })
+            .collect();
+        Self(Arc::from(text))
+    }
+}
+
+impl LanePath {
+    /// The lane in which a thread starts.
+    pub fn trunk() -> Self {
+        Self(Arc::from(""))
+    }
+
+    /// Whether this is the trunk.
+    pub fn is_trunk(&self) -> bool {
+        self.0.is_empty()
+    }
+
+    /// The index of the innermost lane, or `None` for the trunk.
+    pub fn last_index(&self) -> Option<u32> {
+        let (_, index) = self.0.rsplit_once('[')?;
+        index.strip_suffix(']')?.parse().ok()
+    }
+}
+
+/// The status of a step that the runtime itself commits when a role's work could not be had.
+pub mod reserved {
+    /// A fault that `on_error` routed.
+    pub const ERROR: &str = "error";
+    /// A limit that `on_limit` routed.
+    pub const LIMIT: &str = "limit";
+    /// A deadline that `on_timeout` routed.
+    pub const TIMEOUT: &str = "timeout";
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_lane_path_is_made_of_role_and_index() {
+        for good in ["", "a[0]", "a[0]/b[12]", "review_er[3]"] {
+            assert!(LanePath::new(good).is_ok(), "{good}");
+        }
+        for bad in ["a", "a[]", "a[01]", "a[0]/", "/a[0]", "A[0]", "a[-1]", "a[0]b[1]"] {
+            assert!(LanePath::new(bad).is_err(), "{bad}");
+        }
+        assert_eq!(LanePath::new("a[0]/b[12]").unwrap().last_index(), Some(12));
+    }
+
+    #[test]
+    fn thread_ids_sort_by_time() {
+        let early = ThreadId::from_parts(1_700_000_000_000, u128::MAX);
+        let late = ThreadId::from_parts(1_700_000_000_001, 0);
+        assert!(early < late);
+        assert_eq!(ThreadId::new(early.as_str()), Ok(early));
+    }
+}

@@ -1,0 +1,83 @@
+use serde::{Deserialize, Serialize};
+
+/// Tokens as the provider counted them.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Usage {
+    /// Tokens of all requests.
+    pub prompt_tokens: u64,
+    /// Of those, tokens that the provider's prompt cache served.
+    pub cached_tokens: u64,
+    /// Tokens of all replies.
+    pub output_tokens: u64,
+}
+
+impl std::ops::AddAssign for Usage {
+    fn add_assign(&mut self, other: Self) {
+        self.prompt_tokens = self.prompt_tokens.saturating_add(other.prompt_tokens);
+        self.cached_tokens = self.cached_tokens.saturating_add(other.cached_tokens);
+        self.output_tokens = self.output_tokens.saturating_add(other.output_tokens);
+    }
+}
+
+/// Who gave an answer: one word, `port`, `journal` or the name of a hook's node.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum AnsweredBy {
+    /// The port: a model provider, a tool, a script.
+    Port,
+    /// The journal of this thread, after a crash.
+    Journal,
+    /// A hook in front of the port, by the name of its node.
+    Hook(String),
+}
+
+impl AnsweredBy {
+    /// The word in events and notes.
+    pub fn as_str(&self) -> &str {
+        match self {
+            Self::Port => "port",
+            Self::Journal => "journal",
+            Self::Hook(node) => node,
+        }
+    }
+}
+
+impl Serialize for AnsweredBy {
+    fn serialize<S: serde::Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        serializer.serialize_str(self.as_str())
+    }
+}
+
+impl<'de> Deserialize<'de> for AnsweredBy {
+    fn deserialize<D: serde::Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        let word = String::deserialize(deserializer)?;
+        Ok(match word.as_str() {
+            "port" => Self::Port,
+            "journal" => Self::Journal,
+            _ => Self::Hook(word),
+        })
+    }
+}
+
+/// What is known of a step and not hashed.
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct Note {
+    /// Tokens, or `None` where no provider counted.
+    pub usage: Option<Usage>,
+    /// US dollars, or `None` where no price is known.
+    pub cost_usd: Option<f64>,
+    /// Of the last model reply of the step.
+    pub answered_by: Option<AnsweredBy>,
+    /// The resolved model of the last reply.
+    pub model: Option<String>,
+    /// Unix milliseconds.
+    pub started_at_ms: u64,
+    /// Unix milliseconds.
+    pub ended_at_ms: u64,
+    /// Model replies that entered the step.
+    pub model_calls: u64,
+    /// Tool results that entered the step.
+    pub tool_calls: u64,
+    /// Attempts at a port, failed ones too: the position in a script counts these.
+    pub attempts: u64,
+}

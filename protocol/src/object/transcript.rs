@@ -1,0 +1,113 @@
+use serde::{Deserialize, Serialize};
+
+use crate::digest::Digest;
+use crate::message::ToolUse;
+
+/// What was said within one step, in order; failed attempts are left out. Object kind `transcript`.
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Transcript {
+    /// Oldest first.
+    pub entries: Vec<Entry>,
+}
+
+/// One entry of a transcript.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[serde(tag = "kind", rename_all = "lowercase", deny_unknown_fields)]
+pub enum Entry {
+    /// A model answered.
+    Model {
+        /// The request before an altering hook, or `None` when it was sent as asked.
+        asked: Option<Digest>,
+        /// The request head.
+        head: Digest,
+        /// What it said.
+        reply: ModelReply,
+        /// The request.
+        request: Digest,
+    },
+    /// A tool answered.
+    Tool {
+        /// The arguments as received.
+        arguments: String,
+        /// Whether the call failed.
+        failed: bool,
+        /// The use that it answers.
+        id: String,
+        /// The tool.
+        name: String,
+        /// What the model is shown.
+        text: String,
+    },
+    /// An answer broke the contract and was sent back with these words.
+    Repair {
+        /// The words.
+        text: String,
+    },
+}
+
+/// A complete reply of a model, as it entered the thread.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct ModelReply {
+    /// Why the model stopped.
+    pub finish: Finish,
+    /// Reasoning content, if the provider gives any.
+    pub reasoning: Option<String>,
+    /// The answer.
+    pub text: String,
+    /// The tools it asks for.
+    pub tool_calls: Vec<ToolUse>,
+}
+
+/// Why a model stopped. Providers use more words than these; the others are kept as they came.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Finish {
+    /// It had said what it wanted.
+    Stop,
+    /// It reached its output limit.
+    Length,
+    /// It asks for tools.
+    ToolCalls,
+    /// The provider withheld the answer.
+    ContentFilter,
+    /// Another word of the provider.
+    Other(String),
+}
+
+impl Finish {
+    /// The word on the wire.
+    pub fn as_str(&self) -> &str {
+        match self {
+            Self::Stop => "stop",
+            Self::Length => "length",
+            Self::ToolCalls => "tool_calls",
+            Self::ContentFilter => "content_filter",
+            Self::Other(word) => word,
+        }
+    }
+}
+
+impl From<&str> for Finish {
+    fn from(word: &str) -> Self {
+        match word {
+            "stop" => Self::Stop,
+            "length" => Self::Length,
+            "tool_calls" => Self::ToolCalls,
+            "content_filter" => Self::ContentFilter,
+            other => Self::Other(other.to_owned()),
+        }
+    }
+}
+
+impl Serialize for Finish {
+    fn serialize<S: serde::Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        serializer.serialize_str(self.as_str())
+    }
+}
+
+impl<'de> Deserialize<'de> for Finish {
+    fn deserialize<D: serde::Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        String::deserialize(deserializer).map(|word| Self::from(word.as_str()))
+    }
+}
