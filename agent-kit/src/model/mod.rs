@@ -18,11 +18,8 @@ pub trait Model: Send + Sync {
     ///
     /// # Cancel safety
     /// Dropping the future closes the connection; nothing is remembered of the attempt.
-    fn complete<'a>(
-        &'a self,
-        call: &'a ModelCall,
-        deltas: &'a dyn Deltas,
-    ) -> BoxFuture<'a, Result<ModelAnswer, Fault>>;
+    fn complete<'a>(&'a self, call: &'a ModelCall, deltas: &'a dyn Deltas)
+    -> BoxFuture<'a, Result<ModelAnswer, Fault>>;
 }
 
 /// Where the parts of a reply go while it arrives. They are provisional: the attempt may still fail.

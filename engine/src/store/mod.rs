@@ -18,8 +18,7 @@ use rondo_protocol::object::{Note, Step};
 use serde::{Deserialize, Serialize};
 
 /// Where a thread stands. One row a thread; compare-and-set is on `version`.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
-#[serde(deny_unknown_fields)]
+#[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Row {
     /// Grows by one with each commit; 0 = the thread is not stored.
     pub version: u64,
@@ -35,10 +34,10 @@ pub struct Row {
     pub status: Status,
     /// The number of the last step, 0 before the first.
     pub seq: u64,
-    /// The fold over all steps, as the thread module writes it. Not hashed, so its form may change with a version.
-    pub checkpoint: serde_json::Value,
-    /// What is known of the thread and not hashed: where it came from, when it began, how it ended.
-    pub origin: serde_json::Value,
+    /// The fold over all steps, as the thread module writes it: JSON, opaque here. Not hashed.
+    pub checkpoint: Vec<u8>,
+    /// What is known of the thread and not hashed, as the thread module writes it: JSON, opaque here.
+    pub origin: Vec<u8>,
 }
 
 /// How a thread stands.

@@ -67,9 +67,9 @@ impl<'de> Deserializer<'de> for Value {
     ) -> Result<V::Value, Error> {
         match self {
             Self::Str(variant) => visitor.visit_enum(variant.into_deserializer()),
-            Self::Object(members) => visitor.visit_enum(de::value::MapAccessDeserializer::new(MapDeserializer::new(
-                members.into_iter(),
-            ))),
+            Self::Object(members) => {
+                visitor.visit_enum(de::value::MapAccessDeserializer::new(MapDeserializer::new(members.into_iter())))
+            }
             _ => Err(Error::Shape("expected the name of a variant".to_owned())),
         }
     }
