@@ -4,15 +4,29 @@ use std::collections::BTreeMap;
 
 use super::{Error, MAX_DEPTH, MAX_INTEGER, Value};
 
-/// The value of a whole JSON text.
+/// The value of a whole JSON text that somebody wrote.
 ///
 /// # Errors
 /// [`Error::Syntax`] with a byte offset, [`Error::DuplicateKey`], [`Error::IntegerRange`], [`Error::NotFinite`] for a
 /// number such as `1e400`, [`Error::TooDeep`].
 pub fn parse(bytes: &[u8]) -> Result<Value, Error> {
+    read(bytes, false)
+}
+
+/// The value of canonical bytes. A float of 2^64 or more is written by ECMAScript with all its digits up to 1e21, so an
+/// integer literal in exactly that form is read back as the float it was; [`parse`] refuses it, because whoever writes
+/// such a literal by hand would lose digits.
+///
+/// # Errors
+/// As [`parse`].
+pub fn parse_canonical(bytes: &[u8]) -> Result<Value, Error> {
+    read(bytes, true)
+}
+
+fn read(bytes: &[u8], canonical: bool) -> Result<Value, Error> {
     let text = std::str::from_utf8(bytes)
         .map_err(|error| Error::Syntax { at: error.valid_up_to(), what: "the text is not UTF-8" })?;
-    let mut reader = Reader { text, at: 0, depth: 0 };
+    let mut reader = Reader { text, at: 0, depth: 0, canonical };
     reader.space();
     let value = reader.value()?;
     reader.space();
@@ -26,6 +40,7 @@ struct Reader<'a> {
     text: &'a str,
     at: usize,
     depth: usize,
+    canonical: bool,
 }
 
 impl Reader<'_> {
@@ -237,11 +252,18 @@ impl Reader<'_> {
             self.digits()?;
         }
         let literal = self.text.get(start..self.at).unwrap_or_default();
-        if self.at == integer_end {
-            let number: i128 = literal.parse().map_err(|_| Error::IntegerRange)?;
-            if number.abs() > MAX_INTEGER { Err(Error::IntegerRange) } else { Ok(Value::Int(number)) }
-        } else {
-            Value::number(literal.parse().map_err(|_| self.fault("not a number"))?)
+        let float = |what| literal.parse::<f64>().map_err(|_| self.fault(what));
+        if self.at > integer_end {
+            return Value::number(float("not a number")?);
+        }
+        match literal.parse::<i128>() {
+            Ok(number) if number.abs() <= MAX_INTEGER => Ok(Value::Int(number)),
+            _ if self.canonical => {
+                let number = float("not a number")?;
+                let is_own_form = ryu_js::Buffer::new().format(number) == literal;
+                if is_own_form { Value::number(number) } else { Err(Error::IntegerRange) }
+            }
+            _ => Err(Error::IntegerRange),
         }
     }
 }

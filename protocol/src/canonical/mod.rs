@@ -14,7 +14,7 @@ mod ser;
 
 use std::collections::BTreeMap;
 
-pub use read::parse;
+pub use read::{parse, parse_canonical};
 pub use ser::to_bytes;
 
 /// The deepest nesting of lists and objects that is read or written.
@@ -123,7 +123,7 @@ impl Value {
     /// # Errors
     /// When it has no canonical form.
     pub fn from_serialize<T: serde::Serialize + ?Sized>(object: &T) -> Result<Self, Error> {
-        parse(&to_bytes(object)?)
+        parse_canonical(&to_bytes(object)?)
     }
 }
 
@@ -163,13 +163,13 @@ impl<K: Into<String>> FromIterator<(K, Value)> for Value {
     }
 }
 
-/// Reads a `T` from JSON text. Every object of the store and every file of JSON goes through this reader, so that
-/// integers keep their digits and a duplicate key is an error.
+/// Reads a `T` from canonical bytes. Every stored object goes through this reader, so that integers keep their digits
+/// and a duplicate key is an error.
 ///
 /// # Errors
 /// [`Error::Syntax`] with a byte offset, or [`Error::Shape`] when the JSON is not a `T`.
 pub fn from_slice<T: serde::de::DeserializeOwned>(bytes: &[u8]) -> Result<T, Error> {
-    T::deserialize(parse(bytes)?)
+    T::deserialize(parse_canonical(bytes)?)
 }
 
 /// Reads a `T` from a value.
