@@ -1,1 +1,114 @@
-//! placeholder
+//! Reconstruction of message histories: what a role is sent is a pure function of the steps before.
+//!
+//! Law `prefix`: within an epoch of a role in a lane, the first request of visit n+1 starts with the first request of
+//! visit n, followed by its answer. The layout that writes the texts has a version, which a thread pins.
+//!
+//! This module knows no clock, no file, no network and no digest of its own making.
+
+mod layout_v1;
+
+use std::sync::Arc;
+
+use rondo_protocol::Value;
+use rondo_protocol::id::{LanePath, RoleName, Status};
+use rondo_protocol::message::{Conversation, Message};
+use rondo_protocol::object::LAYOUT;
+use rondo_protocol::workflow::{Context, History};
+
+pub use layout_v1::{EMPTY_LINE, NO_ANSWER, system_text};
+
+/// A step as history sees it. The body is derived from the answer by whoever knows the contract.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Episode {
+    /// Its place in the thread, from 1.
+    pub seq: u64,
+    /// Who spoke.
+    pub role: RoleName,
+    /// In which lane.
+    pub lane: LanePath,
+    /// The prompt it was given.
+    pub prompt: String,
+    /// What it answered, exactly; empty when it gave no answer.
+    pub answer: String,
+    /// The status it chose.
+    pub status: Status,
+    /// The declared fields.
+    pub output: Value,
+    /// What the answer says beside its fields.
+    pub body: String,
+}
+
+/// How a role is told its history.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Telling {
+    /// What of its own earlier visits.
+    pub history: History,
+    /// What of the other roles' steps.
+    pub context: Context,
+}
+
+/// A layout that this version cannot write.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
+#[error("message layout {found} is not known; this version writes layout {LAYOUT}")]
+pub struct UnknownLayout {
+    /// The layout that the thread pins.
+    pub found: u32,
+}
+
+/// The messages of the first request of a role's next visit, after `episodes` (oldest first) and with `prompt`.
+///
+/// # Errors
+/// [`UnknownLayout`].
+pub fn history(
+    layout: u32,
+    telling: &Telling,
+    role: &RoleName,
+    lane: &LanePath,
+    episodes: &[Arc<Episode>],
+    prompt: &str,
+) -> Result<Conversation, UnknownLayout> {
+    if layout != LAYOUT {
+        return Err(UnknownLayout { found: layout });
+    }
+    let mut conversation = Conversation::default();
+    let mut since = 0;
+    for (at, own) in episodes.iter().enumerate().filter(|(_, e)| e.role == *role && e.lane == *lane) {
+        if telling.history != History::None {
+            let others = episodes.get(since..at).unwrap_or_default();
+            let told = summary(telling, role, since == 0, others.iter().rev().map(Arc::as_ref));
+            open_visit(&mut conversation, &own.prompt, &told);
+            close_visit(&mut conversation, &own.answer);
+        }
+        since = at + 1;
+    }
+    let others = episodes.get(since..).unwrap_or_default();
+    let told = summary(telling, role, since == 0, others.iter().rev().map(Arc::as_ref));
+    open_visit(&mut conversation, prompt, &told);
+    Ok(conversation)
+}
+
+/// What happened since a role's last visit (or `before_first`), from the other roles' steps, **newest first**: no more
+/// of them are asked for than fit the ceiling, so that a long wait costs no more than a short one.
+pub fn summary<'a>(
+    telling: &Telling,
+    role: &RoleName,
+    before_first: bool,
+    newest_first: impl Iterator<Item = &'a Episode>,
+) -> String {
+    layout_v1::summary(&telling.context, role, before_first, newest_first)
+}
+
+/// Opens a visit: the prompt, and what happened since, as one message of the user.
+pub fn open_visit(conversation: &mut Conversation, prompt: &str, told: &str) {
+    // The canonical form of a text always exists, so a message can always be pushed.
+    let _ = conversation.push(Message::user(layout_v1::user_text(prompt, told)));
+}
+
+/// Closes a visit in condensed form: the conclusion follows the message that opened it.
+pub fn close_visit(conversation: &mut Conversation, answer: &str) {
+    let text = if answer.is_empty() { NO_ANSWER } else { answer };
+    let _ = conversation.push(Message::assistant(text));
+}
+
+#[cfg(test)]
+mod tests;

@@ -40,6 +40,16 @@ macro_rules! codes {
 // 10 providers, 11 answers, 12 limits, 13 store, 14 threads and commands, 15 hooks.
 codes! {
     "0101" Error YamlSyntax,
+    "1108" Error ContractBroken,
+    "1109" Error AnswerWithheld,
+    "1201" Error StepLimit,
+    "1202" Error ThreadLimit,
+    "1203" Error VisitLimit,
+    "1204" Error StepTimeout,
+    "1205" Error RenderFailed,
+    "1501" Error HookFailed,
+    "1502" Error HookSettings,
+    "1503" Error NotYetSupported,
 }
 
 impl Code {

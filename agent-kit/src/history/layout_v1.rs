@@ -1,0 +1,109 @@
+//! Layout 1: the fixed texts between what authors and models wrote. `engine/docs/layout-1.md` shows them, and golden
+//! tests hold them: a byte more or less would break every cached prefix.
+
+use rondo_protocol::id::RoleName;
+use rondo_protocol::workflow::{Context, ContextWhat};
+
+use super::Episode;
+
+/// Stands for a prompt when there is neither a prompt nor anything that happened since.
+pub const EMPTY_LINE: &str = "Go on.";
+
+/// Stands for the answer of an earlier visit that gave none.
+pub const NO_ANSWER: &str = "(no answer)";
+
+const BEFORE_FIRST: &str = "What happened before:";
+const SINCE_LAST: &str = "What happened since your last answer:";
+const LEFT_OUT: &str = "[earlier steps are left out]";
+const CUT: &str = "[cut]";
+
+/// The system text of a role: what the author wrote, then the output contract.
+pub fn system_text(role: &str, contract: &str) -> String {
+    let role = role.trim_end_matches('\n');
+    match (role.is_empty(), contract.is_empty()) {
+        (_, true) => role.to_owned(),
+        (true, false) => contract.to_owned(),
+        (false, false) => format!("{role}\n\n{contract}"),
+    }
+}
+
+/// The text of the message that opens a visit.
+pub(super) fn user_text(prompt: &str, told: &str) -> String {
+    match (prompt.is_empty(), told.is_empty()) {
+        (true, true) => EMPTY_LINE.to_owned(),
+        (false, true) => prompt.to_owned(),
+        (true, false) => told.to_owned(),
+        (false, false) => format!("{}\n\n{told}", prompt.trim_end_matches('\n')),
+    }
+}
+
+/// The other roles' steps, oldest first, within the ceiling; when they do not all fit, the newest stay.
+pub(super) fn summary<'a>(
+    context: &Context,
+    role: &RoleName,
+    before_first: bool,
+    newest_first: impl Iterator<Item = &'a Episode>,
+) -> String {
+    if context.what == ContextWhat::None {
+        return String::new();
+    }
+    let ceiling = usize::try_from(context.max_bytes).unwrap_or(usize::MAX);
+    let told = |episode: &&Episode| {
+        episode.role != *role && context.from.as_ref().is_none_or(|from| from.contains(&episode.role))
+    };
+    let mut entries: Vec<String> = Vec::new();
+    let mut used = 0_usize;
+    let mut left_out = false;
+    for episode in newest_first.filter(told) {
+        let entry = entry(episode, context.what, ceiling);
+        if !entries.is_empty() && used.saturating_add(entry.len()) > ceiling {
+            left_out = true;
+            break;
+        }
+        used = used.saturating_add(entry.len());
+        entries.push(entry);
+    }
+    if entries.is_empty() {
+        return String::new();
+    }
+    let mut text = String::with_capacity(used + 80);
+    text.push_str(if before_first { BEFORE_FIRST } else { SINCE_LAST });
+    text.push_str("\n\n");
+    if left_out {
+        text.push_str(LEFT_OUT);
+        text.push('\n');
+    }
+    for entry in entries.iter().rev() {
+        text.push_str(entry);
+    }
+    text.truncate(text.trim_end_matches('\n').len());
+    text
+}
+
+/// One step: `<step role=".." status="..">`, its fields as canonical JSON if it has any, its body if wanted.
+fn entry(episode: &Episode, what: ContextWhat, ceiling: usize) -> String {
+    let mut content = String::new();
+    if !matches!(&episode.output, rondo_protocol::Value::Object(fields) if fields.is_empty()) {
+        content.push_str(&episode.output.to_text());
+        content.push('\n');
+    }
+    if what == ContextWhat::Bodies && !episode.body.is_empty() {
+        content.push_str(&episode.body);
+        if !content.ends_with('\n') {
+            content.push('\n');
+        }
+    }
+    if content.len() > ceiling {
+        let fits = (0..=ceiling).rev().find(|at| content.is_char_boundary(*at)).unwrap_or(0);
+        content.truncate(fits);
+        content.push('\n');
+        content.push_str(CUT);
+        content.push('\n');
+    }
+    let (role, status) = (&episode.role, &episode.status);
+    if content.is_empty() {
+        format!("<step role=\"{role}\" status=\"{status}\"/>\n")
+    } else {
+        format!("<step role=\"{role}\" status=\"{status}\">\n{content}</step>\n")
+    }
+}

@@ -1,0 +1,138 @@
+use proptest::prelude::*;
+use rondo_protocol::message::Speaker;
+use rondo_protocol::workflow::ContextWhat;
+
+use super::*;
+
+fn episode(seq: u64, role: &str, prompt: &str, answer: &str, output: &str) -> Arc<Episode> {
+    Arc::new(Episode {
+        seq,
+        role: RoleName::new(role).unwrap(),
+        lane: LanePath::trunk(),
+        prompt: prompt.to_owned(),
+        answer: answer.to_owned(),
+        status: Status::new("done").unwrap(),
+        output: rondo_protocol::canonical::parse(output.as_bytes()).unwrap(),
+        body: format!("body of {answer}"),
+    })
+}
+
+fn telling(history: History, what: ContextWhat, max_bytes: u64) -> Telling {
+    Telling { history, context: Context { from: None, max_bytes, what } }
+}
+
+fn rebuilt(telling: &Telling, role: &str, episodes: &[Arc<Episode>], prompt: &str) -> Conversation {
+    history(1, telling, &RoleName::new(role).unwrap(), &LanePath::trunk(), episodes, prompt).unwrap()
+}
+
+fn print(conversation: &Conversation) -> String {
+    conversation.messages().iter().map(|m| format!("--- {:?}\n{}\n", m.role, m.text)).collect()
+}
+
+fn loop_of_three() -> Vec<Arc<Episode>> {
+    vec![
+        episode(1, "writer", "Write.", "draft one", r#"{"title":"Tide"}"#),
+        episode(2, "editor", "Review.", "no", r#"{"comments":["Shorter","Cite"]}"#),
+        episode(3, "writer", "Revise.", "draft two", r#"{"title":"Tide pools"}"#),
+        episode(4, "editor", "Review.\n", "", "{}"),
+    ]
+}
+
+#[test]
+fn a_condensed_history_tells_own_visits_and_what_happened_since() {
+    let telling = telling(History::Condensed, ContextWhat::Outputs, 1000);
+    insta::assert_snapshot!(print(&rebuilt(&telling, "writer", &loop_of_three(), "Revise again.")));
+    insta::assert_snapshot!(print(&rebuilt(&telling, "editor", &loop_of_three(), "")));
+}
+
+#[test]
+fn bodies_are_told_where_asked_for_and_a_fresh_conversation_holds_one_message() {
+    let telling = telling(History::None, ContextWhat::Bodies, 1000);
+    insta::assert_snapshot!(print(&rebuilt(&telling, "lead", &loop_of_three(), "Decide.")));
+}
+
+#[test]
+fn the_newest_steps_stay_where_not_all_fit_and_the_cut_is_marked() {
+    let some = telling(History::None, ContextWhat::Outputs, 90);
+    insta::assert_snapshot!(print(&rebuilt(&some, "lead", &loop_of_three(), "")));
+    let few = telling(History::None, ContextWhat::Bodies, 10);
+    insta::assert_snapshot!(print(&rebuilt(&few, "lead", loop_of_three().get(..1).unwrap(), "")));
+}
+
+#[test]
+fn nothing_to_say_is_one_fixed_line() {
+    let telling = telling(History::Condensed, ContextWhat::None, 1000);
+    assert_eq!(rebuilt(&telling, "lead", &loop_of_three(), "").messages(), [Message::user(EMPTY_LINE)]);
+}
+
+#[test]
+fn an_unknown_layout_is_refused() {
+    let telling = telling(History::Condensed, ContextWhat::None, 1000);
+    let role = RoleName::new("a").unwrap();
+    let refused = history(2, &telling, &role, &LanePath::trunk(), &[], "");
+    assert_eq!(refused.unwrap_err(), UnknownLayout { found: 2 });
+}
+
+fn any_episodes() -> impl Strategy<Value = Vec<Arc<Episode>>> {
+    let step = (prop::sample::select(vec!["a", "b", "c"]), ".{0,40}", ".{0,40}", prop::collection::vec(".{0,10}", 0..3));
+    prop::collection::vec(step, 0..24).prop_map(|steps| {
+        steps
+            .into_iter()
+            .zip(1..)
+            .map(|((role, prompt, answer, comments), seq)| {
+                let output = Value::from_iter([("comments", Value::List(comments.into_iter().map(Value::Str).collect()))]);
+                episode(seq, role, &prompt, &answer, &output.to_text())
+            })
+            .collect()
+    })
+}
+
+proptest! {
+    /// Law `prefix`: the first request of visit n+1 starts with the first request of visit n, followed by its answer.
+    #[test]
+    fn prefix(
+        episodes in any_episodes(),
+        prompt in ".{0,20}",
+        what in prop::sample::select(vec![ContextWhat::None, ContextWhat::Outputs, ContextWhat::Bodies]),
+        max_bytes in 0_u64..400,
+    ) {
+        let telling = telling(History::Condensed, what, max_bytes);
+        for role in ["a", "b", "c"] {
+            let mut previous: Option<(Conversation, String)> = None;
+            for (at, own) in episodes.iter().enumerate().filter(|(_, e)| e.role.as_str() == role) {
+                let request = rebuilt(&telling, role, episodes.get(..at).unwrap(), &own.prompt);
+                if let Some((before, answer)) = &previous {
+                    let (kept, rest) = request.messages().split_at(before.messages().len());
+                    prop_assert_eq!(kept, before.messages());
+                    let (first, new) = rest.split_first().unwrap();
+                    prop_assert_eq!(first.role, Speaker::Assistant);
+                    prop_assert_eq!(&first.text, if answer.is_empty() { NO_ANSWER } else { answer });
+                    prop_assert_eq!(new.len(), 1);
+                }
+                previous = Some((request, own.answer.clone()));
+            }
+            rebuilt(&telling, role, &episodes, &prompt);
+        }
+    }
+
+    /// Extending a conversation visit by visit gives what rebuilding it from all steps gives, chain and all.
+    #[test]
+    fn an_extended_conversation_equals_the_rebuilt_one(episodes in any_episodes(), max_bytes in 0_u64..400) {
+        let telling = telling(History::Condensed, ContextWhat::Outputs, max_bytes);
+        let role = RoleName::new("a").unwrap();
+        let mut extended = Conversation::default();
+        let mut since = 0;
+        for (at, own) in episodes.iter().enumerate().filter(|(_, e)| e.role == role) {
+            let others = episodes.get(since..at).unwrap();
+            let told = summary(&telling, &role, since == 0, others.iter().rev().map(Arc::as_ref));
+            open_visit(&mut extended, &own.prompt, &told);
+            let opened = rebuilt(&telling, "a", episodes.get(..at).unwrap(), &own.prompt);
+            prop_assert_eq!(&extended, &opened);
+            let length = extended.messages().len();
+            extended.push(Message::user("a repair that does not stay")).unwrap();
+            extended.truncate(length);
+            close_visit(&mut extended, &own.answer);
+            since = at + 1;
+        }
+    }
+}

@@ -1,0 +1,192 @@
+//! What one turn does next: pure, without a clock, a file or a provider.
+
+use std::collections::VecDeque;
+use std::sync::Arc;
+
+use rondo_protocol::Digest;
+use rondo_protocol::call::{Fault, FaultClass, ModelAnswer, Reply, TurnReply};
+use rondo_protocol::diagnostic::Code;
+use rondo_protocol::message::{Conversation, Message, ToolUse};
+use rondo_protocol::object::{AnsweredBy, Entry, Finish, Transcript, Usage};
+
+use super::{Agent, REPAIRS};
+use crate::answer::{Answer, repair_text};
+use crate::effects::{Performed, Sent, Verdict};
+
+/// What the loop does next.
+pub(super) enum Next {
+    /// Ask the model with these messages.
+    Ask(Arc<Conversation>),
+    /// Run this tool.
+    Use(ToolUse),
+    /// Nothing: the turn has come to this.
+    Done(Box<TurnReply>),
+}
+
+/// A turn in progress.
+pub(super) struct Turn<'a> {
+    agent: &'a Agent,
+    conversation: Arc<Conversation>,
+    /// What the conversation would be had no hook rewritten it, with the head that was asked.
+    shadow: Option<(Digest, Conversation)>,
+    entries: Vec<Entry>,
+    waiting: VecDeque<ToolUse>,
+    answer: Option<(String, Answer)>,
+    repairs: u32,
+    model_calls: u64,
+    tool_calls: u64,
+    usage: Option<Usage>,
+    cost_usd: Option<f64>,
+    last: Option<(Sent, AnsweredBy)>,
+}
+
+impl<'a> Turn<'a> {
+    pub(super) fn new(agent: &'a Agent, conversation: Arc<Conversation>, shadow: Option<(Digest, Conversation)>) -> Self {
+        Self {
+            agent,
+            conversation,
+            shadow,
+            entries: Vec::new(),
+            waiting: VecDeque::new(),
+            answer: None,
+            repairs: 0,
+            model_calls: 0,
+            tool_calls: 0,
+            usage: None,
+            cost_usd: None,
+            last: None,
+        }
+    }
+
+    /// What to do now.
+    ///
+    /// # Errors
+    /// A limit on model or tool calls.
+    pub(super) fn next(&mut self) -> Result<Next, Fault> {
+        if let Some((text, answer)) = self.answer.take() {
+            return Ok(Next::Done(Box::new(self.reply(text, answer))));
+        }
+        if let Some(tool) = self.waiting.pop_front() {
+            self.tool_calls += 1;
+            if self.tool_calls > self.agent.tool_calls {
+                return Err(limit("tool_calls", self.agent.tool_calls));
+            }
+            return Ok(Next::Use(tool));
+        }
+        self.model_calls += 1;
+        if self.model_calls > self.agent.model_calls {
+            return Err(limit("model_calls", self.agent.model_calls));
+        }
+        Ok(Next::Ask(Arc::clone(&self.conversation)))
+    }
+
+    /// Takes in what the model said.
+    ///
+    /// # Errors
+    /// When the answer breaks its contract once more than may be mended, or was withheld.
+    pub(super) fn replied(&mut self, performed: Performed) -> Result<Verdict, Fault> {
+        let Performed { reply: Reply::Model(ModelAnswer { reply, usage, cost_usd }), answered_by, sent: Some(sent) } =
+            performed
+        else {
+            return Err(mismatched());
+        };
+        if let Some(usage) = usage {
+            *self.usage.get_or_insert_default() += usage;
+        }
+        if let Some(cost) = cost_usd {
+            *self.cost_usd.get_or_insert_default() += cost;
+        }
+        let asked = sent.asked.or_else(|| self.shadow.as_ref().map(|(head, shadow)| shadow.request(*head)));
+        let entry = Entry::Model { asked, head: sent.head, reply: reply.clone(), request: sent.request };
+        self.entries.push(entry);
+        self.last = Some((sent, answered_by));
+
+        if !reply.tool_calls.is_empty() {
+            self.say(Message {
+                reasoning: reply.reasoning,
+                tool_calls: reply.tool_calls.clone(),
+                ..Message::assistant(reply.text)
+            });
+            self.waiting = reply.tool_calls.into();
+            return Ok(Verdict::Accepted);
+        }
+        let fault = match (&reply.finish, self.agent.contract.parse(&reply.text)) {
+            (Finish::ContentFilter, _) => {
+                let message = "the provider withheld the answer (finish reason content_filter)";
+                return Err(Fault::new(Code::AnswerWithheld, FaultClass::Refused, message));
+            }
+            (Finish::Length, _) => "it was cut at the output limit; answer again and be shorter".to_owned(),
+            (_, Ok(answer)) => {
+                self.answer = Some((reply.text, answer));
+                return Ok(Verdict::Accepted);
+            }
+            (_, Err(fault)) => fault.words,
+        };
+        if self.repairs == REPAIRS {
+            let message = format!("the answer broke its contract {} times, the last time: {fault}", REPAIRS + 1);
+            return Err(Fault::new(Code::ContractBroken, FaultClass::Contract, message));
+        }
+        self.repairs += 1;
+        let text = repair_text(&fault);
+        // A provider may refuse an empty message of the assistant, so an empty answer is not told.
+        if !reply.text.is_empty() {
+            self.say(Message::assistant(reply.text));
+        }
+        self.say(Message::user(text.clone()));
+        self.entries.push(Entry::Repair { text });
+        Ok(Verdict::Refused)
+    }
+
+    /// Takes in what a tool answered.
+    ///
+    /// # Errors
+    /// Never for a reply of a tool.
+    pub(super) fn used(&mut self, tool: ToolUse, performed: Performed) -> Result<(), Fault> {
+        let Reply::Tool(reply) = performed.reply else { return Err(mismatched()) };
+        self.say(Message::tool(tool.id.clone(), reply.text.clone()));
+        self.entries.push(Entry::Tool {
+            arguments: tool.arguments,
+            failed: reply.failed,
+            id: tool.id,
+            name: tool.name,
+            text: reply.text,
+        });
+        Ok(())
+    }
+
+    fn say(&mut self, message: Message) {
+        if let Some((_, shadow)) = &mut self.shadow {
+            let _ = shadow.push(message.clone());
+        }
+        // Nobody else holds the conversation by now unless a hook kept the call; then it keeps what it saw.
+        let _ = Arc::make_mut(&mut self.conversation).push(message);
+    }
+
+    fn reply(&mut self, text: String, answer: Answer) -> TurnReply {
+        let (model, fallback, answered_by) = match self.last.take() {
+            Some((sent, by)) => (Some(sent.model), sent.fallback, Some(by)),
+            None => (None, None, None),
+        };
+        TurnReply {
+            transcript: Transcript { entries: std::mem::take(&mut self.entries) },
+            answer: text,
+            status: answer.status,
+            output: answer.output,
+            usage: self.usage,
+            cost_usd: self.cost_usd,
+            model,
+            fallback,
+            answered_by,
+        }
+    }
+}
+
+fn limit(name: &str, most: u64) -> Fault {
+    let message = format!("the step reached its limit of {most} {name}");
+    Fault::new(Code::StepLimit, FaultClass::Limit, message)
+}
+
+/// A hook answered a call of one kind with a reply of another.
+fn mismatched() -> Fault {
+    Fault::new(Code::HookFailed, FaultClass::Hook, "a hook answered with a reply of the wrong kind")
+}
