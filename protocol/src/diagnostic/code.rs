@@ -40,6 +40,22 @@ macro_rules! codes {
 // 10 providers, 11 answers, 12 limits, 13 store, 14 threads and commands, 15 hooks.
 codes! {
     "0101" Error YamlSyntax,
+    "0701" Error ScriptShape,
+    "0702" Error ScriptKey,
+    "0703" Error ScriptRole,
+    "0704" Error ScriptAnswer,
+    "0705" Error ScriptEnd,
+    "1001" Error NoProvider,
+    "1002" Error ProviderUnreachable,
+    "1003" Error ProviderSilent,
+    "1004" Error ProviderBusy,
+    "1005" Error ProviderFailed,
+    "1006" Error RequestRefused,
+    "1007" Error KeyRefused,
+    "1008" Error ReplyCut,
+    "1009" Error ReplyUnreadable,
+    "1010" Error ReplyTooLarge,
+    "1011" Error QuotaUsedUp,
     "1108" Error ContractBroken,
     "1109" Error AnswerWithheld,
     "1201" Error StepLimit,
@@ -49,7 +65,6 @@ codes! {
     "1205" Error RenderFailed,
     "1501" Error HookFailed,
     "1502" Error HookSettings,
-    "1503" Error NotYetSupported,
 }
 
 impl Code {
