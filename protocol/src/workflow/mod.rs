@@ -10,6 +10,7 @@
 pub mod check;
 pub mod hooks;
 pub mod limits;
+pub mod places;
 pub mod read;
 pub mod schema;
 pub mod template;
@@ -26,6 +27,7 @@ use crate::object::Parameters;
 
 pub use hooks::{HookUse, OnHookError};
 pub use limits::{Limits, RoleLimits};
+pub use places::Places;
 pub use read::{Files, read};
 pub use types::Field;
 

@@ -1,0 +1,111 @@
+//! From a place within a text's value to its place in the file: indentation, folding and escapes undone.
+
+use std::ops::Range;
+use std::str::Chars;
+
+use crate::diagnostic::Span;
+
+/// Where the bytes `inner` of `value` stand in `text`, whose scalar at `span` has that value. When the two cannot be
+/// matched, such as for an alias or for a quoted text folded over lines, the whole scalar.
+pub fn locate(text: &str, span: Span, value: &str, inner: &Range<usize>) -> Span {
+    let whole = || span;
+    let Some(written) = text.get(span.offset..).and_then(|rest| rest.get(..span.length)) else { return whole() };
+    let line_start = text.get(..span.offset).and_then(|before| before.rfind('\n')).map_or(0, |newline| newline + 1);
+    let indent = span.offset - line_start;
+    let find = |at: usize| {
+        if value.len() < at {
+            return None;
+        }
+        match written.chars().next() {
+            Some('"') => in_double_quotes(written, value, at),
+            Some('\'') => in_single_quotes(written, value, at),
+            _ => in_lines(written, value, at, indent),
+        }
+    };
+    match (find(inner.start), find(inner.end)) {
+        (Some(start), Some(end)) => Span::new(span.offset + start, end.saturating_sub(start)),
+        (Some(start), None) => Span::new(span.offset + start, 0),
+        (None, _) => whole(),
+    }
+}
+
+/// Between double quotes, escapes stand for characters; YAML and JSON differ only in which there are.
+fn in_double_quotes(written: &str, value: &str, at: usize) -> Option<usize> {
+    let mut rest = written.get(1..)?.chars();
+    let mut done = 0;
+    while done < at {
+        let wanted = value.get(done..)?.chars().next()?;
+        match rest.next()? {
+            '\\' => skip_escape(&mut rest, wanted)?,
+            found if found == wanted && found != '\n' => {}
+            _ => return None,
+        }
+        done += wanted.len_utf8();
+    }
+    Some(written.len() - rest.as_str().len())
+}
+
+fn skip_escape(rest: &mut Chars<'_>, wanted: char) -> Option<()> {
+    let digits = match rest.next()? {
+        'x' => 2,
+        // JSON writes what lies beyond the basic plane as two escapes.
+        'u' if wanted.len_utf16() == 2 => 10,
+        'u' => 4,
+        'U' => 8,
+        '\n' | '\r' => return None,
+        _ => 0,
+    };
+    (0..digits).try_for_each(|_| rest.next().map(drop))
+}
+
+/// Between single quotes, two quotes stand for one.
+fn in_single_quotes(written: &str, value: &str, at: usize) -> Option<usize> {
+    let mut rest = written.get(1..)?.chars();
+    let mut done = 0;
+    while done < at {
+        let wanted = value.get(done..)?.chars().next()?;
+        let found = rest.next()?;
+        if found != wanted || found == '\n' || (found == '\'' && rest.next()? != '\'') {
+            return None;
+        }
+        done += wanted.len_utf8();
+    }
+    Some(written.len() - rest.as_str().len())
+}
+
+/// In plain texts and blocks, lines are indented, and line breaks may be folded to a blank.
+fn in_lines(written: &str, value: &str, at: usize, indent: usize) -> Option<usize> {
+    let mut rest = written;
+    let mut done = 0;
+    while done < at {
+        let wanted = value.get(done..)?.chars().next()?;
+        let found = rest.chars().next()?;
+        if let Some(next_line) = rest.strip_prefix('\n').or_else(|| rest.strip_prefix("\r\n")) {
+            match wanted {
+                '\n' => {
+                    done += 1;
+                    rest = strip_indent(next_line, indent);
+                }
+                ' ' => {
+                    done += 1;
+                    rest = next_line.trim_start_matches([' ', '\t']);
+                }
+                // The first of several line breaks is folded away.
+                _ => rest = strip_indent(next_line, indent),
+            }
+        } else if found == wanted {
+            rest = rest.get(found.len_utf8()..)?;
+            done += wanted.len_utf8();
+        } else if matches!(found, ' ' | '\t') {
+            rest = rest.get(1..)?;
+        } else {
+            return None;
+        }
+    }
+    Some(written.len() - rest.len())
+}
+
+fn strip_indent(line: &str, indent: usize) -> &str {
+    let blanks = line.bytes().take(indent).take_while(|byte| *byte == b' ').count();
+    line.get(blanks..).unwrap_or_default()
+}

@@ -1,0 +1,417 @@
+//! The YAML reader: YAML 1.2 with the core schema, over the parser's events, which tell styles, tags, anchors and
+//! aliases apart.
+//!
+//! Differences from the core schema: only `true` and `false` are booleans, and digits with a leading zero are a text.
+//! Tags, merge keys and second documents are faults, and numbers that would lose digits or are not finite.
+//!
+//! The tree is built with a stack of its own, so that no nesting can overflow the thread's; an alias is paid for out of
+//! the same budget as what it repeats.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use granit_parser::{Event, Options, Parser, ScalarStyle, ScanError, StructureStyle};
+
+use super::{
+    Budget, Fault, Key, Kind, MAX_ALIASES, MAX_DEPTH, MAX_FAULTS, MAX_KEY_BYTES, Node, Reading, duplicate, excerpt,
+    integer_out_of_range, key_too_long, not_finite, too_deep,
+};
+use crate::canonical::MAX_INTEGER;
+use crate::diagnostic::{Code, Span};
+
+/// The tree of `text`. A fault of form or a budget that is used up ends the reading; other faults do not.
+pub(super) fn read(text: &str) -> Reading {
+    let mut builder = Builder {
+        text,
+        budget: Budget::new(),
+        aliases: 0,
+        stack: Vec::new(),
+        anchors: BTreeMap::new(),
+        documents: 0,
+        root: None,
+        faults: Vec::new(),
+    };
+    let end = builder.run();
+    let mut root = builder.root;
+    let mut faults = builder.faults;
+    match end {
+        Ok(()) if root.as_ref().is_none_or(|root| root.kind == Kind::Null) && faults.is_empty() => {
+            root = None;
+            faults.push(
+                Fault::new(Code::EmptyFile, Span::new(0, 0), "the file is empty").with_hint("`rondo init` writes one"),
+            );
+        }
+        Ok(()) => {}
+        Err(fault) => {
+            root = None;
+            faults.push(fault);
+        }
+    }
+    faults.sort_by_key(|fault| fault.span);
+    Reading { root, faults }
+}
+
+/// A list or map that is still open.
+struct Frame {
+    span: Span,
+    anchor: usize,
+    flow: bool,
+    /// Whether it stands where a key should.
+    is_key: bool,
+    part: Part,
+}
+
+enum Part {
+    List(Vec<Node>),
+    Map {
+        entries: Vec<(Key, Node)>,
+        seen: BTreeSet<String>,
+        /// The key whose value comes next; [`Slot::Dropped`] when that value is not kept.
+        slot: Slot,
+    },
+}
+
+enum Slot {
+    Key,
+    Value(Key),
+    Dropped,
+}
+
+struct Builder<'a> {
+    text: &'a str,
+    budget: Budget,
+    aliases: usize,
+    stack: Vec<Frame>,
+    /// What an anchor names, with its nodes and bytes; `None` while it is still open.
+    anchors: BTreeMap<usize, Option<Node>>,
+    documents: usize,
+    root: Option<Node>,
+    faults: Vec<Fault>,
+}
+
+impl<'a> Builder<'a> {
+    fn run(&mut self) -> Result<(), Fault> {
+        let mut options = Options::default();
+        options.simple_key_max_lookahead = MAX_KEY_BYTES;
+        // One more than this reader allows, so that it is this reader that says so.
+        options.flow_nesting_limit = MAX_DEPTH + 1;
+        options.block_nesting_limit = MAX_DEPTH + 1;
+        options.set_emit_comments(false);
+        for event in Parser::new_from_str_with_options(self.text, options) {
+            let (event, place) = event.map_err(|error| self.syntax(&error))?;
+            let bytes = place.byte_range().unwrap_or(0..0);
+            let span = Span::new(bytes.start, bytes.end.saturating_sub(bytes.start));
+            if let Some(tag) = place.tag_span().and_then(|tag| tag.byte_range()) {
+                self.tag(Span::new(tag.start, tag.end.saturating_sub(tag.start)));
+            }
+            match event {
+                Event::DocumentStart(..) => {
+                    self.documents += 1;
+                    if self.documents > 1 {
+                        let fault = Fault::new(Code::SeveralDocuments, span, "a second document begins here")
+                            .with_hint("a file holds one document; put the other into a file of its own");
+                        return Err(fault);
+                    }
+                }
+                Event::Scalar(value, style, anchor, _) => self.scalar(&value, style, anchor, span)?,
+                Event::SequenceStart(style, anchor, _) => {
+                    self.open(Part::List(Vec::new()), style, anchor, span)?;
+                }
+                Event::MappingStart(style, anchor, _) => {
+                    let part = Part::Map { entries: Vec::new(), seen: BTreeSet::new(), slot: Slot::Key };
+                    self.open(part, style, anchor, span)?;
+                }
+                Event::SequenceEnd | Event::MappingEnd => self.close(span.offset + span.length)?,
+                Event::Alias(id) => self.alias(id, span)?,
+                _ => {}
+            }
+        }
+        Ok(())
+    }
+
+    /// Keeps a fault that does not end the reading.
+    fn note(&mut self, fault: Fault) {
+        if self.faults.len() < MAX_FAULTS {
+            self.faults.push(fault);
+        }
+    }
+
+    /// What the parser has against the text, or the trap that its author stepped into.
+    fn syntax(&self, error: &ScanError) -> Fault {
+        let mark = error.marker();
+        let offset = mark.byte_offset().unwrap_or_else(|| {
+            let line = mark.line().saturating_sub(1);
+            let start = if line == 0 {
+                0
+            } else {
+                self.text.match_indices('\n').nth(line - 1).map_or(self.text.len(), |(at, _)| at + 1)
+            };
+            let rest = self.text.get(start..).unwrap_or_default();
+            start + rest.char_indices().nth(mark.col()).map_or(rest.len(), |(at, _)| at)
+        });
+        let length = self.text.get(offset..).and_then(|rest| rest.chars().next()).map_or(0, char::len_utf8);
+        let span = Span::new(offset, length);
+        if let Some(at) = self.unquoted_template(offset) {
+            return unquoted_template(Span::new(at, 2));
+        }
+        if matches!(error.kind(), granit_parser::ErrorKind::RecursionLimitExceeded) {
+            return too_deep(span);
+        }
+        let fault = Fault::new(Code::YamlSyntax, span, error.info());
+        match self.comment_on_line(offset) {
+            Some(at) => fault.with_hint(format!(
+                "a comment begins at column {}; quote the text if `#` belongs to it",
+                self.text.get(..at).map_or(0, |before| {
+                    before.chars().rev().take_while(|c| *c != '\n').filter(|c| *c != '\u{feff}').count() + 1
+                })
+            )),
+            None => fault,
+        }
+    }
+
+    /// Where, on the line of `offset`, an unquoted value begins with `{{`.
+    fn unquoted_template(&self, offset: usize) -> Option<usize> {
+        let before = self.text.get(..offset.min(self.text.len()))?;
+        let start = before.rfind('\n').map_or(0, |newline| newline + 1);
+        let line = self.text.get(start..)?.lines().next()?;
+        line.match_indices("{{").map(|(at, _)| at).find_map(|at| {
+            let lead = line.get(..at)?;
+            let value = lead.trim_end_matches([' ', '\t']);
+            let begins = value.ends_with('-') && value.trim_start_matches([' ', '-']).is_empty()
+                || (value.ends_with(':') && value.len() < lead.len())
+                || value.ends_with(['[', ',']);
+            let quotes = lead.bytes().filter(|byte| *byte == b'"').count();
+            let singles = lead.bytes().filter(|byte| *byte == b'\'').count();
+            (begins && quotes % 2 == 0 && singles % 2 == 0).then_some(start + at)
+        })
+    }
+
+    /// Where a comment begins behind something else on the line of `offset`.
+    fn comment_on_line(&self, offset: usize) -> Option<usize> {
+        let before = self.text.get(..offset.min(self.text.len()))?;
+        let start = before.rfind('\n').map_or(0, |newline| newline + 1);
+        let line = self.text.get(start..)?.lines().next()?;
+        line.match_indices(" #").map(|(at, _)| start + at + 1).find(|at| {
+            self.text.get(start..*at).is_some_and(|lead| !lead.trim().is_empty())
+                && self.text.get(at + 1..).is_some_and(|rest| rest.starts_with(|c: char| !c.is_whitespace()))
+        })
+    }
+
+    fn tag(&mut self, span: Span) {
+        let tag = self.text.get(span.offset..span.offset + span.length).unwrap_or_default();
+        let fault = Fault::new(Code::YamlTag, span, format!("`{}` is a YAML tag; tags are not allowed", excerpt(tag)));
+        let hint = if tag.starts_with("!!") {
+            "leave it out: quotes make a text, and a field's declared type says the rest".to_owned()
+        } else {
+            "quote the text if it begins with `!`; in a condition write `not x` for `!x`".to_owned()
+        };
+        self.note(fault.with_hint(hint));
+    }
+
+    fn scalar(&mut self, value: &str, style: ScalarStyle, anchor: usize, span: Span) -> Result<(), Fault> {
+        if self.wants_key() {
+            return self.key(value, style, span);
+        }
+        self.budget.take(1, value.len(), span)?;
+        let kind = if style == ScalarStyle::Plain {
+            match plain(value) {
+                Ok(kind) => kind,
+                Err(fault) => {
+                    self.note(fault(span));
+                    Kind::Int(0)
+                }
+            }
+        } else {
+            Kind::Str(value.to_owned())
+        };
+        let node = Node { span, kind };
+        if anchor > 0 {
+            self.anchors.insert(anchor, Some(node.clone()));
+        }
+        self.put(node);
+        Ok(())
+    }
+
+    fn wants_key(&self) -> bool {
+        matches!(self.stack.last(), Some(Frame { part: Part::Map { slot: Slot::Key, .. }, .. }))
+    }
+
+    fn key(&mut self, name: &str, style: ScalarStyle, span: Span) -> Result<(), Fault> {
+        if name.len() > MAX_KEY_BYTES {
+            return Err(key_too_long(span));
+        }
+        self.budget.take(0, name.len(), span)?;
+        let fault = if style == ScalarStyle::Plain && name == "<<" {
+            Some(
+                Fault::new(Code::MergeKey, span, "`<<` is a merge key; merge keys are not allowed")
+                    .with_hint("write the entries out, or give the whole value an anchor"),
+            )
+        } else if style == ScalarStyle::Plain && plain(name) == Ok(Kind::Null) {
+            Some(Fault::new(Code::KeyNotText, span, "a key is empty or null").with_hint("quote it if it is a text"))
+        } else if let Some(Frame { part: Part::Map { seen, .. }, .. }) = self.stack.last()
+            && seen.contains(name)
+        {
+            Some(duplicate(name, span))
+        } else {
+            None
+        };
+        let dropped = fault.is_some();
+        fault.into_iter().for_each(|fault| self.note(fault));
+        if let Some(Frame { part: Part::Map { slot, seen, .. }, .. }) = self.stack.last_mut() {
+            *slot = if dropped {
+                Slot::Dropped
+            } else {
+                seen.insert(name.to_owned());
+                Slot::Value(Key { span, name: name.to_owned() })
+            };
+        }
+        Ok(())
+    }
+
+    fn open(&mut self, part: Part, style: StructureStyle, anchor: usize, span: Span) -> Result<(), Fault> {
+        let is_key = self.wants_key();
+        self.budget.take(1, 0, span)?;
+        if self.stack.len() >= MAX_DEPTH {
+            return Err(too_deep(span));
+        }
+        if anchor > 0 {
+            self.anchors.insert(anchor, None);
+        }
+        self.stack.push(Frame { span, anchor, flow: style == StructureStyle::Flow, is_key, part });
+        Ok(())
+    }
+
+    fn close(&mut self, end: usize) -> Result<(), Fault> {
+        let Some(frame) = self.stack.pop() else { return Ok(()) };
+        if frame.is_key {
+            self.key_of_many(&frame);
+            return Ok(());
+        }
+        let braces = self.text.get(frame.span.offset..).is_some_and(|rest| rest.starts_with("{{"));
+        let kind = match frame.part {
+            // What was meant is the template; reading it as its text lets the other faults of the file be found.
+            Part::Map { .. } if frame.flow && braces => {
+                self.note(unquoted_template(Span::new(frame.span.offset, 2)));
+                Kind::Str(self.text.get(frame.span.offset..end).unwrap_or_default().to_owned())
+            }
+            Part::List(items) => Kind::List(items),
+            Part::Map { entries, .. } => Kind::Map(entries),
+        };
+        let node = Node { span: frame.span, kind };
+        if frame.anchor > 0 {
+            self.anchors.insert(frame.anchor, Some(node.clone()));
+        }
+        self.put(node);
+        Ok(())
+    }
+
+    /// A list or a map stands where a key should.
+    fn key_of_many(&mut self, frame: &Frame) {
+        // `{{ x }}` is a map whose key is a map; the outer one says so when it is closed.
+        let outer = self.stack.last().map_or(0, |outer| outer.span.offset);
+        if !self.text.get(outer..).is_some_and(|rest| rest.starts_with("{{")) {
+            let fault = Fault::new(Code::KeyNotText, frame.span, "a list or a map stands where a key should")
+                .with_hint("quote a text that begins with `[` or `{`");
+            self.note(fault);
+        }
+        if let Some(Frame { part: Part::Map { slot, .. }, .. }) = self.stack.last_mut() {
+            *slot = Slot::Dropped;
+        }
+    }
+
+    fn alias(&mut self, id: usize, span: Span) -> Result<(), Fault> {
+        self.aliases += 1;
+        if self.aliases > MAX_ALIASES {
+            return Err(Fault::new(Code::TooLarge, span, format!("there are more than {MAX_ALIASES} aliases")));
+        }
+        let node = match self.anchors.get(&id) {
+            Some(Some(node)) => node,
+            _ => return Err(Fault::new(Code::YamlSyntax, span, "an alias stands within what it names")),
+        };
+        if self.wants_key() {
+            let Kind::Str(name) = &node.kind else {
+                return Err(Fault::new(Code::KeyNotText, span, "an alias of something else than a text is a key"));
+            };
+            let name = name.clone();
+            return self.key(&name, ScalarStyle::DoubleQuoted, span);
+        }
+        if self.stack.len() + node.depth() > MAX_DEPTH + 1 {
+            return Err(too_deep(span));
+        }
+        self.budget.take(node.count(), node.scalar_bytes(), span)?;
+        let node = Node { span, kind: node.kind.clone() };
+        self.put(node);
+        Ok(())
+    }
+
+    /// Puts a finished node where it belongs.
+    fn put(&mut self, node: Node) {
+        match self.stack.last_mut().map(|frame| &mut frame.part) {
+            None => self.root = Some(node),
+            Some(Part::List(items)) => items.push(node),
+            Some(Part::Map { entries, slot, .. }) => {
+                if let Slot::Value(key) = std::mem::replace(slot, Slot::Key) {
+                    entries.push((key, node));
+                }
+            }
+        }
+    }
+}
+
+fn unquoted_template(span: Span) -> Fault {
+    Fault::new(Code::UnquotedTemplate, span, "an unquoted value begins with `{{`, which YAML reads as a map")
+        .with_hint("put the whole text in double quotes, or write it as a block after `|`")
+}
+
+/// What an unquoted scalar is.
+fn plain(text: &str) -> Result<Kind, fn(Span) -> Fault> {
+    match text {
+        "" | "~" | "null" | "Null" | "NULL" => return Ok(Kind::Null),
+        "true" => return Ok(Kind::Bool(true)),
+        "false" => return Ok(Kind::Bool(false)),
+        ".nan" | ".NaN" | ".NAN" => return Err(not_finite),
+        _ => {}
+    }
+    let unsigned = text.strip_prefix(['-', '+']).unwrap_or(text);
+    if matches!(unsigned, ".inf" | ".Inf" | ".INF") {
+        return Err(not_finite);
+    }
+    let in_range = |number: Option<i128>| {
+        number.filter(|number| number.abs() <= MAX_INTEGER).map(Kind::Int).ok_or(integer_out_of_range as fn(_) -> _)
+    };
+    let based = |prefix, base| {
+        let digits: &str = text.strip_prefix(prefix)?;
+        (!digits.is_empty() && digits.chars().all(|c| c.is_digit(base)))
+            .then(|| in_range(i128::from_str_radix(digits, base).ok()))
+    };
+    if let Some(number) = based("0x", 16).or_else(|| based("0o", 8)) {
+        return number;
+    }
+    if !unsigned.starts_with(|c: char| c.is_ascii_digit() || c == '.') {
+        return Ok(Kind::Str(text.to_owned()));
+    }
+    if unsigned.bytes().all(|byte| byte.is_ascii_digit()) {
+        let leads_with_zero = unsigned.len() > 1 && unsigned.starts_with('0');
+        return if leads_with_zero { Ok(Kind::Str(text.to_owned())) } else { in_range(text.parse().ok()) };
+    }
+    if !is_float(unsigned) {
+        return Ok(Kind::Str(text.to_owned()));
+    }
+    match text.parse::<f64>() {
+        Ok(number) if number.is_finite() => Ok(Kind::Float(number)),
+        _ => Err(not_finite),
+    }
+}
+
+/// `( \. [0-9]+ | [0-9]+ ( \. [0-9]* )? ) ( [eE] [-+]? [0-9]+ )?`, as the core schema has it (YAML 1.2.2 §10.3.2).
+fn is_float(text: &str) -> bool {
+    let all_digits = |text: &str| text.bytes().all(|byte| byte.is_ascii_digit());
+    let (mantissa, exponent) = match text.split_once(['e', 'E']) {
+        Some((mantissa, exponent)) => (mantissa, Some(exponent.strip_prefix(['-', '+']).unwrap_or(exponent))),
+        None => (text, None),
+    };
+    let (whole, part) = mantissa.split_once('.').unwrap_or((mantissa, ""));
+    all_digits(whole)
+        && all_digits(part)
+        && !(whole.is_empty() && part.is_empty())
+        && exponent.is_none_or(|digits| !digits.is_empty() && all_digits(digits))
+}

@@ -1,0 +1,240 @@
+//! Where each part of a workflow stands in its files.
+//!
+//! A part has a path, made of the names and positions that lead to it in a [`Workflow`](super::Workflow):
+//! `roles.writer.system`, `graph.writer.drafted[0].prompt`, `graph.start[0].on_max.to`. One edge is a list of one;
+//! what an `else:` holds is the list's last edge; `on_error`, `on_limit` and `on_timeout` stand under `error`, `limit`
+//! and `timeout`; branches of a fan-out are `graph.writer.drafted[0].to[1]`. [`key`] and [`item`] build paths.
+//!
+//! A part that the file leaves out is found at the nearest part that holds it.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::ops::Range;
+
+use crate::diagnostic::{Code, Diagnostic, Span};
+use crate::source::{Source, locate};
+
+/// The most bytes of paths that are kept. What lies beyond is found at the part that holds it.
+const MAX_PATH_BYTES: usize = 16 << 20;
+
+/// The path of the entry `name` of what stands at `path`.
+pub fn key(path: &str, name: &str) -> String {
+    if path.is_empty() { name.to_owned() } else { format!("{path}.{name}") }
+}
+
+/// The path of the entry at `position` of the list at `path`.
+pub fn item(path: &str, position: usize) -> String {
+    format!("{path}[{position}]")
+}
+
+/// A span in one of the files.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+struct Spot {
+    source: usize,
+    span: Span,
+}
+
+/// Where one part stands.
+#[derive(Debug, Clone)]
+struct Place {
+    key: Option<Spot>,
+    value: Spot,
+    /// Whether the value is a list or a map, which is better pointed at by its key.
+    holds: bool,
+    text: Text,
+}
+
+/// How a place within a text is found in its file.
+#[derive(Debug, Clone)]
+enum Text {
+    /// It is not a text.
+    None,
+    /// It is written in the workflow file, with quotes, escapes or indentation.
+    Written(String),
+    /// It is a whole file.
+    File,
+}
+
+/// The places of one workflow's parts.
+#[derive(Debug, Clone, Default)]
+pub struct Places {
+    sources: Vec<Source>,
+    places: BTreeMap<String, Place>,
+    path_bytes: usize,
+    incomplete: BTreeSet<String>,
+}
+
+impl Places {
+    /// Places in the file `source`, which comes first.
+    pub fn new(source: Source) -> Self {
+        Self { sources: vec![source], ..Self::default() }
+    }
+
+    /// A diagnostic at the part `path`: at a scalar's value, at the key of a list or map. `inner` is a range of bytes
+    /// within a text's value. Where the file has no such part, at the key of the nearest part that holds it.
+    pub fn fault(&self, code: Code, path: &str, inner: Option<Range<usize>>, message: impl Into<String>) -> Diagnostic {
+        let spot = match self.places.get(path) {
+            Some(place) => self.value_spot(place, inner),
+            None => self.holder(path),
+        };
+        self.at(spot, code, message)
+    }
+
+    /// A diagnostic at the key of the part `path`, or at the nearest part that holds it.
+    pub fn key_fault(&self, code: Code, path: &str, message: impl Into<String>) -> Diagnostic {
+        let spot = match self.places.get(path) {
+            Some(place) => place.key.unwrap_or(place.value),
+            None => self.holder(path),
+        };
+        self.at(spot, code, message)
+    }
+
+    /// Whether the file has the part `path`.
+    pub fn has(&self, path: &str) -> bool {
+        self.places.contains_key(path)
+    }
+
+    /// Whether the part at `path` could not be read whole: it, what holds it, or something within it has a fault. What
+    /// is said about it would only follow from that fault.
+    pub fn is_incomplete(&self, path: &str) -> bool {
+        if self.incomplete.contains("") || self.incomplete.contains(path) {
+            return true;
+        }
+        let held = path.bytes().enumerate().any(|(at, byte)| {
+            matches!(byte, b'.' | b'[') && path.get(..at).is_some_and(|holder| self.incomplete.contains(holder))
+        });
+        let is_within = |other: &str| other.strip_prefix(path).is_some_and(|rest| rest.starts_with(['.', '[']));
+        // Paths within sort behind `path`, but others such as `path-x` may lie between.
+        held || ['.', '[']
+            .into_iter()
+            .any(|mark| self.incomplete.range(format!("{path}{mark}")..).next().is_some_and(|next| is_within(next)))
+    }
+
+    /// Sorts diagnostics by file, in the order in which the files were read, and by place.
+    pub fn sort(&self, diagnostics: &mut [Diagnostic]) {
+        let order: BTreeMap<&str, usize> =
+            self.sources.iter().enumerate().map(|(position, source)| (source.name(), position)).collect();
+        diagnostics.sort_by_cached_key(|fault| {
+            let file = order.get(fault.file.as_str()).copied().unwrap_or(usize::MAX);
+            (file, fault.file.clone(), fault.span.offset, fault.span.length, fault.code)
+        });
+    }
+
+    /// The content of the workflow file.
+    pub(super) fn text(&self) -> &str {
+        self.sources.first().map_or("", Source::text)
+    }
+
+    /// Says that the part at `path` could not be read whole.
+    pub(super) fn mark_incomplete(&mut self, path: &str) {
+        self.incomplete.insert(path.to_owned());
+    }
+
+    /// A diagnostic at `span` of the workflow file.
+    pub(super) fn fault_at(&self, span: Span, code: Code, message: impl Into<String>) -> Diagnostic {
+        self.at(Spot { source: 0, span }, code, message)
+    }
+
+    /// Keeps the place of a list, a map or a scalar.
+    pub(super) fn put(&mut self, path: &str, key: Option<Span>, value: Span, holds: bool) {
+        let key = key.map(|span| Spot { source: 0, span });
+        self.insert(path, Place { key, value: Spot { source: 0, span: value }, holds, text: Text::None });
+    }
+
+    /// Says that the value at `path` is the text `value`, within which places may be asked for.
+    pub(super) fn put_text(&mut self, path: &str, value: &str) {
+        if let Some(place) = self.places.get_mut(path) {
+            place.text = Text::Written(value.to_owned());
+        }
+    }
+
+    /// Says that the value at `path` is the whole of a file.
+    pub(super) fn put_file(&mut self, path: &str, source: Source) {
+        let span = Span::new(0, 0);
+        // The same file may be included many times.
+        let position = self.sources.iter().position(|known| known.name() == source.name()).unwrap_or_else(|| {
+            self.sources.push(source);
+            self.sources.len() - 1
+        });
+        if let Some(place) = self.places.get_mut(path) {
+            place.value = Spot { source: position, span };
+            place.holds = false;
+            place.text = Text::File;
+        }
+    }
+
+    fn insert(&mut self, path: &str, place: Place) {
+        if self.path_bytes + path.len() <= MAX_PATH_BYTES {
+            self.path_bytes += path.len();
+            self.places.insert(path.to_owned(), place);
+        }
+    }
+
+    fn value_spot(&self, place: &Place, inner: Option<Range<usize>>) -> Spot {
+        let whole = if place.holds { place.key.unwrap_or(place.value) } else { place.value };
+        match (&place.text, inner) {
+            (Text::Written(value), Some(inner)) => {
+                let text = self.sources.get(place.value.source).map_or("", Source::text);
+                Spot { source: place.value.source, span: locate(text, place.value.span, value, &inner) }
+            }
+            (Text::File, Some(inner)) => {
+                let span = Span::new(inner.start, inner.end.saturating_sub(inner.start));
+                Spot { source: place.value.source, span }
+            }
+            _ => whole,
+        }
+    }
+
+    /// The nearest part that holds `path`, at its key.
+    fn holder(&self, path: &str) -> Spot {
+        let mut path = path;
+        while let Some(at) = path.rfind(['.', '[']) {
+            path = path.get(..at).unwrap_or_default();
+            if let Some(place) = self.places.get(path) {
+                return place.key.unwrap_or(place.value);
+            }
+        }
+        Spot { source: 0, span: Span::default() }
+    }
+
+    fn at(&self, spot: Spot, code: Code, message: impl Into<String>) -> Diagnostic {
+        match self.sources.get(spot.source) {
+            Some(source) => source.diagnostic(code, spot.span, message),
+            None => Diagnostic::at(code, "", "", spot.span, message),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn places() -> Places {
+        let text = "graph:\n  a:\n    x: { prompt: |-\n one }\n";
+        let mut places = Places::new(Source::new("w.yaml", text));
+        places.put("graph", Some(Span::new(0, 5)), Span::new(9, 0), true);
+        places.put("graph.a.x[0].prompt", Some(Span::new(22, 6)), Span::new(30, 4), false);
+        places
+    }
+
+    #[test]
+    fn what_is_missing_is_found_at_the_nearest_part_that_holds_it() {
+        let places = places();
+        let at = |path: &str| places.fault(Code::MissingKey, path, None, "m").span.offset;
+        assert_eq!(at("graph.a.x[0].prompt"), 30);
+        assert_eq!(at("graph.a.x[0].to"), 0, "the key `graph`");
+        assert_eq!(at("roles.writer"), 0, "the file");
+    }
+
+    #[test]
+    fn a_part_is_incomplete_with_what_holds_it_and_with_what_it_holds() {
+        let mut places = places();
+        places.mark_incomplete("graph.a.x[0].to");
+        places.mark_incomplete("graph.b-c");
+        for path in ["graph", "graph.a", "graph.a.x", "graph.a.x[0]", "graph.a.x[0].to", "graph.a.x[0].to[1].prompt"] {
+            assert!(places.is_incomplete(path), "{path}");
+        }
+        for path in ["roles", "graph.a.x[1]", "graph.a.xy", "graph.b", "graph.a.x[0].prompt"] {
+            assert!(!places.is_incomplete(path), "{path}");
+        }
+    }
+}
