@@ -17,7 +17,7 @@ pub trait Effects: Send {
     fn perform(&mut self, call: Call) -> BoxFuture<'_, Result<Performed, Fault>>;
 
     /// Tells what the loop made of the reply to the last model call.
-    fn settle(&mut self, verdict: Verdict);
+    fn settle(&mut self, verdict: Verdict) -> BoxFuture<'_, ()>;
 }
 
 /// A reply, and how it came about.

@@ -184,6 +184,8 @@ pub struct TurnReply {
     pub transcript: Transcript,
     /// The answer exactly as it entered the thread.
     pub answer: String,
+    /// What the answer says beside its fields.
+    pub body: String,
     /// The status it chose.
     pub status: Status,
     /// The declared fields.

@@ -16,6 +16,7 @@ use rondo_protocol::object::Head;
 
 use crate::answer::Contract;
 use crate::effects::Effects;
+pub use turn::spoken;
 use turn::{Next, Turn};
 
 /// An answer that breaks its contract is sent back this often.
@@ -61,7 +62,7 @@ pub async fn run(
                 let call = model_call(agent, place.next(), head_digest, &head, conversation);
                 let performed = effects.perform(Call::Model(call)).await?;
                 let verdict = turn.replied(performed)?;
-                effects.settle(verdict);
+                effects.settle(verdict).await;
             }
             Next::Use(tool) => {
                 let call = tool_call(agent, place.next(), &tool);

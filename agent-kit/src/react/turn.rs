@@ -10,7 +10,7 @@ use rondo_protocol::message::{Conversation, Message, ToolUse};
 use rondo_protocol::object::{AnsweredBy, Entry, Finish, Transcript, Usage};
 
 use super::{Agent, REPAIRS};
-use crate::answer::{Answer, repair_text};
+use crate::answer::{Answer, ContractFault, repair_text};
 use crate::effects::{Performed, Sent, Verdict};
 
 /// What the loop does next.
@@ -97,17 +97,12 @@ impl<'a> Turn<'a> {
             *self.cost_usd.get_or_insert_default() += cost;
         }
         let asked = sent.asked.or_else(|| self.shadow.as_ref().map(|(head, shadow)| shadow.request(*head)));
-        let entry = Entry::Model { asked, head: sent.head, reply: reply.clone(), request: sent.request };
-        self.entries.push(entry);
+        let (head, request) = (sent.head, sent.request);
         self.last = Some((sent, answered_by));
 
         if !reply.tool_calls.is_empty() {
-            self.say(Message {
-                reasoning: reply.reasoning,
-                tool_calls: reply.tool_calls.clone(),
-                ..Message::assistant(reply.text)
-            });
-            self.waiting = reply.tool_calls.into();
+            self.waiting = reply.tool_calls.clone().into();
+            self.say(Entry::Model { asked, head, reply, request });
             return Ok(Verdict::Accepted);
         }
         let fault = match (&reply.finish, self.agent.contract.parse(&reply.text)) {
@@ -115,25 +110,23 @@ impl<'a> Turn<'a> {
                 let message = "the provider withheld the answer (finish reason content_filter)";
                 return Err(Fault::new(Code::AnswerWithheld, FaultClass::Refused, message));
             }
-            (Finish::Length, _) => "it was cut at the output limit; answer again and be shorter".to_owned(),
+            (Finish::Length, _) => {
+                ContractFault { words: "it was cut at the output limit; answer again and be shorter".to_owned() }
+            }
             (_, Ok(answer)) => {
-                self.answer = Some((reply.text, answer));
+                self.answer = Some((reply.text.clone(), answer));
+                self.entries.push(Entry::Model { asked, head, reply, request });
                 return Ok(Verdict::Accepted);
             }
-            (_, Err(fault)) => fault.words,
+            (_, Err(fault)) => fault,
         };
         if self.repairs == REPAIRS {
             let message = format!("the answer broke its contract {} times, the last time: {fault}", REPAIRS + 1);
             return Err(Fault::new(Code::ContractBroken, FaultClass::Contract, message));
         }
         self.repairs += 1;
-        let text = repair_text(&fault);
-        // A provider may refuse an empty message of the assistant, so an empty answer is not told.
-        if !reply.text.is_empty() {
-            self.say(Message::assistant(reply.text));
-        }
-        self.say(Message::user(text.clone()));
-        self.entries.push(Entry::Repair { text });
+        self.say(Entry::Model { asked, head, reply, request });
+        self.say(Entry::Repair { text: repair_text(&fault) });
         Ok(Verdict::Refused)
     }
 
@@ -143,8 +136,7 @@ impl<'a> Turn<'a> {
     /// Never for a reply of a tool.
     pub(super) fn used(&mut self, tool: ToolUse, performed: Performed) -> Result<(), Fault> {
         let Reply::Tool(reply) = performed.reply else { return Err(mismatched()) };
-        self.say(Message::tool(tool.id.clone(), reply.text.clone()));
-        self.entries.push(Entry::Tool {
+        self.say(Entry::Tool {
             arguments: tool.arguments,
             failed: reply.failed,
             id: tool.id,
@@ -154,12 +146,15 @@ impl<'a> Turn<'a> {
         Ok(())
     }
 
-    fn say(&mut self, message: Message) {
-        if let Some((_, shadow)) = &mut self.shadow {
-            let _ = shadow.push(message.clone());
+    fn say(&mut self, entry: Entry) {
+        if let Some(message) = spoken(&entry) {
+            if let Some((_, shadow)) = &mut self.shadow {
+                let _ = shadow.push(message.clone());
+            }
+            // Nobody else holds the conversation by now unless a hook kept the call; then it keeps what it saw.
+            let _ = Arc::make_mut(&mut self.conversation).push(message);
         }
-        // Nobody else holds the conversation by now unless a hook kept the call; then it keeps what it saw.
-        let _ = Arc::make_mut(&mut self.conversation).push(message);
+        self.entries.push(entry);
     }
 
     fn reply(&mut self, text: String, answer: Answer) -> TurnReply {
@@ -170,6 +165,7 @@ impl<'a> Turn<'a> {
         TurnReply {
             transcript: Transcript { entries: std::mem::take(&mut self.entries) },
             answer: text,
+            body: answer.body,
             status: answer.status,
             output: answer.output,
             usage: self.usage,
@@ -178,6 +174,21 @@ impl<'a> Turn<'a> {
             fallback,
             answered_by,
         }
+    }
+}
+
+/// The message that an entry adds to the conversation of its turn, for the requests that follow it.
+pub fn spoken(entry: &Entry) -> Option<Message> {
+    match entry {
+        Entry::Model { reply, .. } if !reply.tool_calls.is_empty() => Some(Message {
+            reasoning: reply.reasoning.clone(),
+            tool_calls: reply.tool_calls.clone(),
+            ..Message::assistant(reply.text.clone())
+        }),
+        // A provider may refuse an empty message of the assistant, so an empty answer is not told.
+        Entry::Model { reply, .. } => (!reply.text.is_empty()).then(|| Message::assistant(reply.text.clone())),
+        Entry::Tool { id, text, .. } => Some(Message::tool(id.clone(), text.clone())),
+        Entry::Repair { text } => Some(Message::user(text.clone())),
     }
 }
 

@@ -1,0 +1,247 @@
+//! From the checked definition to the graph.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use petgraph::stable_graph::{NodeIndex, StableDiGraph};
+use rondo_protocol::call::CallKind;
+use rondo_protocol::id::{RoleName, Status};
+use rondo_protocol::workflow::template::{Expr, Template, ValueTemplate};
+use rondo_protocol::workflow::{self, Outgoing, Policy, RoleKind, RolePolicy, Target, Workflow};
+
+use super::{Bound, Edge, EdgeId, Graph, Link, Node, RoleNode, To};
+use crate::hook::registry::{Placed, RoleView};
+
+/// Why a definition cannot be lowered. A file that passed the checker always can.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub enum Error {
+    /// A template or expression cannot be parsed.
+    #[error("the workflow holds a template that this version cannot read: {source_text:?}")]
+    Template {
+        /// Its source.
+        source_text: String,
+    },
+    /// An edge leads to a role that does not exist, or a role is not declared.
+    #[error("the workflow's graph names {role:?}, which is not a role")]
+    UnknownRole {
+        /// The name.
+        role: String,
+    },
+}
+
+pub(super) fn lower(
+    workflow: &Workflow,
+    policy: &Policy,
+    place: impl FnOnce(&BTreeMap<RoleName, RoleView>) -> Vec<Placed>,
+) -> Result<Graph, Error> {
+    let mut inner = StableDiGraph::new();
+    let mut lowering = Lowering {
+        start: inner.add_node(Node::Start),
+        end: inner.add_node(Node::End),
+        fail: inner.add_node(Node::Fail),
+        roles: workflow.roles.iter().map(|(name, _)| (name.clone(), inner.add_node(Node::Role(name.clone())))).collect(),
+        inner,
+        edges: 0,
+        targets: BTreeMap::new(),
+    };
+    let mut routes: BTreeMap<RoleName, BTreeMap<Status, Vec<Arc<Edge>>>> = BTreeMap::new();
+    for (name, outgoing) in &workflow.graph {
+        match outgoing {
+            Outgoing::Start(edges) => {
+                lowering.routes(lowering.start, None, edges)?;
+            }
+            Outgoing::Role(statuses) => {
+                let (role, index) = lowering
+                    .roles
+                    .get_key_value(name.as_str())
+                    .map(|(role, index)| (role.clone(), *index))
+                    .ok_or_else(|| Error::UnknownRole { role: name.clone() })?;
+                for (status, edges) in statuses {
+                    let lowered = lowering.routes(index, Some(status), edges)?;
+                    routes.entry(role.clone()).or_default().insert(status.clone(), lowered);
+                }
+            }
+        }
+    }
+    lowering.draw_back_edges(&routes);
+
+    let views = role_views(workflow, policy);
+    let hooks = place(&views);
+    let hook_nodes: Vec<NodeIndex> =
+        (0..hooks.len()).map(|index| lowering.inner.add_node(Node::Hook(index))).collect();
+    let mut ports: BTreeMap<CallKind, NodeIndex> = BTreeMap::new();
+    let mut roles = BTreeMap::new();
+    for (name, role) in &workflow.roles {
+        let index = lowering.roles.get(name).copied().unwrap_or(lowering.start);
+        let mut paths = BTreeMap::new();
+        for kind in call_kinds(&role.kind) {
+            let path: Vec<usize> = (0..hooks.len())
+                .filter(|at| hooks.get(*at).is_some_and(|hook| hook.stands_before(name, *kind)))
+                .collect();
+            let port = *ports.entry(*kind).or_insert_with(|| lowering.inner.add_node(Node::Port(*kind)));
+            let mut from = index;
+            for next in path.iter().filter_map(|at| hook_nodes.get(*at).copied()).chain([port]) {
+                lowering.inner.add_edge(from, next, Link::Calls { role: name.clone(), kind: *kind });
+                from = next;
+            }
+            paths.insert(*kind, path);
+        }
+        let node = RoleNode {
+            index,
+            role: role.clone(),
+            policy: policy.roles.get(name.as_str()).cloned().unwrap_or_else(default_policy),
+            routes: routes.remove(name).unwrap_or_default(),
+            paths,
+        };
+        roles.insert(name.clone(), node);
+    }
+    Ok(Graph {
+        result: workflow.result.as_ref().map(value_template).transpose()?,
+        name: workflow.name.clone(),
+        policy: policy.clone(),
+        edges: lowering.edges,
+        start: lowering.start,
+        inner: lowering.inner,
+        roles,
+        hooks,
+    })
+}
+
+fn call_kinds(kind: &RoleKind) -> &'static [CallKind] {
+    match kind {
+        RoleKind::Model(_) | RoleKind::Selector(_) => &CallKind::ALL,
+        RoleKind::Tool(_) => &[CallKind::Tool],
+        RoleKind::Human | RoleKind::Rule(_) | RoleKind::Workflow(_) => &[],
+    }
+}
+
+fn default_policy() -> RolePolicy {
+    RolePolicy {
+        fallback: Vec::new(),
+        limits: workflow::RoleLimits::default(),
+        retry: workflow::Retry::default(),
+        timeout_ms: Some(workflow::limits::DEFAULT_STEP_TIMEOUT_MS),
+        with: BTreeMap::new(),
+    }
+}
+
+fn role_views(workflow: &Workflow, policy: &Policy) -> BTreeMap<RoleName, RoleView> {
+    workflow
+        .roles
+        .iter()
+        .map(|(name, role)| {
+            let transparent = policy.roles.get(name.as_str()).map(|policy| policy.with.clone()).unwrap_or_default();
+            let view = RoleView {
+                role: name.clone(),
+                workflow: workflow.name.clone(),
+                with: transparent.into_iter().chain(role.with.clone()).collect(),
+                tools: match &role.kind {
+                    RoleKind::Model(model) => model.tools.clone(),
+                    _ => Vec::new(),
+                },
+            };
+            (name.clone(), view)
+        })
+        .collect()
+}
+
+struct Lowering {
+    inner: StableDiGraph<Node, Link>,
+    start: NodeIndex,
+    end: NodeIndex,
+    fail: NodeIndex,
+    roles: BTreeMap<RoleName, NodeIndex>,
+    edges: u32,
+    /// For each node, which roles lead to it: where `back` may lead.
+    targets: BTreeMap<NodeIndex, Vec<NodeIndex>>,
+}
+
+impl Lowering {
+    fn routes(
+        &mut self,
+        from: NodeIndex,
+        status: Option<&Status>,
+        edges: &[workflow::Edge],
+    ) -> Result<Vec<Arc<Edge>>, Error> {
+        edges.iter().zip(0..).map(|(edge, order)| self.route(from, status, order, edge)).collect()
+    }
+
+    fn route(
+        &mut self,
+        from: NodeIndex,
+        status: Option<&Status>,
+        order: u32,
+        edge: &workflow::Edge,
+    ) -> Result<Arc<Edge>, Error> {
+        let id = EdgeId(self.edges);
+        self.edges += 1;
+        // The parser of workflow files bounds how deep `on_max` edges nest.
+        let on_max = edge.on_max.as_ref().map(|next| self.route(from, status, order, next)).transpose()?;
+        let lowered = Arc::new(Edge {
+            id,
+            when: edge.when.as_deref().map(expr).transpose()?,
+            to: match &edge.to {
+                Target::Role(role) => To::Role(role.clone()),
+                Target::End => To::End,
+                Target::Fail => To::Fail,
+                Target::Back => To::Back,
+                Target::Fan(fan) => To::Fan(fan.branches.iter().map(|branch| branch.to.clone()).collect()),
+            },
+            prompt: template(&edge.prompt)?,
+            say: edge.say.as_deref().map(template).transpose()?,
+            reason: edge.reason.as_deref().map(template).transpose()?,
+            result: edge.result.as_ref().map(value_template).transpose()?,
+            bound: edge.max.zip(on_max).map(|(max, on_max)| Bound { max, per: edge.per.clone(), on_max }),
+        });
+        let targets = match &lowered.to {
+            To::Role(role) => vec![self.role(role)?],
+            To::End => vec![self.end],
+            To::Fail => vec![self.fail],
+            To::Back => Vec::new(),
+            To::Fan(roles) => roles.iter().map(|role| self.role(role)).collect::<Result<_, _>>()?,
+        };
+        for target in targets {
+            self.targets.entry(target).or_default().push(from);
+            let link = Link::Route { status: status.cloned(), order, edge: Arc::clone(&lowered) };
+            self.inner.add_edge(from, target, link);
+        }
+        Ok(lowered)
+    }
+
+    fn role(&self, role: &RoleName) -> Result<NodeIndex, Error> {
+        self.roles.get(role).copied().ok_or_else(|| Error::UnknownRole { role: role.to_string() })
+    }
+
+    /// A `back` edge may lead to each role with an edge to its own.
+    fn draw_back_edges(&mut self, routes: &BTreeMap<RoleName, BTreeMap<Status, Vec<Arc<Edge>>>>) {
+        for (role, statuses) in routes {
+            let Some(from) = self.roles.get(role).copied() else { continue };
+            let mut origins = self.targets.get(&from).cloned().unwrap_or_default();
+            origins.sort_unstable();
+            origins.dedup();
+            for (status, edges) in statuses {
+                for (edge, order) in edges.iter().zip(0..) {
+                    let also = edge.bound.as_ref().map(|bound| &bound.on_max);
+                    for edge in [Some(edge), also].into_iter().flatten().filter(|edge| edge.to == To::Back) {
+                        for origin in &origins {
+                            let link = Link::Route { status: Some(status.clone()), order, edge: Arc::clone(edge) };
+                            self.inner.add_edge(from, *origin, link);
+                        }
+                    }
+                }
+            }
+        }
+    }
+}
+
+fn template(source: &str) -> Result<Template, Error> {
+    Template::parse(source).map_err(|_| Error::Template { source_text: source.to_owned() })
+}
+
+fn expr(source: &str) -> Result<Expr, Error> {
+    Expr::parse(source).map_err(|_| Error::Template { source_text: source.to_owned() })
+}
+
+fn value_template(source: &workflow::Template) -> Result<ValueTemplate, Error> {
+    ValueTemplate::parse(source).map_err(|_| Error::Template { source_text: source.0.to_text() })
+}

@@ -1,0 +1,212 @@
+//! The graph that a workflow is lowered to: roles, hooks and ports as nodes, edges with their templates parsed.
+//!
+//! Names stand outside, petgraph inside: no index leaves this module but [`EdgeId`], which counts edges in the order
+//! of the file and so means the same in every process.
+//!
+//! This module decides nothing: which edge is taken is for the moderator.
+
+mod lower;
+pub mod view;
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use petgraph::stable_graph::{NodeIndex, StableDiGraph};
+use petgraph::visit::{EdgeRef, IntoEdgeReferences};
+use rondo_protocol::call::CallKind;
+use rondo_protocol::id::{RoleName, Status};
+use rondo_protocol::workflow::template::{Expr, Template, ValueTemplate};
+use rondo_protocol::workflow::{Checked, Policy, Role, RolePolicy, Workflow};
+
+use crate::hook::registry::{Placed, RoleView};
+
+pub use lower::Error;
+
+/// The number of an edge, in the order of the file; an `on_max` edge follows the edge that it belongs to.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct EdgeId(pub u32);
+
+/// A lowered workflow.
+#[derive(Debug)]
+pub struct Graph {
+    inner: StableDiGraph<Node, Link>,
+    start: NodeIndex,
+    roles: BTreeMap<RoleName, RoleNode>,
+    hooks: Vec<Placed>,
+    result: Option<ValueTemplate>,
+    name: String,
+    policy: Policy,
+    edges: u32,
+}
+
+/// What a node is.
+#[derive(Debug, Clone, PartialEq, Eq)]
+enum Node {
+    Start,
+    Role(RoleName),
+    Hook(usize),
+    Port(CallKind),
+    End,
+    Fail,
+}
+
+/// What joins two nodes.
+#[derive(Debug)]
+enum Link {
+    /// An edge of the file. `order` is its place among those of its status.
+    Route { status: Option<Status>, order: u32, edge: Arc<Edge> },
+    /// A stretch of a call path.
+    Calls { role: RoleName, kind: CallKind },
+}
+
+/// A role and what was known of it before anything ran.
+#[derive(Debug)]
+struct RoleNode {
+    index: NodeIndex,
+    role: Role,
+    policy: RolePolicy,
+    /// For each status its edges in declared order.
+    routes: BTreeMap<Status, Vec<Arc<Edge>>>,
+    /// For each call kind the nodes that a call passes, outermost first.
+    paths: BTreeMap<CallKind, Vec<usize>>,
+}
+
+/// An edge with its templates parsed.
+#[derive(Debug)]
+pub struct Edge {
+    /// Its number.
+    pub id: EdgeId,
+    /// The condition; `None` = always.
+    pub when: Option<Expr>,
+    /// Where to.
+    pub to: To,
+    /// What the next role is given.
+    pub prompt: Template,
+    /// A line for the user.
+    pub say: Option<Template>,
+    /// Why, at `fail`.
+    pub reason: Option<Template>,
+    /// What the run gives back, at `end`.
+    pub result: Option<ValueTemplate>,
+    /// How often it may be taken, and where it leads then.
+    pub bound: Option<Bound>,
+}
+
+/// How often an edge may be taken.
+#[derive(Debug)]
+pub struct Bound {
+    /// This often.
+    pub max: u32,
+    /// Counted anew at each step of this role.
+    pub per: Option<RoleName>,
+    /// Where it leads after that.
+    pub on_max: Arc<Edge>,
+}
+
+/// Where an edge leads.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum To {
+    /// To a role.
+    Role(RoleName),
+    /// To the end.
+    End,
+    /// To the end, as a failure.
+    Fail,
+    /// To the role from which this one was entered.
+    Back,
+    /// To several roles at once, which this version does not run.
+    Fan(Vec<RoleName>),
+}
+
+impl Graph {
+    /// Lowers a checked workflow. `place` says where hooks stand.
+    ///
+    /// # Errors
+    /// When a template that was checked cannot be parsed, which a stored workflow of another version may cause.
+    pub fn new(
+        workflow: &Workflow,
+        policy: &Policy,
+        place: impl FnOnce(&BTreeMap<RoleName, RoleView>) -> Vec<Placed>,
+    ) -> Result<Self, Error> {
+        lower::lower(workflow, policy, place)
+    }
+
+    /// As [`new`](Self::new), of a file that was just checked.
+    ///
+    /// # Errors
+    /// As [`new`](Self::new).
+    pub fn of(
+        checked: &Checked,
+        place: impl FnOnce(&BTreeMap<RoleName, RoleView>) -> Vec<Placed>,
+    ) -> Result<Self, Error> {
+        Self::new(&checked.workflow, &checked.policy, place)
+    }
+
+    /// The workflow's name.
+    pub fn name(&self) -> &str {
+        &self.name
+    }
+
+    /// What may change between runs.
+    pub fn policy(&self) -> &Policy {
+        &self.policy
+    }
+
+    /// What the run gives back at an `end` without a result of its own.
+    pub fn result(&self) -> Option<&ValueTemplate> {
+        self.result.as_ref()
+    }
+
+    /// The edges of `start`, in declared order.
+    pub fn start(&self) -> Vec<&Arc<Edge>> {
+        self.routes_from(self.start)
+    }
+
+    /// The edges of a role's status in declared order, or `None` when the status leads nowhere.
+    pub fn routes(&self, role: &RoleName, status: &Status) -> Option<&[Arc<Edge>]> {
+        self.roles.get(role)?.routes.get(status).map(Vec::as_slice)
+    }
+
+    /// Every role by name.
+    pub fn roles(&self) -> impl Iterator<Item = (&RoleName, &Role)> {
+        self.roles.iter().map(|(name, node)| (name, &node.role))
+    }
+
+    /// A role.
+    pub fn role(&self, name: &RoleName) -> Option<(&Role, &RolePolicy)> {
+        self.roles.get(name).map(|node| (&node.role, &node.policy))
+    }
+
+    /// The hooks, outermost first.
+    pub fn hooks(&self) -> &[Placed] {
+        &self.hooks
+    }
+
+    /// The hooks that a role's calls of one kind pass, outermost first, as places in [`hooks`](Self::hooks).
+    pub fn call_path(&self, role: &RoleName, kind: CallKind) -> &[usize] {
+        self.roles.get(role).and_then(|node| node.paths.get(&kind)).map_or(&[], Vec::as_slice)
+    }
+
+    fn routes_from(&self, node: NodeIndex) -> Vec<&Arc<Edge>> {
+        // petgraph gives edges newest first, so the declared order is stored with each.
+        let mut routes: Vec<_> = self
+            .inner
+            .edges(node)
+            .filter_map(|link| match link.weight() {
+                Link::Route { order, edge, .. } => Some((*order, edge)),
+                Link::Calls { .. } => None,
+            })
+            .collect();
+        routes.sort_by_key(|(order, edge)| (*order, edge.id));
+        routes.into_iter().map(|(_, edge)| edge).collect()
+    }
+
+    fn links(&self) -> impl Iterator<Item = (&Node, &Link, &Node)> {
+        self.inner.edge_references().filter_map(|link| {
+            Some((self.inner.node_weight(link.source())?, link.weight(), self.inner.node_weight(link.target())?))
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,187 @@
+//! Pictures of a graph: Mermaid, DOT and JSON. Hooks are drawn where calls pass them.
+
+use std::fmt::Write as _;
+
+use rondo_protocol::Value;
+use rondo_protocol::call::CallKind;
+
+use super::{Edge, Graph, Link, Node};
+
+/// How a graph is drawn.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Format {
+    /// <https://mermaid.js.org/syntax/flowchart.html>
+    Mermaid,
+    /// <https://graphviz.org/doc/info/lang.html>
+    Dot,
+    /// `{name, nodes: [{id, kind, label}], edges: [{from, to, kind, label, max}]}`
+    Json,
+}
+
+/// A node as it is drawn.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
+struct Shape {
+    id: String,
+    kind: &'static str,
+    label: String,
+}
+
+/// A line as it is drawn.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
+struct Line {
+    order: (u8, u32),
+    from: String,
+    to: String,
+    kind: &'static str,
+    label: String,
+    max: Option<u32>,
+}
+
+/// Draws a graph. Equal graphs give equal pictures.
+pub fn draw(graph: &Graph, format: Format) -> String {
+    let (shapes, lines) = picture(graph);
+    match format {
+        Format::Mermaid => mermaid(&shapes, &lines),
+        Format::Dot => dot(graph.name(), &shapes, &lines),
+        Format::Json => json(graph.name(), &shapes, &lines),
+    }
+}
+
+fn picture(graph: &Graph) -> (Vec<Shape>, Vec<Line>) {
+    let mut lines: Vec<Line> = Vec::new();
+    for (from, link, to) in graph.links() {
+        let (order, kind, label, max) = match link {
+            Link::Route { status, edge, .. } => {
+                let max = edge.bound.as_ref().map(|bound| bound.max);
+                ((0, edge.id.0), "edge", route_label(status.as_ref().map(|s| s.as_str()), edge), max)
+            }
+            Link::Calls { kind, .. } => ((1, *kind as u32), "call", kind.name().to_owned(), None),
+        };
+        let (from, to) = (shape(graph, from).id, shape(graph, to).id);
+        lines.push(Line { order, from, to, kind, label, max });
+    }
+    lines.sort();
+    lines.dedup();
+    let has_hooks = !graph.hooks().is_empty();
+    if !has_hooks {
+        // Without hooks every role calls the same ports, which would only hide the graph.
+        lines.retain(|line| line.kind == "edge");
+    }
+    let reached = |shape: &Shape| lines.iter().any(|line| line.from == shape.id || line.to == shape.id);
+    let shapes = graph.inner.node_weights().map(|node| shape(graph, node)).filter(reached).collect();
+    (shapes, lines)
+}
+
+fn shape(graph: &Graph, node: &Node) -> Shape {
+    let (id, kind, label) = match node {
+        Node::Start => ("start".to_owned(), "start", "start".to_owned()),
+        Node::End => ("end".to_owned(), "end", "end".to_owned()),
+        Node::Fail => ("fail".to_owned(), "fail", "fail".to_owned()),
+        Node::Role(role) => {
+            let kind = graph.role(role).map_or("model", |(role, _)| role.kind.name());
+            (format!("role:{role}"), kind, role.to_string())
+        }
+        Node::Hook(at) => {
+            let name = graph.hooks().get(*at).map_or_else(String::new, |hook| hook.node.clone());
+            (format!("hook:{name}"), "hook", name)
+        }
+        Node::Port(kind) => {
+            let label = match kind {
+                CallKind::Turn => "agent loop",
+                CallKind::Model => "model",
+                CallKind::Tool => "tool",
+            };
+            (format!("port:{}", kind.name()), "port", label.to_owned())
+        }
+    };
+    Shape { id, kind, label }
+}
+
+fn route_label(status: Option<&str>, edge: &Edge) -> String {
+    let mut label = status.unwrap_or_default().to_owned();
+    if let Some(when) = &edge.when {
+        let _ = write!(label, " when {}", when.source());
+    }
+    if let Some(bound) = &edge.bound {
+        let _ = write!(label, " max {}", bound.max);
+        if let Some(per) = &bound.per {
+            let _ = write!(label, " per {per}");
+        }
+    }
+    label.trim().to_owned()
+}
+
+fn mermaid(shapes: &[Shape], lines: &[Line]) -> String {
+    let mut text = String::from("flowchart TD\n");
+    let id = |id: &str| id.replace(':', "_");
+    let escape = |label: &str| label.replace('"', "#quot;").replace('<', "#lt;").replace('>', "#gt;");
+    for shape in shapes {
+        let label = escape(&shape.label);
+        let (open, close) = match shape.kind {
+            "start" | "end" | "fail" => ("([", "])"),
+            "hook" => ("{{", "}}"),
+            "port" => ("[(", ")]"),
+            _ => ("[", "]"),
+        };
+        // `end` is a word of Mermaid, so every id carries a mark.
+        let _ = writeln!(text, "  n_{}{open}\"{label}\"{close}", id(&shape.id));
+    }
+    for line in lines {
+        let arrow = if line.kind == "call" { "-.->" } else { "-->" };
+        let (from, to) = (id(&line.from), id(&line.to));
+        if line.label.is_empty() {
+            let _ = writeln!(text, "  n_{from} {arrow} n_{to}");
+        } else {
+            let _ = writeln!(text, "  n_{from} {arrow}|\"{}\"| n_{to}", escape(&line.label));
+        }
+    }
+    text
+}
+
+fn dot(name: &str, shapes: &[Shape], lines: &[Line]) -> String {
+    let quote = |text: &str| format!("\"{}\"", text.replace('\\', "\\\\").replace('"', "\\\"").replace('\n', "\\n"));
+    let mut text = format!("digraph {} {{\n  node [shape=box];\n", quote(name));
+    for shape in shapes {
+        let form = match shape.kind {
+            "start" | "end" | "fail" => "oval",
+            "hook" => "hexagon",
+            "port" => "cylinder",
+            _ => "box",
+        };
+        let _ = writeln!(text, "  {} [label={}, shape={form}];", quote(&shape.id), quote(&shape.label));
+    }
+    for line in lines {
+        let style = if line.kind == "call" { ", style=dashed" } else { "" };
+        let (from, to) = (quote(&line.from), quote(&line.to));
+        let _ = writeln!(text, "  {from} -> {to} [label={}{style}];", quote(&line.label));
+    }
+    text.push_str("}\n");
+    text
+}
+
+fn json(name: &str, shapes: &[Shape], lines: &[Line]) -> String {
+    let nodes = shapes
+        .iter()
+        .map(|shape| {
+            Value::from_iter([
+                ("id", Value::from(shape.id.as_str())),
+                ("kind", Value::from(shape.kind)),
+                ("label", Value::from(shape.label.as_str())),
+            ])
+        })
+        .collect::<Vec<_>>();
+    let edges = lines
+        .iter()
+        .map(|line| {
+            Value::from_iter([
+                ("from", Value::from(line.from.as_str())),
+                ("to", Value::from(line.to.as_str())),
+                ("kind", Value::from(line.kind)),
+                ("label", Value::from(line.label.as_str())),
+                ("max", line.max.map_or(Value::Null, |max| Value::from(u64::from(max)))),
+            ])
+        })
+        .collect::<Vec<_>>();
+    let graph = Value::from_iter([("name", Value::from(name)), ("nodes", Value::List(nodes)), ("edges", Value::List(edges))]);
+    graph.to_text() + "\n"
+}

@@ -1,0 +1,176 @@
+//! The path of a call: hooks in order, then the port.
+//!
+//! Law `one_effect`: an attempt reaches the port at most once, whatever the hooks do.
+
+use std::panic::AssertUnwindSafe;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
+
+use futures_util::FutureExt;
+use futures_util::future::BoxFuture;
+use rondo_agent_kit::effects::Verdict;
+use rondo_protocol::call::{Call, Fault, FaultClass, Reply};
+use rondo_protocol::diagnostic::Code;
+use rondo_protocol::object::AnsweredBy;
+use rondo_protocol::workflow::OnHookError;
+
+use super::{Context, Hook};
+
+/// A hook where it stands.
+pub struct Node {
+    /// What happens when it fails itself.
+    pub on_error: OnHookError,
+    /// The hook.
+    pub hook: Arc<dyn Hook>,
+    /// What it is given; its node's name stands here.
+    pub context: Context,
+}
+
+/// Where a path ends: a model provider, a tool or the agent loop. It makes one attempt, and borrows what it needs for
+/// as long as the path runs.
+pub type PortFn<'a> = Box<dyn FnOnce(Call) -> BoxFuture<'a, Result<Reply, Fault>> + Send + 'a>;
+
+/// The nodes that calls of one kind by one role pass, outermost first.
+#[derive(Clone, Default)]
+pub struct CallPath {
+    nodes: Arc<[Arc<Node>]>,
+}
+
+/// What came of an attempt.
+pub struct Answered {
+    /// The reply.
+    pub reply: Reply,
+    /// Who gave it.
+    pub answered_by: AnsweredBy,
+    /// The call as it reached the port, where hooks stood before it and let it through.
+    pub reached: Option<Call>,
+}
+
+impl CallPath {
+    /// The path through `nodes`.
+    pub fn new(nodes: Vec<Arc<Node>>) -> Self {
+        Self { nodes: nodes.into() }
+    }
+
+    /// Whether calls go straight to the port.
+    pub fn is_empty(&self) -> bool {
+        self.nodes.is_empty()
+    }
+
+    /// Sends a call along the path.
+    ///
+    /// # Errors
+    /// The fault of the port, or of a hook that must not be bypassed.
+    ///
+    /// # Cancel safety
+    /// Dropping the future drops the attempt.
+    pub async fn run<'a>(&'a self, call: Call, port: PortFn<'a>) -> Result<Answered, Fault> {
+        if self.is_empty() {
+            return Ok(Answered { reply: port(call).await?, answered_by: AnsweredBy::Port, reached: None });
+        }
+        let run = Run {
+            nodes: &self.nodes,
+            port: Mutex::new(Some(port)),
+            reached: Mutex::new(None),
+            port_result: Mutex::new(None),
+            deepest: AtomicUsize::new(0),
+        };
+        let reply = run.step(0, call).await?;
+        let reached = lock(&run.reached).take();
+        let answered_by = match (&reached, self.nodes.get(run.deepest.into_inner())) {
+            (None, Some(node)) => AnsweredBy::Hook(node.context.node.clone()),
+            _ => AnsweredBy::Port,
+        };
+        Ok(Answered { reply, answered_by, reached })
+    }
+
+    /// Tells each node what the loop made of a reply.
+    pub async fn settle(&self, call: &Call, reply: &Reply, verdict: Verdict) {
+        for node in self.nodes.iter() {
+            node.hook.settle(call, reply, verdict, &node.context).await;
+        }
+    }
+}
+
+/// One attempt on its way.
+struct Run<'a> {
+    nodes: &'a [Arc<Node>],
+    /// Taken by the first that reaches it.
+    port: Mutex<Option<PortFn<'a>>>,
+    reached: Mutex<Option<Call>>,
+    /// What the port said, kept while a hook that may be bypassed stands in front of it.
+    port_result: Mutex<Option<Result<Reply, Fault>>>,
+    deepest: AtomicUsize,
+}
+
+/// The rest of the path behind a hook. Taken by value: it can be run once.
+pub struct Next<'a> {
+    rest: &'a (dyn Steps + 'a),
+    index: usize,
+}
+
+impl<'a> Next<'a> {
+    /// Lets the call through.
+    ///
+    /// # Errors
+    /// What the rest of the path says.
+    pub fn run(self, call: Call) -> BoxFuture<'a, Result<Reply, Fault>> {
+        self.rest.step(self.index, call)
+    }
+}
+
+/// Carries a call from node to node.
+trait Steps: Send + Sync {
+    /// Carries the call to the node at `index`, or to the port behind the last.
+    fn step(&self, index: usize, call: Call) -> BoxFuture<'_, Result<Reply, Fault>>;
+}
+
+impl Steps for Run<'_> {
+    fn step(&self, index: usize, call: Call) -> BoxFuture<'_, Result<Reply, Fault>> {
+        Box::pin(async move {
+            let Some(node) = self.nodes.get(index) else { return self.reach(call).await };
+            self.deepest.fetch_max(index, Ordering::Relaxed);
+            let unchanged = (node.on_error == OnHookError::Bypass).then(|| call.clone());
+            let next = Next { rest: self, index: index + 1 };
+            let handled = AssertUnwindSafe(node.hook.handle(call, next, &node.context)).catch_unwind().await;
+            let fault = match handled {
+                Ok(Err(fault)) if fault.class == FaultClass::Hook => fault,
+                Ok(result) => return result,
+                Err(_) => Fault::new(
+                    Code::HookFailed,
+                    FaultClass::Hook,
+                    format!("the hook {} panicked, which is a fault of its kind", node.context.node),
+                ),
+            };
+            let Some(call) = unchanged else { return Err(fault) };
+            // The hook failed and may be bypassed. What the port has said by now is the answer; if nobody asked it
+            // yet, the rest of the path is taken as if the hook were not there.
+            let said = lock(&self.port_result).take();
+            match said {
+                Some(result) => result,
+                None if lock(&self.port).is_none() => Err(fault),
+                None => self.step(index + 1, call).await,
+            }
+        })
+    }
+}
+
+impl Run<'_> {
+    async fn reach(&self, call: Call) -> Result<Reply, Fault> {
+        let Some(port) = lock(&self.port).take() else {
+            let message = "a hook let one call through twice; the port was reached once";
+            return Err(Fault::new(Code::HookFailed, FaultClass::Hook, message));
+        };
+        *lock(&self.reached) = Some(call.clone());
+        let result = port(call).await;
+        if self.nodes.iter().any(|node| node.on_error == OnHookError::Bypass) {
+            *lock(&self.port_result) = Some(result.clone());
+        }
+        result
+    }
+}
+
+fn lock<T>(mutex: &Mutex<T>) -> std::sync::MutexGuard<'_, T> {
+    // Nothing is computed under these locks that could leave them half-changed.
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}

@@ -1,0 +1,46 @@
+//! The private key space of a hook.
+
+use std::sync::Arc;
+
+use crate::store::{Error, StepStore};
+
+/// Keys and values that one hook kind keeps. No other kind and no thread sees them; all of it can be lost.
+#[derive(Clone)]
+pub struct Space {
+    store: Arc<dyn StepStore>,
+    name: String,
+}
+
+impl Space {
+    /// The space of the kind `name`.
+    pub fn new(store: Arc<dyn StepStore>, name: &str) -> Self {
+        Self { store, name: name.to_owned() }
+    }
+
+    /// A value.
+    ///
+    /// # Errors
+    /// When the store is damaged.
+    pub fn get(&self, key: &[u8]) -> Result<Option<Vec<u8>>, Error> {
+        self.store.hook_value(&self.name, key)
+    }
+
+    /// Keys and values from `from` on, at most `limit`.
+    ///
+    /// # Errors
+    /// When the store is damaged.
+    pub fn scan(&self, from: &[u8], limit: usize) -> Result<Vec<(Vec<u8>, Vec<u8>)>, Error> {
+        self.store.hook_values(&self.name, from, limit)
+    }
+
+    /// Keeps a value, or forgets it with `None`.
+    ///
+    /// # Durability
+    /// None: it rides with the next commit that is synced.
+    ///
+    /// # Errors
+    /// When the store cannot be written.
+    pub async fn put(&self, key: Vec<u8>, value: Option<Vec<u8>>) -> Result<(), Error> {
+        self.store.put_hook_value(&self.name, key, value).await
+    }
+}
