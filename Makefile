@@ -1,0 +1,60 @@
+# Every target builds the whole workspace in one profile: cargo unifies the features of what it builds together, and
+# another selection could make it compile RocksDB's C++ a second time.
+
+SHELL := /bin/bash
+
+TARGET := $(or $(CARGO_TARGET_DIR),target)
+WORKSPACE := --release --workspace
+LLM_PORT ?= 8177
+
+# bindgen loads libclang. On macOS it finds the one of Apple's tools by itself; Homebrew's has to be shown.
+ifeq ($(shell uname -s),Darwin)
+ifeq ($(wildcard /Library/Developer/CommandLineTools/usr/lib/libclang.dylib),)
+export LIBCLANG_PATH ?= $(shell brew --prefix 2>/dev/null)/opt/llvm/lib
+endif
+endif
+
+.PHONY: help demo test doctest lint bench test-llm prepare
+
+help:
+	@echo "make demo      build, then run a workflow without a model"
+	@echo "make test      every test; needs no key, and no network beyond the crates"
+	@echo "make lint      formatting, clippy, and what canonical bytes ask of the build"
+	@echo "make bench     benchmarks, each beside a reference of the same run"
+	@echo "make test-llm  tests against a real model server on loopback, which is built first"
+
+demo: prepare
+	@echo "Building. The first time, RocksDB's C++ takes about 20 minutes on two cores."
+	cargo build $(WORKSPACE)
+	$(TARGET)/release/rondo run review-loop --offline
+
+# The documentation tests come first, so that the last line is the test runner's.
+test: doctest
+	@if cargo nextest --version >/dev/null 2>&1; then \
+		echo "cargo nextest run $(WORKSPACE)"; cargo nextest run $(WORKSPACE); \
+	else \
+		echo "cargo test $(WORKSPACE)"; cargo test $(WORKSPACE) --lib --bins --tests; \
+	fi
+
+doctest: prepare
+	cargo test $(WORKSPACE) --doc
+
+# serde_json's features `preserve_order` and `arbitrary_precision` change what it makes of maps and numbers, for
+# everybody in the build: no dependency may switch them on.
+lint: prepare
+	cargo fmt --all --check
+	cargo clippy $(WORKSPACE) --all-targets -- -D warnings
+	@features=$$(cargo tree --workspace -e features -i serde_json) || exit 1; \
+	if grep -E 'serde_json feature "(preserve_order|arbitrary_precision)"' <<<"$$features"; then \
+		echo "error: a dependency switches on a feature of serde_json that digests must not meet" >&2; exit 1; \
+	fi
+
+bench: prepare
+	cargo bench --workspace
+
+test-llm: prepare
+	@tests/support/llm.sh $(LLM_PORT) cargo test $(WORKSPACE) --test llm -- --ignored --nocapture
+
+# What the build needs beside cargo: says what it installs and why, and does nothing where it is there.
+prepare:
+	@.ci/prepare
