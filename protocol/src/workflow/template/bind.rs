@@ -1,0 +1,283 @@
+//! The names of filters and tests, and what their arguments mean.
+
+use std::ops::Range;
+
+use super::TemplateFault;
+use super::expr::{Attribute, Comparison, Expr, Filter, Node, Segment, Test, TypeTest};
+use super::number::Rounding;
+use crate::canonical::Value;
+use crate::diagnostic::{Code, nearest};
+
+/// Every filter, in order.
+const FILTERS: [&str; 22] = [
+    "default",
+    "first",
+    "indent",
+    "items",
+    "join",
+    "last",
+    "length",
+    "lower",
+    "map",
+    "replace",
+    "reverse",
+    "round",
+    "select",
+    "selectattr",
+    "sort",
+    "sum",
+    "title",
+    "tojson",
+    "trim",
+    "truncate",
+    "unique",
+    "upper",
+];
+
+/// Every test by its first name, in order.
+const TESTS: [&str; 21] = [
+    "boolean",
+    "defined",
+    "divisibleby",
+    "endingwith",
+    "eq",
+    "even",
+    "false",
+    "ge",
+    "gt",
+    "in",
+    "integer",
+    "le",
+    "list",
+    "lt",
+    "mapping",
+    "ne",
+    "none",
+    "number",
+    "odd",
+    "startingwith",
+    "string",
+];
+
+/// The most names in an `attribute`.
+const MAX_ATTRIBUTE_NAMES: usize = 8;
+
+/// What a filter or a test is given.
+#[derive(Default)]
+pub(super) struct Arguments {
+    pub(super) positional: Vec<Expr>,
+    pub(super) named: Vec<(Box<str>, Expr)>,
+}
+
+/// Whether there is a filter of that name.
+pub(super) fn is_filter(name: &str) -> bool {
+    FILTERS.contains(&name)
+}
+
+/// The filter of that name with its arguments.
+pub(super) fn filter(name: &str, mut given: Arguments, range: Range<usize>) -> Result<Filter, TemplateFault> {
+    if name == "map" {
+        return map(given, range);
+    }
+    if name == "select" || name == "selectattr" {
+        return select(name, given, range);
+    }
+    let mut taken = Taken { name, given: &mut given, range: range.clone() };
+    let filter = match name {
+        "default" => Filter::Default(taken.required("value")?),
+        "first" => Filter::First,
+        "indent" => {
+            Filter::Indent { width: taken.next("width"), first: taken.next("first"), blank: taken.next("blank") }
+        }
+        "items" => Filter::Items,
+        "join" => Filter::Join { separator: taken.next("d"), attribute: taken.attribute()? },
+        "last" => Filter::Last,
+        "length" => Filter::Length,
+        "lower" => Filter::Lower,
+        "replace" => Filter::Replace(taken.required("old")?, taken.required("new")?),
+        "reverse" => Filter::Reverse,
+        "round" => Filter::Round { digits: taken.next("precision"), rounding: taken.rounding()? },
+        "sort" => Filter::Sort {
+            reverse: taken.next("reverse"),
+            case_sensitive: taken.next("case_sensitive"),
+            attribute: taken.attribute()?,
+        },
+        "sum" => Filter::Sum(taken.attribute()?),
+        "title" => Filter::Title,
+        "tojson" => Filter::ToJson(taken.next("indent")),
+        "trim" => Filter::Trim(taken.next("chars")),
+        "truncate" => Filter::Truncate {
+            length: taken.next("length"),
+            killwords: taken.next("killwords"),
+            end: taken.next("end"),
+        },
+        "unique" => Filter::Unique { case_sensitive: taken.next("case_sensitive"), attribute: taken.attribute()? },
+        "upper" => Filter::Upper,
+        unknown => return Err(unknown_name("filter", unknown, &FILTERS, range)),
+    };
+    taken.finish()?;
+    Ok(filter)
+}
+
+/// The test of that name with its arguments.
+pub(super) fn test(name: &str, mut given: Arguments, range: Range<usize>) -> Result<Test, TemplateFault> {
+    let mut taken = Taken { name, given: &mut given, range: range.clone() };
+    let comparison = match name {
+        "==" | "eq" | "equalto" | "sameas" => Some(Comparison::Equal),
+        "!=" | "ne" => Some(Comparison::NotEqual),
+        "<" | "lt" | "lessthan" => Some(Comparison::Less),
+        "<=" | "le" => Some(Comparison::LessOrEqual),
+        ">" | "gt" | "greaterthan" => Some(Comparison::Greater),
+        ">=" | "ge" => Some(Comparison::GreaterOrEqual),
+        "in" => Some(Comparison::In),
+        _ => None,
+    };
+    let test = match (comparison, name) {
+        (Some(comparison), _) => Test::Compare(comparison, taken.required("other")?),
+        (None, "defined") => Test::Defined,
+        (None, "none" | "undefined") => Test::None,
+        (None, "true") => Test::Boolean(true),
+        (None, "false") => Test::Boolean(false),
+        (None, "string") => Test::Type(TypeTest::Text),
+        (None, "number") => Test::Type(TypeTest::Number),
+        (None, "integer") => Test::Type(TypeTest::Integer),
+        (None, "boolean") => Test::Type(TypeTest::Boolean),
+        (None, "list" | "sequence") => Test::Type(TypeTest::List),
+        (None, "mapping") => Test::Type(TypeTest::Object),
+        (None, "even") => Test::Even(true),
+        (None, "odd") => Test::Even(false),
+        (None, "divisibleby") => Test::DivisibleBy(taken.required("num")?),
+        (None, "startingwith") => Test::StartingWith(taken.required("prefix")?),
+        (None, "endingwith") => Test::EndingWith(taken.required("suffix")?),
+        (None, unknown) => return Err(unknown_name("test", unknown, &TESTS, range)),
+    };
+    taken.finish()?;
+    Ok(test)
+}
+
+/// `map(attribute="title")`, `map(attribute="title", default="-")`, or `map("upper")` with the filter's arguments.
+fn map(mut given: Arguments, range: Range<usize>) -> Result<Filter, TemplateFault> {
+    if given.positional.is_empty() {
+        let mut taken = Taken { name: "map", given: &mut given, range: range.clone() };
+        let attribute = taken.attribute()?;
+        let default = taken.next("default");
+        taken.finish()?;
+        let attribute = attribute.ok_or_else(|| {
+            arguments_fault(range, "`map` needs what to take of each element")
+                .with_hint("write `map(attribute=\"title\")` or `map(\"upper\")`")
+        })?;
+        return Ok(Filter::MapAttribute(attribute, default));
+    }
+    let first = given.positional.remove(0);
+    let inner = constant_text(&first, "the filter that `map` applies")?;
+    if matches!(inner, "map" | "select" | "selectattr" | "default") {
+        return Err(arguments_fault(first.range.clone(), format!("`map` does not apply `{inner}`")));
+    }
+    filter(inner, given, first.range.clone()).map(|filter| Filter::MapFilter(Box::new(filter)))
+}
+
+/// `select(test, argument)` and `selectattr(attribute, test, argument)`.
+fn select(name: &str, mut given: Arguments, range: Range<usize>) -> Result<Filter, TemplateFault> {
+    let attribute = if name == "selectattr" {
+        if given.positional.is_empty() {
+            return Err(arguments_fault(range, "`selectattr` needs the name of a member")
+                .with_hint("write `selectattr(\"severity\", \"==\", \"high\")`"));
+        }
+        Some(attribute(&given.positional.remove(0))?)
+    } else {
+        None
+    };
+    let test = if given.positional.is_empty() {
+        None
+    } else {
+        let first = given.positional.remove(0);
+        let inner = constant_text(&first, "the name of a test")?;
+        let given = std::mem::take(&mut given);
+        Some(test(inner, given, first.range.clone())?)
+    };
+    if let Some((unknown, expr)) = given.named.first() {
+        return Err(arguments_fault(expr.range.clone(), format!("`{name}` has no argument `{unknown}`")));
+    }
+    Ok(match attribute {
+        Some(attribute) => Filter::SelectAttribute(attribute, test),
+        None => Filter::Select(test),
+    })
+}
+
+/// Arguments as they are used up: those by position first, then those by name.
+struct Taken<'a> {
+    name: &'a str,
+    given: &'a mut Arguments,
+    range: Range<usize>,
+}
+
+impl Taken<'_> {
+    fn next(&mut self, name: &str) -> Option<Expr> {
+        if !self.given.positional.is_empty() {
+            return Some(self.given.positional.remove(0));
+        }
+        let at = self.given.named.iter().position(|(given, _)| **given == *name)?;
+        Some(self.given.named.remove(at).1)
+    }
+
+    fn required(&mut self, name: &str) -> Result<Expr, TemplateFault> {
+        self.next(name)
+            .ok_or_else(|| arguments_fault(self.range.clone(), format!("`{}` needs an argument `{name}`", self.name)))
+    }
+
+    fn attribute(&mut self) -> Result<Option<Attribute>, TemplateFault> {
+        self.next("attribute").map(|expr| attribute(&expr)).transpose()
+    }
+
+    fn rounding(&mut self) -> Result<Rounding, TemplateFault> {
+        let Some(expr) = self.next("method") else { return Ok(Rounding::Common) };
+        match constant_text(&expr, "the way of rounding")? {
+            "common" => Ok(Rounding::Common),
+            "floor" => Ok(Rounding::Floor),
+            "ceil" => Ok(Rounding::Ceil),
+            other => Err(arguments_fault(expr.range.clone(), format!("`{other}` is not a way of rounding"))
+                .with_hint("it is `common`, `floor` or `ceil`")),
+        }
+    }
+
+    fn finish(self) -> Result<(), TemplateFault> {
+        if let Some(expr) = self.given.positional.first() {
+            return Err(arguments_fault(expr.range.clone(), format!("`{}` takes fewer arguments", self.name)));
+        }
+        match self.given.named.first() {
+            Some((unknown, expr)) => {
+                Err(arguments_fault(expr.range.clone(), format!("`{}` has no argument `{unknown}`", self.name)))
+            }
+            None => Ok(()),
+        }
+    }
+}
+
+fn attribute(expr: &Expr) -> Result<Attribute, TemplateFault> {
+    let text = constant_text(expr, "the name of a member")?;
+    let names: Vec<&str> = text.split('.').collect();
+    if names.len() > MAX_ATTRIBUTE_NAMES || names.iter().any(|name| name.is_empty()) {
+        return Err(arguments_fault(expr.range.clone(), "this is not the name of a member"));
+    }
+    let segment = |name: &str| name.parse().map_or_else(|_| Segment::Name(name.into()), Segment::Index);
+    Ok(Attribute(names.into_iter().map(segment).collect()))
+}
+
+fn constant_text<'a>(expr: &'a Expr, what: &str) -> Result<&'a str, TemplateFault> {
+    match &expr.node {
+        Node::Const(Value::Str(text)) => Ok(text),
+        _ => Err(arguments_fault(expr.range.clone(), format!("{what} is a text in quotes"))),
+    }
+}
+
+fn arguments_fault(range: Range<usize>, message: impl Into<String>) -> TemplateFault {
+    TemplateFault::new(Code::FilterArguments, range, message)
+}
+
+fn unknown_name(kind: &str, name: &str, known: &[&'static str], range: Range<usize>) -> TemplateFault {
+    let hint = match nearest(name, known.iter().copied()) {
+        Some(near) => format!("did you mean `{near}`?"),
+        None => format!("the {kind}s are {}", known.join(", ")),
+    };
+    TemplateFault::new(Code::UnknownFilter, range, format!("there is no {kind} `{name}`")).with_hint(hint)
+}

@@ -1,0 +1,287 @@
+//! Templates: the texts that a workflow fills in, and the expressions that it decides by.
+//!
+//! A template is parsed once into a checked form ([`Template`], [`Expr`]) and rendered over a [`Scope`], which is asked
+//! only for what the template reads. The language is Jinja's, cut down: printing, `if`, `for`, comparisons, arithmetic,
+//! a fixed list of filters and tests. The parser is minijinja's and stays inside `parse.rs`; what a template means is
+//! decided here, and the decision record `engine/docs/decisions/0002-templates.md` says why.
+//!
+//! Laws: no input makes parsing or rendering panic or overflow the stack; every render has a ceiling on its output, on
+//! its work and on the values it makes on the way; a render depends on its scope and on nothing else; what was printed
+//! is never read as a template again.
+//!
+//! This module knows nothing of graphs, roles or types; what may be read where is for [`super::check`].
+
+mod bind;
+mod eval;
+pub(crate) mod expr;
+mod filter;
+mod number;
+mod parse;
+mod scope;
+mod value;
+
+use std::ops::Range;
+
+pub use expr::{Expr, Path, Segment};
+pub use scope::{Found, MAX_NAMES, Scope, View};
+pub use value::ValueTemplate;
+
+use crate::canonical::Value;
+use crate::diagnostic::Code;
+
+/// The most bytes that a render produces unless its caller wants fewer.
+pub const MAX_RENDER_BYTES: usize = 1024 * 1024;
+
+/// A template in its checked form.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Template {
+    statements: Vec<Statement>,
+}
+
+/// A part of a template.
+#[derive(Debug, Clone, PartialEq)]
+pub(crate) enum Statement {
+    /// Text as it stands.
+    Text(Box<str>),
+    /// `{{ }}`.
+    Print(Expr),
+    /// `{% if %}`, with `elif` nested in `otherwise`.
+    If {
+        /// The condition.
+        test: Expr,
+        /// When it holds.
+        then: Vec<Statement>,
+        /// When it does not.
+        otherwise: Vec<Statement>,
+    },
+    /// `{% for %}`.
+    For {
+        /// One name, or two for pairs.
+        names: Vec<Box<str>>,
+        /// The list.
+        over: Expr,
+        /// For each element.
+        body: Vec<Statement>,
+        /// When there is none.
+        otherwise: Vec<Statement>,
+    },
+}
+
+/// What is wrong with the source of a template.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct TemplateFault {
+    /// Where, in bytes of the source.
+    pub range: Range<usize>,
+    /// What kind of fault.
+    pub code: Code,
+    /// What is wrong.
+    pub message: String,
+    /// What to do.
+    pub hint: Option<String>,
+}
+
+impl TemplateFault {
+    pub(crate) fn new(code: Code, range: Range<usize>, message: impl Into<String>) -> Self {
+        Self { range, code, message: message.into(), hint: None }
+    }
+
+    #[must_use]
+    pub(crate) fn with_hint(mut self, hint: impl Into<String>) -> Self {
+        self.hint = Some(hint.into());
+        self
+    }
+}
+
+/// Why a template could not be rendered or an expression has no value.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[error("{cause}")]
+pub struct RenderError {
+    /// Where, in bytes of the source.
+    pub range: Range<usize>,
+    /// Why.
+    pub cause: Cause,
+}
+
+/// Why a template could not be rendered.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub enum Cause {
+    /// Something printed is none.
+    #[error("{0} is none and cannot be printed")]
+    NonePrinted(String),
+    /// A path goes on where there is nothing.
+    #[error("{0} is not there: the path breaks off")]
+    BreaksOff(String),
+    /// A list or an object printed as it is.
+    #[error("a {0} is not printed as it is; `join` or `tojson` makes a text of it")]
+    NotPrintable(&'static str),
+    /// A calculation or a filter over something of another type.
+    #[error("`{operation}` does not take a {found}")]
+    Operand {
+        /// The operator or filter.
+        operation: &'static str,
+        /// What it was given.
+        found: &'static str,
+    },
+    /// Two values of which neither is the larger.
+    #[error("a {left} and a {right} cannot be ordered")]
+    NotOrdered {
+        /// The first.
+        left: &'static str,
+        /// The second.
+        right: &'static str,
+    },
+    /// A condition that is neither true nor false.
+    #[error("a {0} is not a condition")]
+    NotACondition(&'static str),
+    /// A number outside what canonical JSON holds.
+    #[error("a number is outside ±(2^64-1) or not finite")]
+    NumberRange,
+    /// A division by zero.
+    #[error("a number is divided by zero")]
+    DivisionByZero,
+    /// More output than allowed.
+    #[error("it produces more than {max_bytes} bytes")]
+    TooLarge {
+        /// The ceiling.
+        max_bytes: usize,
+    },
+    /// More work, or more values on the way, than allowed.
+    #[error("it takes too much work")]
+    TooMuchWork,
+}
+
+impl Cause {
+    fn at(self, range: &Range<usize>) -> RenderError {
+        RenderError { range: range.clone(), cause: self }
+    }
+}
+
+/// A path that a template reads.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Use<'t> {
+    /// The path; it begins at a root of the scope.
+    pub path: &'t Path,
+    /// Where it stands, in bytes of the source.
+    pub range: Range<usize>,
+}
+
+impl Template {
+    /// Parses a template.
+    ///
+    /// # Errors
+    /// Every fault of it, in source order; one alone when it cannot be read at all.
+    pub fn parse(source: &str) -> Result<Self, Vec<TemplateFault>> {
+        Ok(Self { statements: parse::template(source)? })
+    }
+
+    /// Its parts.
+    pub(crate) fn statements(&self) -> &[Statement] {
+        &self.statements
+    }
+
+    /// The expression, when the template is exactly one `{{ }}`.
+    pub fn single(&self) -> Option<&Expr> {
+        match self.statements.as_slice() {
+            [Statement::Print(expr)] => Some(expr),
+            _ => None,
+        }
+    }
+
+    /// The paths that it reads from its scope, in source order.
+    pub fn uses(&self) -> Vec<Use<'_>> {
+        let mut uses = Vec::new();
+        collect(&self.statements, &mut uses);
+        uses.sort_by_key(|found| (found.range.start, found.range.end));
+        uses
+    }
+
+    /// The text that it makes of `scope`.
+    ///
+    /// # Errors
+    /// [`RenderError`] with a place in the source; nothing is rendered in part.
+    pub fn render(&self, scope: &dyn Scope, max_bytes: usize) -> Result<String, RenderError> {
+        eval::render(&self.statements, scope, max_bytes)
+    }
+}
+
+impl Expr {
+    /// Parses a bare expression: what stands in `when`, `each` and the fields of a rule.
+    ///
+    /// # Errors
+    /// As [`Template::parse`]; braces are an error with that hint.
+    pub fn parse(source: &str) -> Result<Self, Vec<TemplateFault>> {
+        parse::expression(source)
+    }
+
+    /// Where it stands in the source, in bytes.
+    pub fn range(&self) -> Range<usize> {
+        self.range.clone()
+    }
+
+    /// The paths that it reads from its scope, in source order.
+    pub fn uses(&self) -> Vec<Use<'_>> {
+        let mut uses = Vec::new();
+        collect_expr(self, &mut uses);
+        uses.sort_by_key(|found| (found.range.start, found.range.end));
+        uses
+    }
+
+    /// Its value over `scope`.
+    ///
+    /// # Errors
+    /// [`RenderError`] with a place in the source.
+    pub fn eval(&self, scope: &dyn Scope) -> Result<Value, RenderError> {
+        eval::value(self, scope)
+    }
+
+    /// Whether it holds: a boolean, or a path that there is something at.
+    ///
+    /// # Errors
+    /// [`RenderError`] with a place in the source.
+    pub fn truth(&self, scope: &dyn Scope) -> Result<bool, RenderError> {
+        eval::condition(self, scope)
+    }
+}
+
+fn collect<'t>(statements: &'t [Statement], uses: &mut Vec<Use<'t>>) {
+    for statement in statements {
+        match statement {
+            Statement::Text(_) => {}
+            Statement::Print(expr) => collect_expr(expr, uses),
+            Statement::If { test, then, otherwise } => {
+                collect_expr(test, uses);
+                collect(then, uses);
+                collect(otherwise, uses);
+            }
+            Statement::For { over, body, otherwise, .. } => {
+                collect_expr(over, uses);
+                collect(body, uses);
+                collect(otherwise, uses);
+            }
+        }
+    }
+}
+
+fn collect_expr<'t>(expr: &'t Expr, uses: &mut Vec<Use<'t>>) {
+    if let expr::Node::Path(path) = &expr.node
+        && !path.is_local()
+    {
+        uses.push(Use { path, range: expr.range.clone() });
+    }
+    expr.parts().into_iter().for_each(|part| collect_expr(part, uses));
+}
+
+/// What a value is called in messages.
+pub(crate) fn kind_name(value: &Value) -> &'static str {
+    match value {
+        Value::Null => "none",
+        Value::Bool(_) => "boolean",
+        Value::Int(_) | Value::Float(_) => "number",
+        Value::Str(_) => "text",
+        Value::List(_) => "list",
+        Value::Object(_) => "map",
+    }
+}
+
+#[cfg(test)]
+mod tests;

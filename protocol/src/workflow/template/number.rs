@@ -1,0 +1,176 @@
+//! Arithmetic and order of numbers as canonical JSON knows them.
+//!
+//! Integers are exact within ±(2^64-1), an integral float within that range is an integer, and whatever leaves the
+//! range or is not finite is a fault: nothing wraps, saturates or becomes NaN.
+
+use std::cmp::Ordering;
+
+use super::Cause;
+use super::expr::Arithmetic;
+use crate::canonical::{MAX_INTEGER, Value};
+
+/// 2^64, beyond every integer.
+const INTEGER_END: f64 = 18_446_744_073_709_551_616.0;
+
+/// The result of `left operator right`.
+pub(super) fn calculate(operator: Arithmetic, left: &Value, right: &Value) -> Result<Value, Cause> {
+    match (left, right) {
+        (Value::Int(left), Value::Int(right)) => integers(operator, *left, *right),
+        (Value::Int(_) | Value::Float(_), Value::Int(_) | Value::Float(_)) => {
+            floats(operator, to_float(left), to_float(right))
+        }
+        _ => {
+            let wrong = if matches!(left, Value::Int(_) | Value::Float(_)) { right } else { left };
+            Err(Cause::Operand { operation: operator.symbol(), found: super::kind_name(wrong) })
+        }
+    }
+}
+
+/// The number with its sign turned.
+pub(super) fn negate(value: &Value) -> Result<Value, Cause> {
+    match value {
+        Value::Int(number) => Ok(Value::Int(-number)),
+        Value::Float(number) => Ok(Value::Float(-number)),
+        other => Err(Cause::Operand { operation: "-", found: super::kind_name(other) }),
+    }
+}
+
+/// How two numbers or two texts stand to each other; `None` for anything else.
+pub(super) fn order(left: &Value, right: &Value) -> Option<Ordering> {
+    match (left, right) {
+        (Value::Int(left), Value::Int(right)) => Some(left.cmp(right)),
+        (Value::Float(left), Value::Float(right)) => left.partial_cmp(right),
+        (Value::Int(left), Value::Float(right)) => Some(order_mixed(*left, *right)),
+        (Value::Float(left), Value::Int(right)) => Some(order_mixed(*right, *left).reverse()),
+        (Value::Str(left), Value::Str(right)) => Some(left.cmp(right)),
+        _ => None,
+    }
+}
+
+/// `number` rounded to `digits` digits after the point.
+pub(super) fn round(number: &Value, digits: i32, rounding: Rounding) -> Result<Value, Cause> {
+    match number {
+        Value::Int(_) if digits >= 0 => Ok(number.clone()),
+        Value::Int(_) | Value::Float(_) => {
+            let scale = 10_f64.powi(digits);
+            let scaled = to_float(number) * scale;
+            // A number too large to be scaled has no digits after the point.
+            if !scaled.is_finite() {
+                return Ok(number.clone());
+            }
+            let whole = match rounding {
+                Rounding::Common => scaled.round(),
+                Rounding::Floor => scaled.floor(),
+                Rounding::Ceil => scaled.ceil(),
+            };
+            finite(whole / scale)
+        }
+        other => Err(Cause::Operand { operation: "round", found: super::kind_name(other) }),
+    }
+}
+
+/// Which neighbour a number is rounded to.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Rounding {
+    /// The nearest, halves away from zero.
+    Common,
+    /// The one below.
+    Floor,
+    /// The one above.
+    Ceil,
+}
+
+/// Appends the number as canonical JSON writes it.
+pub(super) fn write(number: &Value, out: &mut String) {
+    use std::fmt::Write as _;
+    match number {
+        Value::Int(number) => {
+            // Writing to a `String` cannot fail.
+            let _ = write!(out, "{number}");
+        }
+        Value::Float(number) => out.push_str(ryu_js::Buffer::new().format(*number)),
+        _ => {}
+    }
+}
+
+fn integers(operator: Arithmetic, left: i128, right: i128) -> Result<Value, Cause> {
+    let result = match operator {
+        Arithmetic::Add => left.checked_add(right),
+        Arithmetic::Subtract => left.checked_sub(right),
+        Arithmetic::Multiply => left.checked_mul(right),
+        Arithmetic::Divide | Arithmetic::FloorDivide | Arithmetic::Remainder if right == 0 => {
+            return Err(Cause::DivisionByZero);
+        }
+        Arithmetic::Divide if left % right != 0 => {
+            return floats(operator, to_float(&Value::Int(left)), to_float(&Value::Int(right)));
+        }
+        Arithmetic::Divide => left.checked_div(right),
+        Arithmetic::FloorDivide => Some(floor_division(left, right)),
+        Arithmetic::Remainder => Some(left - floor_division(left, right) * right),
+        Arithmetic::Power if right < 0 => {
+            return floats(operator, to_float(&Value::Int(left)), to_float(&Value::Int(right)));
+        }
+        Arithmetic::Power => power(left, right),
+    };
+    match result {
+        Some(number) if number.abs() <= MAX_INTEGER => Ok(Value::Int(number)),
+        _ => Err(Cause::NumberRange),
+    }
+}
+
+/// Both are within ±(2^64-1), so that no step of this can leave `i128`.
+fn floor_division(left: i128, right: i128) -> i128 {
+    let quotient = left / right;
+    if left % right != 0 && (left < 0) != (right < 0) { quotient - 1 } else { quotient }
+}
+
+fn power(base: i128, exponent: i128) -> Option<i128> {
+    match base {
+        0 | 1 => Some(if exponent == 0 { 1 } else { base }),
+        -1 => Some(if exponent % 2 == 0 { 1 } else { -1 }),
+        _ => base.checked_pow(u32::try_from(exponent).ok()?),
+    }
+}
+
+fn floats(operator: Arithmetic, left: f64, right: f64) -> Result<Value, Cause> {
+    let divides = matches!(operator, Arithmetic::Divide | Arithmetic::FloorDivide | Arithmetic::Remainder);
+    if divides && right == 0.0 {
+        return Err(Cause::DivisionByZero);
+    }
+    finite(match operator {
+        Arithmetic::Add => left + right,
+        Arithmetic::Subtract => left - right,
+        Arithmetic::Multiply => left * right,
+        Arithmetic::Divide => left / right,
+        Arithmetic::FloorDivide => (left / right).floor(),
+        Arithmetic::Remainder => left - (left / right).floor() * right,
+        Arithmetic::Power => left.powf(right),
+    })
+}
+
+fn finite(number: f64) -> Result<Value, Cause> {
+    Value::number(number).map_err(|_| Cause::NumberRange)
+}
+
+#[expect(clippy::cast_precision_loss, reason = "arithmetic that mixes integers and floats is done on floats")]
+fn to_float(number: &Value) -> f64 {
+    match number {
+        Value::Int(number) => *number as f64,
+        Value::Float(number) => *number,
+        _ => f64::NAN,
+    }
+}
+
+/// A float is never integral within the range of integers, so the two are never equal.
+#[expect(clippy::cast_possible_truncation, reason = "the range is checked before the cast")]
+fn order_mixed(integer: i128, float: f64) -> Ordering {
+    if float >= INTEGER_END {
+        Ordering::Less
+    } else if float <= -INTEGER_END {
+        Ordering::Greater
+    } else if integer <= float.floor() as i128 {
+        Ordering::Less
+    } else {
+        Ordering::Greater
+    }
+}

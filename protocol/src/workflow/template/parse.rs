@@ -1,0 +1,493 @@
+//! From source to the checked form. The only file that knows minijinja, of which nothing but the parser is used.
+//!
+//! The parser recurses on what it reads and a long chain overflows its stack, so tokens are counted before it sees
+//! them: what passes the scan is small enough for it and for everything here that recurses afterwards.
+
+use std::ops::Range;
+
+use minijinja::machinery::{self, Span, Token, ast};
+use minijinja::syntax::SyntaxConfig;
+
+use super::bind::{self, Arguments};
+use super::expr::{Arithmetic, Comparison, Expr, Node, Path, Root, Segment};
+use super::{Statement, TemplateFault};
+use crate::canonical::{MAX_INTEGER, Value};
+use crate::diagnostic::Code;
+
+/// The largest template, in bytes.
+const MAX_SOURCE_BYTES: usize = 64 * 1024;
+/// The most tokens between `{{` and `}}`, or `{%` and `%}`.
+const MAX_EXPRESSION_TOKENS: usize = 256;
+/// The deepest nesting of `if` and `for`.
+const MAX_BLOCKS: usize = 16;
+/// The most `elif` that are open at one place.
+const MAX_ELIF: usize = 32;
+
+/// The statements of a template.
+pub(super) fn template(source: &str) -> Result<Vec<Statement>, Vec<TemplateFault>> {
+    let syntax = syntax().map_err(|fault| vec![fault])?;
+    scan(source, false, syntax.clone()).map_err(|fault| vec![fault])?;
+    let root = machinery::parse(source, "template", syntax).map_err(|error| vec![syntax_fault(source, &error)])?;
+    let mut lowering = Lowering::default();
+    let statements = match &root {
+        ast::Stmt::Template(template) => lowering.statements(&template.children),
+        _ => Vec::new(),
+    };
+    lowering.finish(statements)
+}
+
+/// A bare expression.
+pub(super) fn expression(source: &str) -> Result<Expr, Vec<TemplateFault>> {
+    scan(source, true, SyntaxConfig::default()).map_err(|fault| vec![fault])?;
+    let root = machinery::parse_expr(source).map_err(|error| vec![syntax_fault(source, &error)])?;
+    let mut lowering = Lowering::default();
+    let expr = lowering.expr(&root);
+    lowering.finish(expr)
+}
+
+fn syntax() -> Result<SyntaxConfig, TemplateFault> {
+    SyntaxConfig::builder()
+        .trim_blocks(true)
+        .lstrip_blocks(true)
+        .keep_trailing_newline(true)
+        .build()
+        .map_err(|error| syntax_fault("", &error))
+}
+
+fn syntax_fault(source: &str, error: &minijinja::Error) -> TemplateFault {
+    let range = error.range().unwrap_or(0..source.len());
+    let detail = error.detail().unwrap_or("it cannot be read");
+    TemplateFault::new(Code::TemplateSyntax, within(source, range), detail)
+}
+
+/// The range, cut to what the source has.
+fn within(source: &str, range: Range<usize>) -> Range<usize> {
+    let end = range.end.min(source.len());
+    range.start.min(end)..end
+}
+
+/// Counts tokens against the ceilings, and refuses statements that the language does not have.
+fn scan(source: &str, is_expression: bool, syntax: SyntaxConfig) -> Result<(), TemplateFault> {
+    let too_large = |range, what: String| Err(TemplateFault::new(Code::TemplateTooLarge, range, what));
+    if source.len() > MAX_SOURCE_BYTES {
+        return too_large(0..source.len(), format!("a template holds at most {MAX_SOURCE_BYTES} bytes"));
+    }
+    let mut tokens = 0_usize;
+    // For each open block, how many `elif` it has.
+    let mut blocks: Vec<usize> = Vec::new();
+    let mut opens_statement = false;
+    let mut brace: Option<usize> = None;
+    for token in machinery::tokenize(source, is_expression, syntax) {
+        let (token, span) = token.map_err(|error| syntax_fault(source, &error))?;
+        let range = within(source, range_of(span));
+        tokens += 1;
+        if tokens > MAX_EXPRESSION_TOKENS {
+            return too_large(range, format!("an expression holds at most {MAX_EXPRESSION_TOKENS} tokens"));
+        }
+        if is_expression && matches!(token, Token::BraceOpen | Token::Mod) && brace == Some(range.start) {
+            let fault = TemplateFault::new(
+                Code::BracesInExpression,
+                range.start.saturating_sub(1)..range.end,
+                "braces stand in an expression",
+            );
+            return Err(fault.with_hint("this place holds a bare expression: leave the braces out"));
+        }
+        brace = matches!(token, Token::BraceOpen).then_some(range.end);
+        if opens_statement && let Token::Ident(word) = &token {
+            match *word {
+                "if" | "for" => blocks.push(0),
+                "endif" | "endfor" => {
+                    blocks.pop();
+                }
+                "elif" => {
+                    if let Some(count) = blocks.last_mut() {
+                        *count += 1;
+                    }
+                }
+                "else" => {}
+                other => return Err(unknown_statement(other, range)),
+            }
+            if blocks.len() > MAX_BLOCKS {
+                return too_large(range, format!("blocks nest at most {MAX_BLOCKS} deep"));
+            }
+            if blocks.iter().sum::<usize>() > MAX_ELIF {
+                return too_large(range, format!("at most {MAX_ELIF} elif may be open at one place"));
+            }
+        }
+        opens_statement = matches!(token, Token::BlockStart);
+        if matches!(token, Token::VariableStart | Token::BlockStart | Token::TemplateData(_)) {
+            tokens = 0;
+        }
+    }
+    Ok(())
+}
+
+fn unknown_statement(word: &str, range: Range<usize>) -> TemplateFault {
+    let hint = match word {
+        "set" | "with" => "write the expression where it is needed, or let a `kind: rule` role compute it",
+        "include" | "import" | "from" | "extends" => "a prompt may be a file: `prompt: { file: prompts/NAME.md }`",
+        "break" | "continue" => "filter the list instead: `| select(...)` or `| selectattr(...)`",
+        "else if" | "elseif" | "elsif" => "it is written `elif`",
+        _ => "the statements are `if`, `elif`, `else` and `for`",
+    };
+    TemplateFault::new(Code::TemplateConstruct, range, format!("templates have no statement `{word}`")).with_hint(hint)
+}
+
+fn range_of(span: Span) -> Range<usize> {
+    let offset = |offset: u32| usize::try_from(offset).unwrap_or(usize::MAX);
+    offset(span.start_offset)..offset(span.end_offset)
+}
+
+/// The walk over minijinja's tree. It goes on after a fault, so that all of them are found; what could not be lowered
+/// is `none` meanwhile.
+#[derive(Default)]
+struct Lowering {
+    faults: Vec<TemplateFault>,
+    /// The names that each open loop gives, outermost first.
+    loops: Vec<Vec<Box<str>>>,
+}
+
+impl Lowering {
+    fn finish<T>(mut self, lowered: T) -> Result<T, Vec<TemplateFault>> {
+        if self.faults.is_empty() {
+            return Ok(lowered);
+        }
+        self.faults.sort_by_key(|fault| (fault.range.start, fault.range.end));
+        Err(self.faults)
+    }
+
+    fn refuse(&mut self, range: Range<usize>, message: impl Into<String>, hint: &str) -> Node {
+        self.faults.push(TemplateFault::new(Code::TemplateConstruct, range, message).with_hint(hint));
+        Node::Const(Value::Null)
+    }
+
+    fn statements(&mut self, children: &[ast::Stmt<'_>]) -> Vec<Statement> {
+        children.iter().filter_map(|child| self.statement(child)).collect()
+    }
+
+    fn statement(&mut self, statement: &ast::Stmt<'_>) -> Option<Statement> {
+        match statement {
+            ast::Stmt::EmitRaw(raw) => Some(Statement::Text(raw.raw.into())),
+            ast::Stmt::EmitExpr(emit) => Some(Statement::Print(self.expr(&emit.expr))),
+            ast::Stmt::IfCond(block) => Some(Statement::If {
+                test: self.expr(&block.expr),
+                then: self.statements(&block.true_body),
+                otherwise: self.statements(&block.false_body),
+            }),
+            ast::Stmt::ForLoop(block) => Some(self.for_loop(block, range_of(block.span()))),
+            // The scan lets no other statement through.
+            _ => {
+                self.refuse(0..0, "templates do not have this statement", "use `if` and `for`");
+                None
+            }
+        }
+    }
+
+    fn for_loop(&mut self, block: &ast::ForLoop<'_>, range: Range<usize>) -> Statement {
+        let over = self.expr(&block.iter);
+        if !is_path_with_filters(&over) {
+            self.refuse(
+                over.range.clone(),
+                "a loop goes over a path, or a path with filters",
+                "name the list by its path",
+            );
+        }
+        if let Some(filter) = &block.filter_expr {
+            let at = range_of(filter.span());
+            self.refuse(at, "a loop has no `if` of its own", "use `| selectattr(...)`, or `{% if %}` within the loop");
+        }
+        if block.recursive {
+            self.refuse(range.clone(), "loops are not recursive", "write one loop for each level");
+        }
+        let names = self.targets(&block.target, range);
+        self.loops.push(names.clone());
+        let body = self.statements(&block.body);
+        self.loops.pop();
+        Statement::For { names, over, body, otherwise: self.statements(&block.else_body) }
+    }
+
+    fn targets(&mut self, target: &ast::Expr<'_>, range: Range<usize>) -> Vec<Box<str>> {
+        let name = |expr: &ast::Expr<'_>| match expr {
+            ast::Expr::Var(var) => Some(Box::from(var.id)),
+            _ => None,
+        };
+        let names: Option<Vec<Box<str>>> = match target {
+            ast::Expr::List(list) if list.items.len() == 2 => list.items.iter().map(name).collect(),
+            other => name(other).map(|name| vec![name]),
+        };
+        names.unwrap_or_else(|| {
+            self.refuse(
+                range,
+                "a loop gives one name, or two for pairs",
+                "write `for x in ...` or `for key, value in ... | items`",
+            );
+            Vec::new()
+        })
+    }
+
+    fn boxed(&mut self, expr: &ast::Expr<'_>) -> Box<Expr> {
+        Box::new(self.expr(expr))
+    }
+
+    fn expr(&mut self, expr: &ast::Expr<'_>) -> Expr {
+        let own = range_of(expr.span());
+        let node = match expr {
+            ast::Expr::Var(var) => self.variable(var.id, own.clone()),
+            ast::Expr::Const(constant) => match value_of(&constant.value) {
+                Some(value) => Node::Const(value),
+                None => self.refuse(own.clone(), "this number is outside ±(2^64-1)", "use a smaller number"),
+            },
+            ast::Expr::GetAttr(get) => {
+                if let ast::Expr::Var(var) = &get.expr
+                    && var.id == "loop"
+                {
+                    return Expr { range: range_of(var.span()).start..own.end, node: self.loop_member(get.name, own) };
+                }
+                self.member(&get.expr, Segment::Name(get.name.into()))
+            }
+            ast::Expr::GetItem(get) => match subscript(&get.subscript_expr) {
+                Some(segment) => self.member(&get.expr, segment),
+                None => {
+                    let at = range_of(get.subscript_expr.span());
+                    self.refuse(
+                        at,
+                        "a subscript is a text or a number written out",
+                        "use `| first`, `| last` or a loop",
+                    )
+                }
+            },
+            ast::Expr::UnaryOp(unary) => match unary.op {
+                ast::UnaryOpKind::Not => self.negation(&unary.expr),
+                ast::UnaryOpKind::Neg => Node::Negate(self.boxed(&unary.expr)),
+            },
+            ast::Expr::BinOp(binary) => self.binary(binary, own.clone()),
+            ast::Expr::Compare(compare) => {
+                let first = self.boxed(&compare.expr);
+                Node::Compare(first, compare.ops.iter().map(|op| (comparison(op.op), self.expr(&op.expr))).collect())
+            }
+            ast::Expr::IfExpr(choice) => Node::If {
+                test: self.boxed(&choice.test_expr),
+                then: self.boxed(&choice.true_expr),
+                otherwise: match &choice.false_expr {
+                    Some(expr) => self.boxed(expr),
+                    // Without `else` there is nothing to print.
+                    None => Box::new(Expr { range: own.end..own.end, node: Node::Const(Value::from("")) }),
+                },
+            },
+            ast::Expr::Filter(filter) => self.filter(filter, own.clone()),
+            ast::Expr::Test(test) => {
+                let input = self.boxed(&test.expr);
+                let arguments = self.arguments(&test.args, own.clone());
+                match bind::test(test.name, arguments, own.clone()) {
+                    Ok(test) => Node::Test(input, Box::new(test)),
+                    Err(fault) => self.fault(fault),
+                }
+            }
+            ast::Expr::List(list) => Node::List(list.items.iter().map(|item| self.expr(item)).collect()),
+            ast::Expr::Slice(_) => {
+                self.refuse(own.clone(), "templates have no slices", "use `| first`, `| last` or `| truncate`")
+            }
+            ast::Expr::Call(call) => self.call(call, own.clone()),
+            ast::Expr::Tuple(_) => self.refuse(own.clone(), "templates have no tuples", "write a list: `[a, b]`"),
+            ast::Expr::Map(_) => self.refuse(
+                own.clone(),
+                "templates have no maps written out",
+                "in `args`, `input` and `result` write the map in YAML, with a template for each value",
+            ),
+        };
+        Expr { range: range(&node, own), node }
+    }
+
+    fn fault(&mut self, fault: TemplateFault) -> Node {
+        self.faults.push(fault);
+        Node::Const(Value::Null)
+    }
+
+    fn variable(&mut self, name: &str, range: Range<usize>) -> Node {
+        if name == "loop" {
+            return self.refuse(range, "`loop` is not a value", "`loop.index` is the number of the round, from 1");
+        }
+        let local = self.loops.iter().rev().enumerate().find_map(|(up, names)| {
+            names.iter().position(|local| **local == *name).map(|slot| Root::Local { up, slot, name: name.into() })
+        });
+        Node::Path(Path { root: local.unwrap_or_else(|| Root::Name(name.into())), segments: Vec::new() })
+    }
+
+    fn loop_member(&mut self, name: &str, range: Range<usize>) -> Node {
+        match name {
+            "index" if !self.loops.is_empty() => Node::LoopIndex,
+            "index" => self.refuse(range, "`loop.index` stands outside a loop", "use it within `{% for %}`"),
+            other => self.refuse(range, format!("`loop` has no `{other}`"), "there is only `loop.index`, from 1"),
+        }
+    }
+
+    fn member(&mut self, base: &ast::Expr<'_>, segment: Segment) -> Node {
+        let base = self.expr(base);
+        match base.node {
+            Node::Path(mut path) => {
+                path.segments.push(segment);
+                Node::Path(path)
+            }
+            node => Node::Member(Box::new(Expr { range: base.range, node }), segment),
+        }
+    }
+
+    /// `not a in b` is how the parser gives `a not in b`.
+    fn negation(&mut self, expr: &ast::Expr<'_>) -> Node {
+        let operand = self.expr(expr);
+        match operand.node {
+            Node::Compare(first, mut rest) if matches!(rest.as_slice(), [(Comparison::In, _)]) => {
+                if let Some((comparison, _)) = rest.first_mut() {
+                    *comparison = Comparison::NotIn;
+                }
+                Node::Compare(first, rest)
+            }
+            node => Node::Not(Box::new(Expr { range: operand.range, node })),
+        }
+    }
+
+    fn binary(&mut self, binary: &ast::BinOp<'_>, range: Range<usize>) -> Node {
+        use ast::BinOpKind as Kind;
+        let (left, right) = (self.boxed(&binary.left), self.boxed(&binary.right));
+        let compare = |comparison, left, right: Box<Expr>| Node::Compare(left, vec![(comparison, *right)]);
+        let operator = match binary.op {
+            Kind::Eq => return compare(Comparison::Equal, left, right),
+            Kind::Ne => return compare(Comparison::NotEqual, left, right),
+            Kind::Lt => return compare(Comparison::Less, left, right),
+            Kind::Lte => return compare(Comparison::LessOrEqual, left, right),
+            Kind::Gt => return compare(Comparison::Greater, left, right),
+            Kind::Gte => return compare(Comparison::GreaterOrEqual, left, right),
+            Kind::In => return compare(Comparison::In, left, right),
+            Kind::ScAnd => return Node::And(left, right),
+            Kind::ScOr => return Node::Or(left, right),
+            Kind::Concat => return Node::Concat(left, right),
+            Kind::Add => Arithmetic::Add,
+            Kind::Sub => Arithmetic::Subtract,
+            Kind::Mul => Arithmetic::Multiply,
+            Kind::Div => Arithmetic::Divide,
+            Kind::FloorDiv => Arithmetic::FloorDivide,
+            Kind::Rem => Arithmetic::Remainder,
+            Kind::Pow => Arithmetic::Power,
+        };
+        let is_text = |expr: &Expr| matches!(expr.node, Node::Const(Value::Str(_)) | Node::Concat(..));
+        if is_text(&left) || is_text(&right) {
+            let hint = match operator {
+                Arithmetic::Add => "texts are joined with `~`",
+                Arithmetic::Remainder => "put the values into the text: `{{ ... }}`",
+                _ => "texts are not repeated; write the text out",
+            };
+            return self.refuse(range, format!("`{}` calculates with numbers", operator.symbol()), hint);
+        }
+        Node::Arithmetic(operator, left, right)
+    }
+
+    fn filter(&mut self, filter: &ast::Filter<'_>, range: Range<usize>) -> Node {
+        let Some(input) = &filter.expr else {
+            return self.refuse(range, "a filter stands without a value", "write `value | filter`");
+        };
+        let input = self.boxed(input);
+        let arguments = self.arguments(&filter.args, range.clone());
+        match bind::filter(filter.name, arguments, range) {
+            Ok(filter) => Node::Filter(input, Box::new(filter)),
+            Err(fault) => self.fault(fault),
+        }
+    }
+
+    fn arguments(&mut self, given: &[ast::CallArg<'_>], range: Range<usize>) -> Arguments {
+        let mut arguments = Arguments::default();
+        for argument in given {
+            match argument {
+                ast::CallArg::Pos(expr) => arguments.positional.push(self.expr(expr)),
+                ast::CallArg::Kwarg(name, expr) => arguments.named.push(((*name).into(), self.expr(expr))),
+                ast::CallArg::PosSplat(_) | ast::CallArg::KwargSplat(_) => {
+                    self.refuse(range.clone(), "arguments are written one by one", "leave the `*` out");
+                }
+            }
+        }
+        arguments
+    }
+
+    fn call(&mut self, call: &ast::Call<'_>, range: Range<usize>) -> Node {
+        let (name, hint) = match call.identify_call() {
+            ast::CallType::Function("range") => ("range".to_owned(), "loop over a list; there are no ranges"),
+            ast::CallType::Method(_, "get") => ("get".to_owned(), "write the path, and `| default(...)` behind it"),
+            ast::CallType::Function(name) | ast::CallType::Method(_, name) => {
+                let hint = if bind::is_filter(name) {
+                    "this is a filter: write `value | NAME`"
+                } else {
+                    "there are only filters: `value | NAME`"
+                };
+                (name.to_owned(), hint)
+            }
+            ast::CallType::Object(_) => ("this".to_owned(), "there are only filters: `value | NAME`"),
+        };
+        self.refuse(range, format!("templates call nothing, and `{name}(...)` is a call"), hint)
+    }
+}
+
+/// From the first byte of its first part: the parser's own span of a chain starts late.
+fn range(node: &Node, own: Range<usize>) -> Range<usize> {
+    let first = match node {
+        Node::Member(base, _) | Node::Filter(base, _) | Node::Test(base, _) => Some(&base.range),
+        Node::And(left, _)
+        | Node::Or(left, _)
+        | Node::Arithmetic(_, left, _)
+        | Node::Concat(left, _)
+        | Node::Compare(left, _) => Some(&left.range),
+        Node::If { then, .. } => Some(&then.range),
+        Node::Path(_) | Node::Const(_) | Node::LoopIndex | Node::List(_) | Node::Not(_) | Node::Negate(_) => None,
+    };
+    let last = match node {
+        Node::And(_, right) | Node::Or(_, right) | Node::Arithmetic(_, _, right) | Node::Concat(_, right) => {
+            right.range.end
+        }
+        Node::Compare(_, rest) => rest.last().map_or(own.end, |(_, operand)| operand.range.end),
+        _ => own.end,
+    };
+    first.map_or(own.start, |first| first.start)..last
+}
+
+fn is_path_with_filters(expr: &Expr) -> bool {
+    match &expr.node {
+        Node::Path(_) => true,
+        Node::Filter(input, _) => is_path_with_filters(input),
+        _ => false,
+    }
+}
+
+fn subscript(expr: &ast::Expr<'_>) -> Option<Segment> {
+    let ast::Expr::Const(constant) = expr else { return None };
+    match value_of(&constant.value)? {
+        Value::Str(name) => Some(Segment::Name(name.into())),
+        Value::Int(index) => usize::try_from(index).ok().map(Segment::Index),
+        _ => None,
+    }
+}
+
+/// The value of a constant; `None` for a number that has no canonical form.
+fn value_of(constant: &minijinja::Value) -> Option<Value> {
+    use minijinja::value::ValueKind;
+    match constant.kind() {
+        ValueKind::Bool => Some(Value::Bool(constant.is_true())),
+        ValueKind::String => constant.as_str().map(Value::from),
+        ValueKind::Number if constant.is_integer() => {
+            let number = i128::try_from(constant.clone()).ok()?;
+            (number.abs() <= MAX_INTEGER).then_some(Value::Int(number))
+        }
+        ValueKind::Number => Value::number(f64::try_from(constant.clone()).ok()?).ok(),
+        _ => Some(Value::Null),
+    }
+}
+
+fn comparison(operator: ast::CompareOpKind) -> Comparison {
+    match operator {
+        ast::CompareOpKind::Eq => Comparison::Equal,
+        ast::CompareOpKind::Ne => Comparison::NotEqual,
+        ast::CompareOpKind::Lt => Comparison::Less,
+        ast::CompareOpKind::Lte => Comparison::LessOrEqual,
+        ast::CompareOpKind::Gt => Comparison::Greater,
+        ast::CompareOpKind::Gte => Comparison::GreaterOrEqual,
+        ast::CompareOpKind::In => Comparison::In,
+        ast::CompareOpKind::NotIn => Comparison::NotIn,
+    }
+}

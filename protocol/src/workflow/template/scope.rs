@@ -1,0 +1,140 @@
+//! What a template can see, looked up name by name.
+//!
+//! A template asks only for what it reads, so that whoever renders one never builds the whole context.
+
+use std::borrow::Cow;
+
+use crate::canonical::Value;
+
+/// The most names that a [`Scope`] is asked for at once: `steps`, the role, `output`, the field.
+pub const MAX_NAMES: usize = 4;
+
+/// What a template can see.
+///
+/// The roots are `input`, `output`, `body`, `status`, `steps`, `branches`, and in a lane `index` and the name that
+/// `each` gives to the element. What is not there is `none`: the checker has made sure that a template asks for
+/// nothing else.
+pub trait Scope {
+    /// What stands at the beginning of `path`, and how many of its names were needed to find it. `path` holds the
+    /// leading names of a path, at least one and at most [`MAX_NAMES`]; the template walks the rest itself. So
+    /// `steps.writer.output.title` may be answered with the role's whole output and `used: 3`, borrowed.
+    fn find<'s>(&'s self, path: &[&str]) -> Found<'s>;
+
+    /// Whether `role` has run: the question behind `{% if steps.ROLE %}`, asked often and answered without building
+    /// a value.
+    fn has_run(&self, role: &str) -> bool {
+        !self.find(&["steps", role]).view.is_none()
+    }
+}
+
+/// What a [`Scope`] has found.
+#[derive(Debug)]
+pub struct Found<'s> {
+    /// The value at that place.
+    pub view: View<'s>,
+    /// How many names of the path lead to it.
+    pub used: usize,
+}
+
+impl<'s> Found<'s> {
+    /// `view` stands at the first `used` names.
+    pub fn new(view: impl Into<View<'s>>, used: usize) -> Self {
+        Self { view: view.into(), used }
+    }
+
+    /// Nothing: the path breaks off after `used` names.
+    pub fn none(used: usize) -> Self {
+        Self { view: View::none(), used }
+    }
+}
+
+/// A value as a template sees it: borrowed where it can be.
+#[derive(Debug, Clone)]
+pub enum View<'s> {
+    /// A value somewhere else.
+    Value(&'s Value),
+    /// A text somewhere else.
+    Text(&'s str),
+    /// A value made for this occasion.
+    Owned(Value),
+}
+
+impl<'s> View<'s> {
+    /// What is not there.
+    pub fn none() -> Self {
+        Self::Owned(Value::Null)
+    }
+
+    /// Whether there is nothing.
+    pub fn is_none(&self) -> bool {
+        matches!(self, Self::Value(Value::Null) | Self::Owned(Value::Null))
+    }
+
+    /// The text, if this is one.
+    pub fn as_str(&self) -> Option<&str> {
+        match self {
+            Self::Value(value) => value.as_str(),
+            Self::Text(text) => Some(text),
+            Self::Owned(value) => value.as_str(),
+        }
+    }
+
+    /// The value; a text that is not one yet is copied.
+    pub fn as_value(&self) -> Cow<'_, Value> {
+        match self {
+            Self::Value(value) => Cow::Borrowed(value),
+            Self::Text(text) => Cow::Owned(Value::from(*text)),
+            Self::Owned(value) => Cow::Borrowed(value),
+        }
+    }
+
+    /// The value for keeping.
+    pub fn into_value(self) -> Value {
+        match self {
+            Self::Value(value) => value.clone(),
+            Self::Text(text) => Value::from(text),
+            Self::Owned(value) => value,
+        }
+    }
+
+    /// The member of an object, or the element of a list, that `segment` names.
+    pub(super) fn member(self, segment: &super::expr::Segment) -> Option<Self> {
+        match self {
+            Self::Value(value) => Some(segment.of(value)?.map_or_else(Self::none, View::Value)),
+            Self::Text(_) => None,
+            Self::Owned(value) => Some(Self::Owned(segment.take(value)?)),
+        }
+    }
+}
+
+impl<'s> From<&'s Value> for View<'s> {
+    fn from(value: &'s Value) -> Self {
+        Self::Value(value)
+    }
+}
+
+impl<'s> From<&'s str> for View<'s> {
+    fn from(text: &'s str) -> Self {
+        Self::Text(text)
+    }
+}
+
+impl From<Value> for View<'_> {
+    fn from(value: Value) -> Self {
+        Self::Owned(value)
+    }
+}
+
+/// An object is a scope whose roots are its members.
+impl Scope for Value {
+    fn find<'s>(&'s self, path: &[&str]) -> Found<'s> {
+        match path.first().and_then(|root| self.get(root)) {
+            Some(value) => Found::new(value, 1),
+            None => Found::none(1),
+        }
+    }
+
+    fn has_run(&self, role: &str) -> bool {
+        self.get("steps").and_then(|steps| steps.get(role)).is_some_and(|step| !step.is_null())
+    }
+}

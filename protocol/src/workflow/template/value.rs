@@ -1,0 +1,131 @@
+//! Templates at the leaves of a JSON value: `args` of a tool, `input` of a workflow, `result`.
+
+use super::{RenderError, Scope, Template, TemplateFault};
+use crate::canonical::Value;
+
+/// A JSON value whose texts are templates, in its checked form. A text that is exactly one `{{ expr }}` keeps the type of
+/// what it yields, and is then `null` where that is none.
+#[derive(Debug, Clone, PartialEq)]
+pub struct ValueTemplate {
+    root: Part,
+}
+
+#[derive(Debug, Clone, PartialEq)]
+enum Part {
+    Fixed(Value),
+    Text(Template),
+    List(Vec<Part>),
+    Object(Vec<(String, Part)>),
+}
+
+/// A template within a value, and the way to it.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Leaf<'t> {
+    /// Where it stands: `.key` and `[index]`, one after the other; empty at the root.
+    pub place: String,
+    /// The template.
+    pub template: &'t Template,
+}
+
+impl ValueTemplate {
+    /// Parses every text of `source`.
+    ///
+    /// # Errors
+    /// The faults of each text that has some, with the way to it as in [`Leaf::place`].
+    pub fn parse(source: &Value) -> Result<Self, Vec<(String, Vec<TemplateFault>)>> {
+        let mut faults = Vec::new();
+        let root = parse(source, &mut String::new(), &mut faults);
+        if faults.is_empty() { Ok(Self { root }) } else { Err(faults) }
+    }
+
+    /// Its templates, in the order of its keys.
+    pub fn leaves(&self) -> Vec<Leaf<'_>> {
+        let mut leaves = Vec::new();
+        gather(&self.root, &mut String::new(), &mut leaves);
+        leaves
+    }
+
+    /// The value that it makes of `scope`. `max_bytes` is for all its texts together.
+    ///
+    /// # Errors
+    /// [`RenderError`] with a place in the text that failed.
+    pub fn render(&self, scope: &dyn Scope, max_bytes: usize) -> Result<Value, RenderError> {
+        let mut left = max_bytes;
+        render(&self.root, scope, &mut left)
+    }
+}
+
+fn parse(source: &Value, place: &mut String, faults: &mut Vec<(String, Vec<TemplateFault>)>) -> Part {
+    match source {
+        Value::Str(text) => match Template::parse(text) {
+            Ok(template) => Part::Text(template),
+            Err(found) => {
+                faults.push((place.clone(), found));
+                Part::Fixed(Value::Null)
+            }
+        },
+        Value::List(items) => Part::List(
+            items
+                .iter()
+                .enumerate()
+                .map(|(index, item)| within(place, &format!("[{index}]"), |place| parse(item, place, faults)))
+                .collect(),
+        ),
+        Value::Object(members) => Part::Object(
+            members
+                .iter()
+                .map(|(key, value)| {
+                    (key.clone(), within(place, &format!(".{key}"), |place| parse(value, place, faults)))
+                })
+                .collect(),
+        ),
+        fixed => Part::Fixed(fixed.clone()),
+    }
+}
+
+fn gather<'t>(part: &'t Part, place: &mut String, leaves: &mut Vec<Leaf<'t>>) {
+    match part {
+        Part::Fixed(_) => {}
+        Part::Text(template) => leaves.push(Leaf { place: place.clone(), template }),
+        Part::List(items) => {
+            for (index, item) in items.iter().enumerate() {
+                within(place, &format!("[{index}]"), |place| gather(item, place, leaves));
+            }
+        }
+        Part::Object(members) => {
+            for (key, value) in members {
+                within(place, &format!(".{key}"), |place| gather(value, place, leaves));
+            }
+        }
+    }
+}
+
+fn within<T>(place: &mut String, part: &str, then: impl FnOnce(&mut String) -> T) -> T {
+    let length = place.len();
+    place.push_str(part);
+    let result = then(place);
+    place.truncate(length);
+    result
+}
+
+fn render(part: &Part, scope: &dyn Scope, left: &mut usize) -> Result<Value, RenderError> {
+    match part {
+        Part::Fixed(value) => Ok(value.clone()),
+        Part::Text(template) => match template.single() {
+            Some(expr) => super::eval::value_within(expr, scope, left),
+            None => {
+                let text = template.render(scope, *left)?;
+                *left -= text.len();
+                Ok(Value::Str(text))
+            }
+        },
+        Part::List(items) => {
+            items.iter().map(|item| render(item, scope, left)).collect::<Result<_, _>>().map(Value::List)
+        }
+        Part::Object(members) => members
+            .iter()
+            .map(|(key, value)| Ok((key.clone(), render(value, scope, left)?)))
+            .collect::<Result<_, _>>()
+            .map(Value::Object),
+    }
+}
