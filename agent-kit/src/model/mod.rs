@@ -4,7 +4,9 @@
 //! between calls; retries, deadline and fallback stand above it.
 
 pub mod openai;
+pub mod script;
 pub mod scripted;
+mod status;
 
 use futures_util::future::BoxFuture;
 use rondo_protocol::call::{Fault, ModelAnswer, ModelCall};

@@ -1,1 +1,128 @@
-//! placeholder
+//! A provider that answers from a script.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use futures_util::future::BoxFuture;
+use rondo_protocol::call::{Fault, FaultClass, ModelAnswer, ModelCall, Site};
+use rondo_protocol::diagnostic::Code;
+use rondo_protocol::message::ToolUse;
+use rondo_protocol::object::{Finish, ModelReply};
+
+use super::script::{Attempt, Cast, Said, Script, ToolRequest};
+use super::{Deltas, Model};
+
+/// In how many parts a scripted text arrives.
+const PARTS: usize = 4;
+
+/// Plays a script. It keeps no position: the call says how many attempts were made before it.
+#[derive(Debug, Clone)]
+pub struct Scripted {
+    script: Arc<Script>,
+    cast: Arc<Cast>,
+    /// What stands before a role's name in the script: empty, or `section/` within a child workflow.
+    within: String,
+}
+
+impl Scripted {
+    /// Plays `script` for the roles of `cast`.
+    pub fn new(script: Arc<Script>, cast: Arc<Cast>) -> Self {
+        Self { script, cast, within: String::new() }
+    }
+
+    /// Plays the same script for the child workflow that `role` stands for.
+    #[must_use]
+    pub fn within(&self, role: &str) -> Self {
+        Self { within: format!("{}{role}/", self.within), ..self.clone() }
+    }
+
+    /// Whether there is an entry for attempt number `ordinal` (from 0) of the role at `site`.
+    pub fn has(&self, site: &Site, ordinal: u64) -> bool {
+        self.attempt(site, ordinal).is_some()
+    }
+
+    /// What the script says to attempt number `ordinal` (from 0) of the role at `site`, after the pause that it wants.
+    /// For a person it is the form as canonical JSON, for a tool its text.
+    ///
+    /// # Errors
+    /// The fault that the script plays, or class `ScriptEnd` when it has no entry left.
+    ///
+    /// # Cancel safety
+    /// Dropping the future ends the pause; nothing is remembered.
+    pub async fn play(&self, site: &Site, ordinal: u64) -> Result<ModelReply, Fault> {
+        let Some(attempt) = self.attempt(site, ordinal) else {
+            return Err(self.end(site));
+        };
+        if attempt.delay_ms > 0 {
+            tokio::time::sleep(Duration::from_millis(attempt.delay_ms)).await;
+        }
+        let (text, tool_calls, finish) = match &attempt.said {
+            Said::Structured { status, fields, body } => {
+                let part = self.cast.get(&self.name(site));
+                let text = part.map(|part| part.text(status.as_deref(), fields, body)).unwrap_or_default();
+                (text, Vec::new(), Finish::Stop)
+            }
+            Said::Raw(text) => (text.clone(), Vec::new(), Finish::Stop),
+            Said::Tools(tools) => (String::new(), uses(tools, ordinal), Finish::ToolCalls),
+            Said::Error(failure) => return Err(failure.fault()),
+        };
+        Ok(ModelReply { finish, reasoning: None, text, tool_calls })
+    }
+
+    fn name(&self, site: &Site) -> String {
+        format!("{}{}", self.within, site.role)
+    }
+
+    fn attempt(&self, site: &Site, ordinal: u64) -> Option<&Attempt> {
+        self.script.attempt(&self.name(site), site.lane.last_index(), ordinal)
+    }
+
+    fn end(&self, site: &Site) -> Fault {
+        let lane = if site.lane.is_trunk() { String::new() } else { format!(" in lane {}", site.lane) };
+        let message = format!(
+            "the script has no entry left for role `{}`, visit {}{lane}; add one and resume",
+            self.name(site),
+            site.visit
+        );
+        Fault::new(Code::ScriptEnd, FaultClass::ScriptEnd, message)
+    }
+}
+
+impl Model for Scripted {
+    fn complete<'a>(
+        &'a self,
+        call: &'a ModelCall,
+        deltas: &'a dyn Deltas,
+    ) -> BoxFuture<'a, Result<ModelAnswer, Fault>> {
+        Box::pin(async move {
+            let reply = self.play(&call.site, call.ordinal).await?;
+            for part in parts(&reply.text) {
+                deltas.text(part);
+            }
+            // Nobody counts the tokens of a script, so that there is nothing to say about them.
+            Ok(ModelAnswer { reply, usage: None, cost_usd: None })
+        })
+    }
+}
+
+/// The tool uses of one reply. Their ids differ from those of every other reply to the role in that lane.
+fn uses(tools: &[ToolRequest], ordinal: u64) -> Vec<ToolUse> {
+    let use_of = |(at, tool): (usize, &ToolRequest)| ToolUse {
+        arguments: tool.arguments.clone(),
+        id: format!("call_{ordinal}_{at}"),
+        name: tool.name.clone(),
+    };
+    tools.iter().enumerate().map(use_of).collect()
+}
+
+/// The text in a few parts, as a stream would bring it.
+fn parts(text: &str) -> impl Iterator<Item = &str> {
+    let size = text.len().div_ceil(PARTS).max(1);
+    let mut rest = text;
+    std::iter::from_fn(move || {
+        let at = (size..rest.len()).find(|at| rest.is_char_boundary(*at)).unwrap_or(rest.len());
+        let (part, after) = rest.split_at(at);
+        rest = after;
+        (!part.is_empty()).then_some(part)
+    })
+}

@@ -1,0 +1,237 @@
+//! Answers: what a role may answer, how it is told so, and how its text is read.
+//!
+//! A [`Contract`] is compiled once from a role's output and serves every answer of that role. It speaks
+//! ([`Contract::text`], [`Contract::response_format`], [`repair_text`]), reads ([`Contract::parse`]) and writes
+//! ([`Contract::render`]).
+//!
+//! Laws:
+//! - Every text has one meaning or a fault whose words tell a model what to mend; none panics, and none is larger than
+//!   [`MAX_ANSWER_BYTES`].
+//! - `parse(render(status, fields, body))` is exactly that status, those fields and that body, for all that keep the
+//!   contract.
+//! - The words are those of layout 1 (`engine/docs/layout-1.md`): changing a byte of them changes every request.
+//!
+//! This module knows nothing of messages, models or visits.
+
+mod fence;
+mod field;
+mod frontmatter;
+mod json;
+mod quote;
+mod words;
+
+use std::collections::BTreeMap;
+
+use rondo_protocol::Value;
+use rondo_protocol::diagnostic::nearest;
+use rondo_protocol::id::{FieldName, Status};
+use rondo_protocol::workflow::{AnswerFormat, Field, Ordered};
+
+use field::DeclaredField;
+
+pub use field::InvalidSchema;
+pub use words::repair_text;
+
+/// The longest answer that is read.
+pub const MAX_ANSWER_BYTES: usize = 8 << 20;
+
+/// The longest front matter that is read: the limit of a YAML file.
+pub const MAX_FRONT_MATTER_BYTES: usize = 1 << 20;
+
+/// The most faults that one repair names. A model mends the first few; the rest would only lengthen the request.
+const MAX_FAULTS: usize = 16;
+
+/// What a role may answer: its statuses, and the fields of each.
+#[derive(Debug, Clone)]
+pub struct Contract {
+    format: AnswerFormat,
+    output: Vec<(Status, Vec<DeclaredField>)>,
+}
+
+/// An answer that keeps its contract.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Answer {
+    /// The word that chooses the edge.
+    pub status: Status,
+    /// The declared fields that were given, as an object.
+    pub output: Value,
+    /// The rest of the text.
+    pub body: String,
+}
+
+/// How an answer breaks its contract, in words that a model can act on: one line a fault.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[error("{words}")]
+pub struct ContractFault {
+    /// The faults, a line each.
+    pub words: String,
+}
+
+impl ContractFault {
+    fn new(words: impl Into<String>) -> Self {
+        Self { words: words.into() }
+    }
+
+    fn of(faults: &[String]) -> Self {
+        let mut words: Vec<&str> = faults.iter().take(MAX_FAULTS).map(String::as_str).collect();
+        if faults.len() > MAX_FAULTS {
+            words.push("there are more faults of this kind");
+        }
+        Self::new(words.join("\n"))
+    }
+}
+
+impl Contract {
+    /// Compiles the contract of a role that answers in `format` with one of the statuses of `output`.
+    ///
+    /// # Errors
+    /// [`InvalidSchema`] for a field whose JSON Schema cannot be compiled. The workflow checker lets none pass.
+    pub fn new(
+        format: AnswerFormat,
+        output: &Ordered<Status, Ordered<FieldName, Field>>,
+    ) -> Result<Self, InvalidSchema> {
+        let output = output
+            .iter()
+            .map(|(status, fields)| {
+                let fields = fields.iter().map(|(name, field)| DeclaredField::new(status, name, field));
+                Ok((status.clone(), fields.collect::<Result<_, _>>()?))
+            })
+            .collect::<Result<_, InvalidSchema>>()?;
+        Ok(Self { format, output })
+    }
+
+    /// How answers are written.
+    pub fn format(&self) -> AnswerFormat {
+        self.format
+    }
+
+    /// The statuses, in declared order.
+    pub fn statuses(&self) -> impl Iterator<Item = &Status> {
+        self.output.iter().map(|(status, _)| status)
+    }
+
+    /// The one status, where there is no choice.
+    pub fn only_status(&self) -> Option<&Status> {
+        match self.output.as_slice() {
+            [(status, _)] => Some(status),
+            _ => None,
+        }
+    }
+
+    /// The words that stand after the role's own system text, layout 1. The same bytes for every call.
+    pub fn text(&self) -> String {
+        words::contract_text(self)
+    }
+
+    /// The JSON Schema that a provider is asked to hold the answer to, or `None` for front matter. Keys stand in
+    /// declared order, `status` first and `body` last, because constrained sampling follows that order.
+    pub fn response_format(&self) -> Option<String> {
+        (self.format == AnswerFormat::Json).then(|| json::schema(self))
+    }
+
+    /// Reads an answer.
+    ///
+    /// # Errors
+    /// A [`ContractFault`] that names everything found wrong.
+    pub fn parse(&self, text: &str) -> Result<Answer, ContractFault> {
+        if text.len() > MAX_ANSWER_BYTES {
+            return Err(ContractFault::new(format!("the answer is longer than {} MiB", MAX_ANSWER_BYTES >> 20)));
+        }
+        match self.format {
+            AnswerFormat::Frontmatter => frontmatter::parse(self, text),
+            AnswerFormat::Json => json::parse(self, text),
+        }
+    }
+
+    /// Whether these values keep the contract.
+    ///
+    /// # Errors
+    /// A [`ContractFault`] that names every field that does not.
+    pub fn check(&self, status: &str, fields: &Value) -> Result<(), ContractFault> {
+        let empty = BTreeMap::new();
+        let given = match fields {
+            Value::Object(members) => members,
+            Value::Null => &empty,
+            _ => return Err(ContractFault::new("the fields are not an object")),
+        };
+        let (_, declared) = self.find(status)?;
+        let given = given.iter().map(|(name, value)| (name.clone(), Ok(value.clone()))).collect();
+        settle(status, declared, given).map(drop)
+    }
+
+    /// The text by which a model would have answered this: what a script's structured answer becomes. Declared fields
+    /// come in declared order, others after them, so that reading the text finds them.
+    pub fn render(&self, status: &str, fields: &Value, body: &str) -> String {
+        let empty = BTreeMap::new();
+        let given = if let Value::Object(members) = fields { members } else { &empty };
+        let declared = self.output.iter().find(|(name, _)| name.as_str() == status).map(|(_, declared)| declared);
+        let mut ordered: Vec<(&str, &Value)> = Vec::with_capacity(given.len());
+        for field in declared.into_iter().flatten() {
+            ordered.extend(given.get_key_value(field.name.as_str()).map(|(name, value)| (name.as_str(), value)));
+        }
+        for (name, value) in given {
+            if !ordered.iter().any(|(known, _)| known == name) {
+                ordered.push((name, value));
+            }
+        }
+        match self.format {
+            AnswerFormat::Frontmatter => frontmatter::render(status, &ordered, body),
+            AnswerFormat::Json => json::render(status, &ordered, body),
+        }
+    }
+
+    /// The declared status of that name and its fields.
+    fn find(&self, status: &str) -> Result<(&Status, &[DeclaredField]), ContractFault> {
+        match self.output.iter().find(|(name, _)| name.as_str() == status) {
+            Some((name, fields)) => Ok((name, fields)),
+            None => Err(ContractFault::new(format!(
+                "`{}` is not a status; `status` must be {}",
+                words::excerpt(status),
+                words::choice(self.statuses().map(Status::as_str))
+            ))),
+        }
+    }
+
+    fn missing_status(&self) -> ContractFault {
+        let choice = words::choice(self.statuses().map(Status::as_str));
+        ContractFault::new(format!("`status` is missing; it must be {choice}"))
+    }
+}
+
+/// What was given under each name: a value, or the words on why it could not be read.
+type Given = BTreeMap<String, Result<Value, String>>;
+
+/// Holds what was given to the declared fields.
+fn settle(status: &str, declared: &[DeclaredField], mut given: Given) -> Result<Value, ContractFault> {
+    let mut output = BTreeMap::new();
+    let mut faults = Vec::new();
+    for field in declared {
+        let name = field.name.as_str();
+        match given.remove(name).map(|read| read.and_then(|value| field.accept(value))) {
+            Some(Ok(Some(value))) => {
+                output.insert(name.to_owned(), value);
+            }
+            Some(Err(fault)) => faults.push(fault),
+            Some(Ok(None)) => {}
+            None if field.optional => {}
+            None => faults.push(format!("`{name}` is missing; it must be {}", field.type_words())),
+        }
+    }
+    for name in given.keys() {
+        faults.push(unknown_field(name, status, declared));
+    }
+    if faults.is_empty() { Ok(Value::Object(output)) } else { Err(ContractFault::of(&faults)) }
+}
+
+fn unknown_field(name: &str, status: &str, declared: &[DeclaredField]) -> String {
+    let names = declared.iter().map(|field| field.name.as_str());
+    let shown = words::excerpt(name);
+    match nearest(name, names.clone()) {
+        Some(near) => format!("`{shown}` is not a field of status `{status}`; write `{near}`"),
+        None if declared.is_empty() => format!("`{shown}` is not a field: status `{status}` has none"),
+        None => format!("`{shown}` is not a field of status `{status}`, which has {}", words::list(names)),
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,106 @@
+//! The words of layout 1 that concern answers: the contract and the repair. `engine/docs/layout-1.md` holds them word
+//! for word.
+
+use rondo_protocol::workflow::AnswerFormat;
+
+use super::field::{DeclaredField, TEXTS};
+use super::{Contract, ContractFault, quote};
+
+/// The longest piece of an answer that is quoted back.
+const MAX_EXCERPT_CHARS: usize = 120;
+
+const FRONTMATTER: &str = "\
+# Form of the answer
+
+An answer begins with a front matter in YAML between two lines `---`. After it stands the body, in Markdown. Write \
+nothing before the front matter and no code fence around the answer. Put your own values where angle brackets stand.";
+
+const JSON: &str = "\
+# Form of the answer
+
+An answer is one JSON object and nothing else: no text around it and no code fence. Put your own values where angle \
+brackets stand; `body` is the text of your answer, in Markdown.";
+
+/// The words that a role's system text ends with.
+pub(super) fn contract_text(contract: &Contract) -> String {
+    let mut text = match contract.format {
+        AnswerFormat::Frontmatter => FRONTMATTER.to_owned(),
+        AnswerFormat::Json => JSON.to_owned(),
+    };
+    if contract.output.len() > 1 {
+        text.push_str(" Choose one status and give exactly its fields.");
+    }
+    for (status, fields) in &contract.output {
+        text.push_str("\n\n");
+        match contract.format {
+            AnswerFormat::Frontmatter => frontmatter_form(&mut text, status.as_str(), fields),
+            AnswerFormat::Json => json_form(&mut text, status.as_str(), fields),
+        }
+    }
+    text
+}
+
+fn frontmatter_form(text: &mut String, status: &str, fields: &[DeclaredField]) {
+    text.push_str("---\nstatus: ");
+    text.push_str(status);
+    text.push('\n');
+    for field in fields {
+        let words = field.type_words();
+        text.push_str(field.name.as_str());
+        if words == TEXTS {
+            let item = field.placeholder("a text");
+            text.extend([":\n  - ", &item, "\n  - <and so on>\n"]);
+        } else {
+            text.extend([": ", &field.placeholder(&words), "\n"]);
+        }
+    }
+    text.push_str("---\n\n<the body>");
+}
+
+fn json_form(text: &mut String, status: &str, fields: &[DeclaredField]) {
+    text.push_str("{\"status\": ");
+    quote::quoted(text, status);
+    for field in fields {
+        let value = field.placeholder(&field.type_words());
+        text.extend([", \"", field.name.as_str(), "\": ", &value]);
+    }
+    text.push_str(", \"body\": <a text>}");
+}
+
+/// The words with which an answer that breaks the contract is sent back.
+pub fn repair_text(fault: &ContractFault) -> String {
+    let mut text = "Your answer does not have the form that was asked for:\n\n".to_owned();
+    for line in fault.words.lines() {
+        text.extend(["- ", line, "\n"]);
+    }
+    text.push_str("\nWrite the whole answer again in that form, without a word about this message.");
+    text
+}
+
+/// `a`, `b` or `c`.
+pub(super) fn choice<'a>(names: impl Iterator<Item = &'a str>) -> String {
+    join(names, " or ")
+}
+
+/// `a`, `b` and `c`.
+pub(super) fn list<'a>(names: impl Iterator<Item = &'a str>) -> String {
+    join(names, " and ")
+}
+
+fn join<'a>(names: impl Iterator<Item = &'a str>, last: &str) -> String {
+    let names: Vec<String> = names.map(|name| format!("`{name}`")).collect();
+    match names.split_last() {
+        Some((end, before)) if !before.is_empty() => format!("{}{last}{end}", before.join(", ")),
+        _ => names.concat(),
+    }
+}
+
+/// The beginning of a text on one line, with a mark where it is cut.
+pub(super) fn excerpt(text: &str) -> String {
+    let mut shown: String =
+        text.chars().take(MAX_EXCERPT_CHARS).map(|c| if c.is_control() { ' ' } else { c }).collect();
+    if shown.len() < text.len() {
+        shown.push('…');
+    }
+    shown
+}

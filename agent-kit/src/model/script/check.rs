@@ -1,0 +1,59 @@
+//! Holding a script to the roles that it answers for.
+
+use rondo_protocol::diagnostic::{Code, Diagnostic, nearest};
+use rondo_protocol::source::Source;
+
+use super::{Attempt, Cast, Part, Said, Script, role_of};
+
+impl Script {
+    /// Everything in the script that the roles of `cast` could not say, in the order of the file: lists for roles that
+    /// do not exist, and structured answers that break a contract. Broken answers that are meant stand in `raw`.
+    /// `file` is the one that the script was read from.
+    pub fn check(&self, file: &Source, cast: &Cast) -> Vec<Diagnostic> {
+        let mut faults = Vec::new();
+        for (key, list) in &self.lists {
+            let (role, _) = role_of(key);
+            let Some(part) = cast.get(role) else {
+                let message = format!("the workflow has no role `{role}` that a script answers for");
+                let fault = file.diagnostic(Code::ScriptRole, list.place.into(), message);
+                faults.push(match nearest(role, cast.keys().map(String::as_str)) {
+                    Some(near) => fault.with_hint(format!("write `{near}`")),
+                    None => fault,
+                });
+                continue;
+            };
+            for attempt in &list.attempts {
+                if let Err((code, words)) = part.allows(attempt) {
+                    faults.push(file.diagnostic(code, attempt.place.into(), format!("`{key}`: {words}")));
+                }
+            }
+        }
+        faults.sort_by_key(|fault| fault.span);
+        faults
+    }
+}
+
+impl Part {
+    fn allows(&self, attempt: &Attempt) -> Result<(), (Code, String)> {
+        let shape = |words: &str| Err((Code::ScriptShape, words.to_owned()));
+        match (self, &attempt.said) {
+            (Self::Model(_) | Self::Tool, Said::Raw(_) | Said::Error(_)) | (Self::Model(_), Said::Tools(_)) => Ok(()),
+            (Self::Human(_), Said::Raw(_) | Said::Tools(_) | Said::Error(_)) => {
+                shape("a person answers with `status`, `fields` and `body`")
+            }
+            (Self::Tool, Said::Tools(_)) => shape("a tool answers with `raw` or `fields`"),
+            (Self::Tool, Said::Structured { status, body, .. }) if status.is_some() || !body.is_empty() => {
+                shape("a tool answers with `raw` or `fields`: its status is `ok`, and its body is its text")
+            }
+            (Self::Tool, Said::Structured { .. }) => Ok(()),
+            (Self::Model(contract) | Self::Human(contract), Said::Structured { status, fields, body }) => {
+                let answer = |words: String| (Code::ScriptAnswer, words.replace('\n', "; "));
+                let status = self.status(status.as_deref());
+                contract.check(status, fields).map_err(|fault| answer(fault.words))?;
+                // What is written must be read, too: a field or the whole may be too long.
+                let text = contract.render(status, fields, body);
+                contract.parse(&text).map(drop).map_err(|fault| answer(fault.words))
+            }
+        }
+    }
+}

@@ -1,0 +1,253 @@
+//! Reading a script from YAML or JSON: every fault in one pass, each with its place.
+
+use std::collections::BTreeMap;
+
+use rondo_protocol::Value;
+use rondo_protocol::diagnostic::{Code, Diagnostic, Span, nearest};
+use rondo_protocol::id::RoleName;
+use rondo_protocol::source::{self, Key, Kind, Node, Source};
+
+use super::{Attempt, Cause, Failure, List, MAX_DELAY_MS, Said, Script, ToolRequest, role_of};
+
+const ENTRY_KEYS: [&str; 8] = ["status", "fields", "body", "raw", "tools", "then", "error", "delay_ms"];
+const TOOL_KEYS: [&str; 2] = ["name", "args"];
+const ERROR_KEYS: [&str; 5] = ["http", "network", "cut", "timeout", "retry_after"];
+
+/// The most seconds of a `retry_after`: a day.
+const MAX_RETRY_AFTER_S: u64 = 86_400;
+
+impl Script {
+    /// Reads a script: JSON when the file's name ends in `.json`, else YAML.
+    ///
+    /// # Errors
+    /// Everything wrong with its shape, in source order. Whether the roles exist is for [`Script::check`].
+    pub fn read(file: &Source) -> Result<Self, Vec<Diagnostic>> {
+        let is_json = file.name().rsplit_once('.').is_some_and(|(_, end)| end.eq_ignore_ascii_case("json"));
+        let reading = if is_json { source::read_json(file.text()) } else { source::read_yaml(file.text()) };
+        let mut faults: Vec<Diagnostic> = reading.faults.into_iter().map(|fault| file.report(fault)).collect();
+        let mut reader = Reader { file, faults: Vec::new() };
+        let script = reading.root.map(|root| reader.script(&root)).unwrap_or_default();
+        faults.append(&mut reader.faults);
+        if faults.is_empty() {
+            return Ok(script);
+        }
+        faults.sort_by_key(|fault| fault.span);
+        Err(faults)
+    }
+}
+
+struct Reader<'a> {
+    file: &'a Source,
+    faults: Vec<Diagnostic>,
+}
+
+impl Reader<'_> {
+    fn fault(&mut self, code: Code, span: Span, message: impl Into<String>) {
+        self.faults.push(self.file.diagnostic(code, span, message));
+    }
+
+    fn shape(&mut self, span: Span, message: impl Into<String>) {
+        self.fault(Code::ScriptShape, span, message);
+    }
+
+    fn unknown(&mut self, key: &Key, known: &[&str]) {
+        let fault = self.file.diagnostic(Code::ScriptKey, key.span, format!("the key `{}` is not known here", key.name));
+        let hint = match nearest(&key.name, known.iter().copied()) {
+            Some(near) => format!("write `{near}`"),
+            None => format!("the keys are {}", known.join(", ")),
+        };
+        self.faults.push(fault.with_hint(hint));
+    }
+
+    fn script(&mut self, root: &Node) -> Script {
+        let mut lists = BTreeMap::new();
+        let Kind::Map(members) = &root.kind else {
+            self.shape(node_span(root, Span::default()), "a script is a map from roles to lists of entries");
+            return Script::default();
+        };
+        for (key, node) in members {
+            let (role, _) = role_of(&key.name);
+            if role.split('/').any(|name| RoleName::new(name).is_err()) {
+                let message = format!("`{}` is not a role, `role[index]` or `workflow_role/role`", key.name);
+                self.fault(Code::ScriptRole, key.span, message);
+                continue;
+            }
+            let mut list = List { place: key.span.into(), attempts: Vec::new() };
+            match &node.kind {
+                Kind::List(entries) => {
+                    for entry in entries {
+                        self.entry(entry, node_span(entry, key.span), &mut list.attempts);
+                    }
+                }
+                _ => self.shape(key.span, format!("`{}` needs a list of entries", key.name)),
+            }
+            lists.insert(key.name.clone(), list);
+        }
+        Script { lists }
+    }
+
+    /// Reads an entry and what comes `then`, each one attempt.
+    fn entry(&mut self, node: &Node, place: Span, attempts: &mut Vec<Attempt>) {
+        let Kind::Map(members) = &node.kind else {
+            self.shape(place, "an entry is a map with `status`, `raw`, `tools` or `error`");
+            return;
+        };
+        let before = self.faults.len();
+        let (mut status, mut fields, mut body, mut raw) = (None, None, None, None);
+        let (mut tools, mut then, mut error, mut delay_ms) = (None, None, None, 0);
+        for (key, node) in members {
+            match key.name.as_str() {
+                "status" => status = self.string(key, node),
+                "fields" => fields = self.fields(key, node),
+                "body" => body = self.string(key, node),
+                "raw" => raw = self.string(key, node),
+                "tools" => tools = self.tools(key, node),
+                "then" => then = Some((key, node)),
+                "error" => error = self.failure(key, node),
+                "delay_ms" => delay_ms = self.integer(key, node, 0, MAX_DELAY_MS).unwrap_or(0),
+                _ => self.unknown(key, &ENTRY_KEYS),
+            }
+        }
+        if self.faults.len() > before {
+            return;
+        }
+        let place = members.first().map_or(place, |(key, _)| key.span);
+        let is_structured = status.is_some() || fields.is_some() || body.is_some();
+        if then.is_some() && tools.is_none() {
+            self.shape(place, "`then` stands beside `tools`");
+            return;
+        }
+        let said = match (is_structured, raw, tools, error) {
+            (true, None, None, None) => Said::Structured {
+                status,
+                fields: fields.unwrap_or_else(Value::empty_object),
+                body: body.unwrap_or_default(),
+            },
+            (false, Some(raw), None, None) => Said::Raw(raw),
+            (false, None, Some(tools), None) => Said::Tools(tools),
+            (false, None, None, Some(error)) => Said::Error(error),
+            (false, None, None, None) => {
+                self.shape(place, "the entry says nothing: give it `status`, `raw`, `tools` or `error`");
+                return;
+            }
+            _ => {
+                self.shape(place, "an entry has only one of `status` with its fields, `raw`, `tools` and `error`");
+                return;
+            }
+        };
+        attempts.push(Attempt { delay_ms, said, place: place.into() });
+        if let Some((key, node)) = then {
+            self.entry(node, node_span(node, key.span), attempts);
+        }
+    }
+
+    fn string(&mut self, key: &Key, node: &Node) -> Option<String> {
+        match &node.kind {
+            Kind::Str(text) => Some(text.clone()),
+            _ => {
+                self.shape(node_span(node, key.span), format!("`{}` must be a text", key.name));
+                None
+            }
+        }
+    }
+
+    fn integer(&mut self, key: &Key, node: &Node, least: u64, most: u64) -> Option<u64> {
+        let number = match node.kind {
+            Kind::Int(number) => u64::try_from(number).ok().filter(|number| (least..=most).contains(number)),
+            _ => None,
+        };
+        if number.is_none() {
+            self.shape(node_span(node, key.span), format!("`{}` must be an integer from {least} to {most}", key.name));
+        }
+        number
+    }
+
+    fn fields(&mut self, key: &Key, node: &Node) -> Option<Value> {
+        match &node.kind {
+            Kind::Map(_) => Some(node.to_value()),
+            _ => {
+                self.shape(node_span(node, key.span), "`fields` must be a map");
+                None
+            }
+        }
+    }
+
+    fn tools(&mut self, key: &Key, node: &Node) -> Option<Vec<ToolRequest>> {
+        match &node.kind {
+            Kind::List(items) if !items.is_empty() => {
+                Some(items.iter().filter_map(|item| self.tool(item, node_span(item, key.span))).collect())
+            }
+            _ => {
+                self.shape(node_span(node, key.span), "`tools` must be a list with at least one tool");
+                None
+            }
+        }
+    }
+
+    fn tool(&mut self, node: &Node, place: Span) -> Option<ToolRequest> {
+        let Kind::Map(members) = &node.kind else {
+            self.shape(place, "a tool is a map with `name` and `args`");
+            return None;
+        };
+        let mut name = None;
+        let mut arguments = "{}".to_owned();
+        for (key, node) in members {
+            match (key.name.as_str(), &node.kind) {
+                ("name", _) => name = self.string(key, node),
+                // A text stands for itself, so that a script can play a model that writes broken JSON.
+                ("args", Kind::Str(text)) => arguments.clone_from(text),
+                ("args", _) => arguments = node.to_value().to_text(),
+                _ => self.unknown(key, &TOOL_KEYS),
+            }
+        }
+        if name.is_none() {
+            self.shape(place, "the tool has no `name`");
+        }
+        name.map(|name| ToolRequest { name, arguments })
+    }
+
+    fn failure(&mut self, key: &Key, node: &Node) -> Option<Failure> {
+        let place = node_span(node, key.span);
+        let Kind::Map(members) = &node.kind else {
+            self.shape(place, "`error` is a map such as `{ http: 500 }`");
+            return None;
+        };
+        let mut causes = Vec::new();
+        let mut retry_after_ms = None;
+        for (key, node) in members {
+            match (key.name.as_str(), &node.kind) {
+                ("http", _) => {
+                    let status = self.integer(key, node, 400, 599);
+                    causes.extend(status.and_then(|status| u16::try_from(status).ok()).map(Cause::Http));
+                }
+                ("network", Kind::Bool(true)) => causes.push(Cause::Network),
+                ("cut", Kind::Bool(true)) => causes.push(Cause::Cut),
+                ("timeout", Kind::Bool(true)) => causes.push(Cause::Timeout),
+                ("network" | "cut" | "timeout", _) => {
+                    self.shape(node_span(node, key.span), format!("`{}` can only be true", key.name));
+                }
+                ("retry_after", _) => {
+                    let seconds = self.integer(key, node, 0, MAX_RETRY_AFTER_S);
+                    retry_after_ms = seconds.map(|seconds| seconds * 1000);
+                }
+                _ => self.unknown(key, &ERROR_KEYS),
+            }
+        }
+        match causes.as_slice() {
+            [cause] => Some(Failure { cause: *cause, retry_after_ms }),
+            _ => {
+                self.shape(place, "an error has one of `http`, `network`, `cut` and `timeout`");
+                None
+            }
+        }
+    }
+}
+
+/// Where to point for a node: its own place, or that of its owner's key when it has no length, as block lists and maps.
+fn node_span(node: &Node, owner: Span) -> Span {
+    match &node.kind {
+        Kind::Map(members) => members.first().map_or(owner, |(key, _)| key.span),
+        _ if node.span.length > 0 => node.span,
+        _ => owner,
+    }
+}
