@@ -6,6 +6,14 @@
 //!
 //! This module knows nothing of graphs, moderators, hooks, models or terminals. RocksDB is named in `rocks.rs` alone.
 
+mod memory;
+mod trail;
+
+#[cfg(test)]
+mod contract;
+
+pub use memory::MemoryStore;
+
 use std::collections::BTreeMap;
 use std::ops::RangeInclusive;
 
@@ -107,6 +115,46 @@ pub struct Commit {
     pub clear_journal: Vec<LanePath>,
 }
 
+/// The longest name of a lane or a role that a store takes, in bytes. Both stand in keys.
+pub const MAX_NAME_BYTES: usize = 4096;
+
+/// The largest commit, and the largest set of journal records, that a store takes at once.
+pub const MAX_COMMIT_BYTES: usize = 256 << 20;
+
+impl Commit {
+    /// Whether this commit may follow a row of `version` that ends at `seq`; both 0 for a thread that is not stored.
+    ///
+    /// # Errors
+    /// [`Error::Conflict`] when the row has moved on, [`Error::Malformed`] when the commit would leave a gap.
+    pub(crate) fn may_follow(&self, version: u64, seq: u64) -> Result<(), Error> {
+        let malformed = |what: &str| Err(Error::Malformed { what: format!("thread {}: {what}", self.thread) });
+        if version != self.expected {
+            return Err(Error::Conflict { thread: self.thread.clone() });
+        }
+        if self.expected.checked_add(1) != Some(self.row.version) {
+            return malformed("the row's version is not the expected one and 1");
+        }
+        match &self.step {
+            None if self.row.seq != seq => return malformed("the row ends at another step and no step is added"),
+            Some(step) if seq.checked_add(1) != Some(step.seq) => return malformed("the step is not the next one"),
+            Some(step) if step.seq != self.row.seq => return malformed("the row does not end at the step"),
+            Some(step) if step.lane.as_str().len().max(step.role.as_str().len()) > MAX_NAME_BYTES => {
+                return malformed("the name of a lane or role is too long");
+            }
+            _ => {}
+        }
+        if self.size_bytes() > MAX_COMMIT_BYTES { malformed("the commit is too large") } else { Ok(()) }
+    }
+
+    /// How much it writes, about.
+    pub(crate) fn size_bytes(&self) -> usize {
+        let step = self.step.as_ref().map_or(0, |step| step.bytes.len());
+        let objects: usize = self.objects.iter().map(|(_, _, bytes)| bytes.len()).sum();
+        let frontier: usize = self.row.frontier.keys().map(|lane| lane.as_str().len() + 32).sum();
+        step + objects + frontier + self.row.checkpoint.len() + self.row.origin.len()
+    }
+}
+
 /// One record of a journal: what the step in flight in a lane has been answered.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct JournalRecord {
@@ -126,6 +174,12 @@ pub enum Error {
     Conflict {
         /// Which thread.
         thread: ThreadId,
+    },
+    /// What was handed over breaks a rule of the store. Nothing of it is stored, and nothing else is affected.
+    #[error("the store refuses what it was given: {what}")]
+    Malformed {
+        /// Which rule.
+        what: String,
     },
     /// A stored thing is not what its digest says, cannot be read, or is missing.
     #[error("the store is damaged: {what}")]

@@ -1,0 +1,255 @@
+//! The store in memory: the contract of [`StepStore`] without a file. For tests, benchmarks and `--store :memory:`.
+//!
+//! What it acknowledges lives as long as the process, which is what [`Durability::Memory`] says. Steps and objects are
+//! verified when they are read, like those of every store, so that both fail in the same way on a wrong digest.
+
+use std::collections::{BTreeMap, HashMap};
+use std::ops::RangeInclusive;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use futures_util::future::{self, BoxFuture};
+use rondo_protocol::digest::{Digest, Kind};
+use rondo_protocol::event::Durability;
+use rondo_protocol::id::{LanePath, RoleName, ThreadId};
+use rondo_protocol::object::Note;
+
+use super::trail::{Trail, verified, verified_object};
+use super::{Commit, Error, JournalRecord, Read, Row, StepStore, StoredStep};
+
+/// How many steps a scan takes out of the store at a time; the store is not locked while a visitor looks at them.
+const SCAN_STEPS: u64 = 256;
+
+/// A store that lives as long as the process.
+#[derive(Debug, Default)]
+pub struct MemoryStore {
+    contents: Mutex<Contents>,
+}
+
+#[derive(Debug, Default)]
+struct Contents {
+    threads: BTreeMap<ThreadId, Thread>,
+    objects: HashMap<Digest, (Kind, Arc<[u8]>)>,
+    places: HashMap<Digest, Vec<(ThreadId, u64)>>,
+    journal: BTreeMap<(ThreadId, LanePath), BTreeMap<u32, Vec<u8>>>,
+    hooks: BTreeMap<String, BTreeMap<Vec<u8>, Vec<u8>>>,
+}
+
+#[derive(Debug)]
+struct Thread {
+    row: Row,
+    /// The step of number n stands at n - 1.
+    steps: Vec<Arc<Entry>>,
+    /// For each lane and role the visits and their steps, in order.
+    visits: BTreeMap<(LanePath, RoleName), BTreeMap<u64, u64>>,
+}
+
+/// A step as it was handed over.
+#[derive(Debug)]
+struct Entry {
+    seq: u64,
+    digest: Digest,
+    visit: u64,
+    lane: LanePath,
+    bytes: Vec<u8>,
+    note: Note,
+}
+
+impl MemoryStore {
+    /// An empty store.
+    pub fn new() -> Self {
+        Self::default()
+    }
+
+    /// A thread that panics while it holds the lock leaves nothing half done that matters: each change is made by one
+    /// call that cannot fail once it has begun.
+    fn contents(&self) -> MutexGuard<'_, Contents> {
+        self.contents.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl Contents {
+    fn commit(&mut self, commit: Commit) -> Result<(), Error> {
+        let stored = self.threads.get(&commit.thread).map_or((0, 0), |thread| (thread.row.version, thread.row.seq));
+        commit.may_follow(stored.0, stored.1)?;
+        let Commit { thread, row, step, objects, clear_journal, .. } = commit;
+        for (kind, digest, bytes) in objects {
+            self.objects.entry(digest).or_insert_with(|| (kind, Arc::from(bytes)));
+        }
+        for lane in clear_journal {
+            self.journal.remove(&(thread.clone(), lane));
+        }
+        if let Some(step) = &step {
+            self.places.entry(step.digest).or_default().push((thread.clone(), step.seq));
+        }
+        let entry = match self.threads.get_mut(&thread) {
+            Some(entry) => {
+                entry.row = row;
+                entry
+            }
+            None => self.threads.entry(thread).or_insert(Thread { row, steps: Vec::new(), visits: BTreeMap::new() }),
+        };
+        if let Some(step) = step {
+            entry.visits.entry((step.lane.clone(), step.role)).or_default().insert(step.visit, step.seq);
+            entry.steps.push(Arc::new(Entry {
+                seq: step.seq,
+                digest: step.digest,
+                visit: step.visit,
+                lane: step.lane,
+                bytes: step.bytes,
+                note: step.note,
+            }));
+        }
+        Ok(())
+    }
+
+    fn record(&mut self, thread: &ThreadId, records: Vec<JournalRecord>) {
+        for record in records {
+            self.journal.entry((thread.clone(), record.lane)).or_default().insert(record.position, record.bytes);
+        }
+    }
+}
+
+impl Thread {
+    /// Step number `seq`, if there is one.
+    fn step(&self, seq: u64) -> Option<&Arc<Entry>> {
+        self.steps.get(usize::try_from(seq.checked_sub(1)?).ok()?)
+    }
+
+    /// At most [`SCAN_STEPS`] steps within `seqs`.
+    fn some_steps(&self, seqs: RangeInclusive<u64>) -> Vec<Arc<Entry>> {
+        let last = (*seqs.end()).min(seqs.start().saturating_add(SCAN_STEPS - 1));
+        (*seqs.start()..=last).map_while(|seq| self.step(seq).cloned()).collect()
+    }
+}
+
+impl Read for MemoryStore {
+    fn row(&self, thread: &ThreadId) -> Result<Option<Row>, Error> {
+        Ok(self.contents().threads.get(thread).map(|thread| thread.row.clone()))
+    }
+
+    fn rows(&self) -> Result<Vec<(ThreadId, Row)>, Error> {
+        Ok(self.contents().threads.iter().map(|(id, thread)| (id.clone(), thread.row.clone())).collect())
+    }
+
+    fn scan(
+        &self,
+        thread: &ThreadId,
+        seqs: RangeInclusive<u64>,
+        visit: &mut dyn FnMut(StoredStep, Note) -> bool,
+    ) -> Result<(), Error> {
+        let Some(row) = self.row(thread)? else { return Ok(()) };
+        let (from, to) = (*seqs.start().max(&1), *seqs.end().min(&row.seq));
+        let place = |digest| {
+            let contents = self.contents();
+            let places = contents.places.get(&digest).map_or(&[][..], Vec::as_slice);
+            Ok(places.iter().find(|(holder, _)| holder == thread).map(|(_, seq)| *seq))
+        };
+        let mut trail = Trail::new(thread, from.saturating_sub(1).max(1), &place);
+        while trail.next() <= to {
+            let steps = self
+                .contents()
+                .threads
+                .get(thread)
+                .map(|thread| thread.some_steps(trail.next()..=to))
+                .unwrap_or_default();
+            if steps.is_empty() {
+                return Err(trail.missing());
+            }
+            for entry in steps {
+                let stored = trail.step(entry.seq, entry.digest, entry.visit, &entry.bytes)?;
+                if entry.seq == row.seq {
+                    trail.end(&row, &entry.lane)?;
+                }
+                if entry.seq >= from && !visit(stored, entry.note.clone()) {
+                    return Ok(());
+                }
+            }
+        }
+        Ok(())
+    }
+
+    fn step(&self, thread: &ThreadId, seq: u64) -> Result<Option<(StoredStep, Note)>, Error> {
+        let entry = self.contents().threads.get(thread).and_then(|thread| thread.step(seq).cloned());
+        let Some(entry) = entry else { return Ok(None) };
+        let step = verified(thread, seq, entry.digest, &entry.bytes)?;
+        Ok(Some((StoredStep { seq, digest: entry.digest, visit: entry.visit, step }, entry.note.clone())))
+    }
+
+    fn visits(
+        &self,
+        thread: &ThreadId,
+        lane: &LanePath,
+        role: &RoleName,
+        visits: RangeInclusive<u64>,
+    ) -> Result<Vec<(u64, u64)>, Error> {
+        if visits.is_empty() {
+            return Ok(Vec::new());
+        }
+        let contents = self.contents();
+        let places = contents.threads.get(thread).and_then(|thread| thread.visits.get(&(lane.clone(), role.clone())));
+        Ok(places.map(|places| places.range(visits).map(|(visit, seq)| (*visit, *seq)).collect()).unwrap_or_default())
+    }
+
+    fn locate(&self, digest: Digest) -> Result<Vec<(ThreadId, u64)>, Error> {
+        let mut places = self.contents().places.get(&digest).cloned().unwrap_or_default();
+        places.sort();
+        Ok(places)
+    }
+
+    fn object(&self, kind: Kind, digest: Digest) -> Result<Option<Vec<u8>>, Error> {
+        let stored = self.contents().objects.get(&digest).cloned();
+        let Some((stored_kind, bytes)) = stored else { return Ok(None) };
+        verified_object(kind, digest, stored_kind, &bytes)?;
+        Ok(Some(bytes.to_vec()))
+    }
+
+    fn journal(&self, thread: &ThreadId, lane: &LanePath) -> Result<Vec<JournalRecord>, Error> {
+        let contents = self.contents();
+        let records = contents.journal.get(&(thread.clone(), lane.clone()));
+        Ok(records
+            .into_iter()
+            .flatten()
+            .map(|(position, bytes)| JournalRecord { lane: lane.clone(), position: *position, bytes: bytes.clone() })
+            .collect())
+    }
+
+    fn hook_value(&self, space: &str, key: &[u8]) -> Result<Option<Vec<u8>>, Error> {
+        Ok(self.contents().hooks.get(space).and_then(|values| values.get(key).cloned()))
+    }
+
+    fn hook_values(&self, space: &str, from: &[u8], limit: usize) -> Result<Vec<(Vec<u8>, Vec<u8>)>, Error> {
+        let contents = self.contents();
+        let values = contents.hooks.get(space).map(|values| values.range(from.to_vec()..));
+        Ok(values.into_iter().flatten().take(limit).map(|(key, value)| (key.clone(), value.clone())).collect())
+    }
+}
+
+impl StepStore for MemoryStore {
+    fn commit(&self, commit: Commit) -> BoxFuture<'_, Result<(), Error>> {
+        Box::pin(future::ready(self.contents().commit(commit)))
+    }
+
+    fn record(&self, thread: ThreadId, records: Vec<JournalRecord>, _: bool) -> BoxFuture<'_, Result<(), Error>> {
+        self.contents().record(&thread, records);
+        Box::pin(future::ready(Ok(())))
+    }
+
+    fn put_hook_value(&self, space: &str, key: Vec<u8>, value: Option<Vec<u8>>) -> BoxFuture<'_, Result<(), Error>> {
+        let mut contents = self.contents();
+        match value {
+            Some(value) => {
+                contents.hooks.entry(space.to_owned()).or_default().insert(key, value);
+            }
+            None => {
+                if let Some(values) = contents.hooks.get_mut(space) {
+                    values.remove(&key);
+                }
+            }
+        }
+        Box::pin(future::ready(Ok(())))
+    }
+
+    fn durability(&self) -> Durability {
+        Durability::Memory
+    }
+}

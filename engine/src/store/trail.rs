@@ -1,0 +1,123 @@
+//! The trail of a thread's steps: a scan is believed step by step, or not at all.
+//!
+//! Laws. Sequence numbers have no gap. The digest of each step is that of its bytes. A trunk step that stands behind a
+//! trunk step names it, and nothing else, as its predecessor; every other step names only earlier steps of its thread.
+//! A trail knows nothing of where the bytes come from; both stores read through it.
+
+use rondo_protocol::canonical;
+use rondo_protocol::digest::{Digest, Kind};
+use rondo_protocol::id::{LanePath, ThreadId};
+use rondo_protocol::object::Step;
+
+use super::{Error, Row, StoredStep};
+
+/// Looks up where in the thread the step of a digest stands.
+pub(super) type Place<'a> = dyn Fn(Digest) -> Result<Option<u64>, Error> + 'a;
+
+/// What has been seen of a thread so far.
+pub(super) struct Trail<'a> {
+    thread: &'a ThreadId,
+    next: u64,
+    last: Option<Last>,
+    place: &'a Place<'a>,
+}
+
+/// The step seen last.
+struct Last {
+    digest: Digest,
+    trunk: bool,
+}
+
+impl<'a> Trail<'a> {
+    /// A trail that begins at `from`, at least 1. Where `from` is not the first step, hand the one before it to
+    /// [`step`](Self::step) first and begin there, so that the first step of the range is held to its predecessor too.
+    pub(super) fn new(thread: &'a ThreadId, from: u64, place: &'a Place<'a>) -> Self {
+        Self { thread, next: from, last: None, place }
+    }
+
+    /// The number of the step that comes next.
+    pub(super) fn next(&self) -> u64 {
+        self.next
+    }
+
+    /// Takes the next step.
+    ///
+    /// # Errors
+    /// [`Error::Damaged`] when it is not the next one, not what its digest says, or names other predecessors.
+    pub(super) fn step(&mut self, seq: u64, digest: Digest, visit: u64, bytes: &[u8]) -> Result<StoredStep, Error> {
+        if seq != self.next {
+            return Err(self.missing());
+        }
+        let step = verified(self.thread, seq, digest, bytes)?;
+        self.check_predecessors(seq, &step)?;
+        self.last = Some(Last { digest, trunk: step.lane.is_trunk() });
+        self.next = seq.saturating_add(1);
+        Ok(StoredStep { seq, digest, visit, step })
+    }
+
+    /// The fault that the next step is not there.
+    pub(super) fn missing(&self) -> Error {
+        Error::Damaged { what: format!("step {} of thread {} is missing", self.next, self.thread) }
+    }
+
+    /// Checks the end of the thread, after its last step: the row's frontier names that step.
+    ///
+    /// # Errors
+    /// [`Error::Damaged`].
+    pub(super) fn end(&self, row: &Row, lane: &LanePath) -> Result<(), Error> {
+        match (&self.last, row.frontier.get(lane)) {
+            (Some(last), Some(named)) if last.digest != *named => Err(Error::Damaged {
+                what: format!("the row of thread {} does not end at its last step {}", self.thread, row.seq),
+            }),
+            _ => Ok(()),
+        }
+    }
+
+    fn check_predecessors(&self, seq: u64, step: &Step) -> Result<(), Error> {
+        let wrong = || {
+            Err(Error::Damaged {
+                what: format!("step {seq} of thread {} does not follow its predecessor", self.thread),
+            })
+        };
+        if seq == 1 {
+            return if step.prev.is_empty() { Ok(()) } else { wrong() };
+        }
+        if step.lane.is_trunk() {
+            match &self.last {
+                Some(last) if last.trunk => return if step.prev == [last.digest] { Ok(()) } else { wrong() },
+                _ if step.prev.is_empty() => return wrong(),
+                _ => {}
+            }
+        }
+        for named in &step.prev {
+            let seen = self.last.as_ref().is_some_and(|last| last.digest == *named);
+            if !seen && !(self.place)(*named)?.is_some_and(|place| place < seq) {
+                return wrong();
+            }
+        }
+        Ok(())
+    }
+}
+
+/// The step whose canonical bytes are `bytes`, when they are those of `digest`.
+///
+/// # Errors
+/// [`Error::Damaged`].
+pub(super) fn verified(thread: &ThreadId, seq: u64, digest: Digest, bytes: &[u8]) -> Result<Step, Error> {
+    let damaged = |what: &str| Error::Damaged { what: format!("step {seq} of thread {thread} {what}") };
+    if Digest::of_bytes(Kind::Step, bytes) != digest {
+        return Err(damaged("is not what its digest says"));
+    }
+    canonical::from_slice(bytes).map_err(|error| damaged(&format!("cannot be read: {error}")))
+}
+
+/// The bytes of an object, when they are those of `digest`.
+///
+/// # Errors
+/// [`Error::Damaged`].
+pub(super) fn verified_object(kind: Kind, digest: Digest, stored: Kind, bytes: &[u8]) -> Result<(), Error> {
+    if stored == kind && Digest::of_bytes(kind, bytes) == digest {
+        return Ok(());
+    }
+    Err(Error::Damaged { what: format!("the object {digest} is not the {} that its digest says", kind.name()) })
+}
