@@ -1,7 +1,5 @@
 //! One declared field: its name, its type and the validator of its values.
 
-use std::fmt::Write as _;
-
 use rondo_protocol::Value;
 use rondo_protocol::id::{FieldName, Status};
 use rondo_protocol::workflow::Field;
@@ -13,7 +11,7 @@ use super::words::{self, excerpt};
 const MAX_SCHEMA_WORDS_BYTES: usize = 4096;
 
 /// The words for a list of texts, which a front matter shows in block style.
-pub(super) const TEXTS: &str = "a list of texts";
+const TEXTS: &str = "a list of texts";
 
 /// The size of a compiled pattern.
 const MAX_PATTERN_BYTES: usize = 1 << 20;
@@ -94,8 +92,24 @@ impl DeclaredField {
         type_words(&self.schema)
     }
 
-    /// What stands for a value of type `words` in the form of a status, in angle brackets.
-    pub(super) fn placeholder(&self, words: &str) -> String {
+    /// Whether a front matter shows it as a list in block style.
+    pub(super) fn is_plain_list(&self) -> bool {
+        self.type_words() == TEXTS
+    }
+
+    /// What stands for the value in the form of a status, in angle brackets.
+    pub(super) fn placeholder(&self) -> String {
+        // Without marks around the choices, because a model would copy them.
+        let words = texts_of(&self.schema).map_or_else(|| self.type_words(), |choices| choices.join(" or "));
+        self.place(&words)
+    }
+
+    /// What stands for the first item of a plain list.
+    pub(super) fn item_placeholder(&self) -> String {
+        self.place("a text")
+    }
+
+    fn place(&self, words: &str) -> String {
         let description = match self.schema.get("description") {
             Some(Value::Str(text)) => format!(": {}", text.split_whitespace().collect::<Vec<_>>().join(" ")),
             _ => String::new(),
@@ -141,20 +155,23 @@ fn type_words(schema: &Value) -> String {
     if let Some(choices) = texts_of(schema) {
         return words::choice(choices.into_iter());
     }
-    let simple = match schema.get("type").and_then(Value::as_str) {
-        Some("string") => "a text",
-        Some("integer") => "a whole number",
-        Some("number") => "a number",
-        Some("boolean") => "true or false",
-        Some("array") if schema.get("items").is_some_and(|items| is_text(items) && texts_of(items).is_none()) => TEXTS,
-        _ => "",
+    let type_of = |schema: &'_ Value| schema.get("type").and_then(Value::as_str).map(str::to_owned);
+    let simple = match (type_of(schema).as_deref(), schema.get("items")) {
+        (Some("string"), _) => "a text",
+        (Some("integer"), _) => "a whole number",
+        (Some("number"), _) => "a number",
+        (Some("boolean"), _) => "true or false",
+        (Some("array"), Some(items)) if is_bare(items) => match type_of(items).as_deref() {
+            Some("string") => TEXTS,
+            Some("integer") => "a list of whole numbers",
+            Some("number") => "a list of numbers",
+            _ => "a list",
+        },
+        (Some("array"), _) => "a list",
+        (Some("object"), _) => "an object",
+        _ => "a value",
     };
-    let plain = |key: &str| matches!(key, "type" | "items" | "description" | "default");
-    let has_more = match schema {
-        Value::Object(members) => members.keys().any(|key| !plain(key)),
-        _ => true,
-    };
-    if !simple.is_empty() && !has_more {
+    if is_bare(schema) && simple != "a list" && simple != "a value" {
         return simple.to_owned();
     }
     let mut json = String::new();
@@ -162,7 +179,18 @@ fn type_words(schema: &Value) -> String {
     if json.len() > MAX_SCHEMA_WORDS_BYTES {
         return "a value of the declared type".to_owned();
     }
-    let mut text = if simple.is_empty() { "a value".to_owned() } else { simple.to_owned() };
-    let _ = write!(text, " that fits the JSON Schema {json}");
-    text
+    format!("{simple} that fits the JSON Schema {json}")
+}
+
+/// Whether the words for its type say all of a schema; what they cannot say is written out as JSON.
+fn is_bare(schema: &Value) -> bool {
+    match schema {
+        Value::Object(members) => members.iter().all(|(key, member)| match key.as_str() {
+            "type" => matches!(member.as_str(), Some("string" | "integer" | "number" | "boolean" | "array")),
+            "items" => is_bare(member),
+            "description" | "default" => true,
+            _ => false,
+        }),
+        _ => false,
+    }
 }

@@ -40,12 +40,14 @@ pub(super) fn parse(contract: &Contract, text: &str) -> Result<Answer, ContractF
 
 fn not_json(text: &str, error: &canonical::Error) -> ContractFault {
     let words = match error {
+        _ if text.trim().is_empty() => "the answer is empty".to_owned(),
         canonical::Error::Syntax { at, what } => {
             let from = (at.saturating_sub(NEAR_BYTES)..=*at).find(|from| text.is_char_boundary(*from)).unwrap_or(0);
             let to = (*at..at.saturating_add(NEAR_BYTES)).rev().find(|to| text.is_char_boundary(*to));
             let near = text.get(from..to.unwrap_or(*at)).unwrap_or_default();
             format!("the answer is not one JSON object: {what}, near `{}`", excerpt(near))
         }
+        canonical::Error::DuplicateKey(key) => format!("`{}` stands twice in one object", excerpt(key)),
         other => format!("the answer is not one JSON object that can be read: {other}"),
     };
     ContractFault::new(words)

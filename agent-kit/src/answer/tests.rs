@@ -69,7 +69,7 @@ fn a_text_is_the_rest_of_its_line_whatever_yaml_makes_of_it() {
 fn a_text_may_be_a_block() {
     assert_eq!(title("title: |\n  one: 1\n  two\nstatus: drafted"), "one: 1\ntwo\n");
     assert_eq!(title("title: >-\n  one\n  two"), "one two");
-    assert_eq!(title("title: |\n  ---\n  status: x"), "---\nstatus: x");
+    assert_eq!(title("title: |-\n  ---\n  status: x"), "---\nstatus: x");
     assert_eq!(title("title:\n  First: good.\n\n    Second.\n\n"), "First: good.\n\n  Second.");
     assert_eq!(title("title: one\n  two"), "one\ntwo");
     assert_eq!(title("\"title\": \"one\n  two\""), "one two");

@@ -3,7 +3,7 @@
 
 use rondo_protocol::workflow::AnswerFormat;
 
-use super::field::{DeclaredField, TEXTS};
+use super::field::DeclaredField;
 use super::{Contract, ContractFault, quote};
 
 /// The longest piece of an answer that is quoted back.
@@ -31,6 +31,9 @@ pub(super) fn contract_text(contract: &Contract) -> String {
         text.push_str(" Choose one status and give exactly its fields.");
     }
     for (status, fields) in &contract.output {
+        if contract.output.len() > 1 {
+            text.extend(["\n\nThe form of `", status.as_str(), "`:"]);
+        }
         text.push_str("\n\n");
         match contract.format {
             AnswerFormat::Frontmatter => frontmatter_form(&mut text, status.as_str(), fields),
@@ -45,13 +48,11 @@ fn frontmatter_form(text: &mut String, status: &str, fields: &[DeclaredField]) {
     text.push_str(status);
     text.push('\n');
     for field in fields {
-        let words = field.type_words();
         text.push_str(field.name.as_str());
-        if words == TEXTS {
-            let item = field.placeholder("a text");
-            text.extend([":\n  - ", &item, "\n  - <and so on>\n"]);
+        if field.is_plain_list() {
+            text.extend([":\n  - ", &field.item_placeholder(), "\n  - <and so on>\n"]);
         } else {
-            text.extend([": ", &field.placeholder(&words), "\n"]);
+            text.extend([": ", &field.placeholder(), "\n"]);
         }
     }
     text.push_str("---\n\n<the body>");
@@ -61,7 +62,7 @@ fn json_form(text: &mut String, status: &str, fields: &[DeclaredField]) {
     text.push_str("{\"status\": ");
     quote::quoted(text, status);
     for field in fields {
-        let value = field.placeholder(&field.type_words());
+        let value = field.placeholder();
         text.extend([", \"", field.name.as_str(), "\": ", &value]);
     }
     text.push_str(", \"body\": <a text>}");
