@@ -1,2 +1,26 @@
-//! placeholder
+//! The rondo engine: a graph of roles, run over a step store.
+//!
+//! [`Engine`] starts, resumes and cancels threads; everything else here is what it is made of. Data flows one way:
+//! a checked workflow becomes a [`graph`], the [`moderator`] picks an edge, the [`scheduler`] visits the role through
+//! its [`hook`]s, the [`store`] keeps the step, and the next decision is a fold over what it kept.
+//!
+//! The library knows nothing of terminals: the command line is in `cli`, which uses only what is public here.
+
+pub mod cast;
+pub mod cli;
+pub mod config;
+mod engine;
+pub mod env;
+pub mod graph;
+pub mod hook;
+pub mod models;
+pub mod moderator;
+pub mod rebuild;
+pub mod scheduler;
 pub mod store;
+pub mod thread;
+
+pub use engine::{Engine, Error, NewThread, Operating, Resumed, Stopper, ThreadHandle};
+pub use env::{Env, SystemEnv};
+pub use hook::kinds::registry;
+pub use scheduler::Ended;

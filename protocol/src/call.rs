@@ -170,7 +170,7 @@ impl Effect {
 #[derive(Debug, Clone, PartialEq)]
 pub enum Reply {
     /// Of a turn.
-    Turn(TurnReply),
+    Turn(Box<TurnReply>),
     /// Of a model.
     Model(ModelAnswer),
     /// Of a tool.

@@ -237,6 +237,17 @@ pub enum Outcome {
     Cancelled,
 }
 
+impl Outcome {
+    /// The word in events.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Done => "done",
+            Self::Failed => "failed",
+            Self::Cancelled => "cancelled",
+        }
+    }
+}
+
 /// Where an error is.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(untagged)]

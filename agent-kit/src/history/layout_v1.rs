@@ -1,6 +1,8 @@
 //! Layout 1: the fixed texts between what authors and models wrote. `engine/docs/layout-1.md` shows them, and golden
 //! tests hold them: a byte more or less would break every cached prefix.
 
+use std::borrow::Borrow;
+
 use rondo_protocol::id::RoleName;
 use rondo_protocol::workflow::{Context, ContextWhat};
 
@@ -14,6 +16,8 @@ pub const NO_ANSWER: &str = "(no answer)";
 
 const BEFORE_FIRST: &str = "What happened before:";
 const SINCE_LAST: &str = "What happened since your last answer:";
+/// `<step role="a" status="b"/>` and a newline.
+pub(super) const SHORTEST_ENTRY_BYTES: usize = 29;
 const LEFT_OUT: &str = "[earlier steps are left out]";
 const CUT: &str = "[cut]";
 
@@ -38,23 +42,24 @@ pub(super) fn user_text(prompt: &str, told: &str) -> String {
 }
 
 /// The other roles' steps, oldest first, within the ceiling; when they do not all fit, the newest stay.
-pub(super) fn summary<'a>(
+pub(super) fn summary(
     context: &Context,
     role: &RoleName,
     before_first: bool,
-    newest_first: impl Iterator<Item = &'a Episode>,
+    newest_first: impl Iterator<Item = impl Borrow<Episode>>,
 ) -> String {
     if context.what == ContextWhat::None {
         return String::new();
     }
     let ceiling = usize::try_from(context.max_bytes).unwrap_or(usize::MAX);
-    let told = |episode: &&Episode| {
-        episode.role != *role && context.from.as_ref().is_none_or(|from| from.contains(&episode.role))
-    };
     let mut entries: Vec<String> = Vec::new();
     let mut used = 0_usize;
     let mut left_out = false;
-    for episode in newest_first.filter(told) {
+    for episode in newest_first {
+        let episode = episode.borrow();
+        if !super::tells_of(context, role, &episode.role) {
+            continue;
+        }
         let entry = entry(episode, context.what, ceiling);
         if !entries.is_empty() && used.saturating_add(entry.len()) > ceiling {
             left_out = true;

@@ -7,6 +7,7 @@
 
 mod layout_v1;
 
+use std::borrow::Borrow;
 use std::sync::Arc;
 
 use rondo_protocol::Value;
@@ -89,13 +90,25 @@ pub fn history(
 
 /// What happened since a role's last visit (or `before_first`), from the other roles' steps, **newest first**: no more
 /// of them are asked for than fit the ceiling, so that a long wait costs no more than a short one.
-pub fn summary<'a>(
+pub fn summary(
     telling: &Telling,
     role: &RoleName,
     before_first: bool,
-    newest_first: impl Iterator<Item = &'a Episode>,
+    newest_first: impl Iterator<Item = impl Borrow<Episode>>,
 ) -> String {
     layout_v1::summary(&telling.context, role, before_first, newest_first)
+}
+
+/// The most episodes that a summary within `context` can need, one more than fit, so that it sees that some are left
+/// out: whoever collects episodes for a summary keeps this many of the newest.
+pub fn most_episodes(context: &Context) -> usize {
+    let ceiling = usize::try_from(context.max_bytes).unwrap_or(usize::MAX);
+    (ceiling / layout_v1::SHORTEST_ENTRY_BYTES).saturating_add(2)
+}
+
+/// Whether a summary for `role` tells of a step of `other`.
+pub fn tells_of(context: &Context, role: &RoleName, other: &RoleName) -> bool {
+    role != other && context.from.as_ref().is_none_or(|from| from.contains(other))
 }
 
 /// Opens a visit: the prompt, and what happened since, as one message of the user.

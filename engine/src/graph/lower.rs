@@ -1,15 +1,15 @@
 //! From the checked definition to the graph.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use petgraph::stable_graph::{NodeIndex, StableDiGraph};
 use rondo_protocol::call::CallKind;
 use rondo_protocol::id::{RoleName, Status};
-use rondo_protocol::workflow::template::{Expr, Template, ValueTemplate};
+use rondo_protocol::workflow::template::{Expr, Segment, Template, Use, ValueTemplate};
 use rondo_protocol::workflow::{self, Outgoing, Policy, RoleKind, RolePolicy, Target, Workflow};
 
-use super::{Bound, Edge, EdgeId, Graph, Link, Node, RoleNode, To};
+use super::{Bound, Condition, Edge, EdgeId, Graph, Link, Node, RoleNode, To};
 use crate::hook::registry::{Placed, RoleView};
 
 /// Why a definition cannot be lowered. A file that passed the checker always can.
@@ -95,8 +95,12 @@ pub(super) fn lower(
         };
         roles.insert(name.clone(), node);
     }
+    let result = workflow.result.as_ref().map(value_template).transpose()?;
+    let told_whole = told_whole(&lowering.inner, result.as_ref(), roles.keys());
     Ok(Graph {
-        result: workflow.result.as_ref().map(value_template).transpose()?,
+        result,
+        told_whole,
+        views,
         name: workflow.name.clone(),
         policy: policy.clone(),
         edges: lowering.edges,
@@ -145,6 +149,35 @@ fn role_views(workflow: &Workflow, policy: &Policy) -> BTreeMap<RoleName, RoleVi
         .collect()
 }
 
+/// Roles of which a template asks for every visit.
+fn told_whole<'a>(
+    inner: &StableDiGraph<Node, Link>,
+    result: Option<&ValueTemplate>,
+    roles: impl Iterator<Item = &'a RoleName>,
+) -> Arc<[RoleName]> {
+    let mut asked: BTreeSet<String> = BTreeSet::new();
+    let mut look = |uses: Vec<Use<'_>>| {
+        for path in uses.iter().map(|found| found.path).filter(|path| !path.is_local() && path.root() == "steps") {
+            match path.segments() {
+                // A step taken as a whole holds all its visits too.
+                [Segment::Name(role)] => asked.insert(role.to_string()),
+                [Segment::Name(role), Segment::Name(field), ..] if &**field == "all" => asked.insert(role.to_string()),
+                _ => false,
+            };
+        }
+    };
+    for link in inner.edge_weights() {
+        let Link::Route { edge, .. } = link else { continue };
+        let values = edge.result.iter().flat_map(ValueTemplate::leaves);
+        let texts = [Some(&edge.prompt), edge.say.as_ref(), edge.reason.as_ref()].into_iter().flatten();
+        texts.for_each(|template| look(template.uses()));
+        values.for_each(|leaf| look(leaf.template.uses()));
+        edge.when.iter().for_each(|when| look(when.expr.uses()));
+    }
+    result.iter().flat_map(|result| result.leaves()).for_each(|leaf| look(leaf.template.uses()));
+    roles.filter(|role| asked.contains(role.as_str())).cloned().collect()
+}
+
 struct Lowering {
     inner: StableDiGraph<Node, Link>,
     start: NodeIndex,
@@ -179,7 +212,7 @@ impl Lowering {
         let on_max = edge.on_max.as_ref().map(|next| self.route(from, status, order, next)).transpose()?;
         let lowered = Arc::new(Edge {
             id,
-            when: edge.when.as_deref().map(expr).transpose()?,
+            when: edge.when.as_deref().map(condition).transpose()?,
             to: match &edge.to {
                 Target::Role(role) => To::Role(role.clone()),
                 Target::End => To::End,
@@ -238,10 +271,11 @@ fn template(source: &str) -> Result<Template, Error> {
     Template::parse(source).map_err(|_| Error::Template { source_text: source.to_owned() })
 }
 
-fn expr(source: &str) -> Result<Expr, Error> {
-    Expr::parse(source).map_err(|_| Error::Template { source_text: source.to_owned() })
+fn condition(source: &str) -> Result<Condition, Error> {
+    let expr = Expr::parse(source).map_err(|_| Error::Template { source_text: source.to_owned() })?;
+    Ok(Condition { expr, source: source.to_owned() })
 }
 
 fn value_template(source: &workflow::Template) -> Result<ValueTemplate, Error> {
-    ValueTemplate::parse(source).map_err(|_| Error::Template { source_text: source.0.to_text() })
+    ValueTemplate::parse(&source.0).map_err(|_| Error::Template { source_text: source.0.to_text() })
 }

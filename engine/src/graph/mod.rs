@@ -32,7 +32,9 @@ pub struct Graph {
     inner: StableDiGraph<Node, Link>,
     start: NodeIndex,
     roles: BTreeMap<RoleName, RoleNode>,
+    views: BTreeMap<RoleName, RoleView>,
     hooks: Vec<Placed>,
+    told_whole: Arc<[RoleName]>,
     result: Option<ValueTemplate>,
     name: String,
     policy: Policy,
@@ -77,7 +79,7 @@ pub struct Edge {
     /// Its number.
     pub id: EdgeId,
     /// The condition; `None` = always.
-    pub when: Option<Expr>,
+    pub when: Option<Condition>,
     /// Where to.
     pub to: To,
     /// What the next role is given.
@@ -90,6 +92,15 @@ pub struct Edge {
     pub result: Option<ValueTemplate>,
     /// How often it may be taken, and where it leads then.
     pub bound: Option<Bound>,
+}
+
+/// When an edge is taken.
+#[derive(Debug)]
+pub struct Condition {
+    /// The expression.
+    pub expr: Expr,
+    /// As it was written.
+    pub source: String,
 }
 
 /// How often an edge may be taken.
@@ -175,6 +186,16 @@ impl Graph {
     /// A role.
     pub fn role(&self, name: &RoleName) -> Option<(&Role, &RolePolicy)> {
         self.roles.get(name).map(|node| (&node.role, &node.policy))
+    }
+
+    /// What hooks may know of each role.
+    pub fn views(&self) -> &BTreeMap<RoleName, RoleView> {
+        &self.views
+    }
+
+    /// Roles whose every visit a template asks for (`steps.ROLE.all`).
+    pub fn roles_told_whole(&self) -> Arc<[RoleName]> {
+        Arc::clone(&self.told_whole)
     }
 
     /// The hooks, outermost first.

@@ -100,7 +100,7 @@ fn shape(graph: &Graph, node: &Node) -> Shape {
 fn route_label(status: Option<&str>, edge: &Edge) -> String {
     let mut label = status.unwrap_or_default().to_owned();
     if let Some(when) = &edge.when {
-        let _ = write!(label, " when {}", when.source());
+        let _ = write!(label, " when {}", when.source);
     }
     if let Some(bound) = &edge.bound {
         let _ = write!(label, " max {}", bound.max);

@@ -146,7 +146,7 @@ fn choose<'a>(
 ) -> Result<&'a Edge, Fault> {
     for edge in edges {
         let holds = match &edge.when {
-            Some(condition) => condition.truth(scope).map_err(|error| render_fault(place, &error))?,
+            Some(condition) => condition.expr.truth(scope).map_err(|error| render_fault(place, &error))?,
             None => true,
         };
         if holds {

@@ -19,6 +19,7 @@ use std::ops::RangeInclusive;
 
 use futures_util::future::BoxFuture;
 use rondo_protocol::Digest;
+use rondo_protocol::diagnostic::Code;
 use rondo_protocol::digest::Kind;
 use rondo_protocol::event::Durability;
 use rondo_protocol::id::{LanePath, RoleName, ThreadId};
@@ -218,6 +219,21 @@ pub enum Error {
         /// What is understood.
         known: u32,
     },
+}
+
+impl Error {
+    /// The code, which has a page.
+    pub fn code(&self) -> Code {
+        match self {
+            Self::Conflict { .. } => Code::StoreConflict,
+            Self::Damaged { .. } => Code::StoreDamaged,
+            Self::Poisoned { .. } => Code::StorePoisoned,
+            Self::Busy { .. } => Code::StoreBusy,
+            Self::Io { .. } => Code::StoreUnusable,
+            Self::ReadOnly => Code::StoreReadOnly,
+            Self::Format { .. } => Code::StoreFormat,
+        }
+    }
 }
 
 /// What can be asked of a store that is open in any way. Everything read by digest is verified against it.

@@ -13,7 +13,8 @@ use rondo_protocol::{Digest, Value};
 use serde::{Deserialize, Serialize};
 
 use super::{Last, Spent, State, Taken, Visited};
-use crate::graph::EdgeId;
+use crate::graph::{EdgeId, Graph};
+use crate::moderator::{self, Decision};
 use crate::store::{Error, Read, StoredStep};
 
 const VERSION: u32 = 1;
@@ -119,6 +120,30 @@ impl Checkpoint {
 }
 
 impl Loaded<'_> {
+    /// Folds all steps up to `seq` into `state`, asking the moderator again which edge each was entered by.
+    ///
+    /// # Errors
+    /// When a step is missing or damaged, or does not follow from the ones before it.
+    pub fn fold(&self, seq: u64, graph: &Graph, mut state: State) -> Result<State, Error> {
+        let mut fault = None;
+        self.steps.scan(self.thread, 1..=seq, &mut |stored, note| {
+            match moderator::decide(graph, &state) {
+                Ok(Decision::Dispatch(dispatch)) if dispatch.role == stored.step.role => {
+                    state.take(&dispatch.chosen.bounded);
+                }
+                _ => {
+                    let what = format!("step {} of thread {} does not follow", stored.seq, self.thread);
+                    fault = Some(Error::Damaged { what });
+                    return false;
+                }
+            }
+            let body = (self.body)(&stored);
+            state.add(stored.digest, &stored.step, body, &note);
+            true
+        })?;
+        fault.map_or(Ok(state), Err)
+    }
+
     fn read(&self, seq: u64) -> Result<(StoredStep, Note), Error> {
         let Self { thread, .. } = self;
         self.steps

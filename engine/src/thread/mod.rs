@@ -4,6 +4,7 @@
 //! a template names (`steps.ROLE.all`). It knows no clock, no store and no provider.
 
 mod checkpoint;
+mod origin;
 mod scope;
 
 use std::collections::{BTreeMap, VecDeque};
@@ -17,6 +18,7 @@ use rondo_protocol::{Digest, Value};
 use crate::graph::EdgeId;
 
 pub use checkpoint::{Checkpoint, Loaded};
+pub use origin::{Ending, Origin, Stop};
 pub use scope::ThreadScope;
 
 /// How many of the newest episodes stay at hand for *what happened since*; older ones are read from the store.

@@ -1,0 +1,477 @@
+//! The engine: starts, resumes and cancels threads over one store.
+
+use std::collections::BTreeMap;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use rondo_agent_kit::redact::Redactor;
+use rondo_protocol::call::{CallKind, Fault, FaultClass};
+use rondo_protocol::diagnostic::Code;
+use rondo_protocol::digest::Kind;
+use rondo_protocol::event::{Event, What};
+use rondo_protocol::id::{RoleName, ThreadId};
+use rondo_protocol::object::{LAYOUT, Start};
+use rondo_protocol::workflow::{HookUse, Policy, Workflow};
+use rondo_protocol::{Digest, Value, canonical};
+use tokio::sync::mpsc;
+use tokio::task::JoinHandle;
+use tokio_util::sync::CancellationToken;
+
+use crate::cast;
+use crate::env::Env;
+use crate::graph::{self, Graph};
+use crate::hook::registry::RoleView;
+use crate::hook::{CallPath, Context, Node, Registry, Reports, Space};
+use crate::models::Models;
+use crate::moderator::limits::Ceilings;
+use crate::rebuild;
+use crate::scheduler::{Ended, Run, Sink, cancelled_ending};
+use crate::store::{self, Commit, Row, Status, StepStore};
+use crate::thread::{Checkpoint, Ending, Loaded, Origin, State};
+
+/// How many events may wait for whoever reads them before the run waits too.
+const EVENTS: usize = 1024;
+
+/// Runs threads over one store.
+#[derive(Clone)]
+pub struct Engine {
+    parts: Arc<Parts>,
+}
+
+struct Parts {
+    store: Arc<dyn StepStore>,
+    env: Arc<dyn Env>,
+    registry: Registry,
+    running: Mutex<BTreeMap<ThreadId, Stopper>>,
+}
+
+/// Tells a running thread to stop.
+#[derive(Debug, Clone, Default)]
+pub struct Stopper {
+    cancel: CancellationToken,
+    for_good: Arc<AtomicBool>,
+}
+
+impl Stopper {
+    /// Stops the run; the thread can be resumed.
+    pub fn stop(&self) {
+        self.cancel.cancel();
+    }
+
+    /// Ends the thread for good.
+    pub fn cancel(&self) {
+        self.for_good.store(true, Ordering::SeqCst);
+        self.cancel.cancel();
+    }
+}
+
+/// What a run is given by whoever operates it.
+#[derive(Clone, Default)]
+pub struct Operating {
+    /// Who answers for each logical model.
+    pub models: Models,
+    /// The values that must never enter a thread.
+    pub redactor: Arc<Redactor>,
+    /// The operator's limits.
+    pub ceilings: Ceilings,
+    /// How long one call may take with all its attempts, in milliseconds.
+    pub call_total_ms: Option<u64>,
+}
+
+/// A new thread.
+pub struct NewThread {
+    /// The checked workflow.
+    pub workflow: Workflow,
+    /// Its policy.
+    pub policy: Policy,
+    /// The checked input: an object, defaults filled in.
+    pub input: Value,
+    /// The workflow's file, as an absolute path.
+    pub file: Option<String>,
+    /// The script that answers instead of models, as an absolute path.
+    pub script: Option<String>,
+}
+
+/// A thread that runs.
+pub struct ThreadHandle {
+    /// Which.
+    pub thread: ThreadId,
+    /// What happens, in order. Ends with the run.
+    pub events: mpsc::Receiver<Event>,
+    /// Tells it to stop.
+    pub stopper: Stopper,
+    task: JoinHandle<Ended>,
+}
+
+impl ThreadHandle {
+    /// Waits until the run has ended. Events that nobody reads any more are let go, so that the run does not wait.
+    pub async fn ended(mut self) -> Ended {
+        self.events.close();
+        match self.task.await {
+            Ok(ended) => ended,
+            Err(error) => Ended::Stopped(Fault::new(
+                Code::Interrupted,
+                FaultClass::Cancelled,
+                format!("the run broke off ({error}); the thread can be resumed"),
+            )),
+        }
+    }
+}
+
+/// What `resume` found.
+pub enum Resumed {
+    /// The thread goes on.
+    Running(ThreadHandle),
+    /// It had ended before.
+    Ended {
+        /// How.
+        ending: Ending,
+        /// The digest of its last step.
+        head: Option<Digest>,
+    },
+}
+
+/// Why the engine did not do what was asked.
+#[derive(Debug, Clone, PartialEq, thiserror::Error)]
+pub enum Error {
+    /// The store.
+    #[error(transparent)]
+    Store(#[from] store::Error),
+    /// No thread has that id.
+    #[error("there is no thread {thread}")]
+    NoThread {
+        /// The id.
+        thread: ThreadId,
+    },
+    /// The thread runs in this process already.
+    #[error("thread {thread} is running already")]
+    Running {
+        /// The id.
+        thread: ThreadId,
+    },
+    /// The thread has ended, so that it cannot be cancelled.
+    #[error("thread {thread} has ended already ({})", ending.outcome.name())]
+    HasEnded {
+        /// The id.
+        thread: ThreadId,
+        /// How.
+        ending: Box<Ending>,
+    },
+    /// The definition cannot be lowered.
+    #[error(transparent)]
+    Graph(#[from] graph::Error),
+    /// A role cannot be cast.
+    #[error(transparent)]
+    Cast(#[from] cast::Error),
+    /// A hook cannot be set up.
+    #[error("the hook {node} cannot be set up: {what}")]
+    Hook {
+        /// Its node.
+        node: String,
+        /// Why.
+        what: String,
+    },
+    /// A value has no canonical form.
+    #[error("the input cannot be stored: {0}")]
+    Input(#[from] canonical::Error),
+    /// The thread pins a layout that this version cannot write.
+    #[error(transparent)]
+    Layout(#[from] rondo_agent_kit::history::UnknownLayout),
+}
+
+impl Engine {
+    /// An engine over `store`, whose hooks are of the kinds of `registry`.
+    pub fn new(store: Arc<dyn StepStore>, env: Arc<dyn Env>, registry: Registry) -> Self {
+        Self { parts: Arc::new(Parts { store, env, registry, running: Mutex::default() }) }
+    }
+
+    /// The store.
+    pub fn store(&self) -> &Arc<dyn StepStore> {
+        &self.parts.store
+    }
+
+    /// Starts a new thread.
+    ///
+    /// # Errors
+    /// When the definition cannot be run or the store cannot be written.
+    ///
+    /// # Durability
+    /// The thread's row is durable when this returns.
+    pub async fn start(&self, new: NewThread, operating: Operating) -> Result<ThreadHandle, Error> {
+        let NewThread { workflow, policy, mut input, file, script } = new;
+        operating.redactor.value(&mut input);
+        let parts = &self.parts;
+        let (workflow_digest, workflow_bytes) = Digest::of(Kind::Workflow, &workflow)?;
+        let (policy_digest, policy_bytes) = Digest::of(Kind::Policy, &policy)?;
+        let start = Start { input, layout: LAYOUT, workflow: workflow_digest };
+        let (start_digest, start_bytes) = Digest::of(Kind::Start, &start)?;
+        let origin = Origin {
+            name: workflow.name.clone(),
+            file,
+            script,
+            started_at_ms: parts.env.now_ms(),
+            ending: None,
+            stop: None,
+        };
+        let graph = self.graph(&workflow, &policy)?;
+        let state = State::new(start_digest, Arc::new(start.input), graph.roles_told_whole());
+        let row = Row {
+            version: 1,
+            frontier: BTreeMap::new(),
+            workflow: workflow_digest,
+            policy: policy_digest,
+            start: start_digest,
+            status: Status::Running,
+            seq: 0,
+            checkpoint: Checkpoint::of(&state).to_bytes(),
+            origin: origin.to_bytes(),
+        };
+        let thread = parts.env.thread_id();
+        let ready = self.ready(thread.clone(), &workflow, graph, operating)?;
+        let commit = Commit {
+            thread,
+            expected: 0,
+            row: row.clone(),
+            step: None,
+            objects: vec![
+                (Kind::Workflow, workflow_digest, workflow_bytes),
+                (Kind::Policy, policy_digest, policy_bytes),
+                (Kind::Start, start_digest, start_bytes),
+            ],
+            clear_journal: Vec::new(),
+        };
+        parts.store.commit(commit).await?;
+        let first = What::ThreadStarted { workflow: workflow_digest, start: start_digest };
+        self.run(ready, first, row, origin, state)
+    }
+
+    /// Goes on with a thread that stopped. `operating` is asked for once the workflow is known; `file` and `script`
+    /// say where it came from.
+    ///
+    /// # Errors
+    /// When there is no such thread, it runs already, or what is stored of it is damaged.
+    pub async fn resume<E: From<Error>>(
+        &self,
+        thread: &ThreadId,
+        operating: impl FnOnce(&Workflow, &Origin) -> Result<Operating, E>,
+    ) -> Result<Resumed, E> {
+        let store = &self.parts.store;
+        let (mut row, mut origin) = self.row(thread)?;
+        if let Some(ending) = origin.ending {
+            return Ok(Resumed::Ended { ending, head: row.frontier.values().next().copied() });
+        }
+        if self.running().contains_key(thread) {
+            return Err(Error::Running { thread: thread.clone() }.into());
+        }
+        let beginning = rebuild::beginning(&**store, &row).map_err(Error::from)?;
+        if beginning.start.layout != LAYOUT {
+            let found = beginning.start.layout;
+            return Err(Error::from(rondo_agent_kit::history::UnknownLayout { found }).into());
+        }
+        let policy: Policy = rebuild::object(&**store, Kind::Policy, row.policy).map_err(Error::from)?;
+        let operating = operating(&beginning.workflow, &origin)?;
+        let graph = self.graph(&beginning.workflow, &policy)?;
+        let state = self.state(thread, &row, &graph, &beginning)?;
+        let ready = self.ready(thread.clone(), &beginning.workflow, graph, operating)?;
+        if row.status != Status::Running || origin.stop.is_some() {
+            // Whoever looks meanwhile sees that the thread goes on.
+            origin.stop = None;
+            row.status = Status::Running;
+            row.origin = origin.to_bytes();
+            row = self.keep_row(thread, row).await?;
+        }
+        let first = What::ThreadResumed { seq: row.seq };
+        Ok(Resumed::Running(self.run(ready, first, row, origin, state)?))
+    }
+
+    /// Ends a thread for good: tells the run in this process to stop, or writes the end into the row.
+    ///
+    /// # Errors
+    /// When there is no such thread or it has ended.
+    pub async fn cancel(&self, thread: &ThreadId) -> Result<(), Error> {
+        let (mut row, mut origin) = self.row(thread)?;
+        if let Some(ending) = origin.ending {
+            return Err(Error::HasEnded { thread: thread.clone(), ending: Box::new(ending) });
+        }
+        let running = self.running().get(thread).cloned();
+        if let Some(stopper) = running {
+            stopper.cancel();
+            return Ok(());
+        }
+        origin.ending = Some(cancelled_ending(self.parts.env.now_ms()));
+        origin.stop = None;
+        row.status = Status::Cancelled;
+        row.origin = origin.to_bytes();
+        self.keep_row(thread, row).await?;
+        Ok(())
+    }
+
+    /// Tells every running thread to stop; each can be resumed.
+    pub fn stop_all(&self) {
+        for stopper in self.running().values() {
+            stopper.stop();
+        }
+    }
+
+    /// Threads that run in this process.
+    pub fn running_threads(&self) -> Vec<ThreadId> {
+        self.running().keys().cloned().collect()
+    }
+
+    fn running(&self) -> MutexGuard<'_, BTreeMap<ThreadId, Stopper>> {
+        self.parts.running.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn row(&self, thread: &ThreadId) -> Result<(Row, Origin), Error> {
+        let row = self.parts.store.row(thread)?.ok_or_else(|| Error::NoThread { thread: thread.clone() })?;
+        let origin = Origin::from_bytes(&row.origin)
+            .map_err(|error| store::Error::Damaged { what: format!("the row of thread {thread}: {error}") })?;
+        Ok((row, origin))
+    }
+
+    async fn keep_row(&self, thread: &ThreadId, mut row: Row) -> Result<Row, Error> {
+        let expected = row.version;
+        row.version += 1;
+        let (objects, clear_journal) = (Vec::new(), Vec::new());
+        let commit =
+            Commit { thread: thread.clone(), expected, row: row.clone(), step: None, objects, clear_journal };
+        self.parts.store.commit(commit).await?;
+        Ok(row)
+    }
+
+    /// Lowers a workflow with the hooks of this engine's registry.
+    ///
+    /// # Errors
+    /// When a stored definition does not fit this version.
+    pub fn graph(&self, workflow: &Workflow, policy: &Policy) -> Result<Arc<Graph>, Error> {
+        let uses: Vec<HookUse> = policy.hooks.iter().chain(&workflow.hooks).cloned().collect();
+        let place = |roles: &BTreeMap<RoleName, RoleView>| self.parts.registry.place(&uses, roles);
+        Ok(Arc::new(Graph::new(workflow, policy, place)?))
+    }
+
+    fn state(
+        &self,
+        thread: &ThreadId,
+        row: &Row,
+        graph: &Graph,
+        beginning: &rebuild::Beginning,
+    ) -> Result<State, Error> {
+        let contracts = cast::contracts(&beginning.workflow)?;
+        let body = |stored: &store::StoredStep| rebuild::body(&contracts, &stored.step.role, &stored.step.answer);
+        let loaded = Loaded { steps: &*self.parts.store, thread, body: &body };
+        let input = Arc::new(beginning.start.input.clone());
+        let keep_all = graph.roles_told_whole();
+        Ok(match Checkpoint::from_bytes(&row.checkpoint) {
+            Some(checkpoint) => checkpoint.load(&loaded, row.seq, row.start, input, keep_all)?,
+            None => loaded.fold(row.seq, graph, State::new(row.start, input, keep_all))?,
+        })
+    }
+
+    fn ready(
+        &self,
+        thread: ThreadId,
+        workflow: &Workflow,
+        graph: Arc<Graph>,
+        operating: Operating,
+    ) -> Result<Ready, Error> {
+        let parts = &self.parts;
+        let limits = operating.ceilings.over(&graph.policy().limits);
+        let players = cast::cast(workflow, &graph.policy().roles, &limits, &operating.models)?;
+        let (sender, events) = mpsc::channel(EVENTS);
+        let sink = Sink::new(sender, thread.clone(), parts.store.durability(), Arc::clone(&parts.env));
+        let paths = self.paths(&graph, &sink)?;
+        Ok(Ready { thread, graph, players, operating, limits, sink, events, paths })
+    }
+
+    /// Sets up the hooks of a graph, one of each node, and the paths through them.
+    fn paths(&self, graph: &Graph, sink: &Sink) -> Result<BTreeMap<RoleName, BTreeMap<CallKind, CallPath>>, Error> {
+        let parts = &self.parts;
+        let mut nodes = Vec::new();
+        for placed in graph.hooks() {
+            let failed = |what: String| Error::Hook { node: placed.node.clone(), what };
+            let kind = parts
+                .registry
+                .kind(&placed.hook.kind)
+                .ok_or_else(|| failed("its kind is not part of this build".to_owned()))?;
+            let hook = kind.build(&placed.hook.settings, graph.views()).map_err(failed)?;
+            let context = Context {
+                node: placed.node.clone(),
+                space: Space::new(Arc::clone(&parts.store), kind.name()),
+                env: Arc::clone(&parts.env),
+                reports: Arc::new(sink.clone()) as Arc<dyn Reports>,
+            };
+            nodes.push(Arc::new(Node { on_error: placed.on_error(), hook, context }));
+        }
+        let path = |role: &RoleName, kind: CallKind| {
+            let through = graph.call_path(role, kind).iter();
+            CallPath::new(through.filter_map(|at| nodes.get(*at).cloned()).collect())
+        };
+        let of_role = |role: &RoleName| CallKind::ALL.into_iter().map(|kind| (kind, path(role, kind))).collect();
+        Ok(graph.roles().map(|(role, _)| (role.clone(), of_role(role))).collect())
+    }
+
+    fn run(
+        &self,
+        ready: Ready,
+        first: What,
+        row: Row,
+        origin: Origin,
+        state: State,
+    ) -> Result<ThreadHandle, Error> {
+        let Ready { thread, graph, players, operating, limits, sink, events, paths } = ready;
+        let stopper = Stopper::default();
+        match self.running().entry(thread.clone()) {
+            std::collections::btree_map::Entry::Occupied(_) => return Err(Error::Running { thread }),
+            std::collections::btree_map::Entry::Vacant(place) => place.insert(stopper.clone()),
+        };
+        let run = Run {
+            store: Arc::clone(&self.parts.store),
+            env: Arc::clone(&self.parts.env),
+            thread: thread.clone(),
+            graph,
+            players,
+            models: operating.models,
+            paths,
+            limits,
+            call_total_ms: operating.call_total_ms,
+            sink: sink.clone(),
+            cancel: stopper.cancel.clone(),
+            for_good: Arc::clone(&stopper.for_good),
+            row,
+            origin,
+            state,
+        };
+        let leaving = Leaving { engine: self.clone(), thread: thread.clone() };
+        let task = tokio::spawn(async move {
+            let _leaving = leaving;
+            sink.emit(first).await;
+            drop(sink);
+            run.go().await
+        });
+        Ok(ThreadHandle { thread, events, stopper, task })
+    }
+}
+
+/// What a run needs, before anything is stored.
+struct Ready {
+    thread: ThreadId,
+    graph: Arc<Graph>,
+    players: BTreeMap<RoleName, cast::Player>,
+    operating: Operating,
+    limits: rondo_protocol::workflow::Limits,
+    sink: Sink,
+    events: mpsc::Receiver<Event>,
+    paths: BTreeMap<RoleName, BTreeMap<CallKind, CallPath>>,
+}
+
+/// Takes a thread off the list of those that run, however its run ends.
+struct Leaving {
+    engine: Engine,
+    thread: ThreadId,
+}
+
+impl Drop for Leaving {
+    fn drop(&mut self) {
+        self.engine.running().remove(&self.thread);
+    }
+}

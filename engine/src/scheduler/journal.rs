@@ -1,0 +1,151 @@
+//! The journal of a step in flight: what it has already been answered, so that a crash repeats nothing.
+//!
+//! A record is written before what it says is acted on. Model replies are synced; the reply that ends the step is kept
+//! by the commit itself. A record of failed attempts says how far a script has been used up.
+
+use std::collections::BTreeMap;
+
+use rondo_agent_kit::effects::Sent;
+use rondo_protocol::Digest;
+use rondo_protocol::call::{ModelAnswer, ToolReply};
+use rondo_protocol::canonical;
+use rondo_protocol::id::{LanePath, ThreadId};
+use serde::{Deserialize, Serialize};
+
+use crate::store::{self, JournalRecord, Read};
+
+/// What one record says.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub(super) enum Record {
+    /// A model answered.
+    Model(Box<ModelRecord>),
+    /// A tool answered.
+    Tool {
+        /// The position of the call in the step.
+        position: u32,
+        /// The use that it answers.
+        id: String,
+        /// The result.
+        reply: ToolReply,
+    },
+    /// Attempts that failed, of a call that was given up.
+    Failed {
+        /// How many.
+        attempts: u64,
+    },
+}
+
+/// A model's answer with what was sent.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub(super) struct ModelRecord {
+    /// The position of the call in the step.
+    pub position: u32,
+    /// The digest of the request as the loop asked it.
+    pub asked: Digest,
+    /// Attempts that it took.
+    pub attempts: u64,
+    /// The answer.
+    pub answer: ModelAnswer,
+    /// The digest of the head that was sent.
+    pub head: Digest,
+    /// The digest of the request that was sent.
+    pub request: Digest,
+    /// Whether a hook rewrote it.
+    pub rewritten: bool,
+    /// The objects that the rewriting made, which no commit has stored yet.
+    pub objects: Vec<KeptObject>,
+    /// The resolved model.
+    pub model: String,
+    /// The logical name of the model, when it is not the role's first.
+    pub fallback: Option<String>,
+}
+
+/// An object that waits for its commit.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub(super) struct KeptObject {
+    /// Whether it is a head; otherwise it is a request.
+    pub is_head: bool,
+    /// Its digest.
+    pub digest: Digest,
+    /// Its canonical bytes, which are text.
+    pub text: String,
+}
+
+impl ModelRecord {
+    /// What was sent.
+    pub(super) fn sent(&self) -> Sent {
+        Sent {
+            head: self.head,
+            request: self.request,
+            asked: self.rewritten.then_some(self.asked),
+            model: self.model.clone(),
+            fallback: self.fallback.clone(),
+        }
+    }
+}
+
+/// The journal of one step.
+#[derive(Debug, Default)]
+pub(super) struct Journal {
+    models: BTreeMap<u32, ModelRecord>,
+    tools: BTreeMap<u32, (String, ToolReply)>,
+    /// Attempts that all records speak of.
+    pub(super) attempts: u64,
+    /// The number of the next record.
+    next: u32,
+    /// Records that are not written yet, and whether one of them must be synced before anything is done on it.
+    pending: Vec<JournalRecord>,
+    must_sync: bool,
+    lane: Option<LanePath>,
+}
+
+impl Journal {
+    /// What the store has kept of the step in flight in `lane`.
+    pub(super) fn read(store: &dyn Read, thread: &ThreadId, lane: &LanePath) -> Result<Self, store::Error> {
+        let mut journal = Self { lane: Some(lane.clone()), ..Self::default() };
+        for stored in store.journal(thread, lane)? {
+            journal.next = stored.position.saturating_add(1);
+            let record: Record = canonical::from_slice(&stored.bytes).map_err(|error| store::Error::Damaged {
+                what: format!("record {} of the journal of thread {thread}: {error}", stored.position),
+            })?;
+            match record {
+                Record::Model(record) => {
+                    journal.attempts += record.attempts;
+                    journal.models.insert(record.position, *record);
+                }
+                Record::Tool { position, id, reply } => {
+                    journal.tools.insert(position, (id, reply));
+                }
+                Record::Failed { attempts } => journal.attempts += attempts,
+            }
+        }
+        Ok(journal)
+    }
+
+    /// The answer that the model call at `position` has already had.
+    pub(super) fn model(&mut self, position: u32, asked: Digest) -> Option<ModelRecord> {
+        self.models.remove(&position).filter(|record| record.asked == asked)
+    }
+
+    /// The result that the tool call at `position` has already had.
+    pub(super) fn tool(&mut self, position: u32, id: &str) -> Option<ToolReply> {
+        self.tools.remove(&position).filter(|(recorded, _)| recorded == id).map(|(_, reply)| reply)
+    }
+
+    /// Adds a record, to be written before anything is done on it.
+    pub(super) fn add(&mut self, record: &Record) {
+        // Texts, integers and digests always have a canonical form; a cost is finite.
+        let Ok(bytes) = canonical::to_bytes(record) else { return };
+        let lane = self.lane.clone().unwrap_or_else(LanePath::trunk);
+        self.pending.push(JournalRecord { lane, position: self.next, bytes });
+        self.next = self.next.saturating_add(1);
+        self.must_sync |= !matches!(record, Record::Tool { .. });
+    }
+
+    /// The records to be written now, and whether they must be synced. Results of tools that may be repeated wait for
+    /// the next record that is.
+    pub(super) fn take_pending(&mut self) -> Vec<JournalRecord> {
+        if std::mem::take(&mut self.must_sync) { std::mem::take(&mut self.pending) } else { Vec::new() }
+    }
+}

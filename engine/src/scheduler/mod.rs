@@ -1,0 +1,18 @@
+//! The scheduler: one event loop for each thread, and the worker that carries out one visit.
+//!
+//! The loop asks the moderator, the worker performs, the store keeps. Law `durable_first`: no acknowledgement,
+//! non-provisional event or further call that depends on a step precedes its sync. Law `one_effect`: what reached the
+//! journal is never asked again.
+//!
+//! This module knows nothing of terminals, files or what a hook does.
+
+mod event_loop;
+mod journal;
+mod memory;
+mod retry;
+mod sink;
+mod worker;
+
+pub use event_loop::{Ended, Run, cancelled_ending};
+pub use retry::Deadline;
+pub use sink::Sink;

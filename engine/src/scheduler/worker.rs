@@ -1,0 +1,446 @@
+//! The worker: carries out one visit of a model role.
+//!
+//! From the loop outwards a call meets the journal, then retries and fallback, then its path of hooks, then the port.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+use std::time::Duration;
+
+use futures_util::future::BoxFuture;
+use rondo_agent_kit::effects::{Effects, Performed, Sent, Verdict};
+use rondo_agent_kit::model::Deltas;
+use rondo_agent_kit::react;
+use rondo_protocol::call::{
+    Call, CallKind, Effect, Fault, FaultClass, ModelAnswer, ModelCall, Reply, Site, ToolCall, ToolReply, TurnCall,
+    TurnReply,
+};
+use rondo_protocol::diagnostic::Code;
+use rondo_protocol::digest::Kind;
+use rondo_protocol::event::{Visit, What};
+use rondo_protocol::message::Conversation;
+use rondo_protocol::object::{AnsweredBy, Head};
+use rondo_protocol::workflow::RolePolicy;
+use rondo_protocol::{Digest, canonical};
+use tokio_util::sync::CancellationToken;
+
+use super::journal::{Journal, KeptObject, ModelRecord, Record};
+use super::retry::{self, Deadline};
+use super::sink::Sink;
+use crate::cast::{Player, PlayerHead};
+use crate::env::Env;
+use crate::hook::CallPath;
+use crate::models::{Models, ResolvedModel};
+use crate::rebuild::Rewritten;
+use crate::store::{self, StepStore};
+
+/// What a visit is carried out with.
+pub(super) struct Stage<'a> {
+    pub(super) store: &'a dyn StepStore,
+    pub(super) env: &'a dyn Env,
+    pub(super) sink: &'a Sink,
+    pub(super) models: &'a Models,
+    pub(super) player: &'a Player,
+    pub(super) policy: &'a RolePolicy,
+    pub(super) paths: &'a BTreeMap<CallKind, CallPath>,
+    pub(super) cancel: &'a CancellationToken,
+    /// Until when the step may take.
+    pub(super) deadline: Deadline,
+    /// How long one call may take with all its attempts, in milliseconds.
+    pub(super) call_total_ms: Option<u64>,
+}
+
+/// What a visit came to, or why not, with what it used.
+pub(super) struct Visited {
+    pub(super) result: Result<TurnReply, Fault>,
+    /// Attempts at a port, of this and of earlier processes.
+    pub(super) attempts: u64,
+    pub(super) model_calls: u64,
+    pub(super) tool_calls: u64,
+    /// Requests that hooks rewrote and heads that they made.
+    pub(super) objects: Vec<Object>,
+}
+
+/// Kind, digest, canonical bytes.
+type Object = (Kind, Digest, Vec<u8>);
+
+/// Carries out one visit. `attempts` is how many attempts the role made in this lane before it.
+pub(super) async fn visit(stage: &Stage<'_>, site: Site, conversation: Arc<Conversation>, attempts: u64) -> Visited {
+    let journal = match Journal::read(stage.store, &site.thread, &site.lane) {
+        Ok(journal) => journal,
+        Err(error) => return Visited::failed(store_fault(&error)),
+    };
+    let Some(first) = stage.player.heads.first() else { return Visited::failed(no_head()) };
+    let call = TurnCall { site, head_digest: first.digest, head: Arc::clone(&first.head), conversation };
+    let mut performing = Performing {
+        stage,
+        attempts: journal.attempts,
+        journal,
+        attempts_before: attempts,
+        model: 0,
+        model_calls: 0,
+        tool_calls: 0,
+        last: None,
+        objects: Vec::new(),
+    };
+    let result = tokio::select! {
+        biased;
+        () = stage.cancel.cancelled() => Err(cancelled()),
+        result = turn(stage, call, &mut performing) => result,
+        fault = stage.deadline.passed() => Err(fault),
+    };
+    let Performing { attempts, model_calls, tool_calls, objects, .. } = performing;
+    Visited { result, attempts, model_calls, tool_calls, objects }
+}
+
+impl Visited {
+    fn failed(fault: Fault) -> Self {
+        Self { result: Err(fault), attempts: 0, model_calls: 0, tool_calls: 0, objects: Vec::new() }
+    }
+}
+
+async fn turn(stage: &Stage<'_>, call: TurnCall, performing: &mut Performing<'_>) -> Result<TurnReply, Fault> {
+    let Some(path) = stage.paths.get(&CallKind::Turn).filter(|path| !path.is_empty()) else {
+        return react::run(&stage.player.agent, call.clone(), &call, performing).await;
+    };
+    let asked = call.clone();
+    let port = |call: Call| -> BoxFuture<'_, Result<Reply, Fault>> {
+        Box::pin(async move {
+            let Call::Turn(call) = call else { return Err(wrong_kind()) };
+            react::run(&stage.player.agent, call, &asked, performing).await.map(|reply| Reply::Turn(Box::new(reply)))
+        })
+    };
+    let answered = path.run(Call::Turn(call), Box::new(port)).await?;
+    match answered.reply {
+        Reply::Turn(mut reply) => {
+            if let by @ AnsweredBy::Hook(_) = answered.answered_by {
+                reply.answered_by = Some(by);
+            }
+            Ok(*reply)
+        }
+        Reply::Model(_) | Reply::Tool(_) => Err(wrong_kind()),
+    }
+}
+
+/// The effects of one visit.
+struct Performing<'a> {
+    stage: &'a Stage<'a>,
+    journal: Journal,
+    attempts_before: u64,
+    attempts: u64,
+    /// Which of the player's heads is asked: a step stays with the model that answered it.
+    model: usize,
+    model_calls: u64,
+    tool_calls: u64,
+    /// The last model call and its reply, until the loop has settled it.
+    last: Option<(ModelCall, ModelAnswer, AnsweredBy)>,
+    objects: Vec<Object>,
+}
+
+impl Effects for Performing<'_> {
+    fn perform(&mut self, call: Call) -> BoxFuture<'_, Result<Performed, Fault>> {
+        Box::pin(async move {
+            match call {
+                Call::Model(call) => self.model(call).await,
+                Call::Tool(call) => self.tool(call).await,
+                Call::Turn(_) => Err(wrong_kind()),
+            }
+        })
+    }
+
+    fn settle(&mut self, verdict: Verdict) -> BoxFuture<'_, ()> {
+        Box::pin(async move {
+            let Some((call, answer, answered_by)) = self.last.take() else { return };
+            let visit = visit_of(&call.site);
+            let (usage, cost_usd) = (answer.usage, answer.cost_usd);
+            if let Some(path) = self.stage.paths.get(&CallKind::Model).filter(|path| !path.is_empty()) {
+                path.settle(&Call::Model(call), &Reply::Model(answer), verdict).await;
+            }
+            let cached_tokens = usage.map(|usage| usage.cached_tokens);
+            self.stage.sink.emit(What::CallSettled { visit, usage, cached_tokens, cost_usd, answered_by }).await;
+        })
+    }
+}
+
+impl Performing<'_> {
+    /// Writes what must not be lost before the next call is made.
+    async fn keep(&mut self, site: &Site) -> Result<(), Fault> {
+        let records = self.journal.take_pending();
+        if records.is_empty() {
+            return Ok(());
+        }
+        self.stage.store.record(site.thread.clone(), records, true).await.map_err(|error| store_fault(&error))
+    }
+
+    async fn model(&mut self, call: ModelCall) -> Result<Performed, Fault> {
+        let asked = call.request();
+        if let Some(record) = self.journal.model(call.site.position, asked) {
+            self.model_calls += 1;
+            let sent = record.sent();
+            self.objects.extend(record.objects.iter().map(|kept| {
+                let kind = if kept.is_head { Kind::Head } else { Kind::Request };
+                (kind, kept.digest, kept.text.clone().into_bytes())
+            }));
+            if let Some(fallback) = &record.fallback {
+                self.model = self.stage.player.heads.iter().position(|head| head.model == *fallback).unwrap_or(0);
+            }
+            self.last = Some((call, record.answer.clone(), AnsweredBy::Journal));
+            return Ok(performed(record.answer, AnsweredBy::Journal, sent));
+        }
+        self.keep(&call.site).await?;
+        let (attempts_before, objects_before) = (self.attempts, self.objects.len());
+        let position = call.site.position;
+        let made = self.attempts(call.clone()).await;
+        let attempts = self.attempts - attempts_before;
+        let (answer, answered_by, sent) = match made {
+            Ok(made) => made,
+            Err(fault) => {
+                self.journal.add(&Record::Failed { attempts });
+                // The fault that ended the call says more than a store that fails on top of it.
+                let _ = self.keep(&call.site).await;
+                return Err(fault);
+            }
+        };
+        self.model_calls += 1;
+        self.journal.add(&Record::Model(Box::new(ModelRecord {
+            position,
+            asked,
+            attempts,
+            answer: answer.clone(),
+            head: sent.head,
+            request: sent.request,
+            rewritten: sent.asked.is_some(),
+            objects: self.objects.iter().skip(objects_before).map(kept).collect(),
+            model: sent.model.clone(),
+            fallback: sent.fallback.clone(),
+        })));
+        self.last = Some((call, answer.clone(), answered_by.clone()));
+        Ok(performed(answer, answered_by, sent))
+    }
+
+    /// Attempts at the role's model, then at each fallback, until one answers or there is nothing left to try.
+    async fn attempts(&mut self, call: ModelCall) -> Result<(ModelAnswer, AnsweredBy, Sent), Fault> {
+        let total = self.stage.call_total_ms;
+        let message = format!("the call took longer than the total timeout of {} ms", total.unwrap_or(0));
+        let deadline = Deadline::after(total, Fault::new(Code::StepTimeout, FaultClass::Timeout, message))
+            .or_earlier(self.stage.deadline.clone());
+        let retry = &self.stage.policy.retry;
+        let mut attempt = 0_u32;
+        let mut of_this_model = 1_u32;
+        loop {
+            let Some(head) = self.stage.player.heads.get(self.model) else { return Err(no_head()) };
+            let Some(resolved) = self.stage.models.0.get(&head.model) else { return Err(no_head()) };
+            let call = ModelCall {
+                attempt,
+                ordinal: self.attempts_before + self.attempts,
+                model: head.model.clone(),
+                time_left: deadline.left(),
+                // A hook that rewrote the turn changed the head of the first model; a fallback has its own.
+                head: if self.model == 0 { Arc::clone(&call.head) } else { Arc::clone(&head.head) },
+                head_digest: if self.model == 0 { call.head_digest } else { head.digest },
+                ..call.clone()
+            };
+            self.attempts += 1;
+            let made = tokio::select! {
+                biased;
+                made = self.attempt(call.clone(), head, resolved) => made,
+                fault = deadline.passed() => Err(fault),
+            };
+            let fault = match made {
+                Ok(made) => return Ok(made),
+                Err(fault) => fault,
+            };
+            let passed = deadline.left() == Duration::ZERO;
+            let again = !passed && of_this_model < retry.attempts && retry::is_worth_another(&fault, retry);
+            let wait = if again {
+                let wait = retry::pause(retry, of_this_model, &fault, self.stage.env.random());
+                of_this_model += 1;
+                wait
+            } else if !passed && retry::is_worth_another_model(&fault) && self.model + 1 < self.stage.player.heads.len() {
+                self.model += 1;
+                of_this_model = 1;
+                Duration::ZERO
+            } else {
+                return Err(fault);
+            };
+            if wait >= deadline.left() {
+                return Err(fault);
+            }
+            let retried = What::CallRetried {
+                visit: visit_of(&call.site),
+                attempt,
+                model: call.model.clone(),
+                code: fault.code.to_string(),
+                wait_ms: u64::try_from(wait.as_millis()).unwrap_or(u64::MAX),
+            };
+            self.stage.sink.emit(retried).await;
+            attempt = attempt.saturating_add(1);
+            tokio::time::sleep(wait).await;
+        }
+    }
+
+    async fn attempt(
+        &mut self,
+        call: ModelCall,
+        head: &PlayerHead,
+        resolved: &ResolvedModel,
+    ) -> Result<(ModelAnswer, AnsweredBy, Sent), Fault> {
+        let deltas = StepDeltas { sink: self.stage.sink, visit: visit_of(&call.site), attempt: call.attempt };
+        let mut sent = Sent {
+            head: call.head_digest,
+            request: call.request(),
+            // After a fallback the request differs from the one that was asked by its head alone, which is no rewrite.
+            asked: None,
+            model: head.head.model.clone(),
+            fallback: (self.model > 0).then(|| head.model.clone()),
+        };
+        let path = self.stage.paths.get(&CallKind::Model).filter(|path| !path.is_empty());
+        let (reply, answered_by) = match path {
+            None => (Reply::Model(resolved.provider.complete(&call, &deltas).await?), AnsweredBy::Port),
+            Some(path) => {
+                let port = |call: Call| -> BoxFuture<'_, Result<Reply, Fault>> {
+                    let deltas = &deltas;
+                    Box::pin(async move {
+                        let Call::Model(call) = call else { return Err(wrong_kind()) };
+                        resolved.provider.complete(&call, deltas).await.map(Reply::Model)
+                    })
+                };
+                let answered = path.run(Call::Model(call.clone()), Box::new(port)).await?;
+                if let Some(Call::Model(reached)) = &answered.reached {
+                    self.rewritten(&call, reached, &mut sent)?;
+                }
+                (answered.reply, answered.answered_by)
+            }
+        };
+        let Reply::Model(mut answer) = reply else { return Err(wrong_kind()) };
+        if answered_by == AnsweredBy::Port && answer.cost_usd.is_none() {
+            answer.cost_usd = resolved.price.zip(answer.usage).map(|(price, usage)| price.of(usage));
+        }
+        Ok((answer, answered_by, sent))
+    }
+
+    /// Keeps what a hook rewrote: the request as it was sent, under its digest, and its head.
+    fn rewritten(&mut self, asked: &ModelCall, reached: &ModelCall, sent: &mut Sent) -> Result<(), Fault> {
+        let same_head = Arc::ptr_eq(&asked.head, &reached.head) || asked.head == reached.head;
+        if same_head && asked.conversation.chain() == reached.conversation.chain() {
+            return Ok(());
+        }
+        let object = |error: canonical::Error| Fault::new(Code::HookFailed, FaultClass::Hook, error.to_string());
+        let (head, bytes) = Digest::of::<Head>(Kind::Head, &reached.head).map_err(object)?;
+        let request = reached.conversation.request(head);
+        let rewritten = Rewritten { head, messages: reached.conversation.messages().to_vec() };
+        self.objects.push((Kind::Head, head, bytes));
+        self.objects.push((Kind::Request, request, canonical::to_bytes(&rewritten).map_err(object)?));
+        *sent = Sent {
+            head,
+            request,
+            asked: Some(asked.request()),
+            model: reached.head.model.clone(),
+            fallback: sent.fallback.take(),
+        };
+        Ok(())
+    }
+
+    async fn tool(&mut self, call: ToolCall) -> Result<Performed, Fault> {
+        let (visit, tool, id) = (visit_of(&call.site), call.name.clone(), call.id.clone());
+        let effect = effect_name(&call.effect).to_owned();
+        if let Some(reply) = self.journal.tool(call.site.position, &id) {
+            self.tool_calls += 1;
+            return Ok(Performed { reply: Reply::Tool(reply), answered_by: AnsweredBy::Journal, sent: None });
+        }
+        self.keep(&call.site).await?;
+        let started = What::ToolStarted {
+            visit: visit.clone(),
+            tool: tool.clone(),
+            call: id.clone(),
+            effect: effect.clone(),
+        };
+        self.stage.sink.emit(started).await;
+        let started_ms = self.stage.env.elapsed_ms();
+        let position = call.site.position;
+        let (reply, answered_by) = match self.stage.paths.get(&CallKind::Tool).filter(|path| !path.is_empty()) {
+            None => (no_such_tool(&call), AnsweredBy::Port),
+            Some(path) => {
+                let port = |call: Call| -> BoxFuture<'_, Result<Reply, Fault>> {
+                    Box::pin(std::future::ready(match call {
+                        Call::Tool(call) => Ok(Reply::Tool(no_such_tool(&call))),
+                        Call::Turn(_) | Call::Model(_) => Err(wrong_kind()),
+                    }))
+                };
+                let answered = path.run(Call::Tool(call), Box::new(port)).await?;
+                let Reply::Tool(reply) = answered.reply else { return Err(wrong_kind()) };
+                (reply, answered.answered_by)
+            }
+        };
+        self.tool_calls += 1;
+        self.journal.add(&Record::Tool { position, id: id.clone(), reply: reply.clone() });
+        let finished = What::ToolFinished {
+            visit,
+            tool,
+            call: id,
+            effect,
+            bytes: u64::try_from(reply.text.len()).unwrap_or(u64::MAX),
+            duration_ms: self.stage.env.elapsed_ms().saturating_sub(started_ms),
+            failed: reply.failed,
+            answered_by: answered_by.clone(),
+        };
+        self.stage.sink.emit(finished).await;
+        Ok(Performed { reply: Reply::Tool(reply), answered_by, sent: None })
+    }
+}
+
+/// Sends the parts of a reply on as provisional events.
+struct StepDeltas<'a> {
+    sink: &'a Sink,
+    visit: Visit,
+    attempt: u32,
+}
+
+impl Deltas for StepDeltas<'_> {
+    fn text(&self, text: &str) {
+        let (visit, attempt) = (self.visit.clone(), self.attempt);
+        self.sink.offer(What::ModelDelta { visit, attempt, text: text.to_owned() });
+    }
+}
+
+fn kept((kind, digest, bytes): &Object) -> KeptObject {
+    let text = String::from_utf8_lossy(bytes).into_owned();
+    KeptObject { is_head: *kind == Kind::Head, digest: *digest, text }
+}
+
+fn performed(answer: ModelAnswer, answered_by: AnsweredBy, sent: Sent) -> Performed {
+    Performed { reply: Reply::Model(answer), answered_by, sent: Some(sent) }
+}
+
+/// No role may use a tool yet, so that a model that asks for one is told so and goes on.
+fn no_such_tool(call: &ToolCall) -> ToolReply {
+    ToolReply { text: format!("there is no tool {:?}; answer without tools", call.name), failed: true }
+}
+
+pub(super) fn visit_of(site: &Site) -> Visit {
+    Visit { role: site.role.clone(), visit: site.visit, lane: site.lane.clone() }
+}
+
+fn effect_name(effect: &Effect) -> &'static str {
+    match effect {
+        Effect::Pure => "pure",
+        Effect::Reads(_) => "reads",
+        Effect::Writes(_) => "writes",
+        Effect::External => "external",
+    }
+}
+
+pub(super) fn store_fault(error: &store::Error) -> Fault {
+    Fault::new(error.code(), FaultClass::Store, error.to_string())
+}
+
+pub(super) fn cancelled() -> Fault {
+    Fault::new(Code::Interrupted, FaultClass::Cancelled, "the run was told to stop; the thread can be resumed")
+}
+
+fn wrong_kind() -> Fault {
+    Fault::new(Code::HookFailed, FaultClass::Hook, "a hook answered or let through a call of another kind")
+}
+
+fn no_head() -> Fault {
+    Fault::new(Code::NoProvider, FaultClass::Refused, "no model is resolved for the role")
+}

@@ -1,0 +1,64 @@
+//! What is known of a thread and not hashed: where it came from and how it ended.
+
+use rondo_protocol::Value;
+use rondo_protocol::call::FaultClass;
+use rondo_protocol::canonical;
+use rondo_protocol::event::Outcome;
+use serde::{Deserialize, Serialize};
+
+/// What is known of a thread and not hashed.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct Origin {
+    /// The workflow's name.
+    pub name: String,
+    /// The workflow's file, as an absolute path, where it came from a file.
+    pub file: Option<String>,
+    /// The script that answers instead of models, as an absolute path, if one does.
+    pub script: Option<String>,
+    /// Unix milliseconds.
+    pub started_at_ms: u64,
+    /// How it ended.
+    pub ending: Option<Ending>,
+    /// Why it stopped without an end.
+    pub stop: Option<Stop>,
+}
+
+/// How a thread ended.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct Ending {
+    /// Which end.
+    pub outcome: Outcome,
+    /// Why, at `fail`.
+    pub reason: Option<String>,
+    /// What the run gave back.
+    pub result: Value,
+    /// Unix milliseconds.
+    pub at_ms: u64,
+}
+
+/// Why a thread stopped without an end.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Stop {
+    /// The code of the fault.
+    pub code: String,
+    /// Its class.
+    pub class: FaultClass,
+    /// Its words.
+    pub message: String,
+}
+
+impl Origin {
+    /// The bytes of a row.
+    pub fn to_bytes(&self) -> Vec<u8> {
+        // Texts, integers and values that have a canonical form already.
+        canonical::to_bytes(self).unwrap_or_default()
+    }
+
+    /// What a row's bytes say.
+    ///
+    /// # Errors
+    /// When they are not what [`to_bytes`](Self::to_bytes) writes.
+    pub fn from_bytes(bytes: &[u8]) -> Result<Self, canonical::Error> {
+        canonical::from_slice(bytes)
+    }
+}
