@@ -60,10 +60,11 @@ fn syntax_fault(source: &str, error: &minijinja::Error) -> TemplateFault {
     TemplateFault::new(Code::TemplateSyntax, within(source, range), detail)
 }
 
-/// The range, cut to what the source has.
+/// The range, cut to what the source has and widened to whole characters.
 fn within(source: &str, range: Range<usize>) -> Range<usize> {
-    let end = range.end.min(source.len());
-    range.start.min(end)..end
+    let end = (range.end..source.len()).find(|at| source.is_char_boundary(*at)).unwrap_or(source.len());
+    let start = (0..=range.start.min(end)).rev().find(|at| source.is_char_boundary(*at)).unwrap_or(0);
+    start..end
 }
 
 /// Counts tokens against the ceilings, and refuses statements that the language does not have.
@@ -243,10 +244,10 @@ impl Lowering {
                 {
                     return Expr { range: range_of(var.span()).start..own.end, node: self.loop_member(get.name, own) };
                 }
-                self.member(&get.expr, Segment::Name(get.name.into()))
+                return self.member(&get.expr, Segment::Name(get.name.into()), own.end);
             }
             ast::Expr::GetItem(get) => match subscript(&get.subscript_expr) {
-                Some(segment) => self.member(&get.expr, segment),
+                Some(segment) => return self.member(&get.expr, segment, own.end),
                 None => {
                     let at = range_of(get.subscript_expr.span());
                     self.refuse(
@@ -321,15 +322,18 @@ impl Lowering {
         }
     }
 
-    fn member(&mut self, base: &ast::Expr<'_>, segment: Segment) -> Node {
+    /// The parser's own span of a member starts at its dot, so that its start is the base's.
+    fn member(&mut self, base: &ast::Expr<'_>, segment: Segment, end: usize) -> Expr {
         let base = self.expr(base);
-        match base.node {
+        let range = base.range.start..end;
+        let node = match base.node {
             Node::Path(mut path) => {
                 path.segments.push(segment);
                 Node::Path(path)
             }
             node => Node::Member(Box::new(Expr { range: base.range, node }), segment),
-        }
+        };
+        Expr { range, node }
     }
 
     /// `not a in b` is how the parser gives `a not in b`.
@@ -428,14 +432,20 @@ impl Lowering {
 /// From the first byte of its first part: the parser's own span of a chain starts late.
 fn range(node: &Node, own: Range<usize>) -> Range<usize> {
     let first = match node {
-        Node::Member(base, _) | Node::Filter(base, _) | Node::Test(base, _) => Some(&base.range),
+        Node::Filter(base, _) | Node::Test(base, _) => Some(&base.range),
         Node::And(left, _)
         | Node::Or(left, _)
         | Node::Arithmetic(_, left, _)
         | Node::Concat(left, _)
         | Node::Compare(left, _) => Some(&left.range),
         Node::If { then, .. } => Some(&then.range),
-        Node::Path(_) | Node::Const(_) | Node::LoopIndex | Node::List(_) | Node::Not(_) | Node::Negate(_) => None,
+        Node::Path(_)
+        | Node::Const(_)
+        | Node::LoopIndex
+        | Node::Member(..)
+        | Node::List(_)
+        | Node::Not(_)
+        | Node::Negate(_) => None,
     };
     let last = match node {
         Node::And(_, right) | Node::Or(_, right) | Node::Arithmetic(_, _, right) | Node::Concat(_, right) => {

@@ -291,7 +291,7 @@ fn the_walk_over_the_parsers_tree_is_golden() {
     let template = Template::parse(
         "a{{ input.topic }}{% if output.ok and not status == 'x' %}b{% elif output.count is not none %}c{% endif %}\
          {% for k, v in output.map | items %}{{ loop.index }}{{ v if k not in ['a', -1] else 1.5 }}{% endfor %}\
-         {{ (output.list | sort(reverse=true) | first).name ~ 2 + 3 // 4 < 5 <= 6 }}",
+         {{ (output.list | sort(reverse=true) | first).name ~ (2 + 3 // 4) < 5 <= 6 }}",
     )
     .unwrap();
     insta::assert_debug_snapshot!(template);
@@ -338,7 +338,7 @@ fn chains_that_would_overflow_a_stack_are_cut_before_they_are_parsed() {
     }
     // What the scan lets through stays within the stack of a small thread, also when it is dropped.
     let deepest = [
-        format!("{{{{ a{} }}}}", ".a|upper".repeat(60)),
+        format!("{{{{ a{} }}}}", "|upper".repeat(60)),
         format!("{{{{ {}a }}}}", "not ".repeat(250)),
         format!("{{{{ {}a{} }}}}", "(".repeat(70), ")".repeat(70)),
         format!("{{{{ a{} }}}}", " if b else c".repeat(60)),
