@@ -1,0 +1,143 @@
+//! The workflow folders as they ship.
+
+use std::collections::BTreeMap;
+use std::fs;
+use std::path::{Path, PathBuf};
+
+use rondo_agent_kit::answer::Contract;
+use rondo_agent_kit::model::script::{Cast, Part, Script};
+use rondo_protocol::diagnostic::Diagnostic;
+use rondo_protocol::source::Source;
+use rondo_protocol::workflow::read::FileError;
+use rondo_protocol::workflow::{Checked, Files, RoleKind, read};
+
+const SHIPPED: [&str; 4] = ["debate", "review-diff", "review-loop", "triage"];
+
+/// The files of one folder.
+struct Folder(PathBuf);
+
+impl Files for Folder {
+    fn read(&self, path: &str, _max_bytes: usize) -> Result<String, FileError> {
+        fs::read_to_string(self.0.join(path)).map_err(|error| FileError::Refused(error.to_string()))
+    }
+}
+
+fn shipped(name: &str) -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join(name)
+}
+
+fn text(path: &Path) -> String {
+    fs::read_to_string(path).unwrap_or_else(|error| panic!("{}: {error}", path.display()))
+}
+
+/// One line a fault, as a person would read it.
+fn lines(faults: &[Diagnostic]) -> String {
+    faults.iter().map(|fault| format!("{fault}\n")).collect()
+}
+
+fn checked(path: &Path) -> Checked {
+    let folder = Folder(path.parent().expect("a file has a folder").to_owned());
+    let file = path.file_name().expect("a file has a name").to_string_lossy();
+    let checked = read(&file, &text(path), &folder).unwrap_or_else(|faults| panic!("{}", lines(&faults)));
+    assert_eq!(lines(&checked.warnings), "", "{}", path.display());
+    checked
+}
+
+fn input(name: &str) -> serde_json::Value {
+    serde_json::from_str(&text(&shipped(name).join("input.json"))).expect("an input is JSON")
+}
+
+#[test]
+fn every_folder_is_held_by_these_tests() {
+    let mut folders: Vec<String> = fs::read_dir(env!("CARGO_MANIFEST_DIR"))
+        .expect("this package has a folder")
+        .filter_map(|entry| entry.ok().filter(|entry| entry.path().join("workflow.yaml").exists()))
+        .map(|entry| entry.file_name().to_string_lossy().into_owned())
+        .collect();
+    folders.sort();
+    assert_eq!(folders, SHIPPED);
+}
+
+#[test]
+fn every_workflow_reads_without_a_warning() {
+    for name in SHIPPED {
+        let checked = checked(&shipped(name).join("workflow.yaml"));
+        assert_eq!(checked.workflow.name, name);
+        assert_ne!(checked.policy.description, "", "{name} says what it is for");
+    }
+}
+
+#[test]
+fn workflows_after_public_patterns_read_without_a_warning() {
+    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("../tests/fixtures/public");
+    let mut read = 0;
+    for entry in fs::read_dir(&folder).expect("the fixtures are there") {
+        let path = entry.expect("the folder can be listed").path();
+        let checked = checked(&path);
+        assert_eq!(Some(checked.workflow.name.as_str()), path.file_stem().and_then(|stem| stem.to_str()));
+        read += 1;
+    }
+    assert!(read >= 3);
+}
+
+#[test]
+fn every_script_answers_for_each_role_by_its_contract() {
+    for name in SHIPPED {
+        let workflow = checked(&shipped(name).join("workflow.yaml")).workflow;
+        let cast: Cast = workflow
+            .roles
+            .iter()
+            .map(|(role, part)| match &part.kind {
+                RoleKind::Model(model) => {
+                    let contract = Contract::new(model.format, &part.output).expect("the contract compiles");
+                    (role.to_string(), Part::Model(contract))
+                }
+                kind => panic!("{name}: these tests know no role of kind {}", kind.name()),
+            })
+            .collect();
+        let file = Source::new("script.yaml", text(&shipped(name).join("script.yaml")));
+        let script = Script::read(&file).unwrap_or_else(|faults| panic!("{name}: {}", lines(&faults)));
+        assert_eq!(lines(&script.check(&file, &cast)), "", "{name}");
+        for role in cast.keys() {
+            assert!(script.attempt(role, None, 0).is_some(), "{name}: {role} has nothing to say");
+        }
+    }
+}
+
+#[test]
+fn every_input_holds_the_documents_beside_it_word_for_word() {
+    let documents = [
+        ("debate", "background", "background.md"),
+        ("review-diff", "diff", "change.diff"),
+        ("review-diff", "source", "attachments.py"),
+        ("review-loop", "notes", "notes.md"),
+        ("triage", "report", "report.md"),
+    ];
+    for (name, key, file) in documents {
+        let given = input(name);
+        assert_eq!(given[key].as_str(), Some(text(&shipped(name).join(file)).as_str()), "{name}: {key}");
+    }
+}
+
+#[test]
+fn every_input_names_what_the_workflow_declares() {
+    for name in SHIPPED {
+        let workflow = checked(&shipped(name).join("workflow.yaml")).workflow;
+        let declared: BTreeMap<&str, bool> = workflow
+            .input
+            .iter()
+            .map(|(field, spec)| {
+                let needed = !spec.optional && spec.schema.get("default").is_none();
+                (field.as_str(), needed)
+            })
+            .collect();
+        let given = input(name);
+        let given = given.as_object().expect("an input is an object");
+        for key in given.keys() {
+            assert!(declared.contains_key(key.as_str()), "{name} does not declare {key}");
+        }
+        for (key, needed) in declared {
+            assert!(!needed || given.contains_key(key), "{name}: {key} is missing");
+        }
+    }
+}
