@@ -87,11 +87,11 @@ pub struct Fault {
 }
 
 impl Fault {
-    fn new(code: Code, span: Span, message: impl Into<String>) -> Self {
+    pub(crate) fn new(code: Code, span: Span, message: impl Into<String>) -> Self {
         Self { code, span, message: message.into(), hint: None }
     }
 
-    fn with_hint(mut self, hint: impl Into<String>) -> Self {
+    pub(crate) fn with_hint(mut self, hint: impl Into<String>) -> Self {
         self.hint = Some(hint.into());
         self
     }

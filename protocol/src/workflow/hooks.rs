@@ -1,4 +1,6 @@
 //! The hook kinds that a file may name, and the split of what it uses by whether it changes what is said.
+//!
+//! The table knows of each kind what the file's reader must know. What a kind does stands where it is built.
 
 use std::collections::BTreeMap;
 
@@ -18,7 +20,7 @@ pub struct HookUse {
     pub on_error: OnHookError,
     /// In front of whom; `None` = every role.
     pub roles: Option<Vec<RoleName>>,
-    /// The kind's own settings.
+    /// The kind's own settings: durations as milliseconds, sizes as bytes, `null` for a duration that never ends.
     pub settings: BTreeMap<String, Value>,
     /// The kind.
     #[serde(rename = "use")]
@@ -33,4 +35,180 @@ pub enum OnHookError {
     Bypass,
     /// It fails.
     Fail,
+}
+
+/// What the reader of files knows of a hook kind.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct HookKind {
+    /// Its name in files.
+    pub name: &'static str,
+    /// Whether threads are the same with it on, off, cold or warm; see [`is_altering`](Self::is_altering).
+    pub transparent: bool,
+    /// Whether this version has it.
+    pub built: bool,
+    /// At which calls it stands unless the file says otherwise.
+    pub at: CallKind,
+    /// At which calls it may stand.
+    pub stands_at: &'static [CallKind],
+    /// What happens when it fails, unless the file says otherwise.
+    pub on_error: OnHookError,
+    /// Its settings, sorted by name.
+    pub settings: &'static [Setting],
+}
+
+/// A setting of a hook kind.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Setting {
+    /// Its key.
+    pub name: &'static str,
+    /// What it holds.
+    pub kind: SettingType,
+    /// Whether a use of the kind must have it.
+    pub required: bool,
+}
+
+/// What a setting holds.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum SettingType {
+    /// An integer from 1.
+    Count,
+    /// Bytes: an integer or a size such as `8MiB`.
+    Size,
+    /// A text that is not empty.
+    Text,
+    /// A list of texts.
+    Texts,
+    /// A duration; `0` or `none` for one that never ends.
+    DurationOrNever,
+    /// A map from names to such durations.
+    DurationsByName,
+    /// One of these words.
+    Word(&'static [&'static str]),
+}
+
+const fn setting(name: &'static str, kind: SettingType) -> Setting {
+    Setting { name, kind, required: false }
+}
+
+const SCOPES: SettingType = SettingType::Word(&["thread", "workflow", "store"]);
+
+impl HookKind {
+    /// Every kind.
+    pub const ALL: [Self; 6] = [
+        Self {
+            name: "log",
+            transparent: true,
+            built: true,
+            at: CallKind::Model,
+            stands_at: &CallKind::ALL,
+            on_error: OnHookError::Bypass,
+            settings: &[],
+        },
+        Self {
+            name: "response_cache",
+            transparent: true,
+            built: false,
+            at: CallKind::Model,
+            stands_at: &[CallKind::Turn, CallKind::Model],
+            on_error: OnHookError::Bypass,
+            settings: &[
+                setting("bytes", SettingType::Size),
+                setting("entries", SettingType::Count),
+                setting("scope", SCOPES),
+                setting("ttl", SettingType::DurationOrNever),
+            ],
+        },
+        Self {
+            name: "tool_cache",
+            transparent: true,
+            built: false,
+            at: CallKind::Tool,
+            stands_at: &[CallKind::Tool],
+            on_error: OnHookError::Bypass,
+            settings: &[
+                setting("bytes", SettingType::Size),
+                setting("entries", SettingType::Count),
+                setting("exclude", SettingType::Texts),
+                setting("mode", SettingType::Word(&["serve", "observe", "verify"])),
+                setting("per_tool", SettingType::DurationsByName),
+                setting("scope", SCOPES),
+                setting("tools", SettingType::Texts),
+                setting("ttl", SettingType::DurationOrNever),
+            ],
+        },
+        Self {
+            name: "rate_limit",
+            transparent: true,
+            built: false,
+            at: CallKind::Model,
+            stands_at: &[CallKind::Model, CallKind::Tool],
+            on_error: OnHookError::Bypass,
+            settings: &[setting("concurrent", SettingType::Count), setting("per_minute", SettingType::Count)],
+        },
+        Self {
+            name: "redact",
+            transparent: false,
+            built: false,
+            at: CallKind::Model,
+            stands_at: &CallKind::ALL,
+            on_error: OnHookError::Fail,
+            settings: &[setting("patterns", SettingType::Texts)],
+        },
+        Self {
+            name: "command",
+            transparent: false,
+            built: false,
+            at: CallKind::Model,
+            stands_at: &CallKind::ALL,
+            on_error: OnHookError::Fail,
+            // The program itself, its arguments and its deadline are the operator's.
+            settings: &[Setting { name: "name", kind: SettingType::Text, required: true }],
+        },
+    ];
+
+    /// The kind of that name.
+    pub fn find(name: &str) -> Option<&'static Self> {
+        static ALL: [HookKind; 6] = HookKind::ALL;
+        ALL.iter().find(|kind| kind.name == name)
+    }
+
+    /// Whether, with these settings, it changes what is said: an altering kind does, and so does a transparent one that
+    /// names a tool of a server (`server.tool`), whose effects nobody here knows.
+    pub fn is_altering(&self, settings: &BTreeMap<String, Value>) -> bool {
+        let names_server = |name: &str| name.contains('.');
+        let by_list = match settings.get("tools") {
+            Some(Value::List(names)) => names.iter().filter_map(Value::as_str).any(names_server),
+            _ => false,
+        };
+        let by_map = match settings.get("per_tool") {
+            Some(Value::Object(names)) => names.keys().any(|name| names_server(name)),
+            _ => false,
+        };
+        !self.transparent || by_list || by_map
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_kind_stands_where_it_may_and_lists_its_settings_in_order() {
+        for kind in HookKind::ALL {
+            assert!(kind.stands_at.contains(&kind.at), "{}", kind.name);
+            assert!(kind.settings.is_sorted_by_key(|setting| setting.name), "{}", kind.name);
+            assert_eq!(HookKind::find(kind.name), Some(&kind));
+        }
+    }
+
+    #[test]
+    fn naming_a_tool_of_a_server_makes_a_kind_altering() {
+        let kind = HookKind::find("tool_cache").unwrap();
+        let named = |name: &str| {
+            let per_tool = [(name, Value::from(1_000_u64))].into_iter().collect();
+            [("per_tool".to_owned(), per_tool)].into_iter().collect::<BTreeMap<_, _>>()
+        };
+        assert!(!kind.is_altering(&named("read_file")));
+        assert!(kind.is_altering(&named("files.read")));
+    }
 }

@@ -43,6 +43,8 @@ pub struct Checked {
     pub policy: Policy,
     /// What is odd but not wrong, in source order.
     pub warnings: Vec<Diagnostic>,
+    /// What is right but not run by this version, in source order: `validate` prints it, `run` refuses because of it.
+    pub not_yet: Vec<Diagnostic>,
 }
 
 /// The checked definition, object kind `workflow`: files inlined, shorthands expanded, defaults written out,

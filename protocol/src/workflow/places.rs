@@ -162,6 +162,16 @@ impl Places {
         }
     }
 
+    /// Says that the part at `to` is what stands at `from`.
+    pub(super) fn share(&mut self, from: &str, to: &str) {
+        if let Some(place) = self.places.get(from).cloned() {
+            self.insert(to, place);
+        }
+        if self.incomplete.contains(from) {
+            self.mark_incomplete(to);
+        }
+    }
+
     fn insert(&mut self, path: &str, place: Place) {
         if self.path_bytes + path.len() <= MAX_PATH_BYTES {
             self.path_bytes += path.len();

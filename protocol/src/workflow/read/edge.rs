@@ -1,0 +1,291 @@
+//! Edges, lists of edges, fan-outs and joins.
+
+use super::Reader;
+use super::part::{Fields, Part};
+use crate::diagnostic::Code;
+use crate::id::{FieldName, RoleName};
+use crate::source::Kind;
+use crate::workflow::{Branch, Each, Edge, FailedLanes, FanOut, Join, Need, Target, places};
+
+const KEYS: [&str; 13] =
+    ["to", "prompt", "when", "max", "per", "on_max", "say", "reason", "result", "each", "as", "parallel", "join"];
+/// How many lanes of an `each` run at once unless it says so.
+const LANES: u64 = 8;
+/// The most lanes that may run at once.
+const MAX_LANES: u64 = 1024;
+
+impl Reader<'_> {
+    /// One edge, or a list that is tried in order; at `path`, one edge is a list of one.
+    pub(super) fn edges(&mut self, part: &Part<'_>, path: &str) -> Vec<Edge> {
+        if !matches!(part.node.kind, Kind::List(_)) {
+            let one = part.moved(places::item(path, 0));
+            self.place(&one);
+            return self.edge(&one).into_iter().collect();
+        }
+        let items = self.items(&part.moved(path.to_owned())).unwrap_or_default();
+        if items.is_empty() {
+            self.not_allowed(part, "at least one edge", None);
+        }
+        let last = items.len().saturating_sub(1);
+        let mut edges = Vec::new();
+        for (position, item) in items.iter().enumerate() {
+            let edge = self.listed_edge(item, position == last);
+            if edge.is_none() {
+                self.places.mark_incomplete(path);
+            }
+            edges.extend(edge);
+        }
+        edges
+    }
+
+    /// An entry of a list: an edge with `when`, or as the last one `else: EDGE`.
+    fn listed_edge(&mut self, item: &Part<'_>, is_last: bool) -> Option<Edge> {
+        let is_else = item.node.get("else").is_some();
+        if !is_else {
+            let edge = self.edge(item)?;
+            if edge.when.is_none() && !self.places.is_incomplete(&item.path) {
+                let fault = item.fault(Code::EdgeList, "an edge of a list has neither `when` nor `else`");
+                self.refuse(item, fault.with_hint("write `when: EXPR` into it, or `- else: EDGE` if it is the last"));
+            } else if is_last && edge.when.is_some() {
+                let fault = item.fault(Code::EdgeList, "the last edge of a list is not `else`");
+                self.refuse(item, fault.with_hint("say where to go when no condition holds: `- else: { to: ... }`"));
+            }
+            return Some(edge);
+        }
+        let entries = self.entries(item)?;
+        let otherwise = entries.iter().find(|entry| entry.name() == "else")?;
+        let beside: Vec<&str> = entries.iter().map(Part::name).filter(|name| *name != "else").collect();
+        if !beside.is_empty() {
+            let fault = if otherwise.node.kind == Kind::Null {
+                otherwise
+                    .key_fault(Code::ElseWithoutEdge, "the edge of this `else` stands beside it, not under it")
+                    .with_hint(format!(
+                        "indent `{}` further than `else`, or write `- else: {{ ... }}`",
+                        beside.join("`, `")
+                    ))
+            } else {
+                otherwise
+                    .key_fault(Code::ElseWithoutEdge, "something stands beside `else`")
+                    .with_hint(format!("move `{}` under it or take it out", beside.join("`, `")))
+            };
+            self.refuse(item, fault);
+            return None;
+        }
+        if !self.is_given(otherwise) {
+            return None;
+        }
+        if !is_last {
+            let fault = otherwise.key_fault(Code::EdgeList, "`else` is not the last edge of its list");
+            self.refuse(item, fault.with_hint("edges are tried in order: nothing behind `else` is ever reached"));
+        }
+        let inner = otherwise.moved(item.path.clone());
+        self.place(&inner);
+        let edge = self.edge(&inner)?;
+        if edge.when.is_some() {
+            let at = inner.node.get("when").map_or(inner.node, |node| node);
+            let fault = Part { path: inner.path.clone(), key: None, node: at }
+                .fault(Code::EdgeList, "an edge under `else` has a condition");
+            self.refuse(item, fault.with_hint("take out `when`, or make it an entry of its own before `else`"));
+        }
+        Some(edge)
+    }
+
+    /// One edge.
+    fn edge(&mut self, part: &Part<'_>) -> Option<Edge> {
+        if let Some(target) = part.as_str() {
+            let hint = format!("write `{{ to: {} }}`", crate::source::excerpt(target));
+            self.wrong_type(part, "an edge", Some(&hint));
+            return None;
+        }
+        let fields = self.fields(part, &KEYS, &["to"])?;
+        let prompt = fields.get("prompt").and_then(|prompt| self.prompt(prompt)).unwrap_or_default();
+        let max = fields.get("max").and_then(|max| self.integer(max, 1, u64::from(u32::MAX)));
+        let per = fields.get("per").and_then(|per| self.role_reference(per));
+        let on_max = fields.get("on_max").and_then(|on_max| {
+            let edge = self.edge(on_max);
+            if edge.is_none() {
+                self.places.mark_incomplete(&on_max.path);
+            }
+            edge.map(Box::new)
+        });
+        let when = fields.get("when").and_then(|when| self.expression(when));
+        let say = fields.get("say").and_then(|say| self.template(say));
+        let reason = fields.get("reason").and_then(|reason| self.template(reason));
+        let result = fields.get("result").map(|result| self.template_value(result));
+        let to = self.target(part, &fields, &prompt);
+        let Some(to) = to else {
+            self.places.mark_incomplete(&part.path);
+            return None;
+        };
+        let max = max.and_then(|max| u32::try_from(max).ok());
+        // Each branch of a fan-out holds the prompt that it is given.
+        let prompt = if matches!(to, Target::Fan(_)) { String::new() } else { prompt };
+        Some(Edge { max, on_max, per, prompt, reason, result, say, to, when })
+    }
+
+    fn target(&mut self, part: &Part<'_>, fields: &Fields<'_>, prompt: &str) -> Option<Target> {
+        let to = fields.get("to")?;
+        let each = fields.get("each");
+        let is_fan = each.is_some() || matches!(to.node.kind, Kind::List(_));
+        if is_fan {
+            return self.fan_out(part, fields, to, prompt).map(|fan| Target::Fan(Box::new(fan)));
+        }
+        for name in ["as", "parallel", "join"] {
+            if let Some(field) = fields.get(name) {
+                let message = format!("`{name}` belongs to a fan-out, and this edge leads to one role");
+                let fault = field.key_fault(Code::UnknownKey, message);
+                self.refuse(field, fault.with_hint("a fan-out has a list under `to`, or `each`"));
+            }
+        }
+        match to.as_str() {
+            Some("end") => Some(Target::End),
+            Some("fail") => Some(Target::Fail),
+            Some("back") => Some(Target::Back),
+            _ => self.role_reference(to).map(Target::Role),
+        }
+    }
+
+    fn fan_out(&mut self, part: &Part<'_>, fields: &Fields<'_>, to: &Part<'_>, prompt: &str) -> Option<FanOut> {
+        let branches = self.branches(to, fields.get("prompt"), prompt);
+        let each = fields.get("each").map(|each| self.each(each, fields));
+        if each.is_none() {
+            for name in ["as", "parallel"] {
+                if let Some(field) = fields.get(name) {
+                    let message = format!("`{name}` belongs to `each`");
+                    self.refuse(field, field.key_fault(Code::UnknownKey, message));
+                }
+            }
+        }
+        if fields.get("each").is_some() && matches!(to.node.kind, Kind::List(_)) {
+            let fault = to.key_fault(Code::InvalidValue, "`each` makes the lanes of one target, and this is a list");
+            self.refuse(to, fault.with_hint("write one role under `to`"));
+            return None;
+        }
+        let Some(join) = fields.get("join") else {
+            let fault = part.key_fault(Code::MissingKey, "the key `join` is missing: where do the lanes meet?");
+            self.refuse(part, fault.with_hint("write `join: ROLE`"));
+            return None;
+        };
+        let join = self.join(join);
+        let each = match each {
+            Some(each) => Some(each?),
+            None => None,
+        };
+        Some(FanOut { branches: branches?, each, join: join? })
+    }
+
+    /// The branches, under `to[0]`, `to[1]`...
+    fn branches(&mut self, to: &Part<'_>, shared: Option<&Part<'_>>, prompt: &str) -> Option<Vec<Branch>> {
+        if !matches!(to.node.kind, Kind::List(_)) {
+            let one = to.moved(places::item(&to.path, 0));
+            self.place(&one);
+            let branch = self.branch(&one, shared, prompt)?;
+            return Some(vec![branch]);
+        }
+        let items = self.items(to)?;
+        if items.is_empty() {
+            self.not_allowed(to, "at least one branch", None);
+            return None;
+        }
+        let branches: Vec<Branch> = items.iter().filter_map(|item| self.branch(item, shared, prompt)).collect();
+        (branches.len() == items.len()).then_some(branches)
+    }
+
+    fn branch(&mut self, part: &Part<'_>, shared: Option<&Part<'_>>, prompt: &str) -> Option<Branch> {
+        if !matches!(part.node.kind, Kind::Map(_)) {
+            let target = part.moved(places::key(&part.path, "to"));
+            self.place(&target);
+            let to = self.branch_target(&target)?;
+            self.share_prompt(part, shared);
+            return Some(Branch { prompt: prompt.to_owned(), to, when: None });
+        }
+        let fields = self.fields(part, &["to", "prompt", "when"], &["to"])?;
+        let own = fields.get("prompt").map(|own| self.prompt(own).unwrap_or_default());
+        let when = fields.get("when").and_then(|when| self.expression(when));
+        let to = fields.get("to").and_then(|to| self.branch_target(to))?;
+        if own.is_none() {
+            self.share_prompt(part, shared);
+        }
+        Some(Branch { prompt: own.unwrap_or_else(|| prompt.to_owned()), to, when })
+    }
+
+    fn branch_target(&mut self, part: &Part<'_>) -> Option<RoleName> {
+        if let Some(word @ ("end" | "fail" | "back")) = part.as_str() {
+            let message = format!("a branch leads to a role, not to `{word}`");
+            self.refuse(part, part.fault(Code::InvalidValue, message));
+            return None;
+        }
+        self.role_reference(part)
+    }
+
+    /// The place of a prompt that a branch has from its edge.
+    fn share_prompt(&mut self, branch: &Part<'_>, shared: Option<&Part<'_>>) {
+        if let Some(shared) = shared {
+            self.places.share(&shared.path, &places::key(&branch.path, "prompt"));
+        }
+    }
+
+    fn each(&mut self, each: &Part<'_>, fields: &Fields<'_>) -> Option<Each> {
+        let over = if matches!(each.node.kind, Kind::List(_)) {
+            self.wrong_type(each, "an expression that yields a list", Some("such as `output.items`"));
+            None
+        } else {
+            self.expression(each)
+        };
+        let parallel = fields.get("parallel").map_or(Some(LANES), |part| self.integer(part, 1, MAX_LANES));
+        let name = match fields.get("as") {
+            Some(part) => self.lane_name(part),
+            None => FieldName::new("item").ok(),
+        };
+        Some(Each { name: name?, over: over?, parallel: u32::try_from(parallel?).ok()? })
+    }
+
+    fn lane_name(&mut self, part: &Part<'_>) -> Option<FieldName> {
+        const TAKEN: [&str; 8] = ["input", "output", "body", "status", "steps", "branches", "index", "loop"];
+        let text = self.text(part)?;
+        match FieldName::new(&text) {
+            Ok(name) if !TAKEN.contains(&name.as_str()) => Some(name),
+            Ok(name) => {
+                let message = format!("`{name}` already has a meaning in templates");
+                self.refuse(part, part.fault(Code::ReservedName, message).with_hint("choose another name"));
+                None
+            }
+            Err(error) => {
+                let message = format!("`{}` is not a name for an element: {}", error.text, error.rule);
+                self.refuse(part, part.fault(Code::InvalidName, message));
+                None
+            }
+        }
+    }
+
+    fn join(&mut self, part: &Part<'_>) -> Option<Join> {
+        if !matches!(part.node.kind, Kind::Map(_)) {
+            let target = part.moved(places::key(&part.path, "to"));
+            self.place(&target);
+            let to = self.branch_target(&target)?;
+            return Some(Join { failed: FailedLanes::default(), need: Need::default(), prompt: None, to });
+        }
+        let fields = self.fields(part, &["to", "prompt", "need", "failed"], &["to"])?;
+        let prompt = fields.get("prompt").and_then(|prompt| self.prompt(prompt));
+        let need = fields.get("need").map_or(Some(Need::All), |need| self.need(need));
+        let words = [("fail", FailedLanes::Fail), ("collect", FailedLanes::Collect), ("skip", FailedLanes::Skip)];
+        let failed = fields.get("failed").map_or(Some(FailedLanes::Fail), |failed| self.word(failed, &words));
+        let to = fields.get("to").and_then(|to| self.branch_target(to));
+        Some(Join { failed: failed?, need: need?, prompt, to: to? })
+    }
+
+    fn need(&mut self, part: &Part<'_>) -> Option<Need> {
+        match part.as_str() {
+            Some("all") => Some(Need::All),
+            Some("any") => Some(Need::Any),
+            Some(_) => {
+                self.not_allowed(part, "`all`, `any` or an integer", None);
+                None
+            }
+            None => {
+                let count = self.integer(part, 1, u64::from(u32::MAX))?;
+                Some(Need::Count(u32::try_from(count).ok()?))
+            }
+        }
+    }
+}

@@ -1,0 +1,104 @@
+//! Inputs and fields of statuses, with their types.
+
+use std::collections::BTreeSet;
+
+use super::Reader;
+use super::part::Part;
+use crate::canonical::Value;
+use crate::diagnostic::Code;
+use crate::id::FieldName;
+use crate::source::Kind;
+use crate::workflow::types::{self, Field, Validator};
+use crate::workflow::{Ordered, places};
+
+impl Reader<'_> {
+    /// The inputs of a thread.
+    pub(super) fn inputs(&mut self, part: &Part<'_>) -> Ordered<FieldName, Field> {
+        self.typed(part, Self::input_name)
+    }
+
+    /// The fields of a status; nothing stands for none.
+    pub(super) fn status_fields(&mut self, part: &Part<'_>) -> Ordered<FieldName, Field> {
+        if part.node.kind == Kind::Null {
+            return Vec::new();
+        }
+        self.typed(part, Self::field_name)
+    }
+
+    fn typed(
+        &mut self,
+        part: &Part<'_>,
+        name: fn(&mut Self, &Part<'_>) -> Option<(FieldName, bool)>,
+    ) -> Ordered<FieldName, Field> {
+        let mut fields = Vec::new();
+        let mut seen = BTreeSet::new();
+        for entry in self.entries(part).unwrap_or_default() {
+            let name = name(self, &entry);
+            if !self.is_given(&entry) {
+                continue;
+            }
+            let schema = self.schema(&entry);
+            let Some((name, optional)) = name else { continue };
+            // The `?` is not part of the name by which the field is known.
+            self.place(&entry.moved(places::key(&part.path, name.as_str())));
+            if !seen.insert(name.clone()) {
+                let message = format!("`{name}` stands twice, with and without `?`");
+                self.refuse(&entry, entry.key_fault(Code::DuplicateKey, message));
+                continue;
+            }
+            match schema {
+                Some(schema) => fields.push((name, Field { optional, schema })),
+                None => self.places.mark_incomplete(&places::key(&part.path, name.as_str())),
+            }
+        }
+        fields
+    }
+
+    /// The JSON Schema that a type comes to.
+    fn schema(&mut self, part: &Part<'_>) -> Option<Value> {
+        let (schema, faults) = types::expand(part.node, part.name());
+        if !faults.is_empty() {
+            self.places.mark_incomplete(&part.path);
+            for mut fault in faults {
+                // A block map has no width of its own; its key is better to look at.
+                if fault.span == part.node.span {
+                    fault.span = part.span();
+                }
+                self.report(fault);
+            }
+            return None;
+        }
+        let text = schema.to_text();
+        if !self.sound_schemas.contains(&text) {
+            self.compile(part, &schema)?;
+            self.sound_schemas.insert(text);
+        }
+        Some(schema)
+    }
+
+    /// Whether the schema is one, and its default follows it.
+    fn compile(&mut self, part: &Part<'_>, schema: &Value) -> Option<()> {
+        let default = schema.get("default");
+        if types::is_simple(schema) && default.is_none() {
+            return Some(());
+        }
+        let validator = match Validator::of_schema(schema) {
+            Ok(validator) => validator,
+            Err(error) => {
+                let fault = part.fault(Code::InvalidSchema, format!("this is not a JSON Schema: {error}"));
+                self.refuse(part, fault);
+                return None;
+            }
+        };
+        let default_part = part.node.get("default");
+        if let (Some(default), Some(node)) = (default, default_part)
+            && let Some(violation) = validator.violations(default).into_iter().next()
+        {
+            let message = format!("the default does not follow its own type: {violation}");
+            let at = Part { path: places::key(&part.path, "default"), key: None, node };
+            self.refuse(part, at.fault(Code::InvalidDefault, message));
+            return None;
+        }
+        Some(())
+    }
+}

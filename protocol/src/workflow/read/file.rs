@@ -1,0 +1,160 @@
+//! Files that a workflow includes: prompts, system texts and child workflows.
+
+use std::collections::BTreeMap;
+
+use super::Reader;
+use super::part::Part;
+use crate::diagnostic::Code;
+use crate::source::{Source, excerpt};
+
+/// The most bytes of one included file.
+const MAX_FILE_BYTES: usize = crate::source::MAX_BYTES;
+/// The most bytes of all included files together, and what anchors in them repeat.
+pub const MAX_INCLUDED_BYTES: usize = 8 << 20;
+/// How deep child workflows may nest.
+pub const MAX_CHILD_DEPTH: usize = 8;
+/// The most child workflows in all.
+pub const MAX_CHILDREN: usize = 256;
+/// The longest path of a file.
+const MAX_PATH_BYTES: usize = 1024;
+
+/// Where a workflow's files come from.
+///
+/// Paths are relative to the folder of the workflow file, have `/` between their parts, and neither begin with `/` nor
+/// hold `.` or `..`. That a link leads nowhere outside the folder is for whoever implements this.
+pub trait Files {
+    /// The text of the file at `path`, of at most `max_bytes`.
+    ///
+    /// # Errors
+    /// [`FileError`].
+    fn read(&self, path: &str, max_bytes: usize) -> Result<String, FileError>;
+}
+
+/// Why a file cannot be had.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub enum FileError {
+    /// There is none.
+    #[error("there is no such file")]
+    NotFound,
+    /// A link leads out of the folder.
+    #[error("it lies outside the folder of the workflow")]
+    Outside,
+    /// It is longer than what was asked for.
+    #[error("it is larger than {0} bytes")]
+    TooLarge(usize),
+    /// Its bytes are no text.
+    #[error("it is not UTF-8")]
+    NotText,
+    /// The system refused.
+    #[error("{0}")]
+    Refused(String),
+}
+
+/// Files held in memory, by path.
+impl Files for BTreeMap<String, String> {
+    fn read(&self, path: &str, max_bytes: usize) -> Result<String, FileError> {
+        match self.get(path) {
+            Some(text) if text.len() > max_bytes => Err(FileError::TooLarge(max_bytes)),
+            Some(text) => Ok(text.clone()),
+            None => Err(FileError::NotFound),
+        }
+    }
+}
+
+/// What all files of one workflow share: the budget for what is included, and the children that are open.
+pub(super) struct Family {
+    bytes_left: usize,
+    pub children_left: usize,
+    /// Paths of the files that are being read, outermost first.
+    pub open: Vec<String>,
+}
+
+impl Family {
+    pub fn new(path: &str) -> Self {
+        Self { bytes_left: MAX_INCLUDED_BYTES, children_left: MAX_CHILDREN, open: vec![path.to_owned()] }
+    }
+
+    /// Takes `bytes` out of the budget, if they are left.
+    pub fn take(&mut self, bytes: usize) -> bool {
+        let left = self.bytes_left.checked_sub(bytes);
+        self.bytes_left = left.unwrap_or(0);
+        left.is_some()
+    }
+}
+
+/// A file that was read.
+pub(super) struct Included {
+    /// Its path as [`Files`] knows it.
+    pub path: String,
+    /// Its name as it is shown.
+    pub shown: String,
+    pub text: String,
+}
+
+impl Reader<'_> {
+    /// The file that the part names.
+    pub(super) fn included(&mut self, part: &Part<'_>) -> Option<Included> {
+        let written = self.text(part)?;
+        let Some(relative) = plain_path(&written) else {
+            let message = format!("`{}` is not a path within the folder of the workflow", excerpt(&written));
+            let fault = part.fault(Code::FileOutside, message);
+            self.refuse(part, fault.with_hint("write a relative path with `/` between its parts and without `..`"));
+            return None;
+        };
+        let path = format!("{}{relative}", self.folder);
+        let text = match self.files.read(&path, MAX_FILE_BYTES) {
+            Ok(text) if text.len() > MAX_FILE_BYTES => Err(FileError::TooLarge(MAX_FILE_BYTES)),
+            Ok(text) => Ok(text),
+            Err(error) => Err(error),
+        };
+        let text = match text {
+            Ok(text) => text,
+            Err(error) => {
+                let code = match error {
+                    FileError::Outside => Code::FileOutside,
+                    FileError::TooLarge(_) => Code::TooLarge,
+                    _ => Code::FileUnreadable,
+                };
+                let message = format!("`{}` cannot be read: {error}", excerpt(&written));
+                let fault = part.fault(code, message);
+                let hint = "the path counts from the folder of the file that names it";
+                self.refuse(part, if code == Code::FileUnreadable { fault.with_hint(hint) } else { fault });
+                return None;
+            }
+        };
+        if !self.family.take(text.len()) {
+            let message = format!("the included files have more than {MAX_INCLUDED_BYTES} bytes in all");
+            self.refuse(part, part.fault(Code::TooLarge, message));
+            return None;
+        }
+        let text = match text.strip_prefix('\u{feff}') {
+            Some(rest) => rest.to_owned(),
+            None => text,
+        };
+        Some(Included { path, shown: format!("{}{relative}", self.shown_folder), text })
+    }
+
+    /// The text of the file that `{file: PATH}` at `part` names; `keys` are those that may stand beside `file`.
+    pub(super) fn included_text(&mut self, part: &Part<'_>, file: &Part<'_>) -> Option<String> {
+        let included = self.included(file);
+        let Some(Included { shown, text, .. }) = included else {
+            self.places.mark_incomplete(&part.path);
+            return None;
+        };
+        self.places.put_file(&part.path, Source::new(shown, text.as_str()));
+        Some(text)
+    }
+}
+
+/// `path` without `.` parts, if it is relative and stays within its folder.
+fn plain_path(path: &str) -> Option<String> {
+    if path.is_empty() || path.len() > MAX_PATH_BYTES || path.starts_with('/') {
+        return None;
+    }
+    if path.contains(|c: char| c == '\\' || c == ':' || c.is_control()) {
+        return None;
+    }
+    let parts: Vec<&str> = path.split('/').filter(|part| *part != ".").collect();
+    let sound = !parts.is_empty() && parts.iter().all(|part| !part.is_empty() && *part != "..");
+    sound.then(|| parts.join("/"))
+}

@@ -1,0 +1,87 @@
+//! The graph: where `start` and each role's statuses lead.
+
+use super::Reader;
+use super::output::{status, text_field};
+use super::part::Part;
+use crate::diagnostic::Code;
+use crate::id::RoleName;
+use crate::id::{Status, reserved};
+use crate::source::Kind;
+use crate::workflow::{Edge, Ordered, Outgoing, Role, RoleKind, places};
+
+impl Reader<'_> {
+    /// The graph. What stands under a selector also says which statuses it has.
+    pub(super) fn graph(&mut self, part: &Part<'_>, roles: &mut Ordered<RoleName, Role>) -> Ordered<String, Outgoing> {
+        let mut graph = Vec::new();
+        for entry in self.entries(part).unwrap_or_default() {
+            if entry.name() == "start" {
+                if self.is_given(&entry) {
+                    let edges = self.edges(&entry, &entry.path);
+                    graph.push((entry.name().to_owned(), Outgoing::Start(edges)));
+                }
+                continue;
+            }
+            if entry.node.kind == Kind::Null {
+                self.is_given(&entry);
+                continue;
+            }
+            let role = roles.iter_mut().find(|(name, _)| name.as_str() == entry.name()).map(|(_, role)| role);
+            let outgoing = self.outgoing(&entry, role);
+            graph.push((entry.name().to_owned(), Outgoing::Role(outgoing)));
+        }
+        graph
+    }
+
+    fn outgoing(&mut self, part: &Part<'_>, role: Option<&mut Role>) -> Ordered<Status, Vec<Edge>> {
+        let mut outgoing = Vec::new();
+        let mut otherwise = None;
+        let mut chosen = Vec::new();
+        let is_selector = role.as_ref().is_some_and(|role| matches!(role.kind, RoleKind::Selector(_)));
+        if self.is_one_edge(part) {
+            return outgoing;
+        }
+        for entry in self.entries(part).unwrap_or_default() {
+            let reserved = match entry.name() {
+                "on_error" => status(reserved::ERROR),
+                "on_limit" => status(reserved::LIMIT),
+                "on_timeout" => status(reserved::TIMEOUT),
+                _ => None,
+            };
+            if !self.is_given(&entry) {
+                continue;
+            }
+            if is_selector && entry.name() == "else" {
+                otherwise = Some(self.edges(&entry, &entry.path));
+                continue;
+            }
+            let is_reserved = reserved.is_some();
+            let Some(name) = reserved.or_else(|| self.status_name(&entry)) else { continue };
+            let path = places::key(&part.path, name.as_str());
+            self.place(&entry.moved(path.clone()));
+            let edges = self.edges(&entry, &path);
+            if !is_reserved {
+                chosen.push(name.clone());
+            }
+            outgoing.push((name, edges));
+        }
+        if let Some(role) = role
+            && let RoleKind::Selector(selector) = &mut role.kind
+        {
+            selector.fallback_route = otherwise;
+            let fields: Vec<_> = ["instruction", "reason"].into_iter().filter_map(text_field).collect();
+            role.output = chosen.into_iter().map(|name| (name, fields.clone())).collect();
+        }
+        outgoing
+    }
+
+    /// Says so when an edge stands where its status should.
+    fn is_one_edge(&mut self, part: &Part<'_>) -> bool {
+        let is_edge = part.node.get("to").is_some_and(|to| matches!(to.kind, Kind::Str(_)));
+        if is_edge {
+            let message = format!("an edge of `{}` stands where its statuses should", part.name());
+            let fault = part.key_fault(Code::MissingKey, message);
+            self.refuse(part, fault.with_hint("write the status that leads there, such as `done: { to: ... }`"));
+        }
+        is_edge
+    }
+}

@@ -1,0 +1,167 @@
+//! Hooks: uses of a kind at the top of the file, and settings for a kind under a role's `with`.
+
+use std::collections::BTreeMap;
+
+use super::Reader;
+use super::part::{Fields, Part, listed};
+use crate::call::CallKind;
+use crate::canonical::Value;
+use crate::diagnostic::{Code, nearest};
+use crate::id::RoleName;
+use crate::source::excerpt;
+use crate::workflow::hooks::{HookKind, HookUse, OnHookError, Setting, SettingType};
+
+/// The keys that every use of a hook may have.
+const KEYS: [&str; 4] = ["use", "roles", "at", "on_error"];
+/// The most hooks of a file.
+const MAX_HOOKS: usize = 64;
+
+/// What changes what is said, and what does not.
+pub(super) type Split<T> = (T, T);
+
+impl Reader<'_> {
+    /// The uses of hook kinds: altering ones, then transparent ones.
+    pub(super) fn hooks(&mut self, part: &Part<'_>) -> Split<Vec<HookUse>> {
+        let (mut altering, mut transparent) = (Vec::new(), Vec::new());
+        let items = self.items(part).unwrap_or_default();
+        if items.len() > MAX_HOOKS {
+            self.not_allowed(part, &format!("at most {MAX_HOOKS} hooks"), None);
+        }
+        for item in items.iter().take(MAX_HOOKS) {
+            if let Some((kind, hook)) = self.hook(item) {
+                let split = if kind.is_altering(&hook.settings) { &mut altering } else { &mut transparent };
+                split.push(hook);
+            }
+        }
+        (altering, transparent)
+    }
+
+    /// A role's settings by hook kind: for altering kinds, then for transparent ones.
+    pub(super) fn with(&mut self, part: &Part<'_>) -> Split<BTreeMap<String, Value>> {
+        let (mut altering, mut transparent) = (BTreeMap::new(), BTreeMap::new());
+        for entry in self.entries(part).unwrap_or_default() {
+            let kind = HookKind::find(entry.name());
+            if kind.is_none() {
+                let fault = entry.key_fault(Code::UnknownHookKind, unknown_kind(entry.name()));
+                self.refuse(&entry, fault.with_hint(known_kinds(entry.name())));
+            }
+            if !self.is_given(&entry) {
+                continue;
+            }
+            let Some(kind) = kind else { continue };
+            let names: Vec<&str> = kind.settings.iter().map(|setting| setting.name).collect();
+            let Some(fields) = self.fields(&entry, &names, &[]) else { continue };
+            self.hook_uses.entry(kind.name).or_insert_with(|| entry.path.clone());
+            let settings = self.settings(&fields, kind);
+            let split = if kind.is_altering(&settings) { &mut altering } else { &mut transparent };
+            split.insert(kind.name.to_owned(), Value::Object(settings));
+        }
+        (altering, transparent)
+    }
+
+    fn hook(&mut self, part: &Part<'_>) -> Option<(&'static HookKind, HookUse)> {
+        let named = part.node.get("use").and_then(|node| Part { node, ..part.clone() }.as_str());
+        let kind = named.and_then(HookKind::find);
+        // Without a kind, its settings are not known either.
+        let own: Vec<&str> = kind.iter().flat_map(|kind| kind.settings).map(|setting| setting.name).collect();
+        let keys = [&KEYS[..], &own[..]].concat();
+        let required: Vec<&str> = std::iter::once("use")
+            .chain(kind.iter().flat_map(|kind| kind.settings).filter(|setting| setting.required).map(|s| s.name))
+            .collect();
+        let fields = match kind {
+            Some(_) => self.fields(part, &keys, &required)?,
+            None => self.fields_if(part, &keys, |_| true, &required)?,
+        };
+        let used = fields.get("use")?;
+        let Some(kind) = kind else {
+            let name = self.text(used)?;
+            let fault = used.fault(Code::UnknownHookKind, unknown_kind(&name));
+            self.refuse(used, fault.with_hint(known_kinds(&name)));
+            return None;
+        };
+        self.hook_uses.entry(kind.name).or_insert_with(|| used.path.clone());
+        let at = fields.get("at").map_or(Some(kind.at), |at| self.hook_place(at, kind));
+        let words = [("bypass", OnHookError::Bypass), ("fail", OnHookError::Fail)];
+        let on_error = fields.get("on_error").map_or(Some(kind.on_error), |part| self.word(part, &words));
+        let roles = fields.get("roles").map(|roles| self.hook_roles(roles));
+        let settings = self.settings(&fields, kind);
+        Some((kind, HookUse { at: at?, on_error: on_error?, roles, settings, kind: kind.name.to_owned() }))
+    }
+
+    fn hook_place(&mut self, part: &Part<'_>, kind: &HookKind) -> Option<CallKind> {
+        let words: Vec<(&str, CallKind)> = kind.stands_at.iter().map(|at| (at.name(), *at)).collect();
+        self.word(part, &words)
+    }
+
+    fn hook_roles(&mut self, part: &Part<'_>) -> Vec<RoleName> {
+        let mut roles = Vec::new();
+        for item in self.items(part).unwrap_or_default() {
+            let Some(name) = self.role_reference(&item) else { continue };
+            // Hooks are split by kind, so that only here is known which entry of the file this is.
+            if self.role_names.iter().any(|known| known == name.as_str()) {
+                if !roles.contains(&name) {
+                    roles.push(name);
+                }
+            } else {
+                let mut fault = item.fault(Code::InvalidValue, format!("there is no role `{name}`"));
+                let near = nearest(name.as_str(), self.role_names.iter().map(String::as_str));
+                fault.hint = near.map(|near| format!("did you mean `{near}`?"));
+                self.refuse(&item, fault);
+            }
+        }
+        roles
+    }
+
+    fn settings(&mut self, fields: &Fields<'_>, kind: &HookKind) -> BTreeMap<String, Value> {
+        let mut settings = BTreeMap::new();
+        for setting in kind.settings {
+            if let Some(part) = fields.get(setting.name)
+                && let Some(value) = self.setting(part, setting)
+            {
+                settings.insert(setting.name.to_owned(), value);
+            }
+        }
+        settings
+    }
+
+    fn setting(&mut self, part: &Part<'_>, setting: &Setting) -> Option<Value> {
+        let millis = |ms: Option<u64>| ms.map_or(Value::Null, Value::from);
+        match setting.kind {
+            SettingType::Count => self.integer(part, 1, u64::MAX).map(Value::from),
+            SettingType::Size => self.size(part).map(Value::from),
+            SettingType::Text => self.nonempty(part).map(Value::Str),
+            SettingType::DurationOrNever => self.duration_or_never(part).map(millis),
+            SettingType::Word(words) => {
+                let words: Vec<(&str, &str)> = words.iter().map(|word| (*word, *word)).collect();
+                self.word(part, &words).map(Value::from)
+            }
+            SettingType::Texts => {
+                let items = self.items(part)?;
+                Some(Value::List(items.iter().filter_map(|item| self.nonempty(item)).map(Value::Str).collect()))
+            }
+            SettingType::DurationsByName => {
+                let mut durations = BTreeMap::new();
+                for entry in self.entries(part)? {
+                    if self.is_given(&entry)
+                        && let Some(ms) = self.duration_or_never(&entry)
+                    {
+                        durations.insert(entry.name().to_owned(), millis(ms));
+                    }
+                }
+                Some(Value::Object(durations))
+            }
+        }
+    }
+}
+
+fn unknown_kind(name: &str) -> String {
+    format!("there is no hook kind `{}`", excerpt(name))
+}
+
+fn known_kinds(name: &str) -> String {
+    let names = HookKind::ALL.map(|kind| kind.name);
+    match nearest(name, names) {
+        Some(near) => format!("did you mean `{near}`?"),
+        None => format!("the kinds are {}", listed(&names)),
+    }
+}

@@ -1,0 +1,218 @@
+//! The reader of workflow files: from a spanned tree to a [`Workflow`] and its [`Policy`], with every fault at its
+//! place.
+//!
+//! The walk never stops at a fault. What could not be read is left out and marked in [`Places`], so that the checker
+//! says nothing about it that would only follow. What an author may leave out is written out here: defaults,
+//! shorthands, the statuses of roles that do not declare them.
+//!
+//! It must never know how templates are evaluated or what a graph may look like: that is for the checker. It reads no
+//! file itself; it is given [`Files`].
+
+mod child;
+mod edge;
+mod field;
+mod file;
+mod graph;
+mod hook;
+mod limit;
+mod model;
+mod name;
+mod not_yet;
+mod output;
+mod part;
+mod role;
+mod scalar;
+mod system;
+mod value;
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use super::{Checked, Limits, Ordered, Policy, Role, RolePolicy, Workflow, check};
+use crate::diagnostic::{Code, Diagnostic, Severity, Span};
+use crate::id::RoleName;
+use crate::source::{self, Reading, Source};
+
+use super::places::Places;
+use file::Family;
+pub use file::{FileError, Files, MAX_CHILD_DEPTH, MAX_CHILDREN, MAX_INCLUDED_BYTES};
+use part::Part;
+
+/// The most faults that are listed for one file.
+const MAX_FAULTS: usize = 1_000;
+
+/// The keys at the top of a file.
+const KEYS: [&str; 10] =
+    ["rondo", "name", "description", "input", "models", "roles", "graph", "result", "hooks", "limits"];
+
+/// Reads and checks the workflow `text`, which is the content of `file`; a name that ends in `.json` is read as JSON.
+/// `files` gives what the workflow includes, by paths from the folder of `file`.
+///
+/// # Errors
+/// All faults of the file, in source order, then those of the child workflows that it names.
+pub fn read(file: &str, text: &str, files: &dyn Files) -> Result<Checked, Vec<Diagnostic>> {
+    let base = file.rsplit(['/', '\\']).next().unwrap_or(file);
+    let mut family = Family::new(base);
+    Reader::new(file, text, "", files, &mut family).read()
+}
+
+/// The walk over one file.
+struct Reader<'a> {
+    files: &'a dyn Files,
+    /// What all files of one workflow share.
+    family: &'a mut Family,
+    /// The folder of the file as it is shown, with `/` at its end, or empty.
+    shown_folder: String,
+    /// The folder of the file as [`Files`] knows it, with `/` at its end, or empty.
+    folder: String,
+    is_json: bool,
+    places: Places,
+    faults: Vec<Diagnostic>,
+    /// Faults of child workflows, in the order in which the children are named.
+    child_faults: Vec<Diagnostic>,
+    not_yet: Vec<Diagnostic>,
+    /// The names under `roles`, also of roles that could not be read.
+    role_names: Vec<String>,
+    /// The path of the first use of each hook kind.
+    hook_uses: BTreeMap<&'static str, String>,
+    /// Schemas that have been compiled once without a fault.
+    sound_schemas: BTreeSet<String>,
+}
+
+impl<'a> Reader<'a> {
+    fn new(file: &str, text: &str, folder: &str, files: &'a dyn Files, family: &'a mut Family) -> Self {
+        let shown_folder = file.rfind(['/', '\\']).and_then(|slash| file.get(..=slash)).unwrap_or_default();
+        Self {
+            files,
+            family,
+            shown_folder: shown_folder.to_owned(),
+            folder: folder.to_owned(),
+            is_json: file.to_ascii_lowercase().ends_with(".json"),
+            places: Places::new(Source::new(file, text)),
+            faults: Vec::new(),
+            child_faults: Vec::new(),
+            not_yet: Vec::new(),
+            role_names: Vec::new(),
+            hook_uses: BTreeMap::new(),
+            sound_schemas: BTreeSet::new(),
+        }
+    }
+
+    fn read(mut self) -> Result<Checked, Vec<Diagnostic>> {
+        let text = self.places.text();
+        let Reading { root, faults } = if self.is_json { source::read_json(text) } else { source::read_yaml(text) };
+        if !faults.is_empty() {
+            // A hole in the tree may hide any part.
+            self.places.mark_incomplete("");
+        }
+        for fault in faults {
+            self.report(Some(fault));
+        }
+        let Some(root) = root else { return Err(self.end().0) };
+        let read = self.top(&Part::root(&root));
+        if let Some((workflow, policy)) = &read {
+            let checked = check::check(workflow, policy, &self.places);
+            self.faults.extend(checked);
+            self.not_yet_run(workflow, policy);
+        }
+        let not_yet = std::mem::take(&mut self.not_yet);
+        let (faults, places) = self.end();
+        let mut not_yet = not_yet;
+        places.sort(&mut not_yet);
+        match read {
+            Some((workflow, policy)) if faults.iter().all(|fault| fault.severity == Severity::Warning) => {
+                Ok(Checked { workflow, policy, warnings: faults, not_yet })
+            }
+            _ => Err(faults),
+        }
+    }
+
+    /// All faults in order.
+    fn end(mut self) -> (Vec<Diagnostic>, Places) {
+        self.places.sort(&mut self.faults);
+        self.faults.dedup();
+        for fault in self.child_faults {
+            // Two roles may be played by one file.
+            if !self.faults.contains(&fault) {
+                self.faults.push(fault);
+            }
+        }
+        (self.faults, self.places)
+    }
+
+    fn top(&mut self, root: &Part<'_>) -> Option<(Workflow, Policy)> {
+        let known = |name: &str| KEYS.contains(&name) || name.starts_with("x-");
+        let fields = self.fields_if(root, &KEYS, known, &["rondo", "name", "roles", "graph"])?;
+        if let Some(part) = fields.get("rondo") {
+            self.version(part);
+        }
+        let name = fields.get("name").and_then(|part| self.workflow_name(part)).unwrap_or_default();
+        let description = fields.get("description").and_then(|part| self.prose(part)).unwrap_or_default();
+        let input = fields.get("input").map(|part| self.inputs(part)).unwrap_or_default();
+        let models = fields.get("models").map(|part| self.models(part)).unwrap_or_default();
+        let limits = fields.get("limits").map_or_else(Limits::default, |part| self.limits(part));
+        let (mut roles, role_policies) = fields.get("roles").map(|part| self.roles(part)).unwrap_or_default();
+        let graph = fields.get("graph").map(|part| self.graph(part, &mut roles)).unwrap_or_default();
+        let result = fields.get("result").map(|part| self.template_value(part));
+        let (altering, transparent) = fields.get("hooks").map(|part| self.hooks(part)).unwrap_or_default();
+        let workflow = Workflow { graph, hooks: altering, input, models, name, result, roles, rondo: 1 };
+        let policy = Policy { description, hooks: transparent, limits, roles: role_policies };
+        Some((workflow, policy))
+    }
+
+    fn version(&mut self, part: &Part<'_>) {
+        if part.node.to_value() != crate::Value::Int(1) {
+            let found = self.shown(part);
+            let fault = part.fault(Code::FormatVersion, format!("the version of the format is 1, found {found}"));
+            self.report(fault.with_hint("write `rondo: 1`"));
+        }
+    }
+
+    fn workflow_name(&mut self, part: &Part<'_>) -> Option<String> {
+        const LONGEST: usize = 100;
+        let name = self.text(part)?;
+        let valid = name.chars().all(|c| c.is_ascii_alphanumeric() || matches!(c, '-' | '_' | '.'))
+            && name.starts_with(|c: char| c.is_ascii_alphanumeric());
+        if valid && name.len() <= LONGEST {
+            return Some(name);
+        }
+        let message = format!("`{}` is not a name for a workflow", source::excerpt(&name));
+        let hint = format!("it is made of letters, digits, `-`, `_` and `.`, at most {LONGEST} of them");
+        self.report(part.fault(Code::InvalidName, message).with_hint(hint));
+        None
+    }
+
+    /// Keeps a fault and marks the part it is about.
+    fn report(&mut self, fault: impl Into<Option<source::Fault>>) {
+        let Some(fault) = fault.into() else { return };
+        let mut diagnostic = self.places.fault_at(fault.span, fault.code, fault.message);
+        diagnostic.hint = fault.hint;
+        self.keep(diagnostic);
+    }
+
+    fn keep(&mut self, diagnostic: Diagnostic) {
+        if self.faults.len() < MAX_FAULTS {
+            self.faults.push(diagnostic);
+        }
+    }
+
+    /// Keeps a fault of a part that is then left out.
+    fn refuse(&mut self, part: &Part<'_>, fault: source::Fault) {
+        self.places.mark_incomplete(&part.path);
+        self.report(fault);
+    }
+
+    /// A scalar as it is written, for a message.
+    fn shown(&self, part: &Part<'_>) -> String {
+        let Span { offset, length } = part.node.span;
+        match self.places.text().get(offset..offset + length).filter(|text| !text.contains('\n')) {
+            Some(text) if length > 0 && !part.holds() => format!("`{}`", source::excerpt(text)),
+            _ => part.node.describe().to_owned(),
+        }
+    }
+}
+
+/// Roles with what of them may change.
+type RolesAndPolicies = (Ordered<RoleName, Role>, BTreeMap<String, RolePolicy>);
+
+#[cfg(test)]
+mod tests;

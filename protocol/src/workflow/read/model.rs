@@ -1,0 +1,112 @@
+//! Logical models and their parameters.
+
+use std::collections::BTreeMap;
+
+use super::Reader;
+use super::part::Part;
+use crate::canonical::Value;
+use crate::diagnostic::Code;
+use crate::object::Parameters;
+use crate::source::{Kind, excerpt};
+use crate::workflow::ModelSpec;
+
+const KEYS: [&str; 9] = [
+    "model",
+    "temperature",
+    "top_p",
+    "max_output_tokens",
+    "seed",
+    "stop",
+    "presence_penalty",
+    "frequency_penalty",
+    "reasoning_effort",
+];
+
+/// The most texts at which an answer may be told to stop.
+const MAX_STOPS: usize = 16;
+
+impl Reader<'_> {
+    pub(super) fn models(&mut self, part: &Part<'_>) -> BTreeMap<String, ModelSpec> {
+        let mut models = BTreeMap::new();
+        for entry in self.entries(part).unwrap_or_default() {
+            let named = is_model_name(entry.name());
+            if !named {
+                let message = format!("`{}` is not a name for a model", excerpt(entry.name()));
+                let fault = entry.key_fault(Code::InvalidName, message);
+                self.refuse(&entry, fault.with_hint("it is made of letters, digits, `-`, `_` and `.`"));
+            }
+            if let (true, Some(model)) = (self.is_given(&entry), self.model(&entry))
+                && named
+            {
+                models.insert(entry.name().to_owned(), model);
+            }
+        }
+        models
+    }
+
+    fn model(&mut self, part: &Part<'_>) -> Option<ModelSpec> {
+        let fields = self.fields(part, &KEYS, &[])?;
+        let mut spec = ModelSpec::default();
+        let mut parameters = BTreeMap::new();
+        for field in fields.iter() {
+            let value = match field.name() {
+                "model" => {
+                    spec.model = self.nonempty(field);
+                    None
+                }
+                "temperature" => self.parameter(field, "a number from 0 to 2", 0.0, 2.0),
+                "top_p" => self.parameter(field, "a number from 0 to 1", 0.0, 1.0),
+                "presence_penalty" | "frequency_penalty" => self.parameter(field, "a number from -2 to 2", -2.0, 2.0),
+                "max_output_tokens" => self.integer(field, 1, u64::MAX).map(Value::from),
+                "seed" => match field.node.to_value() {
+                    seed @ Value::Int(_) => Some(seed),
+                    _ => {
+                        self.wrong_type(field, "an integer", None);
+                        None
+                    }
+                },
+                "stop" => self.stop(field),
+                _ => self.nonempty(field).map(Value::Str),
+            };
+            if let Some(value) = value {
+                parameters.insert(field.name().to_owned(), value);
+            }
+        }
+        spec.parameters = Parameters(parameters);
+        Some(spec)
+    }
+
+    fn parameter(&mut self, part: &Part<'_>, expected: &str, least: f64, most: f64) -> Option<Value> {
+        self.number(part, expected, |number| (least..=most).contains(&number)).map(|_| part.node.to_value())
+    }
+
+    fn stop(&mut self, part: &Part<'_>) -> Option<Value> {
+        if matches!(part.node.kind, Kind::Str(_)) {
+            return self.nonempty(part).map(Value::Str);
+        }
+        let items = self.items(part)?;
+        if items.is_empty() || items.len() > MAX_STOPS {
+            self.not_allowed(part, &format!("from 1 to {MAX_STOPS} texts"), None);
+            return None;
+        }
+        Some(Value::List(items.iter().filter_map(|item| self.nonempty(item)).map(Value::Str).collect()))
+    }
+
+    /// A text with at least one character.
+    pub(super) fn nonempty(&mut self, part: &Part<'_>) -> Option<String> {
+        let text = self.text(part)?;
+        if text.trim().is_empty() {
+            self.not_allowed(part, "a text that is not empty", None);
+            return None;
+        }
+        Some(text)
+    }
+}
+
+/// Whether a logical model may be called so: the name also stands in `rondo.toml`.
+fn is_model_name(name: &str) -> bool {
+    const LONGEST: usize = 64;
+    !name.is_empty()
+        && name.len() <= LONGEST
+        && name.chars().all(|c| c.is_ascii_alphanumeric() || matches!(c, '-' | '_' | '.'))
+}

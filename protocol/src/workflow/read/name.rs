@@ -1,0 +1,107 @@
+//! Names of roles, statuses, fields and inputs, and those that already have a meaning.
+
+use super::Reader;
+use super::part::Part;
+use crate::diagnostic::{Code, nearest};
+use crate::id::{FieldName, InvalidName, RoleName, Status};
+use crate::source::excerpt;
+
+const RESERVED_ROLES: [&str; 12] =
+    ["start", "end", "fail", "back", "input", "output", "steps", "branches", "item", "index", "loop", "status"];
+const RESERVED_STATUSES: [&str; 9] = ["error", "limit", "timeout", "true", "false", "yes", "no", "on", "off"];
+const RESERVED_FIELDS: [&str; 3] = ["status", "body", "when"];
+
+/// The longest name.
+const LONGEST: usize = 64;
+
+impl Reader<'_> {
+    /// The name of a role that is declared under the part's key.
+    pub(super) fn role_name(&mut self, part: &Part<'_>) -> Option<RoleName> {
+        let name = self.checked_name(part, RoleName::new)?;
+        self.unreserved(part, "role", |text| RESERVED_ROLES.contains(&text) || text == "body").then_some(name)
+    }
+
+    /// The name of a status.
+    pub(super) fn status_name(&mut self, part: &Part<'_>) -> Option<Status> {
+        let is_reserved = |text: &str| RESERVED_STATUSES.contains(&text) || text == "null" || text.starts_with("on_");
+        if is_reserved(part.name()) {
+            self.unreserved(part, "status", is_reserved);
+            return None;
+        }
+        self.checked_name(part, Status::new)
+    }
+
+    /// The name of a status's field, without the `?` of an optional one.
+    pub(super) fn field_name(&mut self, part: &Part<'_>) -> Option<(FieldName, bool)> {
+        let (name, optional) = self.input_name(part)?;
+        self.unreserved(part, "field", |text| RESERVED_FIELDS.contains(&text.trim_end_matches('?')))
+            .then_some((name, optional))
+    }
+
+    /// The name of an input, without the `?` of an optional one.
+    pub(super) fn input_name(&mut self, part: &Part<'_>) -> Option<(FieldName, bool)> {
+        let optional = part.name().ends_with('?');
+        let name = self.checked_name(part, |text| FieldName::new(text.strip_suffix('?').unwrap_or(text)))?;
+        Some((name, optional))
+    }
+
+    /// A role that is named by a value; whether it exists is for the checker.
+    pub(super) fn role_reference(&mut self, part: &Part<'_>) -> Option<RoleName> {
+        let text = self.text(part)?;
+        match RoleName::new(&text) {
+            Ok(name) => Some(name),
+            Err(error) => {
+                let near = nearest(&text, self.role_names.iter().map(String::as_str)).map(str::to_owned);
+                let mut fault = part.fault(Code::InvalidName, not_a_name(&error));
+                fault.hint = near.map(|near| format!("did you mean `{near}`?"));
+                self.refuse(part, fault);
+                None
+            }
+        }
+    }
+
+    fn checked_name<N>(&mut self, part: &Part<'_>, new: impl Fn(&str) -> Result<N, InvalidName>) -> Option<N> {
+        let text = part.name();
+        let error = match new(text) {
+            Ok(_) if text.len() > LONGEST => {
+                let message = format!("`{}` is longer than {LONGEST} bytes", excerpt(text));
+                self.refuse(part, part.key_fault(Code::InvalidName, message));
+                return None;
+            }
+            Ok(name) => return Some(name),
+            Err(error) => error,
+        };
+        let mut fault = part.key_fault(Code::InvalidName, not_a_name(&error));
+        let mended: String = text.trim().chars().map(|c| if c.is_whitespace() || c == '-' { '_' } else { c }).collect();
+        let lower = mended.to_lowercase();
+        let better = [mended, lower].into_iter().find(|name| name.len() <= LONGEST && new(name).is_ok());
+        fault.hint = Some(match better {
+            Some(name) if text.contains(|c: char| c.is_whitespace() || c == '-') => {
+                format!("write it with `_`: `{name}`")
+            }
+            Some(name) => format!("write `{name}`"),
+            None => error.rule.to_owned(),
+        });
+        self.refuse(part, fault);
+        None
+    }
+
+    fn unreserved(&mut self, part: &Part<'_>, what: &str, is_reserved: impl Fn(&str) -> bool) -> bool {
+        let reserved = is_reserved(part.name());
+        if reserved {
+            let message = format!("`{}` cannot be the name of a {what}: it already has a meaning", part.name());
+            let hint = match part.name() {
+                name @ ("error" | "limit" | "timeout") => {
+                    format!("to route it, write `on_{name}` beside the statuses in `graph`")
+                }
+                name => format!("choose another name, such as `{name}_it`"),
+            };
+            self.refuse(part, part.key_fault(Code::ReservedName, message).with_hint(hint));
+        }
+        !reserved
+    }
+}
+
+fn not_a_name(error: &InvalidName) -> String {
+    format!("`{}` is not a {}: {}", excerpt(&error.text), error.kind, error.rule)
+}

@@ -1,0 +1,90 @@
+//! What is read and checked but not run by this version: named at its key, so that `validate` can warn and `run` can
+//! refuse before anything is paid for.
+
+use std::collections::BTreeSet;
+
+use super::Reader;
+use crate::diagnostic::Code;
+use crate::workflow::hooks::HookKind;
+use crate::workflow::{Edge, History, ModelRole, Outgoing, Policy, Role, RoleKind, Target, Workflow, places};
+
+impl Reader<'_> {
+    /// Notes what cannot be run yet, and warns of transparent hooks that are passed through.
+    pub(super) fn not_yet_run(&mut self, workflow: &Workflow, policy: &Policy) {
+        for (name, role) in &workflow.roles {
+            self.role_not_yet(&places::key("roles", name.as_str()), role);
+        }
+        for (name, outgoing) in &workflow.graph {
+            let path = places::key("graph", name);
+            match outgoing {
+                Outgoing::Start(edges) => self.edges_not_yet(&path, edges),
+                Outgoing::Role(outgoing) => {
+                    for (status, edges) in outgoing {
+                        self.edges_not_yet(&places::key(&path, status.as_str()), edges);
+                    }
+                }
+            }
+        }
+        let transparent = policy.hooks.iter().map(|hook| hook.kind.as_str());
+        let of_roles =
+            policy.roles.iter().filter(|(name, _)| !name.contains('/')).flat_map(|(_, role)| role.with.keys());
+        let named: BTreeSet<&str> = transparent.chain(of_roles.map(String::as_str)).collect();
+        for kind in named.into_iter().filter_map(HookKind::find).filter(|kind| !kind.built) {
+            let path = self.use_of(kind.name);
+            let message = format!("this version has no `{}` hook: calls pass through", kind.name);
+            let warning = self.places.key_fault(Code::HookPassedThrough, &path, message);
+            self.keep(warning);
+        }
+        let altering = workflow.hooks.iter().map(|hook| hook.kind.as_str());
+        let of_roles = workflow.roles.iter().flat_map(|(_, role)| role.with.keys());
+        let named: BTreeSet<&str> = altering.chain(of_roles.map(String::as_str)).collect();
+        for kind in named {
+            let path = self.use_of(kind);
+            self.not_yet(&path, &format!("the altering hook `{kind}`"));
+        }
+    }
+
+    fn role_not_yet(&mut self, path: &str, role: &Role) {
+        match &role.kind {
+            RoleKind::Model(model) => self.model_not_yet(path, model),
+            kind => self.not_yet(&places::key(path, "kind"), &format!("a {} role", kind.name())),
+        }
+    }
+
+    fn model_not_yet(&mut self, path: &str, model: &ModelRole) {
+        if !model.tools.is_empty() {
+            self.not_yet(&places::key(path, "tools"), "a role with tools");
+        }
+        if model.history == History::Exact {
+            self.not_yet(&places::key(path, "history"), "`history: exact`");
+        }
+        if model.compact.is_some() {
+            self.not_yet(&places::key(path, "compact"), "`compact`");
+        }
+    }
+
+    fn edges_not_yet(&mut self, path: &str, edges: &[Edge]) {
+        for (position, edge) in edges.iter().enumerate() {
+            let mut path = places::item(path, position);
+            for edge in std::iter::successors(Some(edge), |edge| edge.on_max.as_deref()) {
+                if matches!(edge.to, Target::Fan(_)) {
+                    self.not_yet(&places::key(&path, "to"), "a fan-out");
+                }
+                path = places::key(&path, "on_max");
+            }
+        }
+    }
+
+    fn not_yet(&mut self, path: &str, what: &str) {
+        if self.not_yet.len() < super::MAX_FAULTS {
+            let message = format!("this version cannot run {what} yet");
+            let fault = self.places.key_fault(Code::NotYetRun, path, message);
+            self.not_yet.push(fault);
+        }
+    }
+
+    /// Where the file first names a hook kind.
+    fn use_of(&self, kind: &str) -> String {
+        self.hook_uses.get(kind).cloned().unwrap_or_else(|| "hooks".to_owned())
+    }
+}

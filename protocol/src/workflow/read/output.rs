@@ -1,0 +1,93 @@
+//! What a role may answer: its statuses, each with its fields.
+
+use super::Reader;
+use super::part::Part;
+use crate::id::{FieldName, Status};
+use crate::source::Kind;
+use crate::workflow::types::Field;
+use crate::workflow::{Ordered, Rule};
+
+/// Statuses with their fields, in file order.
+pub(super) type Output = Ordered<Status, Ordered<FieldName, Field>>;
+
+impl Reader<'_> {
+    /// The statuses under `output`; left out, the one status `done` without fields.
+    pub(super) fn output(&mut self, part: Option<&Part<'_>>) -> Output {
+        let Some(part) = part else { return status("done").into_iter().map(|done| (done, Vec::new())).collect() };
+        let mut output = Vec::new();
+        let entries = self.entries(part).unwrap_or_default();
+        self.some_status(part, entries.len());
+        for entry in entries {
+            let name = self.status_name(&entry);
+            let fields = self.status_fields(&entry);
+            if let Some(name) = name {
+                output.push((name, fields));
+            }
+        }
+        output
+    }
+
+    /// The statuses of a rule role: each with its condition and an expression for each field, and what that comes to as
+    /// an output.
+    pub(super) fn rules(&mut self, part: &Part<'_>) -> (Ordered<Status, Rule>, Output) {
+        let (mut rules, mut output) = (Vec::new(), Vec::new());
+        let entries = self.entries(part).unwrap_or_default();
+        self.some_status(part, entries.len());
+        for entry in entries {
+            let name = self.status_name(&entry);
+            let (mut when, mut expressions, mut fields) = (None, Vec::new(), Vec::new());
+            let parts =
+                if entry.node.kind == Kind::Null { Vec::new() } else { self.entries(&entry).unwrap_or_default() };
+            for field in parts {
+                if field.name() == "when" {
+                    when = if self.is_given(&field) { self.expression(&field) } else { None };
+                    continue;
+                }
+                let Some((field_name, optional)) = self.field_name(&field) else { continue };
+                if optional {
+                    self.not_allowed(&field, "a name without `?`, because a rule sets every field", None);
+                    continue;
+                }
+                if !self.is_given(&field) {
+                    continue;
+                }
+                if let Some(expression) = self.expression_or_number(&field) {
+                    expressions.push((field_name.clone(), expression));
+                    // What an expression yields is known when it is evaluated.
+                    fields.push((field_name, Field { optional: false, schema: crate::Value::empty_object() }));
+                }
+            }
+            if let Some(name) = name {
+                rules.push((name.clone(), Rule { fields: expressions, when }));
+                output.push((name, fields));
+            }
+        }
+        (rules, output)
+    }
+
+    /// An expression, which may be a number as it stands.
+    fn expression_or_number(&mut self, part: &Part<'_>) -> Option<String> {
+        match part.node.kind {
+            Kind::Int(_) | Kind::Float(_) => Some(part.node.to_value().to_text()),
+            _ => self.expression(part),
+        }
+    }
+
+    /// Says so when a role has no status to answer with.
+    fn some_status(&mut self, part: &Part<'_>, statuses: usize) {
+        if statuses == 0 && matches!(part.node.kind, Kind::Map(_)) {
+            self.not_allowed(part, "at least one status", Some("left out, it is the one status `done`".to_owned()));
+        }
+    }
+}
+
+/// A status that is known to be one.
+pub(super) fn status(name: &str) -> Option<Status> {
+    Status::new(name).ok()
+}
+
+/// The field `name` that holds a text.
+pub(super) fn text_field(name: &str) -> Option<(FieldName, Field)> {
+    let schema = [("type", crate::Value::from("string"))].into_iter().collect();
+    Some((FieldName::new(name).ok()?, Field { optional: false, schema }))
+}

@@ -1,0 +1,190 @@
+//! A part of the file on the walk: a node with its path and its key, and the ways to its own parts.
+
+use super::Reader;
+use crate::diagnostic::{Code, Span, nearest};
+use crate::source::{Fault, Key, Kind, Node, excerpt};
+use crate::workflow::places;
+
+/// A node with the path by which [`Places`](crate::workflow::Places) knows it.
+#[derive(Debug, Clone)]
+pub(super) struct Part<'n> {
+    pub path: String,
+    pub key: Option<&'n Key>,
+    pub node: &'n Node,
+}
+
+impl<'n> Part<'n> {
+    /// The whole file.
+    pub fn root(node: &'n Node) -> Self {
+        Self { path: String::new(), key: None, node }
+    }
+
+    /// The same under another path.
+    pub fn moved(&self, path: String) -> Self {
+        Self { path, ..self.clone() }
+    }
+
+    /// Whether it is a list or a map.
+    pub fn holds(&self) -> bool {
+        matches!(self.node.kind, Kind::List(_) | Kind::Map(_))
+    }
+
+    /// Where it is pointed at: a scalar's value, the key of a list or map.
+    pub fn span(&self) -> Span {
+        match self.key {
+            Some(key) if self.holds() || self.node.span.length == 0 => key.span,
+            _ => self.node.span,
+        }
+    }
+
+    /// Where its key stands, or it itself where it has none.
+    pub fn key_span(&self) -> Span {
+        self.key.map_or(self.node.span, |key| key.span)
+    }
+
+    /// A fault at the part.
+    pub fn fault(&self, code: Code, message: impl Into<String>) -> Fault {
+        Fault::new(code, self.span(), message)
+    }
+
+    /// A fault at the part's key.
+    pub fn key_fault(&self, code: Code, message: impl Into<String>) -> Fault {
+        Fault::new(code, self.key_span(), message)
+    }
+
+    /// Its text, if it is one.
+    pub fn as_str(&self) -> Option<&'n str> {
+        match &self.node.kind {
+            Kind::Str(text) => Some(text),
+            _ => None,
+        }
+    }
+
+    /// The name of its key.
+    pub fn name(&self) -> &'n str {
+        self.key.map_or("", |key| key.name.as_str())
+    }
+}
+
+/// The entries of a map whose keys are known.
+pub(super) struct Fields<'n>(Vec<Part<'n>>);
+
+impl<'n> Fields<'n> {
+    /// The entry `name`, if the file has it.
+    pub fn get(&self, name: &str) -> Option<&Part<'n>> {
+        self.0.iter().find(|part| part.name() == name)
+    }
+
+    /// All entries in file order.
+    pub fn iter(&self) -> impl Iterator<Item = &Part<'n>> {
+        self.0.iter()
+    }
+}
+
+impl Reader<'_> {
+    /// The entries of a map that may have the keys `known` and must have those `required`.
+    pub(super) fn fields<'n>(&mut self, part: &Part<'n>, known: &[&str], required: &[&str]) -> Option<Fields<'n>> {
+        self.fields_if(part, known, |name| known.contains(&name), required)
+    }
+
+    /// The same where more keys than `known` are allowed.
+    pub(super) fn fields_if<'n>(
+        &mut self,
+        part: &Part<'n>,
+        known: &[&str],
+        allowed: impl Fn(&str) -> bool,
+        required: &[&str],
+    ) -> Option<Fields<'n>> {
+        let entries = self.entries(part)?;
+        for name in required {
+            if !entries.iter().any(|entry| entry.name() == *name) {
+                self.places.mark_incomplete(&places::key(&part.path, name));
+                self.report(part.key_fault(Code::MissingKey, format!("the key `{name}` is missing")));
+            }
+        }
+        let mut fields = Vec::new();
+        for entry in entries {
+            if !allowed(entry.name()) {
+                let message = format!("unknown key `{}`", excerpt(entry.name()));
+                let fault = entry.key_fault(Code::UnknownKey, message);
+                let hint = match nearest(entry.name(), known.iter().copied()) {
+                    Some(near) => format!("did you mean `{near}`?"),
+                    None => format!("the keys here are {}", listed(known)),
+                };
+                self.places.mark_incomplete(&part.path);
+                self.report(fault.with_hint(hint));
+            } else if self.is_given(&entry) {
+                fields.push(entry);
+            }
+        }
+        Some(Fields(fields))
+    }
+
+    /// Whether the part is not `null`, which is said.
+    pub(super) fn is_given(&mut self, part: &Part<'_>) -> bool {
+        let given = part.node.kind != Kind::Null;
+        if !given {
+            let what = if part.key.is_some() { format!("`{}` has no value", part.name()) } else { "null".to_owned() };
+            let fault = part.fault(Code::NullValue, if part.key.is_some() { what } else { "an entry is empty".into() });
+            self.refuse(part, fault.with_hint("give it a value or leave it out; `\"\"` is an empty text"));
+        }
+        given
+    }
+
+    /// The entries of a map whose keys are names. An empty value is left as it is.
+    pub(super) fn entries<'n>(&mut self, part: &Part<'n>) -> Option<Vec<Part<'n>>> {
+        let Kind::Map(entries) = &part.node.kind else {
+            self.wrong_type(part, "a map", None);
+            return None;
+        };
+        let parts: Vec<_> = entries
+            .iter()
+            .map(|(key, node)| Part { path: places::key(&part.path, &key.name), key: Some(key), node })
+            .collect();
+        parts.iter().for_each(|part| self.place(part));
+        Some(parts)
+    }
+
+    /// The entries of a list, without those that are empty, which is said.
+    pub(super) fn items<'n>(&mut self, part: &Part<'n>) -> Option<Vec<Part<'n>>> {
+        let Kind::List(items) = &part.node.kind else {
+            self.wrong_type(part, "a list", None);
+            return None;
+        };
+        let parts: Vec<_> = items
+            .iter()
+            .enumerate()
+            .map(|(position, node)| Part { path: places::item(&part.path, position), key: None, node })
+            .collect();
+        parts.iter().for_each(|part| self.place(part));
+        Some(parts.into_iter().filter(|part| self.is_given(part)).collect())
+    }
+
+    /// Keeps the place of a part.
+    pub(super) fn place(&mut self, part: &Part<'_>) {
+        self.places.put(&part.path, part.key.map(|key| key.span), part.node.span, part.holds());
+    }
+
+    /// Says what was expected instead of the part.
+    pub(super) fn wrong_type(&mut self, part: &Part<'_>, expected: &str, hint: Option<&str>) {
+        let subject = if part.key.is_some() {
+            format!("`{}` wants {expected}", excerpt(part.name()))
+        } else {
+            format!("expected {expected}")
+        };
+        let mut fault = part.fault(Code::WrongType, format!("{subject}, found {}", part.node.describe()));
+        fault.hint = hint.map(str::to_owned);
+        self.refuse(part, fault);
+    }
+}
+
+/// Words for a message: `a`, `b` and `c`.
+pub(super) fn listed(words: &[&str]) -> String {
+    match words {
+        [] => String::new(),
+        [one] => format!("`{one}`"),
+        [first @ .., last] => {
+            format!("{} and `{last}`", first.iter().map(|word| format!("`{word}`")).collect::<Vec<_>>().join(", "))
+        }
+    }
+}

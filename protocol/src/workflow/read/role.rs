@@ -1,0 +1,353 @@
+//! Roles, by kind, with what of them may change between runs.
+
+use std::collections::BTreeMap;
+
+use super::output::{Output, status, text_field};
+use super::part::{Fields, Part};
+use super::{Reader, RolesAndPolicies};
+use crate::canonical::Value;
+use crate::diagnostic::Code;
+use crate::id::{FieldName, Status};
+use crate::source::Kind;
+use crate::workflow::limits::DEFAULT_STEP_TIMEOUT_MS;
+use crate::workflow::types::Field;
+use crate::workflow::{
+    AnswerFormat, Compact, Context, ContextWhat, History, ModelRole, Ordered, Retry, RetryFault, Role, RoleKind,
+    RoleLimits, RolePolicy, RuleRole, SelectBy, SelectorRole, Template, ToolRole,
+};
+
+const MODEL_KEYS: [&str; 15] = [
+    "kind",
+    "description",
+    "model",
+    "system",
+    "output",
+    "format",
+    "tools",
+    "history",
+    "context",
+    "limits",
+    "retry",
+    "fallback",
+    "timeout",
+    "compact",
+    "with",
+];
+const SELECTOR_KEYS: [&str; 15] = [
+    "kind",
+    "description",
+    "model",
+    "system",
+    "by",
+    "format",
+    "tools",
+    "history",
+    "context",
+    "limits",
+    "retry",
+    "fallback",
+    "timeout",
+    "compact",
+    "with",
+];
+const HUMAN_KEYS: [&str; 4] = ["kind", "description", "output", "timeout"];
+const TOOL_KEYS: [&str; 5] = ["kind", "description", "tool", "args", "output"];
+const RULE_KEYS: [&str; 3] = ["kind", "description", "output"];
+const WORKFLOW_KEYS: [&str; 5] = ["kind", "description", "workflow", "input", "statuses"];
+
+const FAULTS: [(&str, RetryFault); 4] = [
+    ("rate_limit", RetryFault::RateLimit),
+    ("server", RetryFault::Server),
+    ("timeout", RetryFault::Timeout),
+    ("network", RetryFault::Network),
+];
+const AMOUNTS: [(&str, ContextWhat); 3] =
+    [("none", ContextWhat::None), ("outputs", ContextWhat::Outputs), ("bodies", ContextWhat::Bodies)];
+/// The most attempts at one request.
+const MAX_ATTEMPTS: u64 = 100;
+
+/// The word under `kind`.
+#[derive(Debug, Clone, Copy)]
+enum Word {
+    Model,
+    Selector,
+    Human,
+    Tool,
+    Rule,
+    Workflow,
+}
+
+impl Word {
+    const ALL: [(&'static str, Self); 6] = [
+        ("model", Self::Model),
+        ("selector", Self::Selector),
+        ("human", Self::Human),
+        ("tool", Self::Tool),
+        ("rule", Self::Rule),
+        ("workflow", Self::Workflow),
+    ];
+
+    fn keys(self) -> &'static [&'static str] {
+        match self {
+            Self::Model => &MODEL_KEYS,
+            Self::Selector => &SELECTOR_KEYS,
+            Self::Human => &HUMAN_KEYS,
+            Self::Tool => &TOOL_KEYS,
+            Self::Rule => &RULE_KEYS,
+            Self::Workflow => &WORKFLOW_KEYS,
+        }
+    }
+
+    fn required(self) -> &'static [&'static str] {
+        match self {
+            Self::Model | Self::Selector => &[],
+            Self::Human | Self::Rule => &["output"],
+            Self::Tool => &["tool"],
+            Self::Workflow => &["workflow"],
+        }
+    }
+}
+
+impl Reader<'_> {
+    pub(super) fn roles(&mut self, part: &Part<'_>) -> RolesAndPolicies {
+        let (mut roles, mut policies) = (Vec::new(), BTreeMap::new());
+        let entries = self.entries(part).unwrap_or_default();
+        if entries.is_empty() && matches!(part.node.kind, Kind::Map(_)) {
+            self.not_allowed(part, "at least one role", None);
+        }
+        self.role_names = entries.iter().map(|entry| entry.name().to_owned()).collect();
+        for entry in entries {
+            let name = self.role_name(&entry);
+            let role = if entry.node.kind == Kind::Null {
+                self.is_given(&entry);
+                None
+            } else {
+                self.role(&entry, &mut policies)
+            };
+            match (name, role) {
+                (Some(name), Some(role)) => roles.push((name, role)),
+                // Which roles there are is not known.
+                _ => self.places.mark_incomplete(&part.path),
+            }
+        }
+        (roles, policies)
+    }
+
+    fn role(&mut self, part: &Part<'_>, policies: &mut BTreeMap<String, RolePolicy>) -> Option<Role> {
+        let word = self.word_of(part)?;
+        let fields = self.fields(part, word.keys(), word.required())?;
+        let description = fields.get("description").and_then(|part| self.prose(part)).unwrap_or_default();
+        let mut policy = RolePolicy {
+            fallback: Vec::new(),
+            limits: RoleLimits::default(),
+            retry: Retry::default(),
+            timeout_ms: Some(DEFAULT_STEP_TIMEOUT_MS),
+            with: BTreeMap::new(),
+        };
+        let mut with = BTreeMap::new();
+        let (kind, output) = match word {
+            Word::Model => {
+                let model = self.model_role(&fields);
+                with = self.model_policy(&fields, &mut policy);
+                (RoleKind::Model(model), self.output(fields.get("output")))
+            }
+            Word::Selector => {
+                let model = self.model_role(&fields);
+                with = self.model_policy(&fields, &mut policy);
+                let by = fields.get("by").map_or(Some(SelectBy::Model), |by| self.select_by(by));
+                let by = by.unwrap_or(SelectBy::Model);
+                // Its statuses are those of its edges: the graph fills them in.
+                (RoleKind::Selector(SelectorRole { by, fallback_route: None, model }), Vec::new())
+            }
+            Word::Human => {
+                policy.timeout_ms = fields.get("timeout").and_then(|timeout| self.duration(timeout));
+                (RoleKind::Human, self.output(fields.get("output")))
+            }
+            Word::Tool => {
+                let tool = fields.get("tool").and_then(|tool| self.tool_name(tool, false)).unwrap_or_default();
+                let args = fields.get("args").and_then(|args| self.template_map(args));
+                let args = args.unwrap_or_else(|| Template(Value::empty_object()));
+                (RoleKind::Tool(ToolRole { args, tool }), self.tool_output(fields.get("output")))
+            }
+            Word::Rule => {
+                let (rules, output) = fields.get("output").map(|output| self.rules(output)).unwrap_or_default();
+                (RoleKind::Rule(RuleRole { rules }), output)
+            }
+            Word::Workflow => {
+                // A child has limits of its own.
+                policy.timeout_ms = None;
+                let (role, output) = self.child_role(part, &fields, policies)?;
+                (RoleKind::Workflow(Box::new(role)), output)
+            }
+        };
+        policies.insert(part.name().to_owned(), policy);
+        Some(Role { description, kind, output, with })
+    }
+
+    /// The word under `kind`, looked at before the other keys because it says which they are.
+    fn word_of(&mut self, part: &Part<'_>) -> Option<Word> {
+        let Some(node) = part.node.get("kind") else { return Some(Word::Model) };
+        let entries = self.entries(part)?;
+        let kind = entries.iter().find(|entry| std::ptr::eq(entry.node, node))?;
+        if self.is_given(kind) { self.word(kind, &Word::ALL) } else { None }
+    }
+
+    fn model_role(&mut self, fields: &Fields<'_>) -> ModelRole {
+        let model = fields.get("model").and_then(|model| self.nonempty(model));
+        let formats = [("frontmatter", AnswerFormat::Frontmatter), ("json", AnswerFormat::Json)];
+        let histories = [("condensed", History::Condensed), ("exact", History::Exact), ("none", History::None)];
+        ModelRole {
+            compact: fields.get("compact").and_then(|compact| self.compact(compact)),
+            context: fields.get("context").and_then(|context| self.context(context)).unwrap_or_default(),
+            format: fields.get("format").and_then(|format| self.word(format, &formats)).unwrap_or_default(),
+            history: fields.get("history").and_then(|history| self.word(history, &histories)).unwrap_or_default(),
+            model: model.unwrap_or_else(|| "default".to_owned()),
+            system: fields.get("system").and_then(|system| self.system(system)).unwrap_or_default(),
+            tools: fields.get("tools").map(|tools| self.tools(tools)).unwrap_or_default(),
+        }
+    }
+
+    /// What of a model role may change; gives back the settings of altering hooks, which may not.
+    fn model_policy(&mut self, fields: &Fields<'_>, policy: &mut RolePolicy) -> BTreeMap<String, Value> {
+        if let Some(limits) = fields.get("limits") {
+            policy.limits = self.role_limits(limits);
+        }
+        if let Some(retry) = fields.get("retry") {
+            policy.retry = self.retry(retry);
+        }
+        if let Some(fallback) = fields.get("fallback") {
+            let items = self.items(fallback).unwrap_or_default();
+            policy.fallback = items.iter().filter_map(|item| self.nonempty(item)).collect();
+        }
+        if let Some(timeout) = fields.get("timeout") {
+            policy.timeout_ms = self.duration(timeout).or(policy.timeout_ms);
+        }
+        let (altering, transparent) = fields.get("with").map(|with| self.with(with)).unwrap_or_default();
+        policy.with = transparent;
+        altering
+    }
+
+    fn retry(&mut self, part: &Part<'_>) -> Retry {
+        let mut retry = Retry::default();
+        let Some(fields) = self.fields(part, &["attempts", "backoff", "faults"], &[]) else { return retry };
+        if let Some(attempts) = fields.get("attempts").and_then(|part| self.integer(part, 1, MAX_ATTEMPTS)) {
+            retry.attempts = u32::try_from(attempts).unwrap_or(retry.attempts);
+        }
+        if let Some(backoff_ms) = fields.get("backoff").and_then(|part| self.duration(part)) {
+            retry.backoff_ms = backoff_ms;
+        }
+        if let Some(items) = fields.get("faults").and_then(|part| self.items(part)) {
+            retry.faults = Vec::new();
+            for item in items {
+                if let Some(fault) = self.word(&item, &FAULTS)
+                    && !retry.faults.contains(&fault)
+                {
+                    retry.faults.push(fault);
+                }
+            }
+        }
+        retry
+    }
+
+    fn context(&mut self, part: &Part<'_>) -> Option<Context> {
+        let mut context = Context::default();
+        if !matches!(part.node.kind, Kind::Map(_)) {
+            context.what = self.word(part, &AMOUNTS)?;
+            return Some(context);
+        }
+        let fields = self.fields(part, &["from", "what", "max_bytes"], &[])?;
+        if let Some(items) = fields.get("from").and_then(|from| self.items(from)) {
+            context.from = Some(items.iter().filter_map(|item| self.role_reference(item)).collect());
+        }
+        if let Some(what) = fields.get("what").and_then(|what| self.word(what, &AMOUNTS)) {
+            context.what = what;
+        }
+        if let Some(max_bytes) = fields.get("max_bytes").and_then(|max_bytes| self.size(max_bytes)) {
+            context.max_bytes = max_bytes;
+        }
+        Some(context)
+    }
+
+    fn compact(&mut self, part: &Part<'_>) -> Option<Compact> {
+        let fields = self.fields(part, &["at", "keep", "by"], &["at", "keep", "by"])?;
+        let at = fields.get("at").and_then(|at| self.integer(at, 1, u64::MAX));
+        let keep = fields.get("keep").and_then(|keep| self.integer(keep, 0, u64::MAX));
+        let by = fields.get("by").and_then(|by| self.role_reference(by));
+        Some(Compact { at: at?, by: by?, keep: keep? })
+    }
+
+    fn tools(&mut self, part: &Part<'_>) -> Vec<String> {
+        let mut tools: Vec<String> = Vec::new();
+        for item in self.items(part).unwrap_or_default() {
+            let Some(tool) = self.tool_name(&item, true) else { continue };
+            if tools.contains(&tool) {
+                self.not_allowed(&item, "each tool once", None);
+            } else {
+                tools.push(tool);
+            }
+        }
+        tools
+    }
+
+    /// `name`, `server.name`, or where a choice is allowed `server.*`.
+    fn tool_name(&mut self, part: &Part<'_>, choice: bool) -> Option<String> {
+        const LONGEST: usize = 128;
+        let text = self.text(part)?;
+        let is_word =
+            |word: &str| !word.is_empty() && word.chars().all(|c| c.is_ascii_alphanumeric() || matches!(c, '_' | '-'));
+        let sound = match text.split_once('.') {
+            None => is_word(&text),
+            Some((server, "*")) => choice && is_word(server),
+            Some((server, tool)) => is_word(server) && tool.split('.').all(is_word),
+        };
+        if sound && text.len() <= LONGEST {
+            return Some(text);
+        }
+        let forms = if choice { "`name`, `server.name` or `server.*`" } else { "`name` or `server.name`" };
+        self.not_allowed(part, &format!("a tool, written {forms}"), None);
+        None
+    }
+
+    fn select_by(&mut self, part: &Part<'_>) -> Option<SelectBy> {
+        if matches!(part.node.kind, Kind::Map(_)) {
+            let fields = self.fields(part, &["expression"], &["expression"])?;
+            return fields.get("expression").and_then(|part| self.expression(part)).map(SelectBy::Expression);
+        }
+        let words = [("model", 0), ("round_robin", 1), ("least_recent", 2), ("human", 3)];
+        Some(match self.word(part, &words)? {
+            0 => SelectBy::Model,
+            1 => SelectBy::RoundRobin,
+            2 => SelectBy::LeastRecent,
+            _ => SelectBy::Human,
+        })
+    }
+
+    /// `ok` with the fields that the file declares, and `failed`.
+    fn tool_output(&mut self, part: Option<&Part<'_>>) -> Output {
+        let mut declared = Vec::new();
+        if let Some(part) = part {
+            for entry in self.entries(part).unwrap_or_default() {
+                if entry.name() == "ok" {
+                    declared = self.status_fields(&entry);
+                } else {
+                    let message = format!("a tool role declares fields under `ok` only, found `{}`", entry.name());
+                    let fault = entry.key_fault(Code::UnknownKey, message);
+                    self.refuse(&entry, fault.with_hint("its statuses are `ok` and `failed {code, message}`"));
+                }
+            }
+        }
+        let failed = ["code", "message"].into_iter().filter_map(text_field).collect();
+        named_output([("ok", declared), ("failed", failed)])
+    }
+}
+
+/// An output of statuses that the format names.
+pub(super) fn named_output<const N: usize>(statuses: [(&str, Ordered<FieldName, Field>); N]) -> Output {
+    let named = |(name, fields)| status(name).map(|name: Status| (name, fields));
+    statuses.into_iter().filter_map(named).collect()
+}
+
+/// The name of a child's role within the policy of its parent.
+pub(super) fn child_policy_name(parent: &str, child: &str) -> String {
+    format!("{parent}/{child}")
+}

@@ -1,0 +1,197 @@
+//! Texts, numbers, words, durations and sizes.
+
+use super::Reader;
+use super::part::{Part, listed};
+use crate::canonical::Value;
+use crate::diagnostic::{Code, nearest};
+use crate::source::{Kind, comment_behind, excerpt};
+
+impl Reader<'_> {
+    /// A text.
+    pub(super) fn text(&mut self, part: &Part<'_>) -> Option<String> {
+        match &part.node.kind {
+            Kind::Str(text) => Some(text.clone()),
+            Kind::Bool(_) | Kind::Int(_) | Kind::Float(_) => {
+                self.wrong_type(part, "a text", Some("put it in quotes"));
+                None
+            }
+            _ => {
+                self.wrong_type(part, "a text", None);
+                None
+            }
+        }
+    }
+
+    /// A text that people or models read: a comment behind it may have cut it.
+    pub(super) fn prose(&mut self, part: &Part<'_>) -> Option<String> {
+        let text = self.text(part)?;
+        self.whole(part);
+        Some(text)
+    }
+
+    /// A text in which the checker asks for places.
+    pub(super) fn template(&mut self, part: &Part<'_>) -> Option<String> {
+        let text = self.prose(part)?;
+        self.places.put_text(&part.path, &text);
+        Some(text)
+    }
+
+    /// An expression: a text, or one of the two words that YAML makes booleans of.
+    pub(super) fn expression(&mut self, part: &Part<'_>) -> Option<String> {
+        if let Kind::Bool(truth) = part.node.kind {
+            return Some(truth.to_string());
+        }
+        self.template(part)
+    }
+
+    /// Says so when a comment may have cut the text.
+    fn whole(&mut self, part: &Part<'_>) {
+        let file = self.places.text();
+        let Some(span) = comment_behind(file, part.node) else { return };
+        let follows = file.get(span.offset + 1..).and_then(|rest| rest.chars().next());
+        let (code, message) = if follows.is_some_and(|c| !c.is_whitespace()) {
+            (Code::CutByComment, "a comment cuts the unquoted text before it")
+        } else {
+            (Code::CommentBehindText, "a comment stands behind an unquoted text")
+        };
+        let fault = crate::source::Fault::new(code, span, message);
+        self.report(fault.with_hint("put the text in quotes, or the comment on a line of its own"));
+    }
+
+    /// `true` or `false`.
+    pub(super) fn boolean(&mut self, part: &Part<'_>) -> Option<bool> {
+        match part.node.kind {
+            Kind::Bool(truth) => Some(truth),
+            _ => {
+                self.wrong_type(part, "`true` or `false`", None);
+                None
+            }
+        }
+    }
+
+    /// An integer from `least` to `most`. A number such as `3.0` is one.
+    pub(super) fn integer(&mut self, part: &Part<'_>, least: u64, most: u64) -> Option<u64> {
+        let Value::Int(number) = part.node.to_value() else {
+            let hint = part.as_str().filter(|text| text.parse::<i128>().is_ok()).map(|_| "take out the quotes");
+            self.wrong_type(part, "an integer", hint);
+            return None;
+        };
+        match u64::try_from(number) {
+            Ok(number) if (least..=most).contains(&number) => Some(number),
+            _ => {
+                let range = if most >= u64::from(u32::MAX) {
+                    format!("at least {least}")
+                } else {
+                    format!("from {least} to {most}")
+                };
+                self.not_allowed(part, &format!("an integer {range}"), None);
+                None
+            }
+        }
+    }
+
+    /// A number for which `allowed` holds.
+    pub(super) fn number(&mut self, part: &Part<'_>, expected: &str, allowed: impl Fn(f64) -> bool) -> Option<f64> {
+        #[expect(clippy::cast_precision_loss, reason = "prices and probabilities are far smaller than 2^53")]
+        let number = match part.node.kind {
+            Kind::Int(number) => number as f64,
+            Kind::Float(number) => number,
+            _ => {
+                self.wrong_type(part, expected, None);
+                return None;
+            }
+        };
+        if allowed(number) {
+            return Some(number);
+        }
+        self.not_allowed(part, expected, None);
+        None
+    }
+
+    /// One of `words`.
+    pub(super) fn word<T: Copy>(&mut self, part: &Part<'_>, words: &[(&str, T)]) -> Option<T> {
+        let known: Vec<&str> = words.iter().map(|(word, _)| *word).collect();
+        let found = part.as_str().and_then(|text| words.iter().find(|(word, _)| *word == text));
+        if let Some((_, meant)) = found {
+            return Some(*meant);
+        }
+        let hint = part.as_str().and_then(|text| nearest(text, known.iter().copied()));
+        let hint = hint.map(|near| format!("did you mean `{near}`?"));
+        self.not_allowed(part, &format!("one of {}", listed(&known)), hint);
+        None
+    }
+
+    /// Says which values are allowed.
+    pub(super) fn not_allowed(&mut self, part: &Part<'_>, allowed: &str, hint: Option<String>) {
+        let subject = if part.key.is_some() { format!("`{}` wants", excerpt(part.name())) } else { "expected".into() };
+        let mut fault = part.fault(Code::InvalidValue, format!("{subject} {allowed}, found {}", self.shown(part)));
+        fault.hint = hint;
+        self.refuse(part, fault);
+    }
+
+    /// Milliseconds, more than 0.
+    pub(super) fn duration(&mut self, part: &Part<'_>) -> Option<u64> {
+        let read = part.as_str().and_then(duration_ms).filter(|ms| *ms > 0);
+        if read.is_none() {
+            let hint = match part.node.kind {
+                Kind::Int(number) => format!("name the unit, such as `{number}s`"),
+                _ => "it is digits and one unit: `250ms 30s 10m 2h 3d`".to_owned(),
+            };
+            self.not_allowed(part, "a duration such as `30s`", Some(hint));
+        }
+        read
+    }
+
+    /// Milliseconds, `None` for `0` and `none`.
+    pub(super) fn duration_or_never(&mut self, part: &Part<'_>) -> Option<Option<u64>> {
+        let never = matches!(part.node.kind, Kind::Int(0)) || matches!(part.as_str(), Some("none"));
+        let zero = part.as_str().and_then(duration_ms) == Some(0);
+        if never || zero { Some(None) } else { self.duration(part).map(Some) }
+    }
+
+    /// Bytes, more than 0: an integer, or a size such as `32KiB`.
+    pub(super) fn size(&mut self, part: &Part<'_>) -> Option<u64> {
+        let read = match part.node.kind {
+            Kind::Int(bytes) => u64::try_from(bytes).ok(),
+            _ => part.as_str().and_then(size_bytes),
+        };
+        let read = read.filter(|bytes| *bytes > 0);
+        if read.is_none() {
+            self.not_allowed(
+                part,
+                "a size such as `32KiB`",
+                Some("it is bytes, or digits and `KiB`, `MiB`, `GiB`".into()),
+            );
+        }
+        read
+    }
+}
+
+/// The milliseconds of a duration such as `250ms 30s 10m 2h 3d`.
+pub fn duration_ms(text: &str) -> Option<u64> {
+    let (digits, unit) = text.split_at_checked(text.find(|c: char| !c.is_ascii_digit())?)?;
+    let unit_ms = match unit {
+        "ms" => 1,
+        "s" => 1_000,
+        "m" => 60 * 1_000,
+        "h" => 60 * 60 * 1_000,
+        "d" => 24 * 60 * 60 * 1_000,
+        _ => return None,
+    };
+    // Beyond this, arithmetic on clocks could overflow.
+    const LONGEST_MS: u64 = 1_000 * 365 * 24 * 60 * 60 * 1_000;
+    digits.parse::<u64>().ok()?.checked_mul(unit_ms).filter(|ms| *ms <= LONGEST_MS)
+}
+
+/// The bytes of a size such as `32KiB 8MiB`.
+pub fn size_bytes(text: &str) -> Option<u64> {
+    let (digits, unit) = text.split_at_checked(text.find(|c: char| !c.is_ascii_digit())?)?;
+    let unit_bytes = match unit {
+        "B" => 1,
+        "KiB" => 1 << 10,
+        "MiB" => 1 << 20,
+        "GiB" => 1 << 30,
+        _ => return None,
+    };
+    digits.parse::<u64>().ok()?.checked_mul(unit_bytes)
+}

@@ -1,0 +1,92 @@
+//! System texts: a text, a file, or a list of both; never a template.
+
+use super::Reader;
+use super::part::{Fields, Part};
+use crate::diagnostic::Code;
+use crate::source::Kind;
+
+impl Reader<'_> {
+    /// The system text. The pieces of a list follow each other with one blank line between.
+    pub(super) fn system(&mut self, part: &Part<'_>) -> Option<String> {
+        if !matches!(part.node.kind, Kind::List(_)) {
+            return self.system_piece(part);
+        }
+        let pieces: Vec<String> = self.items(part)?.iter().filter_map(|piece| self.system_piece(piece)).collect();
+        let last = pieces.len().saturating_sub(1);
+        Some(
+            pieces
+                .iter()
+                .enumerate()
+                .map(|(position, piece)| if position < last { piece.trim_end_matches(['\n', '\r']) } else { piece })
+                .collect::<Vec<_>>()
+                .join("\n\n"),
+        )
+    }
+
+    fn system_piece(&mut self, part: &Part<'_>) -> Option<String> {
+        match &part.node.kind {
+            Kind::Str(_) => {
+                let text = self.template(part)?;
+                self.no_braces(part, &text);
+                Some(text)
+            }
+            Kind::Map(_) => {
+                let fields = self.fields(part, &["file", "text", "raw"], &[])?;
+                let raw = fields.get("raw").and_then(|raw| self.boolean(raw)).unwrap_or(false);
+                self.system_map(part, &fields, raw)
+            }
+            _ => {
+                self.wrong_type(part, "a text, `{file: PATH}` or a list of them", None);
+                None
+            }
+        }
+    }
+
+    fn system_map(&mut self, part: &Part<'_>, fields: &Fields<'_>, raw: bool) -> Option<String> {
+        match (fields.get("file"), fields.get("text")) {
+            (Some(file), None) => {
+                let text = self.included_text(part, file)?;
+                if !raw {
+                    self.no_braces(part, &text);
+                }
+                Some(text)
+            }
+            (None, Some(text_part)) => {
+                let text = self.template(text_part)?;
+                if !raw {
+                    self.no_braces(text_part, &text);
+                }
+                Some(text)
+            }
+            _ => {
+                let fault = part.key_fault(Code::MissingKey, "one of `file` and `text` is wanted");
+                self.refuse(part, fault);
+                None
+            }
+        }
+    }
+
+    /// Refuses `{{` in a text that is sent as it stands.
+    fn no_braces(&mut self, part: &Part<'_>, text: &str) {
+        let Some(at) = text.find("{{") else { return };
+        self.places.mark_incomplete(&part.path);
+        let mut diagnostic = self.places.fault(
+            Code::TemplateInSystem,
+            &part.path,
+            Some(at..at + 2),
+            "a system text is not a template: `{{` would be sent as it stands",
+        );
+        diagnostic.hint = Some("put what changes into an edge's prompt, or write `{text: ..., raw: true}`".to_owned());
+        self.keep(diagnostic);
+    }
+
+    /// A prompt: a template, or `{file: PATH}`.
+    pub(super) fn prompt(&mut self, part: &Part<'_>) -> Option<String> {
+        if !matches!(part.node.kind, Kind::Map(_)) {
+            return self.template(part);
+        }
+        let fields = self.fields(part, &["file"], &["file"])?;
+        let file = fields.get("file")?;
+        self.included_text(part, file)
+    }
+}

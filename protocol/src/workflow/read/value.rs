@@ -1,0 +1,45 @@
+//! Values whose texts are templates: `args`, `input` of a child, `result`.
+
+use super::Reader;
+use super::part::Part;
+use crate::canonical::Value;
+use crate::source::Kind;
+use crate::workflow::Template;
+
+impl Reader<'_> {
+    /// A value whose every text is a template.
+    pub(super) fn template_value(&mut self, part: &Part<'_>) -> Template {
+        Template(self.leaves(part))
+    }
+
+    /// A map of values whose every text is a template.
+    pub(super) fn template_map(&mut self, part: &Part<'_>) -> Option<Template> {
+        if !matches!(part.node.kind, Kind::Map(_)) {
+            self.wrong_type(part, "a map", None);
+            return None;
+        }
+        Some(self.template_value(part))
+    }
+
+    /// The readers of files bound how deep this goes.
+    fn leaves(&mut self, part: &Part<'_>) -> Value {
+        match &part.node.kind {
+            Kind::Str(_) => self.template(part).map_or(Value::Null, Value::Str),
+            Kind::List(_) => {
+                let items = self.items(part).unwrap_or_default();
+                Value::List(items.iter().map(|item| self.leaves(item)).collect())
+            }
+            Kind::Map(_) => {
+                let entries = self.entries(part).unwrap_or_default();
+                let mut members = std::collections::BTreeMap::new();
+                for entry in entries {
+                    if self.is_given(&entry) {
+                        members.insert(entry.name().to_owned(), self.leaves(&entry));
+                    }
+                }
+                Value::Object(members)
+            }
+            _ => part.node.to_value(),
+        }
+    }
+}

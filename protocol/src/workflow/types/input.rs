@@ -1,0 +1,110 @@
+//! What a thread is given, held to what its workflow declares.
+
+use std::collections::BTreeMap;
+
+use super::{Field, Validator};
+use crate::canonical::{self, Value};
+use crate::diagnostic::{Code, nearest};
+use crate::source::excerpt;
+use crate::workflow::Workflow;
+
+/// What is wrong with one input.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[error("{message}")]
+pub struct InputFault {
+    /// What kind of fault.
+    pub code: Code,
+    /// The input's name.
+    pub name: String,
+    /// What is wrong, in one sentence without a full stop. It never repeats the value.
+    pub message: String,
+    /// What to do.
+    pub hint: Option<String>,
+}
+
+impl InputFault {
+    fn new(code: Code, name: &str, message: String) -> Self {
+        Self { code, name: name.to_owned(), message, hint: None }
+    }
+}
+
+/// The input of a thread: `given` with defaults filled in. An optional input that is not given is left out.
+///
+/// # Errors
+/// All faults: names that are not declared, in their order, then what is missing or wrong, in declared order.
+pub fn check_input(workflow: &Workflow, given: BTreeMap<String, Value>) -> Result<Value, Vec<InputFault>> {
+    let mut faults: Vec<InputFault> =
+        given.keys().filter(|name| !is_declared(workflow, name)).map(|name| unknown(workflow, name)).collect();
+    let mut given = given;
+    let mut input = BTreeMap::new();
+    for (name, field) in &workflow.input {
+        match given.remove(name.as_str()).or_else(|| field.default_value().cloned()) {
+            Some(value) => {
+                faults.extend(violation(name.as_str(), field, &value));
+                input.insert(name.as_str().to_owned(), value);
+            }
+            None if field.optional => {}
+            None => {
+                let mut fault =
+                    InputFault::new(Code::MissingInput, name.as_str(), format!("the input `{name}` is missing"));
+                fault.hint = Some(format!("give it with `-i {name}=...`"));
+                faults.push(fault);
+            }
+        }
+    }
+    if faults.is_empty() { Ok(Value::Object(input)) } else { Err(faults) }
+}
+
+/// The value of an input that is given as text: the text itself where the type takes one, else JSON.
+///
+/// # Errors
+/// [`InputFault`] when the type asks for JSON and the text is none.
+pub fn parse_input_text(name: &str, field: &Field, text: &str) -> Result<Value, InputFault> {
+    if field.takes_text() {
+        return Ok(Value::from(text));
+    }
+    match canonical::parse(text.as_bytes()) {
+        Ok(value) => Ok(value),
+        // A type that allows anything takes what is not JSON as the text it is.
+        Err(_) if field.schema.get("type").is_none() && field.schema.get("enum").is_none() => Ok(Value::from(text)),
+        Err(error) => {
+            let wanted = field.schema.get("type").and_then(Value::as_str).unwrap_or("value");
+            let message = format!("the input `{}` wants JSON for its type `{wanted}`: {error}", excerpt(name));
+            let mut fault = InputFault::new(Code::InvalidInput, name, message);
+            fault.hint = match wanted {
+                "array" => Some(format!("such as `-i {name}='[\"a\", \"b\"]'`")),
+                "object" => Some(format!("such as `-i {name}='{{\"key\": 1}}'`")),
+                "boolean" => Some("write `true` or `false`".to_owned()),
+                _ => None,
+            };
+            Err(fault)
+        }
+    }
+}
+
+fn is_declared(workflow: &Workflow, name: &str) -> bool {
+    workflow.input.iter().any(|(declared, _)| declared.as_str() == name)
+}
+
+fn unknown(workflow: &Workflow, name: &str) -> InputFault {
+    let message = format!("the workflow declares no input `{}`", excerpt(name));
+    let mut fault = InputFault::new(Code::UnknownInput, name, message);
+    let declared: Vec<&str> = workflow.input.iter().map(|(name, _)| name.as_str()).collect();
+    fault.hint = Some(match nearest(name, declared.iter().copied()) {
+        Some(near) => format!("did you mean `{near}`?"),
+        None if declared.is_empty() => "it declares none at all".to_owned(),
+        None => format!("it declares `{}`", declared.join("`, `")),
+    });
+    fault
+}
+
+fn violation(name: &str, field: &Field, value: &Value) -> Option<InputFault> {
+    let words = match Validator::of_schema(&field.schema) {
+        Ok(validator) => validator.violations(value).iter().map(ToString::to_string).collect::<Vec<_>>(),
+        // A checked workflow holds no such schema; one that was made by hand is not believed.
+        Err(error) => vec![error.to_string()],
+    };
+    (!words.is_empty()).then(|| {
+        InputFault::new(Code::InvalidInput, name, format!("the input `{name}` does not fit: {}", words.join("; ")))
+    })
+}

@@ -1,0 +1,59 @@
+//! What a declared input or field may hold.
+//!
+//! In a file stands a shorthand or JSON Schema; here only JSON Schema 2020-12 is left, without references, of bounded
+//! size and depth. A [`Validator`] holds values to it, in words that never repeat the value.
+
+mod input;
+mod shorthand;
+mod validator;
+
+use serde::{Deserialize, Serialize};
+
+use crate::canonical::Value;
+
+pub use input::{InputFault, check_input, parse_input_text};
+pub use shorthand::expand;
+pub use validator::{SchemaError, Validator, Violation, object_schema};
+
+/// A declared input or field of a status: shorthands are expanded, so that only JSON Schema is left.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Field {
+    /// Whether it may be absent: its name ended in `?`.
+    pub optional: bool,
+    /// JSON Schema 2020-12; an input's default stands in it as `default`.
+    pub schema: Value,
+}
+
+impl Field {
+    /// The default, if it has one.
+    pub fn default_value(&self) -> Option<&Value> {
+        self.schema.get("default")
+    }
+
+    /// Whether it may hold a text, so that a text is taken as it stands.
+    pub fn takes_text(&self) -> bool {
+        let is_text = |value: &Value| value.as_str() == Some("string");
+        match (self.schema.get("type"), self.schema.get("enum")) {
+            (Some(Value::List(types)), _) => types.iter().any(is_text),
+            (Some(one), _) => is_text(one),
+            (None, Some(Value::List(words))) => words.iter().all(|word| word.as_str().is_some()),
+            (None, _) => self.schema.get("const").is_some_and(|value| value.as_str().is_some()),
+        }
+    }
+}
+
+/// Whether a schema is so plain that it needs no compiler to be known to be one: what shorthands come to.
+pub(super) fn is_simple(schema: &Value) -> bool {
+    let Value::Object(members) = schema else { return false };
+    let known_type = |word: &str| matches!(word, "string" | "integer" | "number" | "boolean" | "array" | "object");
+    members.iter().all(|(key, value)| match key.as_str() {
+        "type" => value.as_str().is_some_and(known_type),
+        "items" => is_simple(value),
+        "description" | "title" => value.as_str().is_some(),
+        _ => false,
+    })
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,416 @@
+//! From what a file says of a type to JSON Schema 2020-12.
+//!
+//! Shorthands hold at the top of a field: a word, `word[]`, `a | b`, or a map of fields. Everything else is JSON
+//! Schema, of which only known keywords are allowed and no references: nested references make validation exponential.
+
+use std::collections::BTreeMap;
+
+use crate::canonical::Value;
+use crate::diagnostic::{Code, nearest};
+use crate::source::{Fault, Key, Kind, Node, excerpt};
+
+/// The most values of one field's schema.
+const MAX_VALUES: usize = 1_000;
+/// The deepest nesting of one field's schema.
+const MAX_DEPTH: usize = 16;
+/// The longest pattern.
+const MAX_PATTERN_BYTES: usize = 1_000;
+/// The most faults of one field.
+const MAX_FAULTS: usize = 100;
+
+const WORDS: [&str; 4] = ["string", "integer", "number", "boolean"];
+const TYPES: [&str; 7] = ["string", "integer", "number", "boolean", "object", "array", "null"];
+
+/// Keywords whose value is a schema.
+const ONE: [&str; 11] = [
+    "additionalProperties",
+    "contains",
+    "contentSchema",
+    "else",
+    "if",
+    "items",
+    "not",
+    "propertyNames",
+    "then",
+    "unevaluatedItems",
+    "unevaluatedProperties",
+];
+/// Keywords whose value is a list of schemas.
+const MANY: [&str; 4] = ["allOf", "anyOf", "oneOf", "prefixItems"];
+/// Keywords whose value is a map of schemas.
+const NAMED: [&str; 3] = ["dependentSchemas", "patternProperties", "properties"];
+/// Keywords whose value is data.
+const DATA: [&str; 31] = [
+    "$comment",
+    "const",
+    "contentEncoding",
+    "contentMediaType",
+    "default",
+    "dependentRequired",
+    "deprecated",
+    "description",
+    "enum",
+    "examples",
+    "exclusiveMaximum",
+    "exclusiveMinimum",
+    "format",
+    "maxContains",
+    "maxItems",
+    "maxLength",
+    "maxProperties",
+    "maximum",
+    "minContains",
+    "minItems",
+    "minLength",
+    "minProperties",
+    "minimum",
+    "multipleOf",
+    "pattern",
+    "readOnly",
+    "required",
+    "title",
+    "type",
+    "uniqueItems",
+    "writeOnly",
+];
+/// Keywords that are refused.
+const REFUSED: [&str; 12] = [
+    "$anchor",
+    "$defs",
+    "$dynamicAnchor",
+    "$dynamicRef",
+    "$id",
+    "$recursiveAnchor",
+    "$recursiveRef",
+    "$ref",
+    "$schema",
+    "$vocabulary",
+    "definitions",
+    "id",
+];
+
+/// The JSON Schema of the type that `node` declares for the field `name`, and what is wrong with it. With faults the
+/// schema is only as much as could be read.
+pub fn expand(node: &Node, name: &str) -> (Value, Vec<Fault>) {
+    let mut expander = Expander { faults: Vec::new(), values: 0, name };
+    let schema = expander.field(node, 1);
+    (schema, expander.faults)
+}
+
+struct Expander<'a> {
+    faults: Vec<Fault>,
+    values: usize,
+    /// The field, for words in hints.
+    name: &'a str,
+}
+
+impl Expander<'_> {
+    fn fault(&mut self, fault: Fault) {
+        if self.faults.len() < MAX_FAULTS {
+            self.faults.push(fault);
+        }
+    }
+
+    /// Whether one more value at `depth` is within the limits, else that it is not, said once.
+    fn enter(&mut self, node: &Node, depth: usize) -> bool {
+        self.values += 1;
+        let within = self.values <= MAX_VALUES && depth <= MAX_DEPTH;
+        if !within && !self.faults.iter().any(|fault| fault.code == Code::SchemaTooLarge) {
+            let message = format!("the schema has more than {MAX_VALUES} values or {MAX_DEPTH} levels");
+            self.fault(Fault::new(Code::SchemaTooLarge, node.span, message));
+        }
+        within
+    }
+
+    /// A field: a shorthand or a schema.
+    fn field(&mut self, node: &Node, depth: usize) -> Value {
+        if !self.enter(node, depth) {
+            return Value::Null;
+        }
+        match &node.kind {
+            Kind::Str(text) => self.word(node, text),
+            Kind::Map(entries) if is_object_shorthand(entries) => self.object(entries, depth),
+            Kind::Map(entries) => {
+                if let Some((key, _)) = entries.iter().find(|(key, _)| key.name == "type")
+                    && calls_a_field_type(entries)
+                {
+                    self.field_called_type(key, entries);
+                    return Value::Null;
+                }
+                self.schema(node, depth)
+            }
+            _ => {
+                let message = format!("`{}` wants a type, found {}", excerpt(self.name), node.describe());
+                let fault = Fault::new(Code::WrongType, node.span, message);
+                self.fault(fault.with_hint("such as `string`, `integer`, `\"string[]\"`, `\"low | high\"`"));
+                Value::Null
+            }
+        }
+    }
+
+    /// A word, a list `word[]` or an enum `a | b`.
+    fn word(&mut self, node: &Node, text: &str) -> Value {
+        if text.contains('|') {
+            return self.words(node, text);
+        }
+        if let Some(schema) = word_schema(text) {
+            return schema;
+        }
+        let message = format!("there is no type `{}`", excerpt(text));
+        let mut fault = Fault::new(Code::UnknownType, node.span, message);
+        let base = text.trim_end_matches("[]");
+        let usual = match base {
+            "str" | "text" => Some("string"),
+            "int" => Some("integer"),
+            "bool" => Some("boolean"),
+            "float" | "double" => Some("number"),
+            _ => nearest(base, WORDS),
+        };
+        fault.hint = Some(match (base, usual) {
+            ("object" | "map" | "dict", _) => "write its fields as a map, or `{ type: object }`".to_owned(),
+            ("array" | "list", _) => "write `\"string[]\"`, or `{ type: array, items: ... }`".to_owned(),
+            (_, Some(word)) => format!("did you mean `{word}{}`?", text.get(base.len()..).unwrap_or_default()),
+            _ => "the types are `string`, `integer`, `number`, `boolean`; an enum has words between `|`".to_owned(),
+        });
+        self.fault(fault);
+        Value::Null
+    }
+
+    fn words(&mut self, node: &Node, text: &str) -> Value {
+        let mut words: Vec<&str> = Vec::new();
+        for word in text.split('|').map(str::trim) {
+            self.values += 1;
+            if word.is_empty() {
+                let fault = Fault::new(Code::UnknownType, node.span, "a word of the enum is empty");
+                self.fault(fault.with_hint("write words between `|`, such as `low | mid | high`"));
+                return Value::Null;
+            }
+            if words.contains(&word) {
+                let message = format!("the enum has `{}` twice", excerpt(word));
+                self.fault(Fault::new(Code::UnknownType, node.span, message));
+                return Value::Null;
+            }
+            words.push(word);
+            if self.values > MAX_VALUES {
+                self.enter(node, 1);
+                return Value::Null;
+            }
+        }
+        let words = words.into_iter().map(Value::from).collect::<Vec<_>>();
+        [("enum", Value::List(words)), ("type", Value::from("string"))].into_iter().collect()
+    }
+
+    /// An object whose fields are shorthands.
+    fn object(&mut self, entries: &[(Key, Node)], depth: usize) -> Value {
+        let mut properties = BTreeMap::new();
+        let mut required = Vec::new();
+        for (key, node) in entries {
+            let (name, optional) = match key.name.strip_suffix('?') {
+                Some(name) => (name, true),
+                None => (key.name.as_str(), false),
+            };
+            let schema = self.field(node, depth + 1);
+            if properties.insert(name.to_owned(), schema).is_some() {
+                let message = format!("`{}` stands twice, with and without `?`", excerpt(name));
+                self.fault(Fault::new(Code::DuplicateKey, key.span, message));
+            }
+            if !optional {
+                required.push(Value::from(name));
+            }
+        }
+        [
+            ("additionalProperties", Value::Bool(false)),
+            ("properties", Value::Object(properties)),
+            ("required", Value::List(required)),
+            ("type", Value::from("object")),
+        ]
+        .into_iter()
+        .collect()
+    }
+
+    fn field_called_type(&mut self, key: &Key, entries: &[(Key, Node)]) {
+        let fields: Vec<String> = entries
+            .iter()
+            .map(|(key, node)| match &node.kind {
+                Kind::Str(word) if word_schema(word).is_some() => format!("{}: {{ type: {word} }}", key.name),
+                _ => format!("{}: {{ ... }}", key.name),
+            })
+            .take(4)
+            .collect();
+        let fault = Fault::new(
+            Code::FieldCalledType,
+            key.span,
+            "a map with the key `type` is JSON Schema, so a shorthand cannot have a field of that name",
+        );
+        let hint = format!("write it out: {{ type: object, properties: {{ {} }} }}", fields.join(", "));
+        self.fault(fault.with_hint(excerpt_of_hint(&hint)));
+    }
+
+    /// JSON Schema.
+    fn schema(&mut self, node: &Node, depth: usize) -> Value {
+        let entries = match &node.kind {
+            Kind::Map(entries) => entries,
+            Kind::Bool(truth) => return Value::Bool(*truth),
+            Kind::Str(word) if word_schema(word).is_some() => {
+                let message = "a shorthand stands inside a schema, where only JSON Schema holds";
+                let fault = Fault::new(Code::InvalidSchema, node.span, message);
+                self.fault(fault.with_hint(format!("write `{{ type: {word} }}`")));
+                return Value::Null;
+            }
+            _ => {
+                let message = format!("a schema is a map, found {}", node.describe());
+                self.fault(Fault::new(Code::InvalidSchema, node.span, message));
+                return Value::Null;
+            }
+        };
+        let mut members = BTreeMap::new();
+        for (key, value) in entries {
+            let name = key.name.as_str();
+            if !self.enter(value, depth + 1) {
+                return Value::Null;
+            }
+            let read = if ONE.contains(&name) {
+                self.schema(value, depth + 1)
+            } else if MANY.contains(&name) {
+                self.schemas(value, depth + 1)
+            } else if NAMED.contains(&name) {
+                self.named_schemas(value, depth + 1)
+            } else if DATA.contains(&name) {
+                self.data(key, value, depth + 1)
+            } else {
+                self.unknown_keyword(key);
+                continue;
+            };
+            members.insert(name.to_owned(), read);
+        }
+        Value::Object(members)
+    }
+
+    fn schemas(&mut self, node: &Node, depth: usize) -> Value {
+        let Kind::List(items) = &node.kind else {
+            self.fault(Fault::new(Code::InvalidSchema, node.span, "a list of schemas is wanted"));
+            return Value::Null;
+        };
+        let mut schemas = Vec::new();
+        for item in items {
+            if !self.enter(item, depth + 1) {
+                break;
+            }
+            schemas.push(self.schema(item, depth + 1));
+        }
+        Value::List(schemas)
+    }
+
+    fn named_schemas(&mut self, node: &Node, depth: usize) -> Value {
+        let Kind::Map(entries) = &node.kind else {
+            self.fault(Fault::new(Code::InvalidSchema, node.span, "a map of schemas is wanted"));
+            return Value::Null;
+        };
+        let mut schemas = BTreeMap::new();
+        for (key, item) in entries {
+            if !self.enter(item, depth + 1) {
+                break;
+            }
+            schemas.insert(key.name.clone(), self.schema(item, depth + 1));
+        }
+        Value::Object(schemas)
+    }
+
+    fn data(&mut self, key: &Key, node: &Node, depth: usize) -> Value {
+        match &node.kind {
+            Kind::Null => {
+                let message = format!("`{}` has no value", key.name);
+                self.fault(Fault::new(Code::NullValue, key.span, message));
+                Value::Null
+            }
+            Kind::Str(pattern) if key.name == "pattern" && pattern.len() > MAX_PATTERN_BYTES => {
+                let message = format!("the pattern has more than {MAX_PATTERN_BYTES} bytes");
+                self.fault(Fault::new(Code::SchemaTooLarge, node.span, message));
+                Value::Null
+            }
+            Kind::List(items) => Value::List(
+                items
+                    .iter()
+                    .map_while(|item| self.enter(item, depth + 1).then(|| self.data(key, item, depth + 1)))
+                    .collect(),
+            ),
+            Kind::Map(entries) => Value::Object(
+                entries
+                    .iter()
+                    .map_while(|(inner, item)| {
+                        self.enter(item, depth + 1).then(|| (inner.name.clone(), self.data(inner, item, depth + 1)))
+                    })
+                    .collect(),
+            ),
+            _ => node.to_value(),
+        }
+    }
+
+    fn unknown_keyword(&mut self, key: &Key) {
+        if REFUSED.contains(&key.name.as_str()) {
+            let message = format!("`{}` is refused in a schema", key.name);
+            let fault = Fault::new(Code::SchemaReference, key.span, message);
+            self.fault(fault.with_hint("write the schema out; a YAML anchor repeats a part that is needed twice"));
+            return;
+        }
+        let message = format!("`{}` is not a keyword of JSON Schema", excerpt(&key.name));
+        let mut fault = Fault::new(Code::UnknownKeyword, key.span, message);
+        let known = ONE.into_iter().chain(MANY).chain(NAMED).chain(DATA);
+        fault.hint = nearest(&key.name, known).map(|near| format!("did you mean `{near}`?"));
+        self.fault(fault);
+    }
+}
+
+/// The schema of `string`, `integer[]` and the like.
+fn word_schema(text: &str) -> Option<Value> {
+    if let Some(item) = text.strip_suffix("[]") {
+        // One level of list in one word; more are written as JSON Schema.
+        let items = WORDS.contains(&item).then(|| word_schema(item))??;
+        return Some([("items", items), ("type", Value::from("array"))].into_iter().collect());
+    }
+    WORDS.contains(&text).then(|| [("type", Value::from(text))].into_iter().collect())
+}
+
+fn is_keyword(name: &str) -> bool {
+    ONE.contains(&name) || MANY.contains(&name) || NAMED.contains(&name) || DATA.contains(&name)
+}
+
+/// Whether a value could be a shorthand.
+fn is_shorthand(node: &Node) -> bool {
+    match &node.kind {
+        Kind::Str(text) => word_schema(text).is_some() || text.contains('|'),
+        Kind::Map(entries) => !entries.is_empty() && is_object_shorthand(entries),
+        _ => false,
+    }
+}
+
+/// Whether a map is an object whose fields are shorthands: it has no `type`, and either every value is a shorthand or
+/// no key is a keyword, so that a misspelt type is named as such.
+fn is_object_shorthand(entries: &[(Key, Node)]) -> bool {
+    let is_reserved = |name: &str| is_keyword(name) || REFUSED.contains(&name);
+    !entries.is_empty()
+        && !entries.iter().any(|(key, _)| key.name == "type")
+        && (entries.iter().all(|(_, node)| is_shorthand(node))
+            || (!entries.iter().any(|(key, _)| is_reserved(&key.name))
+                && entries.iter().any(|(_, node)| is_shorthand(node))))
+}
+
+/// Whether a map with `type` was meant as an object with a field of that name: its `type` is no type, or beside it
+/// stands something that is no keyword but a shorthand.
+fn calls_a_field_type(entries: &[(Key, Node)]) -> bool {
+    let names_a_type = |node: &Node| match &node.kind {
+        Kind::Str(word) => TYPES.contains(&word.as_str()),
+        Kind::List(_) => true,
+        _ => false,
+    };
+    let sound = entries.iter().any(|(key, node)| key.name == "type" && names_a_type(node));
+    let others = || entries.iter().filter(|(key, _)| key.name != "type");
+    let a_field_beside = others().any(|(key, node)| !is_keyword(&key.name) && is_shorthand(node));
+    let all_fields = entries.iter().all(|(_, node)| is_shorthand(node));
+    a_field_beside || (!sound && all_fields && others().next().is_some())
+}
+
+/// A hint that quotes a file is bounded like everything else that does.
+fn excerpt_of_hint(hint: &str) -> String {
+    hint.chars().take(300).collect()
+}

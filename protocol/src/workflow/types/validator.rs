@@ -1,0 +1,134 @@
+//! Values held to a schema.
+
+use std::collections::BTreeMap;
+use std::fmt;
+
+use jsonschema::error::ValidationErrorKind;
+use jsonschema::{Draft, PatternOptions, ValidationError};
+
+use super::Field;
+use crate::canonical::Value;
+use crate::id::FieldName;
+use crate::workflow::Ordered;
+
+/// The most violations that are listed for one value.
+const MAX_VIOLATIONS: usize = 20;
+/// The largest compiled pattern.
+const MAX_PATTERN_BYTES: usize = 1 << 20;
+/// The longest message, in characters.
+const MAX_MESSAGE: usize = 200;
+
+/// A schema ready to hold values to.
+#[derive(Debug, Clone)]
+pub struct Validator(jsonschema::Validator);
+
+/// Why a schema cannot be used.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[error("{0}")]
+pub struct SchemaError(String);
+
+/// One way in which a value does not follow a schema. It never repeats the value.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Violation {
+    /// Where in the value, as a JSON pointer (RFC 6901); empty for the whole.
+    pub pointer: String,
+    /// What is wrong.
+    pub message: String,
+}
+
+impl fmt::Display for Violation {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self { pointer, message } = self;
+        if pointer.is_empty() { f.write_str(message) } else { write!(f, "{pointer}: {message}") }
+    }
+}
+
+/// The schema of an object with exactly these fields.
+pub fn object_schema(fields: &Ordered<FieldName, Field>) -> Value {
+    let properties = fields.iter().map(|(name, field)| (name.as_str(), field.schema.clone())).collect();
+    let required = fields.iter().filter(|(_, field)| !field.optional).map(|(name, _)| Value::from(name.as_str()));
+    [
+        ("additionalProperties", Value::Bool(false)),
+        ("properties", properties),
+        ("required", Value::List(required.collect())),
+        ("type", Value::from("object")),
+    ]
+    .into_iter()
+    .collect()
+}
+
+impl Validator {
+    /// Holds objects to these fields: all that are not optional, and no others.
+    ///
+    /// # Errors
+    /// [`SchemaError`], which no checked workflow leads to.
+    pub fn of_fields(fields: &Ordered<FieldName, Field>) -> Result<Self, SchemaError> {
+        Self::of_schema(&object_schema(fields))
+    }
+
+    /// Holds values to `schema`, JSON Schema 2020-12. Patterns are matched in linear time.
+    ///
+    /// # Errors
+    /// [`SchemaError`] when it is not a schema, or a pattern is too large or needs to look around.
+    pub fn of_schema(schema: &Value) -> Result<Self, SchemaError> {
+        jsonschema::options()
+            .with_draft(Draft::Draft202012)
+            .should_validate_formats(true)
+            .with_pattern_options(PatternOptions::regex().size_limit(MAX_PATTERN_BYTES))
+            .build(&to_serde(schema))
+            .map(Self)
+            .map_err(|error| SchemaError(describe(&error)))
+    }
+
+    /// Whether the value follows the schema.
+    pub fn is_valid(&self, value: &Value) -> bool {
+        self.0.is_valid(&to_serde(value))
+    }
+
+    /// In which ways the value does not follow the schema, at most 20, in the schema's order.
+    pub fn violations(&self, value: &Value) -> Vec<Violation> {
+        let value = to_serde(value);
+        self.0
+            .iter_errors(&value)
+            .take(MAX_VIOLATIONS)
+            .map(|error| Violation { pointer: error.instance_path().to_string(), message: describe(&error) })
+            .collect()
+    }
+}
+
+/// The library's words, without the value and with an end.
+fn describe(error: &ValidationError<'_>) -> String {
+    let message = match error.kind() {
+        // Its own words hide what is wrong: that the value is none of several.
+        ValidationErrorKind::AnyOf { .. } => "it is none of what is allowed here".to_owned(),
+        ValidationErrorKind::OneOfNotValid { .. } => "it is none of what is allowed here, or more than one".to_owned(),
+        _ => error.masked().to_string(),
+    };
+    let message: String = message.chars().filter(|c| !c.is_control()).take(MAX_MESSAGE).collect();
+    match message.strip_prefix("value is ") {
+        Some(rest) => format!("it is {rest}"),
+        None => message,
+    }
+}
+
+/// The value as the library reads it. Only here does a value become one of another kind, and never back.
+fn to_serde(value: &Value) -> serde_json::Value {
+    match value {
+        Value::Null => serde_json::Value::Null,
+        Value::Bool(truth) => (*truth).into(),
+        Value::Int(number) => match (u64::try_from(*number), i64::try_from(*number)) {
+            (Ok(number), _) => number.into(),
+            (_, Ok(number)) => number.into(),
+            #[expect(clippy::cast_precision_loss, reason = "the library has no such integers; it is still integral")]
+            _ => (*number as f64).into(),
+        },
+        Value::Float(number) => (*number).into(),
+        Value::Str(text) => text.as_str().into(),
+        Value::List(items) => items.iter().map(to_serde).collect::<Vec<_>>().into(),
+        Value::Object(members) => {
+            let members: BTreeMap<&String, serde_json::Value> =
+                members.iter().map(|(key, value)| (key, to_serde(value))).collect();
+            serde_json::Value::Object(members.into_iter().map(|(key, value)| (key.clone(), value)).collect())
+        }
+    }
+}
