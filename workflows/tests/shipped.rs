@@ -34,7 +34,7 @@ fn text(path: &Path) -> String {
 
 /// One line a fault, as a person would read it.
 fn lines(faults: &[Diagnostic]) -> String {
-    faults.iter().map(|fault| format!("{fault}\n")).collect()
+    faults.iter().map(ToString::to_string).collect::<Vec<_>>().join("\n")
 }
 
 fn checked(path: &Path) -> Checked {
