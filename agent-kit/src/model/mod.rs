@@ -4,9 +4,12 @@
 //! between calls; retries, deadline and fallback stand above it.
 
 pub mod openai;
+pub mod redacting;
 pub mod script;
 pub mod scripted;
 mod status;
+
+use std::sync::Arc;
 
 use futures_util::future::BoxFuture;
 use rondo_protocol::call::{Fault, ModelAnswer, ModelCall};
@@ -24,6 +27,16 @@ pub trait Model: Send + Sync {
     -> BoxFuture<'a, Result<ModelAnswer, Fault>>;
 }
 
+impl<M: Model + ?Sized> Model for Arc<M> {
+    fn complete<'a>(
+        &'a self,
+        call: &'a ModelCall,
+        deltas: &'a dyn Deltas,
+    ) -> BoxFuture<'a, Result<ModelAnswer, Fault>> {
+        (**self).complete(call, deltas)
+    }
+}
+
 /// Where the parts of a reply go while it arrives. They are provisional: the attempt may still fail.
 pub trait Deltas: Send + Sync {
     /// Some more text of the answer. Never blocks.
@@ -35,4 +48,39 @@ pub struct NoDeltas;
 
 impl Deltas for NoDeltas {
     fn text(&self, _text: &str) {}
+}
+
+/// A call that tests of this folder make.
+#[cfg(test)]
+fn test_call() -> ModelCall {
+    use rondo_protocol::call::Site;
+    use rondo_protocol::digest::Kind;
+    use rondo_protocol::id::{LanePath, RoleName, ThreadId};
+    use rondo_protocol::message::Message;
+    use rondo_protocol::object::{Head, Parameters};
+
+    let head = Head {
+        model: "test-model".to_owned(),
+        parameters: Parameters::default(),
+        response_format: None,
+        system: "You test.".to_owned(),
+        tools: Vec::new(),
+    };
+    let (head_digest, _) = rondo_protocol::Digest::of(Kind::Head, &head).unwrap();
+    ModelCall {
+        site: Site {
+            thread: ThreadId::from_parts(1, 2),
+            role: RoleName::new("writer").unwrap(),
+            lane: LanePath::trunk(),
+            visit: 1,
+            position: 0,
+        },
+        attempt: 0,
+        ordinal: 0,
+        model: "default".to_owned(),
+        head_digest,
+        head: Arc::new(head),
+        conversation: Arc::new([Message::user("Write.")].into_iter().collect()),
+        time_left: std::time::Duration::from_secs(60),
+    }
 }

@@ -1,0 +1,169 @@
+//! A provider whose replies are redacted on entry: everything that it says, and everything that is said about its
+//! failures.
+
+use std::sync::{Arc, Mutex, PoisonError};
+
+use futures_util::future::BoxFuture;
+use rondo_protocol::call::{Fault, ModelAnswer, ModelCall};
+use rondo_protocol::object::{Finish, ModelReply};
+
+use super::{Deltas, Model};
+use crate::redact::{Redactor, StreamRedactor};
+
+/// Redacts what `M` says. What is sent to it is left as it is: it came from a thread and was redacted on entry.
+#[derive(Debug, Clone)]
+pub struct Redacting<M> {
+    inner: M,
+    redactor: Arc<Redactor>,
+}
+
+impl<M> Redacting<M> {
+    /// Puts `redactor` behind `inner`.
+    pub fn new(inner: M, redactor: Arc<Redactor>) -> Self {
+        Self { inner, redactor }
+    }
+}
+
+impl<M: Model> Model for Redacting<M> {
+    fn complete<'a>(
+        &'a self,
+        call: &'a ModelCall,
+        deltas: &'a dyn Deltas,
+    ) -> BoxFuture<'a, Result<ModelAnswer, Fault>> {
+        Box::pin(async move {
+            let redacting = RedactingDeltas { inner: deltas, stream: Mutex::new(self.redactor.stream()) };
+            let answered = self.inner.complete(call, &redacting).await;
+            redacting.finish();
+            match answered {
+                Ok(mut answer) => {
+                    redact(&self.redactor, &mut answer.reply);
+                    Ok(answer)
+                }
+                Err(mut fault) => {
+                    self.redactor.string(&mut fault.message);
+                    Err(fault)
+                }
+            }
+        })
+    }
+}
+
+fn redact(redactor: &Redactor, reply: &mut ModelReply) {
+    let ModelReply { finish, reasoning, text, tool_calls } = reply;
+    redactor.string(text);
+    if let Some(reasoning) = reasoning {
+        redactor.string(reasoning);
+    }
+    for call in tool_calls {
+        redactor.string(&mut call.id);
+        redactor.string(&mut call.name);
+        redactor.string(&mut call.arguments);
+    }
+    if let Finish::Other(word) = finish {
+        redactor.string(word);
+    }
+}
+
+/// Deltas that hold back what could begin a key.
+struct RedactingDeltas<'a> {
+    inner: &'a dyn Deltas,
+    stream: Mutex<StreamRedactor>,
+}
+
+impl RedactingDeltas<'_> {
+    fn finish(&self) {
+        let rest = self.stream.lock().unwrap_or_else(PoisonError::into_inner).finish();
+        if !rest.is_empty() {
+            self.inner.text(&rest);
+        }
+    }
+}
+
+impl Deltas for RedactingDeltas<'_> {
+    fn text(&self, text: &str) {
+        let safe = self.stream.lock().unwrap_or_else(PoisonError::into_inner).push(text);
+        if !safe.is_empty() {
+            self.inner.text(&safe);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use rondo_protocol::call::FaultClass;
+    use rondo_protocol::diagnostic::Code;
+    use rondo_protocol::message::ToolUse;
+
+    use super::*;
+    use crate::model::test_call;
+
+    const KEY: &str = "sk-secret-0123456789";
+
+    /// A provider that says the key everywhere it can.
+    struct Leaking {
+        fails: bool,
+    }
+
+    impl Model for Leaking {
+        fn complete<'a>(
+            &'a self,
+            _call: &'a ModelCall,
+            deltas: &'a dyn Deltas,
+        ) -> BoxFuture<'a, Result<ModelAnswer, Fault>> {
+            Box::pin(async move {
+                for piece in ["a sk-sec", "ret-01234567", "89 b ", KEY, " sk-secret"] {
+                    deltas.text(piece);
+                }
+                if self.fails {
+                    return Err(Fault::new(Code::KeyRefused, FaultClass::Refused, format!("bad key {KEY}")));
+                }
+                let tool =
+                    ToolUse { arguments: format!("{{\"k\":\"{KEY}\"}}"), id: KEY.to_owned(), name: KEY.to_owned() };
+                let reply = ModelReply {
+                    finish: Finish::Other(KEY.to_owned()),
+                    reasoning: Some(KEY.to_owned()),
+                    text: format!("a {KEY} b {KEY} sk-secret"),
+                    tool_calls: vec![tool],
+                };
+                Ok(ModelAnswer { reply, usage: None, cost_usd: None })
+            })
+        }
+    }
+
+    #[derive(Default)]
+    struct Kept(Mutex<String>);
+
+    impl Deltas for Kept {
+        fn text(&self, text: &str) {
+            self.0.lock().unwrap().push_str(text);
+        }
+    }
+
+    fn complete(fails: bool) -> (Result<ModelAnswer, Fault>, String) {
+        let redactor = Redactor::new([("KEY".to_owned(), KEY.to_owned())]);
+        let model = Redacting::new(Leaking { fails }, Arc::new(redactor));
+        let kept = Kept::default();
+        let runtime = tokio::runtime::Builder::new_current_thread().build().unwrap();
+        let answered = runtime.block_on(model.complete(&test_call(), &kept));
+        (answered, kept.0.into_inner().unwrap())
+    }
+
+    /// Law `no_secret`, for replies.
+    #[test]
+    fn no_secret_enters_by_a_reply() {
+        let (answered, deltas) = complete(false);
+        let answer = answered.unwrap();
+        assert!(!format!("{answer:?}{deltas}").contains(KEY));
+        assert_eq!(deltas, answer.reply.text);
+        assert_eq!(deltas, "a [redacted:KEY] b [redacted:KEY] sk-secret");
+        assert_eq!(answer.reply.tool_calls[0].arguments, r#"{"k":"[redacted:KEY]"}"#);
+    }
+
+    /// Law `no_secret`, for faults.
+    #[test]
+    fn no_secret_enters_by_a_fault() {
+        let (answered, deltas) = complete(true);
+        assert_eq!(answered.unwrap_err().message, "bad key [redacted:KEY]");
+        assert!(!deltas.contains(KEY));
+    }
+}
