@@ -1,1 +1,74 @@
-//! placeholder
+//! What the end-to-end suite and the benches share: a workflow from its text, models that are functions, and runs that
+//! are followed to their end.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use futures_util::future::BoxFuture;
+use rondo_agent_kit::model::{Deltas, Model};
+use rondo_engine::models::{Models, ResolvedModel};
+use rondo_engine::{Ended, Engine, NewThread, Operating, ThreadHandle};
+use rondo_protocol::Value;
+use rondo_protocol::call::{Fault, ModelAnswer, ModelCall};
+use rondo_protocol::event::Event;
+use rondo_protocol::object::{Finish, ModelReply};
+use rondo_protocol::workflow::{Checked, Workflow};
+
+/// The workflow of that text.
+///
+/// # Panics
+/// When it has a fault.
+pub fn checked(text: &str) -> Checked {
+    rondo_protocol::workflow::read("workflow.yaml", text, &BTreeMap::new()).unwrap_or_else(|faults| {
+        let faults: Vec<String> = faults.iter().map(ToString::to_string).collect();
+        panic!("the workflow is faulty:\n{}", faults.join("\n"))
+    })
+}
+
+/// A model that is a function of the call.
+pub struct FnModel<F>(pub F);
+
+impl<F> Model for FnModel<F>
+where
+    F: Fn(&ModelCall) -> Result<String, Fault> + Send + Sync,
+{
+    fn complete<'a>(&'a self, call: &'a ModelCall, _: &'a dyn Deltas) -> BoxFuture<'a, Result<ModelAnswer, Fault>> {
+        Box::pin(std::future::ready((self.0)(call).map(answer)))
+    }
+}
+
+/// A complete reply with that text.
+pub fn answer(text: String) -> ModelAnswer {
+    let reply = ModelReply { finish: Finish::Stop, reasoning: None, text, tool_calls: Vec::new() };
+    ModelAnswer { reply, usage: None, cost_usd: None }
+}
+
+/// Every logical model of `workflow` answered by `model`.
+pub fn operating(workflow: &Workflow, model: Arc<dyn Model>) -> Operating {
+    let named = workflow.models.keys().map(String::as_str).chain(["default"]);
+    let resolved = |name: &str| {
+        let model = ResolvedModel { id: format!("{name}-id"), provider: Arc::clone(&model), price: None };
+        (name.to_owned(), model)
+    };
+    Operating { models: Models(named.map(resolved).collect::<BTreeMap<_, _>>()), ..Operating::default() }
+}
+
+/// Starts a thread of `checked` on `input`.
+///
+/// # Panics
+/// When it cannot be started.
+pub async fn start(engine: &Engine, checked: &Checked, input: Value, model: Arc<dyn Model>) -> ThreadHandle {
+    let operating = operating(&checked.workflow, model);
+    let (workflow, policy) = (checked.workflow.clone(), checked.policy.clone());
+    let new = NewThread { workflow, policy, input, file: None, script: None };
+    engine.start(new, operating).await.unwrap_or_else(|error| panic!("not started: {error}"))
+}
+
+/// Follows a run to its end.
+pub async fn follow(mut handle: ThreadHandle) -> (Vec<Event>, Ended) {
+    let mut events = Vec::new();
+    while let Some(event) = handle.events.recv().await {
+        events.push(event);
+    }
+    (events, handle.ended().await)
+}

@@ -81,13 +81,12 @@ pub(super) fn lower(
             let port = *ports.entry(*kind).or_insert_with(|| lowering.inner.add_node(Node::Port(*kind)));
             let mut from = index;
             for next in path.iter().filter_map(|at| hook_nodes.get(*at).copied()).chain([port]) {
-                lowering.inner.add_edge(from, next, Link::Calls { role: name.clone(), kind: *kind });
+                lowering.inner.add_edge(from, next, Link::Calls(*kind));
                 from = next;
             }
             paths.insert(*kind, path);
         }
         let node = RoleNode {
-            index,
             role: role.clone(),
             policy: policy.roles.get(name.as_str()).cloned().unwrap_or_else(default_policy),
             routes: routes.remove(name).unwrap_or_default(),
@@ -103,7 +102,6 @@ pub(super) fn lower(
         views,
         name: workflow.name.clone(),
         policy: policy.clone(),
-        edges: lowering.edges,
         start: lowering.start,
         inner: lowering.inner,
         roles,

@@ -38,7 +38,6 @@ pub struct Graph {
     result: Option<ValueTemplate>,
     name: String,
     policy: Policy,
-    edges: u32,
 }
 
 /// What a node is.
@@ -58,13 +57,12 @@ enum Link {
     /// An edge of the file. `order` is its place among those of its status.
     Route { status: Option<Status>, order: u32, edge: Arc<Edge> },
     /// A stretch of a call path.
-    Calls { role: RoleName, kind: CallKind },
+    Calls(CallKind),
 }
 
 /// A role and what was known of it before anything ran.
 #[derive(Debug)]
 struct RoleNode {
-    index: NodeIndex,
     role: Role,
     policy: RolePolicy,
     /// For each status its edges in declared order.
@@ -215,7 +213,7 @@ impl Graph {
             .edges(node)
             .filter_map(|link| match link.weight() {
                 Link::Route { order, edge, .. } => Some((*order, edge)),
-                Link::Calls { .. } => None,
+                Link::Calls(_) => None,
             })
             .collect();
         routes.sort_by_key(|(order, edge)| (*order, edge.id));

@@ -55,7 +55,7 @@ fn picture(graph: &Graph) -> (Vec<Shape>, Vec<Line>) {
                 let max = edge.bound.as_ref().map(|bound| bound.max);
                 ((0, edge.id.0), "edge", route_label(status.as_ref().map(|s| s.as_str()), edge), max)
             }
-            Link::Calls { kind, .. } => ((1, *kind as u32), "call", kind.name().to_owned(), None),
+            Link::Calls(kind) => ((1, *kind as u32), "call", kind.name().to_owned(), None),
         };
         let (from, to) = (shape(graph, from).id, shape(graph, to).id);
         lines.push(Line { order, from, to, kind, label, max });

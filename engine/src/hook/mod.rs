@@ -13,7 +13,7 @@ pub mod registry;
 pub mod space;
 
 #[cfg(test)]
-mod contract;
+pub(crate) mod contract;
 
 use std::sync::Arc;
 

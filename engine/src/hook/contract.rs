@@ -1,0 +1,299 @@
+//! The contract that every hook keeps, tried at turn, model and tool calls, with a kind that answers, one that
+//! rewrites, one that fails, one that panics, and the built-in ones.
+
+use std::collections::BTreeMap;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::time::Duration;
+
+use rondo_protocol::call::{Effect, FaultClass, ModelAnswer, ModelCall, Site, ToolCall, ToolReply, TurnCall, TurnReply};
+use rondo_protocol::diagnostic::Code;
+use rondo_protocol::digest::{Digest, Kind};
+use rondo_protocol::id::{LanePath, RoleName, Status, ThreadId};
+use rondo_protocol::message::{Conversation, Message};
+use rondo_protocol::object::{AnsweredBy, Finish, Head, ModelReply, Parameters, Transcript};
+use rondo_protocol::workflow::OnHookError;
+
+use super::*;
+use crate::env::SeededEnv;
+use crate::store::MemoryStore;
+
+fn site() -> Site {
+    Site {
+        thread: ThreadId::from_parts(1, 1),
+        role: RoleName::new("writer").unwrap(),
+        lane: LanePath::trunk(),
+        visit: 1,
+        position: 0,
+    }
+}
+
+pub(crate) fn head(system: &str) -> Head {
+    Head {
+        model: "m".to_owned(),
+        parameters: Parameters::default(),
+        response_format: None,
+        system: system.to_owned(),
+        tools: Vec::new(),
+    }
+}
+
+fn calls() -> Vec<Call> {
+    let head = Arc::new(head("You write."));
+    let head_digest = Digest::of(Kind::Head, &*head).unwrap().0;
+    let conversation: Arc<Conversation> = Arc::new([Message::user("Write.")].into_iter().collect());
+    vec![
+        Call::Turn(TurnCall {
+            site: site(),
+            head_digest,
+            head: Arc::clone(&head),
+            conversation: Arc::clone(&conversation),
+        }),
+        Call::Model(ModelCall {
+            site: site(),
+            attempt: 0,
+            ordinal: 0,
+            model: "default".to_owned(),
+            head_digest,
+            head,
+            conversation,
+            time_left: Duration::from_secs(1),
+        }),
+        Call::Tool(ToolCall {
+            site: site(),
+            id: "1".to_owned(),
+            name: "read_file".to_owned(),
+            arguments: "{}".to_owned(),
+            effect: Effect::Pure,
+            idempotency_key: "k".to_owned(),
+        }),
+    ]
+}
+
+/// A reply that says `text`, of the kind that `call` wants.
+fn reply(call: &Call, text: &str) -> Reply {
+    match call {
+        Call::Turn(_) => Reply::Turn(Box::new(TurnReply {
+            transcript: Transcript::default(),
+            answer: text.to_owned(),
+            body: text.to_owned(),
+            status: Status::new("done").unwrap(),
+            output: Value::empty_object(),
+            usage: None,
+            cost_usd: None,
+            model: None,
+            fallback: None,
+            answered_by: None,
+        })),
+        Call::Model(_) => Reply::Model(ModelAnswer {
+            reply: ModelReply { finish: Finish::Stop, reasoning: None, text: text.to_owned(), tool_calls: Vec::new() },
+            usage: None,
+            cost_usd: None,
+        }),
+        Call::Tool(_) => Reply::Tool(ToolReply { text: text.to_owned(), failed: false }),
+    }
+}
+
+/// The text in which calls of each kind differ when they are rewritten.
+fn text_of(call: &Call) -> String {
+    match call {
+        Call::Turn(call) => call.conversation.messages().last().unwrap().text.clone(),
+        Call::Model(call) => call.conversation.messages().last().unwrap().text.clone(),
+        Call::Tool(call) => call.arguments.clone(),
+    }
+}
+
+/// What the hooks of the suite do.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum Behaviour {
+    Answers,
+    Rewrites,
+    FailsBefore,
+    FailsAfter,
+    Panics,
+}
+
+pub(crate) struct Behaving(pub(crate) Behaviour);
+
+fn own_failure() -> Fault {
+    Fault::new(Code::HookFailed, FaultClass::Hook, "the hook failed")
+}
+
+pub(crate) fn rewrite(call: Call) -> Call {
+    let more = |conversation: &mut Arc<Conversation>| {
+        Arc::make_mut(conversation).push(Message::user("Rewritten.")).unwrap();
+    };
+    match call {
+        Call::Turn(mut call) => {
+            more(&mut call.conversation);
+            Call::Turn(call)
+        }
+        Call::Model(mut call) => {
+            more(&mut call.conversation);
+            Call::Model(call)
+        }
+        Call::Tool(call) => Call::Tool(ToolCall { arguments: "Rewritten.".to_owned(), ..call }),
+    }
+}
+
+impl Hook for Behaving {
+    fn handle<'a>(&'a self, call: Call, next: Next<'a>, _: &'a Context) -> BoxFuture<'a, Result<Reply, Fault>> {
+        Box::pin(async move {
+            match self.0 {
+                Behaviour::Answers => Ok(reply(&call, "from the hook")),
+                Behaviour::Rewrites => next.run(rewrite(call)).await,
+                Behaviour::FailsBefore => Err(own_failure()),
+                Behaviour::FailsAfter => next.run(call).await.and(Err(own_failure())),
+                Behaviour::Panics => panic!("a hook's own fault"),
+            }
+        })
+    }
+}
+
+/// Lets go of all reports.
+struct Silent;
+
+impl Reports for Silent {
+    fn report(&self, _: &str, _: &Call, _: Value) {}
+    fn answered(&self, _: &str, _: &Call, _: Option<String>, _: Option<f64>) {}
+}
+
+fn node(name: &str, hook: Arc<dyn Hook>, on_error: OnHookError) -> Arc<Node> {
+    let context = Context {
+        node: name.to_owned(),
+        space: Space::new(Arc::new(MemoryStore::default()), name),
+        env: Arc::new(SeededEnv::new(0, 1)),
+        reports: Arc::new(Silent),
+    };
+    Arc::new(Node { on_error, hook, context })
+}
+
+struct Outcome {
+    result: Result<path::Answered, Fault>,
+    port_reached: usize,
+    port_saw: Vec<String>,
+}
+
+/// Sends `call` through `nodes` to a port that answers, or fails with `port_fault`.
+async fn send(nodes: Vec<Arc<Node>>, call: Call, port_fault: Option<Fault>) -> Outcome {
+    let path = CallPath::new(nodes);
+    let reached = AtomicUsize::new(0);
+    let saw = std::sync::Mutex::new(Vec::new());
+    let result = {
+        let (reached, saw) = (&reached, &saw);
+        let port = move |call: Call| -> BoxFuture<'_, Result<Reply, Fault>> {
+            Box::pin(async move {
+                reached.fetch_add(1, Ordering::SeqCst);
+                saw.lock().unwrap().push(text_of(&call));
+                port_fault.map_or_else(|| Ok(reply(&call, "from the port")), Err)
+            })
+        };
+        path.run(call, Box::new(port)).await
+    };
+    Outcome { result, port_reached: reached.into_inner(), port_saw: saw.into_inner().unwrap() }
+}
+
+fn behaving(behaviour: Behaviour, on_error: OnHookError) -> Arc<Node> {
+    node(&format!("{behaviour:?}"), Arc::new(Behaving(behaviour)), on_error)
+}
+
+fn transparent_kinds() -> Vec<Arc<Node>> {
+    kinds::registry()
+        .kinds()
+        .map(|kind| {
+            let hook = kind.build(&BTreeMap::new(), &BTreeMap::new()).unwrap();
+            node(kind.name(), hook, OnHookError::Fail)
+        })
+        .collect()
+}
+
+/// Law `transparency`, for the kinds that are built in: the reply and the call are what they are without the hook.
+#[tokio::test]
+async fn a_transparent_hook_changes_neither_call_nor_reply() {
+    for hook in transparent_kinds() {
+        for call in calls() {
+            let outcome = send(vec![Arc::clone(&hook)], call.clone(), None).await;
+            let answered = outcome.result.unwrap();
+            assert_eq!(answered.reply, reply(&call, "from the port"));
+            assert_eq!(answered.answered_by, AnsweredBy::Port);
+            assert_eq!(outcome.port_saw, [text_of(&call)]);
+        }
+    }
+}
+
+/// Law `one_effect`: an attempt reaches a port at most once, whatever hooks stand before it.
+#[tokio::test]
+async fn one_effect() {
+    let all = [
+        Behaviour::Answers,
+        Behaviour::Rewrites,
+        Behaviour::FailsBefore,
+        Behaviour::FailsAfter,
+        Behaviour::Panics,
+    ];
+    for outer in all {
+        for inner in all {
+            for on_error in [OnHookError::Bypass, OnHookError::Fail] {
+                for call in calls() {
+                    let nodes = vec![behaving(outer, on_error), behaving(inner, on_error)];
+                    let outcome = send(nodes, call.clone(), None).await;
+                    assert!(outcome.port_reached <= 1, "{outer:?} before {inner:?} at {:?}", call.kind());
+                    if on_error == OnHookError::Bypass {
+                        assert!(outcome.result.is_ok(), "{outer:?} before {inner:?} at {:?}", call.kind());
+                    }
+                }
+            }
+        }
+    }
+}
+
+#[tokio::test]
+async fn a_hook_that_does_not_call_next_has_answered_and_the_path_knows_which() {
+    for call in calls() {
+        let nodes = vec![
+            behaving(Behaviour::Rewrites, OnHookError::Fail),
+            behaving(Behaviour::Answers, OnHookError::Fail),
+            behaving(Behaviour::FailsBefore, OnHookError::Fail),
+        ];
+        let outcome = send(nodes, call.clone(), None).await;
+        let answered = outcome.result.unwrap();
+        assert_eq!(answered.reply, reply(&call, "from the hook"));
+        assert_eq!(answered.answered_by, AnsweredBy::Hook("Answers".to_owned()));
+        assert_eq!(outcome.port_reached, 0);
+    }
+}
+
+#[tokio::test]
+async fn a_rewritten_call_reaches_the_port_rewritten() {
+    for call in calls() {
+        let outcome = send(vec![behaving(Behaviour::Rewrites, OnHookError::Fail)], call.clone(), None).await;
+        assert_eq!(outcome.port_saw, ["Rewritten."]);
+        let answered = outcome.result.unwrap();
+        assert_eq!(answered.answered_by, AnsweredBy::Port);
+        assert_eq!(text_of(&answered.reached.unwrap()), "Rewritten.");
+    }
+}
+
+#[tokio::test]
+async fn a_hook_that_fails_is_bypassed_or_fails_the_call_as_its_use_says() {
+    for behaviour in [Behaviour::FailsBefore, Behaviour::FailsAfter, Behaviour::Panics] {
+        for call in calls() {
+            let bypassed = send(vec![behaving(behaviour, OnHookError::Bypass)], call.clone(), None).await;
+            assert_eq!(bypassed.result.unwrap().reply, reply(&call, "from the port"), "{behaviour:?}");
+            assert_eq!(bypassed.port_reached, 1);
+            let failed = send(vec![behaving(behaviour, OnHookError::Fail)], call.clone(), None).await;
+            assert_eq!(failed.result.err().unwrap().class, FaultClass::Hook, "{behaviour:?}");
+        }
+    }
+}
+
+#[tokio::test]
+async fn a_fault_of_the_port_is_passed_on_and_never_bypassed() {
+    let fault = Fault::new(Code::ProviderBusy, FaultClass::RateLimit, "busy");
+    for call in calls() {
+        for behaviour in [Behaviour::Rewrites, Behaviour::FailsAfter] {
+            let outcome = send(vec![behaving(behaviour, OnHookError::Bypass)], call.clone(), Some(fault.clone())).await;
+            assert_eq!(outcome.result.err(), Some(fault.clone()));
+            assert_eq!(outcome.port_reached, 1);
+        }
+    }
+}

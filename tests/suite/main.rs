@@ -1,0 +1,5 @@
+//! The end-to-end suite.
+
+mod hooks;
+mod laws;
+mod routing;
