@@ -1,10 +1,123 @@
 //! The checker: what a file demands of the whole, beyond the shape of its parts.
+//!
+//! Everything is collected and said in source order, and each finding names the thing and what to do. Whatever a fault
+//! of an earlier stage has left incomplete is not complained about again.
+//!
+//! `plan.rs` gives the graph numbers for names, `lanes.rs` says what runs where, `flow.rs` what is known there,
+//! `rules.rs` and `cycles.rs` hold the rules of the graph, `templates.rs`, `typing.rs` and `types.rs` those of the
+//! templates in it. Nothing here recurses on the depth of a graph.
+//!
+//! This module knows nothing of files, threads, stores or models.
 
-use super::places::Places;
+mod cycles;
+mod flow;
+mod lanes;
+mod plan;
+mod rules;
+mod templates;
+mod types;
+mod typing;
+
+use std::ops::Range;
+
+use self::lanes::Lanes;
+use self::plan::Plan;
+use super::places::{Places, key};
 use super::{Policy, Workflow};
-use crate::diagnostic::Diagnostic;
+use crate::diagnostic::{Code, Diagnostic, nearest};
 
-/// Everything that is wrong with, or odd about, a workflow, in source order.
-pub fn check(_workflow: &Workflow, _policy: &Policy, _places: &Places) -> Vec<Diagnostic> {
-    Vec::new()
+/// Everything that is wrong with a workflow, and what is odd about it, in source order.
+pub fn check(workflow: &Workflow, policy: &Policy, places: &Places) -> Vec<Diagnostic> {
+    let plan = Plan::new(workflow);
+    let lanes = Lanes::new(&plan);
+    let mut findings = Findings { places, found: Vec::new() };
+    rules::names(&plan, policy, &mut findings);
+    rules::entries(&plan, &mut findings);
+    rules::edges(&plan, &lanes, &mut findings);
+    graph(&plan, &lanes, &mut findings);
+    templates::check(&plan, &lanes, &mut findings);
+    let mut found = findings.found;
+    places.sort(&mut found);
+    found.dedup();
+    found
+}
+
+/// What concerns the graph as a whole. Where a part of it is missing, only what is there can be judged.
+fn graph(plan: &Plan<'_>, lanes: &Lanes, findings: &mut Findings<'_>) {
+    for cycle in cycles::unbounded(plan, &lanes.callers) {
+        let mut names: Vec<&str> = cycle.roles.iter().map(|role| plan.name(*role)).collect();
+        names.extend(names.first().copied());
+        let path = plan.ways.get(cycle.way).map_or("graph", |way| way.path.as_str());
+        let message = format!("the cycle {} has no bound", names.join(" -> "));
+        let hint =
+            "give one of its edges `max: n` with an `on_max`; a `per: ROLE` counts when ROLE is outside the cycle";
+        findings.at(Code::UnboundedCycle, path, message, Some(hint.to_owned()));
+    }
+    let is_whole = !findings.is_incomplete("graph")
+        && plan.ways.iter().all(|way| way.to != plan::To::Nowhere)
+        && plan.ways.iter().any(|way| way.from.is_none());
+    if !is_whole {
+        return;
+    }
+    for (number, role) in plan.roles.iter().enumerate() {
+        if role.in_graph && !lanes.reachable.contains(&number) {
+            let message = format!("no path leads from `start` to `{}`", role.name);
+            let hint = "lead an edge to it, or remove it".to_owned();
+            findings.at_key(Code::UnreachableRole, &key("graph", role.name), message, Some(hint));
+        }
+    }
+    for role in cycles::dead_ends(plan, &lanes.callers, &lanes.reachable) {
+        // A role without edges has been named for that.
+        if plan.role(role).is_none_or(|role| role.ways.is_empty()) {
+            continue;
+        }
+        let message = format!("no path leads from `{}` to `end` or `fail`", plan.name(role));
+        let hint = "lead one of its edges, or of those behind it, to an end".to_owned();
+        findings.at_key(Code::DeadEnd, &key("graph", plan.name(role)), message, Some(hint));
+    }
+}
+
+/// What was found, each with its place.
+struct Findings<'f> {
+    places: &'f Places,
+    found: Vec<Diagnostic>,
+}
+
+impl Findings<'_> {
+    /// At a part.
+    fn at(&mut self, code: Code, path: &str, message: String, hint: Option<String>) {
+        self.within(code, path, None, message, hint);
+    }
+
+    /// At the key of a part.
+    fn at_key(&mut self, code: Code, path: &str, message: String, hint: Option<String>) {
+        let mut diagnostic = self.places.key_fault(code, path, message);
+        diagnostic.hint = hint;
+        self.found.push(diagnostic);
+    }
+
+    /// At a place within the text of a part.
+    fn within(&mut self, code: Code, path: &str, range: Option<Range<usize>>, message: String, hint: Option<String>) {
+        let mut diagnostic = self.places.fault(code, path, range, message);
+        diagnostic.hint = hint;
+        self.found.push(diagnostic);
+    }
+
+    fn is_incomplete(&self, path: &str) -> bool {
+        self.places.is_incomplete(path)
+    }
+
+    fn has(&self, path: &str) -> bool {
+        self.places.has(path)
+    }
+
+    /// A hint at the nearest of some names.
+    fn nearest<'a>(&self, word: &str, known: impl Iterator<Item = &'a str>) -> Option<String> {
+        nearest(word, known).map(|near| format!("did you mean `{near}`?"))
+    }
+
+    /// A hint at the nearest role.
+    fn near(&self, word: &str, plan: &Plan<'_>) -> Option<String> {
+        self.nearest(word, plan.names()).or_else(|| Some("declare it under `roles`".to_owned()))
+    }
 }

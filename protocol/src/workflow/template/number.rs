@@ -71,7 +71,7 @@ pub(super) fn round(number: &Value, digits: i32, rounding: Rounding) -> Result<V
 
 /// Which neighbour a number is rounded to.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Rounding {
+pub(crate) enum Rounding {
     /// The nearest, halves away from zero.
     Common,
     /// The one below.

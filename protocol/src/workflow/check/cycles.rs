@@ -1,0 +1,170 @@
+//! Cycles without a bound, and roles from which no end can be reached. The only file that knows petgraph.
+
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
+
+use petgraph::Direction;
+use petgraph::algo::tarjan_scc;
+use petgraph::graph::{DiGraph, NodeIndex};
+use petgraph::visit::EdgeRef;
+
+use super::plan::{Plan, To};
+
+/// How often an edge may be taken.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Bound {
+    /// As often as it is asked for.
+    None,
+    /// A number of times in a thread.
+    Thread,
+    /// A number of times for each step of a role.
+    Per(usize),
+}
+
+/// A cycle that nothing bounds.
+pub(super) struct Cycle {
+    /// Its roles, from the one that stands first in the file.
+    pub(super) roles: Vec<usize>,
+    /// The first of its edges, by number.
+    pub(super) way: usize,
+}
+
+type Graph = DiGraph<usize, (usize, Bound)>;
+
+/// The cycles that nothing bounds, one for each strongly connected component that is left.
+///
+/// Every edge with `max` and no `per` is taken away. Then, again and again, every `per` edge whose role is not in the
+/// strongly connected component that the edge lies in: that role takes no step while the cycle goes round, so that its
+/// count is not begun anew. What is left must have no cycle.
+pub(super) fn unbounded(plan: &Plan<'_>, callers: &[Vec<usize>]) -> Vec<Cycle> {
+    let mut graph = build(plan, callers);
+    graph.retain_edges(|graph, edge| graph.edge_weight(edge).is_some_and(|(_, bound)| *bound != Bound::Thread));
+    loop {
+        let component = components(&graph);
+        let of = |node: usize| component.get(node).copied();
+        let before = graph.edge_count();
+        graph.retain_edges(|graph, edge| {
+            let (Some((from, to)), Some((_, bound))) = (graph.edge_endpoints(edge), graph.edge_weight(edge)) else {
+                return false;
+            };
+            // An edge between two components lies on no cycle.
+            if of(from.index()) != of(to.index()) {
+                return false;
+            }
+            match bound {
+                Bound::Per(role) => of(*role) == of(from.index()),
+                Bound::None | Bound::Thread => true,
+            }
+        });
+        if graph.edge_count() == before {
+            break;
+        }
+    }
+    cycles(&graph)
+}
+
+/// For each node the number of its strongly connected component.
+fn components(graph: &Graph) -> Vec<usize> {
+    let mut component = vec![0; graph.node_count()];
+    for (number, nodes) in tarjan_scc(graph).into_iter().enumerate() {
+        for node in nodes {
+            if let Some(place) = component.get_mut(node.index()) {
+                *place = number;
+            }
+        }
+    }
+    component
+}
+
+/// In what is left every edge lies on a cycle: a shortest one for each component.
+fn cycles(graph: &Graph) -> Vec<Cycle> {
+    let component = components(graph);
+    let mut done = BTreeSet::new();
+    let mut found = Vec::new();
+    let mut edges: Vec<_> = graph.edge_references().collect();
+    edges.sort_by_key(|edge| edge.weight().0);
+    for edge in edges {
+        if !done.insert(component.get(edge.source().index()).copied()) {
+            continue;
+        }
+        let roles = way_back(graph, edge.target(), edge.source());
+        found.push(Cycle { roles, way: edge.weight().0 });
+    }
+    found
+}
+
+/// The nodes of a shortest cycle that goes from `to` straight to `from` and from there back; `to` comes first.
+fn way_back(graph: &Graph, from: NodeIndex, to: NodeIndex) -> Vec<usize> {
+    let mut before: BTreeMap<NodeIndex, NodeIndex> = BTreeMap::new();
+    let mut open = VecDeque::from([from]);
+    while let Some(node) = open.pop_front() {
+        if node == to {
+            break;
+        }
+        let next: BTreeSet<NodeIndex> = graph.neighbors_directed(node, Direction::Outgoing).collect();
+        for next in next {
+            if next != from && !before.contains_key(&next) {
+                before.insert(next, node);
+                open.push_back(next);
+            }
+        }
+    }
+    let mut roles: Vec<usize> =
+        std::iter::successors(Some(to), |node| before.get(node).copied()).map(NodeIndex::index).collect();
+    roles.reverse();
+    roles.rotate_right(1);
+    roles
+}
+
+/// The roles among `reachable` from which no path leads to `end` or `fail`.
+pub(super) fn dead_ends(plan: &Plan<'_>, callers: &[Vec<usize>], reachable: &BTreeSet<usize>) -> Vec<usize> {
+    let graph = build(plan, callers);
+    let mut live: BTreeSet<usize> = plan
+        .ways
+        .iter()
+        .filter(|way| matches!(way.to, To::End | To::Fail | To::Nowhere))
+        .filter_map(|way| way.from.map(|(role, _)| role))
+        .collect();
+    let mut open: Vec<usize> = live.iter().copied().collect();
+    while let Some(role) = open.pop() {
+        for before in graph.neighbors_directed(NodeIndex::new(role), Direction::Incoming) {
+            if live.insert(before.index()) {
+                open.push(before.index());
+            }
+        }
+    }
+    reachable.iter().copied().filter(|role| !live.contains(role)).collect()
+}
+
+/// The graph of roles. A fan-out leads to each of its branches, and straight to its join where it may go on without a
+/// lane that arrived; else the last edge of a lane leads there.
+fn build(plan: &Plan<'_>, callers: &[Vec<usize>]) -> Graph {
+    let mut graph = Graph::with_capacity(plan.roles.len(), plan.ways.len());
+    for role in 0..plan.roles.len() {
+        graph.add_node(role);
+    }
+    for (number, way) in plan.ways.iter().enumerate() {
+        let Some((from, _)) = way.from else { continue };
+        let bound = match (way.edge.max, &way.edge.per) {
+            (None, _) => Bound::None,
+            (Some(_), None) => Bound::Thread,
+            (Some(_), Some(per)) => plan.number(per.as_str()).map_or(Bound::Thread, Bound::Per),
+        };
+        let mut lead = |to: usize| {
+            graph.add_edge(NodeIndex::new(from), NodeIndex::new(to), (number, bound));
+        };
+        match way.to {
+            To::Role(to) => lead(to),
+            To::Back => callers.get(from).into_iter().flatten().for_each(|caller| lead(*caller)),
+            To::Fan(fan) => {
+                if let Some(fan) = plan.fans.get(fan) {
+                    fan.branches.iter().for_each(|(role, _)| lead(*role));
+                    if fan.may_be_empty {
+                        lead(fan.join);
+                    }
+                }
+            }
+            To::End | To::Fail | To::Nowhere => {}
+        }
+    }
+    graph
+}

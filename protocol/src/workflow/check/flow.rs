@@ -1,0 +1,307 @@
+//! What is known where: for each place in the graph and each role, the statuses that its latest step may have there,
+//! and whether it may not have run at all.
+//!
+//! A forward may-analysis. A role's state is the union over the edges that lead to it; an edge's state is its role's with
+//! that role's step replaced. States only grow, so that the work ends. A join waits until each of its branches has an
+//! exit, because what has not run in one lane may have run in another.
+
+use std::collections::BTreeSet;
+
+use super::lanes::Lanes;
+use super::plan::{Fan, Plan, To};
+
+/// For each role a bit for *has not run* and one for each status.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) struct State(Vec<u64>);
+
+impl State {
+    fn set(&mut self, bit: usize, value: bool) {
+        if let Some(word) = self.0.get_mut(bit / 64) {
+            let mask = 1_u64 << (bit % 64);
+            *word = if value { *word | mask } else { *word & !mask };
+        }
+    }
+
+    fn has(&self, bit: usize) -> bool {
+        self.0.get(bit / 64).is_some_and(|word| word >> (bit % 64) & 1 == 1)
+    }
+
+    /// Whether anything was new.
+    fn join(&mut self, other: &Self) -> bool {
+        let mut grew = false;
+        for (word, other) in self.0.iter_mut().zip(&other.0) {
+            grew |= *word | other != *word;
+            *word |= other;
+        }
+        grew
+    }
+}
+
+/// What is known where.
+pub(super) struct Flow<'p, 'w> {
+    plan: &'p Plan<'w>,
+    lanes: &'p Lanes,
+    /// The first bit of each role.
+    offsets: Vec<usize>,
+    bits: usize,
+    /// Before each role runs; `None` where it cannot be reached.
+    states: Vec<Option<State>>,
+    /// For each role the fan-outs whose lanes it may be the last of.
+    arrives: Vec<BTreeSet<usize>>,
+    /// For each role the edges that lead to it alone.
+    calls: Vec<Vec<usize>>,
+}
+
+impl<'p, 'w> Flow<'p, 'w> {
+    pub(super) fn new(plan: &'p Plan<'w>, lanes: &'p Lanes) -> Self {
+        let mut bits = 0;
+        let mut offsets = Vec::with_capacity(plan.roles.len());
+        for role in &plan.roles {
+            offsets.push(bits);
+            bits += 1 + role.statuses.len();
+        }
+        let mut flow = Self {
+            plan,
+            lanes,
+            offsets,
+            bits,
+            states: vec![None; plan.roles.len()],
+            arrives: vec![BTreeSet::new(); plan.roles.len()],
+            calls: vec![Vec::new(); plan.roles.len()],
+        };
+        for (number, branches) in lanes.arrivals.iter().enumerate() {
+            for (role, _) in branches.iter().flatten().filter_map(|way| plan.ways.get(*way)?.from) {
+                flow.arrives.get_mut(role).into_iter().for_each(|fans| {
+                    fans.insert(number);
+                });
+            }
+        }
+        for (number, way) in plan.ways.iter().enumerate() {
+            if let (Some(_), To::Role(to)) = (way.from, way.to) {
+                flow.calls.get_mut(to).into_iter().for_each(|calls| calls.push(number));
+            }
+        }
+        flow.run();
+        flow
+    }
+
+    /// What is known before a role runs.
+    pub(super) fn before(&self, role: usize) -> Option<&State> {
+        self.states.get(role)?.as_ref()
+    }
+
+    /// What is known on an edge.
+    pub(super) fn on(&self, way: usize) -> Option<State> {
+        let edge = self.plan.ways.get(way)?;
+        let mut state = match edge.from {
+            None => self.nothing_has_run(),
+            Some((role, status)) => {
+                let mut state = self.before(role)?.clone();
+                self.ran(&mut state, role, status);
+                state
+            }
+        };
+        // An edge that is used up has been taken: whom it led to without a condition has run.
+        let mut spent = edge.spent;
+        while let Some(before) = spent.and_then(|number| self.plan.ways.get(number)) {
+            for role in self.sure_targets(before.to) {
+                state.set(self.not_run_bit(role), false);
+            }
+            spent = before.spent;
+        }
+        Some(state)
+    }
+
+    /// What is known where the lanes of a fan-out have met.
+    pub(super) fn joined(&self, number: usize) -> Option<State> {
+        let fan = self.plan.fans.get(number)?;
+        let mut exits = Vec::new();
+        for ((_, is_sure), arrivals) in fan.branches.iter().zip(self.lanes.arrivals.get(number)?) {
+            if arrivals.is_empty() {
+                continue;
+            }
+            let exit = arrivals.iter().filter_map(|way| self.on(*way)).reduce(|mut exit, other| {
+                exit.join(&other);
+                exit
+            })?;
+            exits.push((exit, *is_sure));
+        }
+        self.meet(fan, &exits)
+    }
+
+    /// Whether a role may not have run.
+    pub(super) fn may_be_missing(&self, state: &State, role: usize) -> bool {
+        state.has(self.not_run_bit(role))
+    }
+
+    /// The statuses that a role's latest step may have.
+    pub(super) fn statuses(&self, state: &State, role: usize) -> Vec<usize> {
+        let count = self.plan.role(role).map_or(0, |role| role.statuses.len());
+        (0..count).filter(|status| state.has(self.not_run_bit(role) + 1 + status)).collect()
+    }
+
+    /// Two states as one: what is known where both lead.
+    pub(super) fn union(states: impl Iterator<Item = State>) -> Option<State> {
+        states.reduce(|mut union, state| {
+            union.join(&state);
+            union
+        })
+    }
+
+    fn meet(&self, fan: &Fan, exits: &[(State, bool)]) -> Option<State> {
+        let mut met = Self::union(exits.iter().map(|(exit, _)| exit.clone()));
+        if fan.waits_for_all
+            && let Some(met) = &mut met
+        {
+            for role in 0..self.plan.roles.len() {
+                let bit = self.not_run_bit(role);
+                if exits.iter().any(|(exit, is_sure)| *is_sure && !exit.has(bit)) {
+                    met.set(bit, false);
+                }
+            }
+        }
+        let has_run =
+            if fan.waits_for_all { !fan.may_be_empty } else { fan.branches.iter().all(|(_, is_sure)| *is_sure) };
+        if has_run {
+            return met;
+        }
+        let mut before = self.on(fan.way)?;
+        if let Some(met) = met {
+            before.join(&met);
+        }
+        Some(before)
+    }
+
+    fn not_run_bit(&self, role: usize) -> usize {
+        self.offsets.get(role).copied().unwrap_or(self.bits)
+    }
+
+    fn nothing_has_run(&self) -> State {
+        let mut state = State(vec![0; self.bits.div_ceil(64)]);
+        for role in 0..self.plan.roles.len() {
+            state.set(self.not_run_bit(role), true);
+        }
+        state
+    }
+
+    fn ran(&self, state: &mut State, role: usize, status: usize) {
+        let first = self.not_run_bit(role);
+        let count = self.plan.role(role).map_or(0, |role| role.statuses.len());
+        for bit in first..=first + count {
+            state.set(bit, bit == first + 1 + status);
+        }
+    }
+
+    fn sure_targets(&self, to: To) -> Vec<usize> {
+        match to {
+            To::Role(role) => vec![role],
+            To::Fan(fan) => self
+                .plan
+                .fans
+                .get(fan)
+                .into_iter()
+                .flat_map(|fan| {
+                    fan.branches.iter().filter(|(_, is_sure)| *is_sure).map(|(role, _)| *role).chain([fan.join])
+                })
+                .collect(),
+            To::End | To::Fail | To::Back | To::Nowhere => Vec::new(),
+        }
+    }
+
+    fn run(&mut self) {
+        // Roles in the order in which they are first reached, so that most states are final when they are passed on.
+        let mut open: BTreeSet<usize> = BTreeSet::new();
+        let mut fans: BTreeSet<usize> = BTreeSet::new();
+        let starts: Vec<usize> =
+            self.plan.ways.iter().enumerate().filter(|(_, way)| way.from.is_none()).map(|(number, _)| number).collect();
+        for way in starts {
+            self.follow(way, &mut open, &mut fans);
+        }
+        loop {
+            if let Some(role) = open.pop_first() {
+                let ways: Vec<usize> = self.plan.ways_of(role).map(|(number, _)| number).collect();
+                for way in ways {
+                    self.follow(way, &mut open, &mut fans);
+                }
+                fans.extend(self.arrives.get(role).into_iter().flatten());
+            } else if let Some(fan) = fans.pop_first() {
+                let join = self.plan.fans.get(fan).map(|fan| fan.join);
+                if let (Some(join), Some(state)) = (join, self.joined(fan)) {
+                    self.enter(join, &state, &mut open);
+                }
+            } else {
+                return;
+            }
+        }
+    }
+
+    /// Passes on what is known on an edge.
+    fn follow(&mut self, way: usize, open: &mut BTreeSet<usize>, fans: &mut BTreeSet<usize>) {
+        let Some(edge) = self.plan.ways.get(way) else { return };
+        match edge.to {
+            To::Role(role) if self.leads_on(way, role) => {
+                if let Some(state) = self.on(way) {
+                    self.enter(role, &state, open);
+                }
+                // What the caller knows is what its callee's `back` brings back to it.
+                if self.plan.ways_of(role).any(|(_, way)| way.to == To::Back) && self.before(role).is_some() {
+                    self.return_to(way, role, open);
+                }
+            }
+            To::Fan(number) => {
+                let Some(state) = self.on(way) else { return };
+                for role in self.plan.fans.get(number).into_iter().flat_map(|fan| &fan.branches) {
+                    self.enter(role.0, &state, open);
+                }
+                fans.insert(number);
+            }
+            To::Back => {
+                let Some((role, _)) = edge.from else { return };
+                for call in self.calls.get(role).cloned().unwrap_or_default() {
+                    self.return_to(call, role, open);
+                }
+            }
+            To::Role(_) | To::End | To::Fail | To::Nowhere => {}
+        }
+    }
+
+    /// Passes what was known on the edge `call` back to where it came from, with each step after which `role` leads
+    /// back.
+    fn return_to(&mut self, call: usize, role: usize, open: &mut BTreeSet<usize>) {
+        let Some((caller, _)) = self.plan.ways.get(call).and_then(|way| way.from) else { return };
+        let statuses: BTreeSet<usize> = self
+            .plan
+            .ways_of(role)
+            .filter(|(_, way)| way.to == To::Back)
+            .filter_map(|(_, way)| way.from.map(|(_, status)| status))
+            .collect();
+        for status in statuses {
+            if let Some(mut state) = self.on(call) {
+                self.ran(&mut state, role, status);
+                self.enter(caller, &state, open);
+            }
+        }
+    }
+
+    /// Whether an edge to `role` leads to it within its own context. Where the role is the join of each context that the
+    /// edge lies in, it only ends a lane.
+    fn leads_on(&self, way: usize, role: usize) -> bool {
+        let Some((from, _)) = self.plan.ways.get(way).and_then(|way| way.from) else { return true };
+        let joins = |fan: &usize| self.plan.fans.get(*fan).is_some_and(|fan| fan.join == role);
+        self.lanes.trunk.contains(&from) || !self.lanes.contexts_of(from).iter().all(joins)
+    }
+
+    fn enter(&mut self, role: usize, state: &State, open: &mut BTreeSet<usize>) {
+        let Some(known) = self.states.get_mut(role) else { return };
+        let grew = match known {
+            Some(known) => known.join(state),
+            None => {
+                *known = Some(state.clone());
+                true
+            }
+        };
+        if grew {
+            open.insert(role);
+        }
+    }
+}

@@ -1,0 +1,106 @@
+//! Which roles can be reached, and which run in which lanes.
+//!
+//! A *context* is the trunk or the lanes of one fan-out. The roles of a context are those that its first roles lead to,
+//! up to the join; a fan-out within it leads on at its own join, and its lanes are a context of their own. `back` leads
+//! to a role that is in the context already.
+
+use std::collections::BTreeSet;
+
+use super::plan::{Plan, To};
+
+/// The contexts of a workflow.
+pub(super) struct Lanes {
+    /// Every role that can be reached.
+    pub(super) reachable: BTreeSet<usize>,
+    /// The roles of the trunk.
+    pub(super) trunk: BTreeSet<usize>,
+    /// For each fan-out the edges of each branch that lead to its join.
+    pub(super) arrivals: Vec<Vec<Vec<usize>>>,
+    /// For each role the fan-outs in whose lanes it runs.
+    pub(super) contexts: Vec<Vec<usize>>,
+    /// For each role those with an edge that leads to it alone: where `back` leads.
+    pub(super) callers: Vec<Vec<usize>>,
+}
+
+impl Lanes {
+    pub(super) fn new(plan: &Plan<'_>) -> Self {
+        let starts = || plan.ways.iter().filter(|way| way.from.is_none()).map(|way| way.to);
+        let reachable = walk(plan, starts().flat_map(|to| plan.targets(to)).collect(), |to| plan.targets(to));
+        let trunk = walk(plan, starts().filter_map(|to| entered(plan, to)).collect(), |to| {
+            entered(plan, to).into_iter().collect()
+        });
+        let mut contexts = vec![Vec::new(); plan.roles.len()];
+        let mut arrivals = Vec::with_capacity(plan.fans.len());
+        for (number, fan) in plan.fans.iter().enumerate() {
+            let from = plan.ways.get(fan.way).and_then(|way| way.from);
+            if from.is_some_and(|(role, _)| !reachable.contains(&role)) {
+                arrivals.push(vec![Vec::new(); fan.branches.len()]);
+                continue;
+            }
+            let mut members = BTreeSet::new();
+            let mut arriving = Vec::new();
+            for (first, _) in &fan.branches {
+                let lane = walk(plan, vec![*first], |to| match to {
+                    // At its own join a lane ends.
+                    To::Role(role) if role == fan.join => Vec::new(),
+                    to => entered(plan, to).into_iter().collect(),
+                });
+                let last = |role: &usize| {
+                    plan.ways_of(*role).filter(|(_, way)| way.to == To::Role(fan.join)).map(|(number, _)| number)
+                };
+                arriving.push(lane.iter().flat_map(last).collect());
+                members.extend(lane);
+            }
+            for role in members {
+                if let Some(contexts) = contexts.get_mut(role) {
+                    contexts.push(number);
+                }
+            }
+            arrivals.push(arriving);
+        }
+        Self { callers: callers(plan, &reachable), reachable, trunk, arrivals, contexts }
+    }
+
+    /// Whether a role runs in a lane.
+    pub(super) fn is_in_lane(&self, role: usize) -> bool {
+        self.contexts.get(role).is_some_and(|contexts| !contexts.is_empty())
+    }
+
+    /// The fan-outs in whose lanes a role runs.
+    pub(super) fn contexts_of(&self, role: usize) -> &[usize] {
+        self.contexts.get(role).map_or(&[], Vec::as_slice)
+    }
+}
+
+/// The role that an edge leads to within its own context.
+fn entered(plan: &Plan<'_>, to: To) -> Option<usize> {
+    match to {
+        To::Role(role) => Some(role),
+        To::Fan(fan) => plan.fans.get(fan).map(|fan| fan.join),
+        To::End | To::Fail | To::Back | To::Nowhere => None,
+    }
+}
+
+fn walk(plan: &Plan<'_>, first: Vec<usize>, next: impl Fn(To) -> Vec<usize>) -> BTreeSet<usize> {
+    let mut found = BTreeSet::new();
+    let mut open = first;
+    while let Some(role) = open.pop() {
+        if found.insert(role) {
+            open.extend(plan.ways_of(role).flat_map(|(_, way)| next(way.to)));
+        }
+    }
+    found
+}
+
+fn callers(plan: &Plan<'_>, reachable: &BTreeSet<usize>) -> Vec<Vec<usize>> {
+    let mut callers: Vec<BTreeSet<usize>> = vec![BTreeSet::new(); plan.roles.len()];
+    for way in &plan.ways {
+        if let (Some((from, _)), To::Role(to)) = (way.from, way.to)
+            && reachable.contains(&from)
+            && let Some(callers) = callers.get_mut(to)
+        {
+            callers.insert(from);
+        }
+    }
+    callers.into_iter().map(|callers| callers.into_iter().collect()).collect()
+}

@@ -1,0 +1,231 @@
+//! The graph of a file with numbers for names: what every rule here walks over.
+
+use std::collections::BTreeMap;
+
+use crate::id::{Status, reserved};
+use crate::workflow::places::{item, key};
+use crate::workflow::{Edge, FailedLanes, FanOut, Need, Outgoing, Role, RoleKind, Target, Workflow};
+
+/// The statuses that the runtime itself may give a step, in the order of their numbers.
+pub(super) const RESERVED: [&str; 3] = [reserved::ERROR, reserved::LIMIT, reserved::TIMEOUT];
+
+/// The graph of a workflow.
+pub(super) struct Plan<'w> {
+    /// The workflow.
+    pub(super) workflow: &'w Workflow,
+    /// Its roles, in file order.
+    pub(super) roles: Vec<Node<'w>>,
+    /// Every edge, those under `on_max` too, in file order.
+    pub(super) ways: Vec<Way<'w>>,
+    /// Every fan-out, in the order of their edges.
+    pub(super) fans: Vec<Fan>,
+    numbers: BTreeMap<&'w str, usize>,
+}
+
+/// A role in the graph.
+pub(super) struct Node<'w> {
+    /// Its name.
+    pub(super) name: &'w str,
+    /// The role.
+    pub(super) role: &'w Role,
+    /// What it may answer with, then [`RESERVED`].
+    pub(super) statuses: Vec<&'w str>,
+    /// Its edges.
+    pub(super) ways: Vec<usize>,
+    /// Whether the graph has an entry for it.
+    pub(super) in_graph: bool,
+}
+
+/// An edge where it stands.
+pub(super) struct Way<'w> {
+    /// The path of its part in the file.
+    pub(super) path: String,
+    /// The edge.
+    pub(super) edge: &'w Edge,
+    /// From which role and with which of its statuses; `None` = from `start`.
+    pub(super) from: Option<(usize, usize)>,
+    /// The edge of whose `on_max` this is.
+    pub(super) spent: Option<usize>,
+    /// Where it leads.
+    pub(super) to: To,
+}
+
+/// Where an edge leads.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum To {
+    /// To a role.
+    Role(usize),
+    /// To the end of the thread, well or not.
+    End,
+    /// To `fail`.
+    Fail,
+    /// To whoever led here.
+    Back,
+    /// Into the lanes of a fan-out.
+    Fan(usize),
+    /// To a role that is not there.
+    Nowhere,
+}
+
+/// A fan-out.
+pub(super) struct Fan {
+    /// Its edge.
+    pub(super) way: usize,
+    /// The first role of each branch, and whether its lane is opened whatever happens.
+    pub(super) branches: Vec<(usize, bool)>,
+    /// The role at which the lanes meet.
+    pub(super) join: usize,
+    /// Whether every lane that was opened has arrived when it goes on.
+    pub(super) waits_for_all: bool,
+    /// Whether it may go on without any lane that arrived.
+    pub(super) may_be_empty: bool,
+}
+
+impl<'w> Plan<'w> {
+    pub(super) fn new(workflow: &'w Workflow) -> Self {
+        let numbers: BTreeMap<&str, usize> =
+            workflow.roles.iter().enumerate().map(|(number, (name, _))| (name.as_str(), number)).collect();
+        let roles = workflow.roles.iter().map(|(name, role)| Node {
+            name: name.as_str(),
+            role,
+            statuses: role.output.iter().map(|(status, _)| status.as_str()).chain(RESERVED).collect(),
+            ways: Vec::new(),
+            in_graph: false,
+        });
+        let mut plan = Self { workflow, roles: roles.collect(), ways: Vec::new(), fans: Vec::new(), numbers };
+        for (name, outgoing) in &workflow.graph {
+            let path = key("graph", name);
+            match outgoing {
+                Outgoing::Start(edges) => plan.add_edges(&path, None, edges),
+                Outgoing::Role(statuses) => plan.add_role(name, &path, statuses),
+            }
+        }
+        plan
+    }
+
+    /// The number of a role.
+    pub(super) fn number(&self, name: &str) -> Option<usize> {
+        self.numbers.get(name).copied()
+    }
+
+    /// The role of that number.
+    pub(super) fn role(&self, number: usize) -> Option<&Node<'w>> {
+        self.roles.get(number)
+    }
+
+    /// The name of a role, for messages.
+    pub(super) fn name(&self, number: usize) -> &'w str {
+        self.roles.get(number).map_or("", |role| role.name)
+    }
+
+    /// The roles that an edge leads to, the join of a fan-out last.
+    pub(super) fn targets(&self, to: To) -> Vec<usize> {
+        match to {
+            To::Role(role) => vec![role],
+            To::Fan(fan) => self
+                .fans
+                .get(fan)
+                .into_iter()
+                .flat_map(|fan| fan.branches.iter().map(|(role, _)| *role).chain([fan.join]))
+                .collect(),
+            To::End | To::Fail | To::Back | To::Nowhere => Vec::new(),
+        }
+    }
+
+    /// The edges of a role.
+    pub(super) fn ways_of(&self, role: usize) -> impl Iterator<Item = (usize, &Way<'w>)> {
+        self.roles
+            .get(role)
+            .into_iter()
+            .flat_map(|role| &role.ways)
+            .filter_map(|number| self.ways.get(*number).map(|way| (*number, way)))
+    }
+
+    /// The names of all roles.
+    pub(super) fn names(&self) -> impl Iterator<Item = &'w str> + use<'_, 'w> {
+        self.roles.iter().map(|role| role.name)
+    }
+
+    /// The fan-out that an edge opens.
+    pub(super) fn fan_of(&self, way: &Way<'w>) -> Option<(&Fan, &'w FanOut)> {
+        match (way.to, &way.edge.to) {
+            (To::Fan(number), Target::Fan(fan)) => Some((self.fans.get(number)?, fan)),
+            _ => None,
+        }
+    }
+
+    fn add_role(&mut self, name: &str, path: &str, statuses: &'w [(Status, Vec<Edge>)]) {
+        let Some(number) = self.number(name) else { return };
+        if let Some(role) = self.roles.get_mut(number) {
+            role.in_graph = true;
+        }
+        for (status, edges) in statuses {
+            let known = self
+                .roles
+                .get(number)
+                .and_then(|role| role.statuses.iter().position(|known| known == &status.as_str()));
+            if let Some(status_number) = known {
+                self.add_edges(&key(path, status.as_str()), Some((number, status_number)), edges);
+            }
+        }
+        // After two choices that break the contract the selector's step is one of the status `error`.
+        let fallback = self.roles.get(number).and_then(|role| match &role.role.kind {
+            RoleKind::Selector(selector) => {
+                selector.fallback_route.as_ref().map(|edges| (edges, role.role.output.len()))
+            }
+            _ => None,
+        });
+        if let Some((edges, error)) = fallback {
+            self.add_edges(&key(path, "else"), Some((number, error)), edges);
+        }
+    }
+
+    fn add_edges(&mut self, path: &str, from: Option<(usize, usize)>, edges: &'w [Edge]) {
+        for (position, edge) in edges.iter().enumerate() {
+            let mut path = item(path, position);
+            let mut spent = None;
+            let mut next = Some(edge);
+            while let Some(edge) = next {
+                let number = self.ways.len();
+                let to = self.target(&edge.to, number);
+                self.ways.push(Way { path: path.clone(), edge, from, spent, to });
+                if let Some(role) = from.and_then(|(role, _)| self.roles.get_mut(role)) {
+                    role.ways.push(number);
+                }
+                path = key(&path, "on_max");
+                spent = Some(number);
+                next = edge.on_max.as_deref();
+            }
+        }
+    }
+
+    fn target(&mut self, target: &Target, way: usize) -> To {
+        match target {
+            Target::Role(name) => self.number(name.as_str()).map_or(To::Nowhere, To::Role),
+            Target::End => To::End,
+            Target::Fail => To::Fail,
+            Target::Back => To::Back,
+            Target::Fan(fan) => self.fan(fan, way).map_or(To::Nowhere, |fan| {
+                self.fans.push(fan);
+                To::Fan(self.fans.len() - 1)
+            }),
+        }
+    }
+
+    fn fan(&self, fan: &FanOut, way: usize) -> Option<Fan> {
+        let join = self.number(fan.join.to.as_str())?;
+        // A lane that fails may fail before its first step, unless that ends the fan-out.
+        let survives = fan.join.failed == FailedLanes::Fail;
+        let branches: Option<Vec<(usize, bool)>> = fan
+            .branches
+            .iter()
+            .map(|branch| {
+                let is_sure = branch.when.is_none() && fan.each.is_none() && survives;
+                self.number(branch.to.as_str()).map(|role| (role, is_sure))
+            })
+            .collect();
+        let branches = branches?;
+        let may_be_empty = branches.iter().all(|(_, is_sure)| !is_sure);
+        Some(Fan { way, branches, join, waits_for_all: fan.join.need == Need::All, may_be_empty })
+    }
+}

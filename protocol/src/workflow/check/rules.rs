@@ -1,0 +1,349 @@
+//! The rules about single parts: names, statuses, edges, fan-outs and joins.
+
+use std::collections::BTreeSet;
+
+use super::Findings;
+use super::lanes::Lanes;
+use super::plan::{Node, Plan, RESERVED, To, Way};
+use crate::diagnostic::Code;
+use crate::workflow::places::{item, key};
+use crate::workflow::{FanOut, HookUse, ModelRole, Need, Outgoing, Policy, RoleKind, Target};
+
+/// The model that a role has which names none.
+const DEFAULT_MODEL: &str = "default";
+
+/// The names that roles, policies and hooks mention.
+pub(super) fn names(plan: &Plan<'_>, policy: &Policy, findings: &mut Findings<'_>) {
+    for role in &plan.roles {
+        let path = key("roles", role.name);
+        if let Some(model) = model_of(role) {
+            model_names(plan, role, model, &path, findings);
+        }
+        for (position, model) in
+            policy.roles.get(role.name).into_iter().flat_map(|policy| policy.fallback.iter().enumerate())
+        {
+            known_model(plan, model, &item(&key(&path, "fallback"), position), findings);
+        }
+    }
+    let hooks: Vec<&HookUse> = plan.workflow.hooks.iter().chain(&policy.hooks).collect();
+    for (hook, name) in hooks.iter().flat_map(|hook| hook.roles.iter().flatten().map(move |name| (hook, name))) {
+        // Altering and transparent hooks have been parted, so that only the list as a whole has a known place.
+        if plan.number(name.as_str()).is_none() {
+            let message = format!("the hook `{}` names `{name}`, which is not a role", hook.kind);
+            findings.at(Code::UnknownRole, "hooks", message, findings.near(name.as_str(), plan));
+        }
+    }
+}
+
+fn model_of<'w>(role: &Node<'w>) -> Option<&'w ModelRole> {
+    match &role.role.kind {
+        RoleKind::Model(model) => Some(model),
+        RoleKind::Selector(selector) => Some(&selector.model),
+        RoleKind::Human | RoleKind::Tool(_) | RoleKind::Rule(_) | RoleKind::Workflow(_) => None,
+    }
+}
+
+fn model_names(plan: &Plan<'_>, role: &Node<'_>, model: &ModelRole, path: &str, findings: &mut Findings<'_>) {
+    known_model(plan, &model.model, &key(path, "model"), findings);
+    for (position, name) in model.context.from.iter().flatten().enumerate() {
+        known_role(plan, name.as_str(), &item(&key(&key(path, "context"), "from"), position), findings);
+    }
+    let Some(compact) = &model.compact else { return };
+    let path = key(&key(path, "compact"), "by");
+    if !known_role(plan, compact.by.as_str(), &path, findings) {
+        return;
+    }
+    let by = plan.workflow.role(compact.by.as_str());
+    let can_write = by.is_some_and(|by| matches!(by.kind, RoleKind::Model(_)) && by.output.len() == 1);
+    if !can_write || compact.by.as_str() == role.name {
+        let message = format!("`{}` cannot write the summaries of `{}`", compact.by, role.name);
+        findings.at(
+            Code::CompactingRole,
+            &path,
+            message,
+            Some("name another role of `kind: model` with one status".to_owned()),
+        );
+    }
+}
+
+fn known_model(plan: &Plan<'_>, model: &str, path: &str, findings: &mut Findings<'_>) {
+    if model == DEFAULT_MODEL || plan.workflow.models.contains_key(model) {
+        return;
+    }
+    let known = plan.workflow.models.keys().map(String::as_str).chain([DEFAULT_MODEL]);
+    let hint = findings.nearest(model, known).unwrap_or_else(|| "declare it under `models`".to_owned());
+    findings.at(Code::UnknownModel, path, format!("there is no model `{model}`"), Some(hint));
+}
+
+/// Whether there is a role of that name; says so if not.
+fn known_role(plan: &Plan<'_>, name: &str, path: &str, findings: &mut Findings<'_>) -> bool {
+    let known = plan.number(name).is_some();
+    if !known {
+        findings.at(Code::UnknownRole, path, format!("there is no role `{name}`"), findings.near(name, plan));
+    }
+    known
+}
+
+/// The entries of the graph, and an edge for each status.
+pub(super) fn entries(plan: &Plan<'_>, findings: &mut Findings<'_>) {
+    let mut has_start = false;
+    for (name, outgoing) in &plan.workflow.graph {
+        let path = key("graph", name);
+        match outgoing {
+            Outgoing::Start(_) => has_start = true,
+            Outgoing::Role(_) if name == "start" => {
+                has_start = true;
+                let hint = "write an edge, a list of edges or a fan-out: `start: { to: ROLE }`".to_owned();
+                findings.at_key(
+                    Code::MissingStart,
+                    &path,
+                    "`start` is not a role and has no statuses".to_owned(),
+                    Some(hint),
+                );
+            }
+            Outgoing::Role(statuses) => match plan.number(name).and_then(|number| plan.role(number)) {
+                Some(role) => {
+                    for (status, _) in statuses {
+                        if !role.statuses.contains(&status.as_str()) {
+                            let known = role.statuses.iter().copied().filter(|status| !RESERVED.contains(status));
+                            let listed: Vec<String> = known.clone().map(|known| format!("`{known}`")).collect();
+                            let hint = findings
+                                .nearest(status.as_str(), known)
+                                .unwrap_or_else(|| format!("it may answer with {}", listed.join(", ")));
+                            let message = format!("`{name}` has no status `{status}`");
+                            findings.at_key(Code::UnknownStatus, &key(&path, status.as_str()), message, Some(hint));
+                        }
+                    }
+                }
+                None => {
+                    let message = format!("the graph has an entry for `{name}`, which is not a role");
+                    findings.at_key(Code::UnknownRole, &path, message, findings.near(name, plan));
+                }
+            },
+        }
+    }
+    if !has_start && !findings.is_incomplete("graph.start") {
+        let hint = "write `start: { to: ROLE, prompt: ... }`".to_owned();
+        findings.at_key(Code::MissingStart, "graph", "the graph has no `start`".to_owned(), Some(hint));
+    }
+    let compacting: BTreeSet<&str> = plan
+        .roles
+        .iter()
+        .filter_map(|role| model_of(role)?.compact.as_ref().map(|compact| compact.by.as_str()))
+        .collect();
+    for role in &plan.roles {
+        let path = key("graph", role.name);
+        if findings.is_incomplete(&key("roles", role.name)) || findings.is_incomplete(&path) {
+            continue;
+        }
+        if !role.in_graph {
+            if !compacting.contains(role.name) && !plan.workflow.graph.iter().any(|(name, _)| name == role.name) {
+                let hint = format!("add `{}:` under `graph`, with an edge for each of its statuses", role.name);
+                let message = format!("the role `{}` has no entry in the graph", role.name);
+                findings.at_key(Code::MissingGraphEntry, &key("roles", role.name), message, Some(hint));
+            }
+            continue;
+        }
+        for (number, (status, _)) in role.role.output.iter().enumerate() {
+            let has_edge = plan.ways.iter().any(|way| {
+                role.ways.first().is_some_and(|_| way.from.is_some())
+                    && way.from == plan.number(role.name).map(|role| (role, number))
+            });
+            if !has_edge {
+                let message = format!("the status `{status}` of `{}` has no edge", role.name);
+                let hint = format!("add `{status}: {{ to: ... }}` here");
+                findings.at_key(Code::MissingEdge, &path, message, Some(hint));
+            }
+        }
+    }
+}
+
+/// What each edge may hold.
+pub(super) fn edges(plan: &Plan<'_>, lanes: &Lanes, findings: &mut Findings<'_>) {
+    for way in &plan.ways {
+        targets(plan, way, findings);
+        bound(plan, way, findings);
+        terminal(way, findings);
+        prompt(plan, way, findings);
+        if way.to == To::Back {
+            back(plan, lanes, way, findings);
+        }
+        if way.to == To::End && way.from.is_some_and(|(role, _)| lanes.is_in_lane(role)) {
+            let role = way.from.map_or("", |(role, _)| plan.name(role));
+            let message = format!("`{role}` runs in a lane, and `end` would end the thread from within it");
+            let hint = format!("lead to the join: {}", joins(plan, lanes, way).join(" or "));
+            findings.at(Code::LaneEnd, &key(&way.path, "to"), message, Some(hint));
+        }
+        if let Target::Fan(fan) = &way.edge.to {
+            fan_out(plan, lanes, way, fan, findings);
+        }
+    }
+}
+
+fn joins(plan: &Plan<'_>, lanes: &Lanes, way: &Way<'_>) -> Vec<String> {
+    let fans = way.from.map_or(&[][..], |(role, _)| lanes.contexts_of(role));
+    let joins: BTreeSet<usize> = fans.iter().filter_map(|fan| plan.fans.get(*fan).map(|fan| fan.join)).collect();
+    joins.into_iter().map(|join| format!("`to: {}`", plan.name(join))).collect()
+}
+
+fn targets(plan: &Plan<'_>, way: &Way<'_>, findings: &mut Findings<'_>) {
+    let to = key(&way.path, "to");
+    match &way.edge.to {
+        Target::Role(name) => {
+            if plan.number(name.as_str()).is_none() {
+                let ends = plan.names().chain(["end", "fail", "back"]);
+                let hint = findings.nearest(name.as_str(), ends).or_else(|| findings.near(name.as_str(), plan));
+                findings.at(Code::UnknownRole, &to, format!("there is no role `{name}`"), hint);
+            }
+        }
+        Target::Fan(fan) => {
+            for (position, branch) in fan.branches.iter().enumerate() {
+                known_role(plan, branch.to.as_str(), &key(&item(&to, position), "to"), findings);
+            }
+            known_role(plan, fan.join.to.as_str(), &key(&key(&way.path, "join"), "to"), findings);
+        }
+        Target::End | Target::Fail | Target::Back => {}
+    }
+    if let Some(per) = &way.edge.per {
+        known_role(plan, per.as_str(), &key(&way.path, "per"), findings);
+    }
+}
+
+fn bound(plan: &Plan<'_>, way: &Way<'_>, findings: &mut Findings<'_>) {
+    if findings.is_incomplete(&way.path) {
+        return;
+    }
+    let edge = way.edge;
+    if edge.max.is_some() && edge.on_max.is_none() {
+        let hint = "say where to go then: `on_max: { to: ... }`".to_owned();
+        findings.at_key(Code::IncompleteBound, &key(&way.path, "max"), "`max` without `on_max`".to_owned(), Some(hint));
+    }
+    if edge.max.is_none() && edge.on_max.is_some() {
+        let hint = "say how often the edge is taken first: `max: 3`".to_owned();
+        findings.at_key(
+            Code::IncompleteBound,
+            &key(&way.path, "on_max"),
+            "`on_max` without `max`".to_owned(),
+            Some(hint),
+        );
+    }
+    if edge.max.is_none() && edge.per.as_ref().is_some_and(|per| plan.number(per.as_str()).is_some()) {
+        let hint = "say how often: `max: 3`".to_owned();
+        findings.at_key(Code::IncompleteBound, &key(&way.path, "per"), "`per` without `max`".to_owned(), Some(hint));
+    }
+}
+
+fn terminal(way: &Way<'_>, findings: &mut Findings<'_>) {
+    let ends = matches!(way.to, To::End | To::Fail);
+    if way.edge.result.is_some() && !ends {
+        let message = "`result` belongs to an edge to `end` or `fail`".to_owned();
+        findings.at_key(Code::MisplacedKey, &key(&way.path, "result"), message, Some("remove it".to_owned()));
+    }
+    if way.edge.reason.is_some() && way.to != To::Fail {
+        let message = "`reason` belongs to an edge to `fail`".to_owned();
+        findings.at_key(
+            Code::MisplacedKey,
+            &key(&way.path, "reason"),
+            message,
+            Some("remove it, or lead to `fail`".to_owned()),
+        );
+    }
+    if ends && !way.edge.prompt.is_empty() {
+        let message = "nobody reads the prompt of an edge that ends the thread".to_owned();
+        let hint = "remove it; `say:` is a line for the user, `reason:` says why it failed".to_owned();
+        findings.at_key(Code::MisplacedKey, &key(&way.path, "prompt"), message, Some(hint));
+    }
+}
+
+/// A model role that is told nothing.
+fn prompt(plan: &Plan<'_>, way: &Way<'_>, findings: &mut Findings<'_>) {
+    let is_model = |role: usize| plan.role(role).is_some_and(|role| matches!(role.role.kind, RoleKind::Model(_)));
+    let missing = |path: &str, findings: &Findings<'_>| !findings.has(&key(path, "prompt"));
+    match (way.to, &way.edge.to) {
+        (To::Role(role), _) if is_model(role) && way.edge.prompt.is_empty() && missing(&way.path, findings) => {
+            // A lane's last edge has `{{ body }}` for its part.
+            if !plan.fans.iter().any(|fan| fan.join == role) {
+                let message = format!("the edge gives `{}` no prompt", plan.name(role));
+                let hint = "add `prompt:`; `prompt: \"\"` says that nothing is to be said".to_owned();
+                findings.at(Code::MissingPrompt, &key(&way.path, "to"), message, Some(hint));
+            }
+        }
+        (To::Fan(_), Target::Fan(fan)) => {
+            for (position, branch) in fan.branches.iter().enumerate() {
+                let path = item(&key(&way.path, "to"), position);
+                let is_model = plan.number(branch.to.as_str()).is_some_and(is_model);
+                if is_model && branch.prompt.is_empty() && missing(&path, findings) && missing(&way.path, findings) {
+                    let message = format!("the branch gives `{}` no prompt", branch.to);
+                    let hint = "add `prompt:` to it or to the edge".to_owned();
+                    findings.at(Code::MissingPrompt, &path, message, Some(hint));
+                }
+            }
+        }
+        _ => {}
+    }
+}
+
+fn back(plan: &Plan<'_>, lanes: &Lanes, way: &Way<'_>, findings: &mut Findings<'_>) {
+    let path = key(&way.path, "to");
+    let Some((role, _)) = way.from else {
+        let message = "`back` leads nowhere from `start`".to_owned();
+        findings.at(Code::BackWithoutCaller, &path, message, Some("name a role".to_owned()));
+        return;
+    };
+    let name = plan.name(role);
+    let is_join = plan.fans.iter().any(|fan| fan.join == role);
+    let by_fan = plan.fans.iter().any(|fan| fan.branches.iter().any(|(first, _)| *first == role));
+    let by_start = plan.ways.iter().any(|way| way.from.is_none() && way.to == To::Role(role));
+    let message = if is_join {
+        format!("`{name}` is a join role: several lanes lead to it, and `back` leads to one role")
+    } else if by_fan {
+        format!("`{name}` is entered by a fan-out, and `back` leads to a role")
+    } else if by_start {
+        format!("`{name}` is entered from `start`, and `back` leads to a role")
+    } else if lanes.callers.get(role).is_none_or(Vec::is_empty) {
+        format!("no role has an edge to `{name}`, so that `back` leads nowhere")
+    } else {
+        return;
+    };
+    findings.at(Code::BackWithoutCaller, &path, message, Some("name the role that is meant".to_owned()));
+}
+
+fn fan_out(plan: &Plan<'_>, lanes: &Lanes, way: &Way<'_>, fan: &FanOut, findings: &mut Findings<'_>) {
+    let to = key(&way.path, "to");
+    if fan.branches.is_empty() {
+        findings.at(
+            Code::FanOutShape,
+            &to,
+            "a fan-out without branches".to_owned(),
+            Some("name at least one role".to_owned()),
+        );
+    }
+    if fan.each.is_some() && (fan.branches.len() > 1 || fan.branches.iter().any(|branch| branch.when.is_some())) {
+        let hint = "name one role; leave elements out of the list with `| selectattr(...)`".to_owned();
+        findings.at(Code::FanOutShape, &to, "`each` has exactly one target, without `when`".to_owned(), Some(hint));
+    }
+    if let Need::Count(count) = fan.join.need {
+        let needed = usize::try_from(count).unwrap_or(usize::MAX);
+        if needed == 0 || fan.each.is_none() && needed > fan.branches.len() {
+            let message = format!("`need` asks for {count} of {} lanes", fan.branches.len());
+            let hint = "ask for at least one lane and not for more than there are".to_owned();
+            findings.at(Code::FanOutShape, &key(&key(&way.path, "join"), "need"), message, Some(hint));
+        }
+    }
+    let To::Fan(number) = way.to else { return };
+    let Some(opened) = plan.fans.get(number) else { return };
+    let arrivals = lanes.arrivals.get(number).map_or(&[][..], Vec::as_slice);
+    let is_reached = way.from.is_none_or(|(role, _)| lanes.reachable.contains(&role));
+    for (position, (first, _)) in opened.branches.iter().enumerate() {
+        let path = item(&to, position);
+        if *first == opened.join {
+            let message = format!("a lane that begins at its join `{}` has no part", plan.name(*first));
+            findings.at(Code::LaneEnd, &path, message, Some("let another role stand in the lane".to_owned()));
+        } else if is_reached && arrivals.get(position).is_some_and(Vec::is_empty) && !findings.is_incomplete("graph") {
+            let message =
+                format!("the lane of `{}` never reaches its join `{}`", plan.name(*first), plan.name(opened.join));
+            let hint = format!("lead the lane's last edge there: `to: {}`", plan.name(opened.join));
+            findings.at(Code::LaneEnd, &path, message, Some(hint));
+        }
+    }
+}

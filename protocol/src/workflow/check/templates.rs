@@ -1,0 +1,350 @@
+//! Every template of a workflow, each at its place.
+
+use std::collections::BTreeMap;
+use std::ops::Range;
+
+use super::Findings;
+use super::flow::{Flow, State};
+use super::lanes::Lanes;
+use super::plan::{Plan, To, Way};
+use super::types::{Known, Type};
+use super::typing::{Place, Typing};
+use crate::canonical::Value;
+use crate::workflow::places::{item, key};
+use crate::workflow::template::{Expr, Template, TemplateFault, ValueTemplate};
+use crate::workflow::{FanOut, Role, RoleKind, SelectBy};
+
+const AT_START: &str = "nothing has run yet";
+const AT_JOIN: &str = "several lanes lead here";
+
+/// The names that lanes give, with what they stand for.
+type Names<'w> = Vec<(&'w str, Known<'w>)>;
+
+/// Checks every template.
+pub(super) fn check<'w>(plan: &Plan<'w>, lanes: &Lanes, findings: &mut Findings<'_>) {
+    let flow = Flow::new(plan, lanes);
+    let mut templates = Templates { plan, lanes, flow: &flow, given: BTreeMap::new(), findings };
+    templates.name_lanes();
+    for (number, way) in plan.ways.iter().enumerate() {
+        templates.edge(number, way);
+    }
+    for (number, role) in plan.roles.iter().enumerate() {
+        templates.role(number, role.role);
+    }
+    templates.result();
+}
+
+struct Templates<'t, 'p, 'w, 'f> {
+    plan: &'p Plan<'w>,
+    lanes: &'p Lanes,
+    flow: &'p Flow<'p, 'w>,
+    /// For each fan-out the names that its lanes see.
+    given: BTreeMap<usize, Names<'w>>,
+    findings: &'t mut Findings<'f>,
+}
+
+impl<'p, 'w> Templates<'_, 'p, 'w, '_> {
+    /// Settles what the lanes of each fan-out see. A fan-out within a lane comes after the one that the lane belongs to,
+    /// as far as one follows from the other.
+    fn name_lanes(&mut self) {
+        let mut open: Vec<usize> = (0..self.plan.fans.len()).collect();
+        loop {
+            let before = open.len();
+            open.retain(|number| !self.name_lane(*number, false));
+            if open.len() == before {
+                break;
+            }
+        }
+        for number in open {
+            self.name_lane(number, true);
+        }
+    }
+
+    /// Whether the names of this fan-out could be settled, or were because they must be.
+    fn name_lane(&mut self, number: usize, must: bool) -> bool {
+        let Some(way) = self.plan.fans.get(number).and_then(|fan| self.plan.ways.get(fan.way)) else { return true };
+        let outer = way.from.map_or(&[][..], |(role, _)| self.lanes.contexts_of(role));
+        if !must && !outer.iter().all(|fan| self.given.contains_key(fan)) {
+            return false;
+        }
+        let mut names = way.from.map_or_else(Vec::new, |(role, _)| self.names_at(role));
+        names.retain(|(name, _)| *name != "index");
+        if let Some((fan, fan_out)) = self.plan.fan_of(way)
+            && let Some(each) = &fan_out.each
+        {
+            let element = self.element(fan.way, &each.over);
+            names.retain(|(name, _)| *name != each.name.as_str());
+            names.push((each.name.as_str(), element));
+        }
+        names.push(("index", Type::Number.into()));
+        self.given.insert(number, names);
+        true
+    }
+
+    fn element(&self, way: usize, over: &str) -> Known<'w> {
+        match (Expr::parse(over), self.place_on(way)) {
+            (Ok(expr), Some(place)) => Typing::new(&place).element(&expr),
+            _ => Type::Any.into(),
+        }
+    }
+
+    /// The names that are in scope on the edges of a role: those that each of its contexts gives.
+    fn names_at(&self, role: usize) -> Names<'w> {
+        if self.lanes.trunk.contains(&role) {
+            return Vec::new();
+        }
+        let mut contexts = self.lanes.contexts_of(role).iter().filter_map(|fan| self.given.get(fan));
+        let first = contexts.next().cloned().unwrap_or_default();
+        contexts.fold(first, |names, other| {
+            names
+                .into_iter()
+                .filter_map(|(name, known)| {
+                    let (_, found) = other.iter().find(|(given, _)| *given == name)?;
+                    Some((name, if *found == known { known } else { Type::Any.into() }))
+                })
+                .collect()
+        })
+    }
+
+    /// What a template on an edge sees.
+    fn place_on(&self, way: usize) -> Option<Place<'p, 'w>> {
+        let edge = self.plan.ways.get(way)?;
+        let joins = |role: usize| self.plan.fans.iter().any(|fan| fan.join == role);
+        Some(Place {
+            plan: self.plan,
+            flow: self.flow,
+            state: self.flow.on(way)?,
+            steps: edge.from.into_iter().collect(),
+            without_step: if edge.from.is_none() { Some(AT_START) } else { None },
+            has_branches: edge.from.is_some_and(|(role, _)| joins(role)),
+            names: edge.from.map_or_else(Vec::new, |(role, _)| self.names_at(role)),
+        })
+    }
+
+    fn edge(&mut self, number: usize, way: &Way<'w>) {
+        let place = self.place_on(number);
+        let path = &way.path;
+        if let Some(when) = &way.edge.when {
+            self.condition(&key(path, "when"), when, place.as_ref());
+        }
+        if !matches!(way.to, To::Fan(_)) {
+            self.text(&key(path, "prompt"), &way.edge.prompt, place.as_ref());
+        }
+        for (name, source) in [("say", &way.edge.say), ("reason", &way.edge.reason)] {
+            if let Some(source) = source {
+                self.text(&key(path, name), source, place.as_ref());
+            }
+        }
+        if let Some(result) = &way.edge.result {
+            self.value(&key(path, "result"), &result.0, place.as_ref());
+        }
+        if let Some((_, fan)) = self.plan.fan_of(way) {
+            self.fan_out(path, way.to, fan, place);
+        }
+    }
+
+    fn fan_out(&mut self, path: &str, to: To, fan: &'w FanOut, place: Option<Place<'p, 'w>>) {
+        let To::Fan(number) = to else { return };
+        if let Some(each) = &fan.each {
+            self.list(&key(path, "each"), &each.over, place.as_ref());
+        }
+        let lane = place.map(|place| Place { names: self.given.get(&number).cloned().unwrap_or_default(), ..place });
+        for (position, branch) in fan.branches.iter().enumerate() {
+            let path = item(&key(path, "to"), position);
+            if let Some(when) = &branch.when {
+                self.condition(&key(&path, "when"), when, lane.as_ref());
+            }
+            // A prompt that every branch has from its edge is checked once.
+            let is_repeated = fan
+                .branches
+                .get(..position)
+                .is_some_and(|before| before.iter().any(|other| other.prompt == branch.prompt));
+            if !is_repeated {
+                self.text(&key(&path, "prompt"), &branch.prompt, lane.as_ref());
+            }
+        }
+        if let Some(prompt) = &fan.join.prompt {
+            let joined = self.flow.joined(number).zip(lane).map(|(state, lane)| Place {
+                state,
+                steps: Vec::new(),
+                without_step: Some(AT_JOIN),
+                has_branches: true,
+                names: self.outer_names(number),
+                ..lane
+            });
+            self.text(&key(&key(path, "join"), "prompt"), prompt, joined.as_ref());
+        }
+    }
+
+    /// The names that are in scope where a fan-out stands.
+    fn outer_names(&self, fan: usize) -> Names<'w> {
+        let from = self.plan.fans.get(fan).and_then(|fan| self.plan.ways.get(fan.way)).and_then(|way| way.from);
+        from.map_or_else(Vec::new, |(role, _)| self.names_at(role))
+    }
+
+    /// What a prompt to a role sees, whichever edge leads to it.
+    fn place_before(&self, role: usize) -> Option<Place<'p, 'w>> {
+        let mut steps = Vec::new();
+        let mut without_step = None;
+        let mut has_branches = false;
+        for way in &self.plan.ways {
+            let leads = match way.to {
+                To::Role(to) => to == role,
+                To::Fan(fan) => self.plan.fans.get(fan).is_some_and(|fan| {
+                    if fan.join == role {
+                        without_step = Some(AT_JOIN);
+                        has_branches = true;
+                    }
+                    fan.branches.iter().any(|(to, _)| *to == role)
+                }),
+                To::Back => way.from.is_some_and(|(from, _)| {
+                    self.lanes.callers.get(from).is_some_and(|callers| callers.contains(&role))
+                }),
+                To::End | To::Fail | To::Nowhere => false,
+            };
+            match way.from {
+                Some(step) if leads => steps.push(step),
+                None if leads => without_step = without_step.or(Some(AT_START)),
+                _ => {}
+            }
+        }
+        steps.sort_unstable();
+        steps.dedup();
+        Some(Place {
+            plan: self.plan,
+            flow: self.flow,
+            state: self.flow.before(role)?.clone(),
+            steps,
+            without_step,
+            has_branches,
+            names: self.names_at(role),
+        })
+    }
+
+    fn role(&mut self, number: usize, role: &'w Role) {
+        let needs_place = match &role.kind {
+            RoleKind::Tool(_) | RoleKind::Rule(_) | RoleKind::Workflow(_) => true,
+            RoleKind::Selector(selector) => matches!(selector.by, SelectBy::Expression(_)),
+            RoleKind::Model(_) | RoleKind::Human => false,
+        };
+        if !needs_place {
+            return;
+        }
+        let place = self.place_before(number);
+        let path = key("roles", self.plan.name(number));
+        match &role.kind {
+            RoleKind::Tool(tool) => self.value(&key(&path, "args"), &tool.args.0, place.as_ref()),
+            RoleKind::Workflow(child) => self.value(&key(&path, "input"), &child.input.0, place.as_ref()),
+            RoleKind::Rule(rule) => {
+                for (status, rule) in &rule.rules {
+                    let path = key(&key(&path, "output"), status.as_str());
+                    if let Some(when) = &rule.when {
+                        self.condition(&key(&path, "when"), when, place.as_ref());
+                    }
+                    for (field, source) in &rule.fields {
+                        self.expression(&key(&path, field.as_str()), source, place.as_ref());
+                    }
+                }
+            }
+            RoleKind::Selector(selector) => {
+                if let SelectBy::Expression(source) = &selector.by {
+                    self.expression(&key(&key(&path, "by"), "expression"), source, place.as_ref());
+                }
+            }
+            RoleKind::Model(_) | RoleKind::Human => {}
+        }
+    }
+
+    /// The workflow's result, for every edge to `end` that has none of its own.
+    fn result(&mut self) {
+        let Some(result) = &self.plan.workflow.result else { return };
+        let ends: Vec<(usize, &Way<'w>)> = self
+            .plan
+            .ways
+            .iter()
+            .enumerate()
+            .filter(|(_, way)| way.to == To::End && way.edge.result.is_none())
+            .collect();
+        let state = Flow::union(ends.iter().filter_map(|(number, _)| self.flow.on(*number)));
+        let place = state.map(|state: State| Place {
+            plan: self.plan,
+            flow: self.flow,
+            state,
+            steps: ends.iter().filter_map(|(_, way)| way.from).collect(),
+            without_step: if ends.iter().any(|(_, way)| way.from.is_none()) { Some(AT_START) } else { None },
+            has_branches: false,
+            names: Vec::new(),
+        });
+        self.value("result", &result.0, place.as_ref());
+    }
+
+    fn text(&mut self, path: &str, source: &str, place: Option<&Place<'p, 'w>>) {
+        match Template::parse(source) {
+            Ok(template) => self.walk(path, place, |typing| typing.text(template.statements())),
+            Err(faults) => self.report(path, faults),
+        }
+    }
+
+    fn value(&mut self, path: &str, source: &Value, place: Option<&Place<'p, 'w>>) {
+        match ValueTemplate::parse(source) {
+            Ok(template) => {
+                for leaf in template.leaves() {
+                    self.walk(&format!("{path}{}", leaf.place), place, |typing| match leaf.template.single() {
+                        Some(expr) => {
+                            typing.value(expr);
+                        }
+                        None => typing.text(leaf.template.statements()),
+                    });
+                }
+            }
+            Err(found) => {
+                for (place, faults) in found {
+                    self.report(&format!("{path}{place}"), faults);
+                }
+            }
+        }
+    }
+
+    fn condition(&mut self, path: &str, source: &str, place: Option<&Place<'p, 'w>>) {
+        self.parsed(path, source, place, |typing, expr| typing.condition(expr));
+    }
+
+    fn expression(&mut self, path: &str, source: &str, place: Option<&Place<'p, 'w>>) {
+        self.parsed(path, source, place, |typing, expr| {
+            typing.value(expr);
+        });
+    }
+
+    fn list(&mut self, path: &str, source: &str, place: Option<&Place<'p, 'w>>) {
+        self.parsed(path, source, place, |typing, expr| {
+            typing.element(expr);
+        });
+    }
+
+    fn parsed(
+        &mut self,
+        path: &str,
+        source: &str,
+        place: Option<&Place<'p, 'w>>,
+        walk: impl FnOnce(&mut Typing<'_, 'w>, &Expr),
+    ) {
+        match Expr::parse(source) {
+            Ok(expr) => self.walk(path, place, |typing| walk(typing, &expr)),
+            Err(faults) => self.report(path, faults),
+        }
+    }
+
+    /// Without a place nothing leads here, and that is said elsewhere.
+    fn walk(&mut self, path: &str, place: Option<&Place<'p, 'w>>, walk: impl FnOnce(&mut Typing<'_, 'w>)) {
+        let Some(place) = place else { return };
+        let mut typing = Typing::new(place);
+        walk(&mut typing);
+        self.report(path, typing.finish());
+    }
+
+    fn report(&mut self, path: &str, faults: Vec<TemplateFault>) {
+        for TemplateFault { range, code, message, hint } in faults {
+            self.findings.within(code, path, Some::<Range<usize>>(range), message, hint);
+        }
+    }
+}

@@ -1,0 +1,174 @@
+//! What is known of a value's type, from the JSON Schema of the field that it stands in.
+
+use crate::canonical::Value;
+use crate::workflow::template::Segment;
+
+/// The deepest nesting of lists that is looked into.
+const MAX_DEPTH: usize = 16;
+
+/// What is known of a value's type.
+#[derive(Debug, Clone, PartialEq)]
+pub(super) enum Type<'w> {
+    /// Nothing.
+    Any,
+    /// It is none.
+    None,
+    /// A text.
+    Text,
+    /// A number.
+    Number,
+    /// A boolean.
+    Boolean,
+    /// A list of such.
+    List(Box<Known<'w>>),
+    /// An object that this schema describes.
+    Schema(&'w Value),
+    /// An object with these members and no others.
+    Fields(Vec<(String, Known<'w>)>),
+    /// An object of which nothing more is known.
+    Object,
+    /// The latest step of a role.
+    Step(usize),
+    /// Any of the steps of a role.
+    PastStep(usize),
+}
+
+/// A type, and whether the value may be absent.
+#[derive(Debug, Clone, PartialEq)]
+pub(super) struct Known<'w> {
+    pub(super) kind: Type<'w>,
+    pub(super) optional: bool,
+}
+
+impl<'w> From<Type<'w>> for Known<'w> {
+    fn from(kind: Type<'w>) -> Self {
+        Self { kind, optional: false }
+    }
+}
+
+/// What a member that was asked for is.
+pub(super) enum Member<'w> {
+    /// This.
+    Known(Known<'w>),
+    /// There is none of that name; these are known.
+    Unknown(Vec<String>),
+    /// The value has no members at all.
+    NotAnObject,
+}
+
+impl<'w> Known<'w> {
+    /// The same, which may be absent.
+    pub(super) fn or_absent(mut self, optional: bool) -> Self {
+        self.optional |= optional;
+        self
+    }
+
+    /// What a schema says.
+    pub(super) fn of(schema: &'w Value) -> Self {
+        Self::of_depth(schema, 0)
+    }
+
+    fn of_depth(schema: &'w Value, depth: usize) -> Self {
+        let words: Vec<&str> = match schema.get("type") {
+            Some(Value::Str(word)) => vec![word],
+            Some(Value::List(words)) => words.iter().filter_map(Value::as_str).collect(),
+            _ => return Self::of_constants(schema),
+        };
+        let optional = words.contains(&"null");
+        let mut others = words.into_iter().filter(|word| *word != "null");
+        let kind = match (others.next(), others.next()) {
+            (None, _) => Type::None,
+            (Some(_), Some(_)) => Type::Any,
+            (Some("string"), None) => Type::Text,
+            (Some("integer" | "number"), None) => Type::Number,
+            (Some("boolean"), None) => Type::Boolean,
+            (Some("array"), None) => {
+                let items = schema.get("items").filter(|_| depth < MAX_DEPTH);
+                Type::List(Box::new(items.map_or(Type::Any.into(), |items| Self::of_depth(items, depth + 1))))
+            }
+            (Some("object"), None) => Type::Schema(schema),
+            (Some(_), None) => Type::Any,
+        };
+        Self { kind, optional }
+    }
+
+    /// The type of what `enum` or `const` lists, where that is one.
+    fn of_constants(schema: &'w Value) -> Self {
+        let constants: &[Value] = match (schema.get("enum"), schema.get("const")) {
+            (Some(Value::List(values)), _) => values,
+            (_, Some(value)) => std::slice::from_ref(value),
+            _ => &[],
+        };
+        let mut kinds = constants.iter().map(Type::of_value);
+        match kinds.next() {
+            Some(first) if kinds.all(|kind| kind == first) => first.into(),
+            _ => Type::Any.into(),
+        }
+    }
+}
+
+impl<'w> Type<'w> {
+    /// The type of a value written out.
+    pub(super) fn of_value(value: &Value) -> Self {
+        match value {
+            Value::Null => Self::None,
+            Value::Bool(_) => Self::Boolean,
+            Value::Int(_) | Value::Float(_) => Self::Number,
+            Value::Str(_) => Self::Text,
+            Value::List(_) => Self::List(Box::new(Self::Any.into())),
+            Value::Object(_) => Self::Object,
+        }
+    }
+
+    /// A list of what is not known.
+    pub(super) fn list() -> Self {
+        Self::List(Box::new(Self::Any.into()))
+    }
+
+    /// What it is called in messages.
+    pub(super) fn name(&self) -> &'static str {
+        match self {
+            Self::Any => "value",
+            Self::None => "none",
+            Self::Text => "text",
+            Self::Number => "number",
+            Self::Boolean => "boolean",
+            Self::List(_) => "list",
+            Self::Schema(_) | Self::Fields(_) | Self::Object => "map",
+            Self::Step(_) | Self::PastStep(_) => "step",
+        }
+    }
+
+    /// Whether it is an object of any kind.
+    pub(super) fn is_object(&self) -> bool {
+        matches!(self, Self::Schema(_) | Self::Fields(_) | Self::Object | Self::Step(_) | Self::PastStep(_))
+    }
+
+    /// The type of a member of a value that is not a step.
+    pub(super) fn member(&self, segment: &Segment) -> Member<'w> {
+        match (self, segment) {
+            (Self::Any | Self::Object, _) => Member::Known(Self::Any.into()),
+            (Self::List(items), Segment::Index(_)) => Member::Known((**items).clone().or_absent(true)),
+            (Self::Fields(fields), Segment::Name(name)) => match fields.iter().find(|(field, _)| **field == **name) {
+                Some((_, known)) => Member::Known(known.clone()),
+                None => Member::Unknown(fields.iter().map(|(field, _)| field.clone()).collect()),
+            },
+            (Self::Schema(schema), Segment::Name(name)) => member_of_schema(schema, name),
+            _ => Member::NotAnObject,
+        }
+    }
+}
+
+/// A property that a schema declares; of an undeclared one nothing is known, unless the schema forbids it.
+fn member_of_schema<'w>(schema: &'w Value, name: &str) -> Member<'w> {
+    let properties = schema.get("properties");
+    if let Some(property) = properties.and_then(|properties| properties.get(name)) {
+        let is_required = matches!(schema.get("required"), Some(Value::List(names)) if names.iter().any(|required| required.as_str() == Some(name)));
+        return Member::Known(Known::of(property).or_absent(!is_required));
+    }
+    match (schema.get("additionalProperties"), properties) {
+        (Some(Value::Bool(false)), Some(Value::Object(known))) => Member::Unknown(known.keys().cloned().collect()),
+        (Some(additional @ Value::Object(_)), _) => Member::Known(Known::of(additional).or_absent(true)),
+        _ => Member::Known(Type::Any.into()),
+    }
+}
