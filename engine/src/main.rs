@@ -1,2 +1,5 @@
-//! placeholder
-fn main() {}
+//! The `rondo` binary.
+
+fn main() -> std::process::ExitCode {
+    rondo_engine::cli::main()
+}

@@ -1,0 +1,35 @@
+//! `rondo cancel`: ends a thread for good.
+
+use super::exit::Exit;
+use super::failure::Failure;
+use super::output::{Output, tell};
+use super::session::{look_into, settings, thread_in};
+use super::terminal::Request;
+use super::watch::{Showing, watch};
+use super::{JsonArgs, StoreArgs};
+use crate::config::Flags;
+
+/// End a thread for good; it cannot be resumed
+#[derive(Debug, clap::Args)]
+pub struct CancelArgs {
+    /// A thread's id, the beginning of one, or `last`
+    thread: String,
+    #[command(flatten)]
+    store: StoreArgs,
+    #[command(flatten)]
+    pub(super) json: JsonArgs,
+}
+
+/// Cancels a thread.
+pub fn cancel(args: &CancelArgs, output: &mut Output) -> Result<Exit, Failure> {
+    let settings = settings(&Flags { store: args.store.store.clone(), durability: None })?;
+    let (store, thread, _) = thread_in(look_into(&settings.store.value)?, &args.thread)?;
+    drop(store);
+    let showing = Showing { is_quiet: true, concurrency: 1 };
+    let request = Request::Cancel { thread: thread.clone() };
+    let exit = watch(vec![request], settings.store.value, settings.durability.value, showing, output)?;
+    if exit == Exit::Done && !output.is_json() {
+        tell(&format!("thread {thread} is cancelled\n"));
+    }
+    Ok(exit)
+}

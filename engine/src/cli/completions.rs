@@ -1,0 +1,23 @@
+//! `rondo completions`: a script that completes this command line in a shell.
+
+use clap::CommandFactory;
+use clap_complete::Shell;
+
+use super::exit::Exit;
+use super::failure::Failure;
+use super::output::Output;
+
+/// Print a script that completes this command line in a shell
+#[derive(Debug, clap::Args)]
+pub struct CompletionsArgs {
+    /// The shell
+    shell: Shell,
+}
+
+/// Prints the script.
+pub fn completions(args: &CompletionsArgs, output: &mut Output) -> Result<Exit, Failure> {
+    let mut script = Vec::new();
+    clap_complete::generate(args.shell, &mut super::CommandLine::command(), "rondo", &mut script);
+    output.write(&script)?;
+    Ok(Exit::Done)
+}

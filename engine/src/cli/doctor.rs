@@ -1,0 +1,209 @@
+//! `rondo doctor`: what is in force and where it came from. A key's value is never shown, only whether it is set.
+
+use std::fmt::Write as _;
+use std::path::Path;
+
+use rondo_protocol::event::Durability;
+use serde::Serialize;
+
+use super::exit::Exit;
+use super::failure::Failure;
+use super::output::Output;
+use super::session::{look_into, settings};
+use super::{JsonArgs, StoreArgs};
+use crate::config::{Flags, Origin, Settings, Sourced};
+use crate::store;
+
+/// Show what is in force and where it came from
+#[derive(Debug, clap::Args)]
+pub struct DoctorArgs {
+    #[command(flatten)]
+    store: StoreArgs,
+    #[command(flatten)]
+    pub(super) json: JsonArgs,
+}
+
+/// One thing that is in force.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+pub(super) struct Finding {
+    event: &'static str,
+    /// What it is about.
+    pub subject: String,
+    /// The value in force, never a key.
+    pub value: Option<String>,
+    /// Who set it.
+    pub from: Option<String>,
+    /// Whether something stands in the way of a run.
+    pub is_fault: bool,
+}
+
+impl Finding {
+    fn new(subject: impl Into<String>, value: impl Into<String>) -> Self {
+        Self { event: "finding", subject: subject.into(), value: Some(value.into()), from: None, is_fault: false }
+    }
+
+    fn sourced(subject: impl Into<String>, value: impl Into<String>, from: &Origin) -> Self {
+        Self { from: Some(from.to_string()), ..Self::new(subject, value) }
+    }
+}
+
+/// Shows what is in force.
+pub fn doctor(args: &DoctorArgs, output: &mut Output) -> Result<Exit, Failure> {
+    let settings = settings(&Flags { store: args.store.store.clone(), durability: None })?;
+    let mut findings = of_settings(&settings);
+    findings.extend(of_store(&settings));
+    findings.extend(of_system(&settings.store.value));
+    if output.is_json() {
+        for finding in &findings {
+            output.line(finding)?;
+        }
+    } else {
+        output.text(&table(&findings))?;
+    }
+    Ok(Exit::Done)
+}
+
+pub(super) fn table(findings: &[Finding]) -> String {
+    let width = findings.iter().map(|finding| finding.subject.chars().count()).max().unwrap_or(0);
+    let mut text = String::new();
+    for finding in findings {
+        let mark = if finding.is_fault { "!" } else { " " };
+        let value = finding.value.as_deref().unwrap_or("not set");
+        let _ = write!(text, "{mark} {:<width$}  {value}", finding.subject);
+        if let Some(from) = &finding.from {
+            let _ = write!(text, "  ({from})");
+        }
+        text.push('\n');
+    }
+    text
+}
+
+/// What settings say.
+pub(super) fn of_settings(settings: &Settings) -> Vec<Finding> {
+    let mut findings = vec![Finding::new("rondo", env!("CARGO_PKG_VERSION"))];
+    let file = settings.file.as_ref().map(|file| file.display().to_string());
+    findings.push(Finding { value: file, ..Finding::new("rondo.toml", "") });
+    for (name, provider) in &settings.providers {
+        let about = |what: &str| format!("provider.{name}.{what}");
+        let text =
+            |what: &str, value: &Sourced<String>| Finding::sourced(about(what), value.value.clone(), &value.from);
+        let time = |what: &str, value: &Sourced<u64>| {
+            Finding::sourced(about(what), super::show::seconds(value.value), &value.from)
+        };
+        findings.push(text("base_url", &provider.base_url));
+        let key = if provider.key.is_some() { "set" } else { "not set" };
+        findings.push(Finding {
+            from: Some(format!("${}", provider.key_env.value)),
+            is_fault: !provider.is_usable(),
+            ..Finding::new(about("key"), key)
+        });
+        findings.push(time("connect_timeout", &provider.connect_timeout_ms));
+        findings.push(time("idle_timeout", &provider.idle_timeout_ms));
+        findings.extend(provider.total_timeout_ms.as_ref().map(|total| time("total_timeout", total)));
+    }
+    for (name, model) in &settings.models {
+        let about = |what: &str| format!("model.{name}.{what}");
+        let texts = [("provider", &model.provider), ("model", &model.model)];
+        findings.extend(texts.into_iter().filter_map(|(what, value)| {
+            value.as_ref().map(|value| Finding::sourced(about(what), value.value.clone(), &value.from))
+        }));
+        if let Some(price) = &model.price {
+            let date = price.date.as_deref().map_or_else(String::new, |date| format!(", of {date}"));
+            let figures = format!("{} in, {} cached, {} out{date}", price.input, price.cached_input, price.output);
+            findings.push(Finding { from: price.source.clone(), ..Finding::new(about("price"), figures) });
+        }
+    }
+    if let Some(model) = &settings.default_model {
+        findings.push(Finding::sourced("model otherwise", model.value.clone(), &model.from));
+    }
+    for (name, value) in limits(settings) {
+        findings.push(Finding::new(format!("limits.{name}"), value));
+    }
+    let later = [("mcp", settings.mcp.len()), ("tool", settings.tools.len()), ("hook", settings.hooks.len())];
+    for (name, count) in later.into_iter().filter(|(_, count)| *count > 0) {
+        findings.push(Finding::new(format!("{name} tables"), format!("{count}, read but not used by this version")));
+    }
+    findings.push(Finding::sourced("store", settings.store.value.display().to_string(), &settings.store.from));
+    let durability = match settings.durability.value {
+        Durability::Sync => "sync: an acknowledged step survives power loss",
+        Durability::Log => "log: an acknowledged step survives a crash of the process, not power loss",
+        Durability::Memory => "memory: nothing survives the process",
+    };
+    findings.push(Finding::sourced("durability", durability, &settings.durability.from));
+    findings
+}
+
+fn limits(settings: &Settings) -> Vec<(&'static str, String)> {
+    let limits = &settings.limits;
+    let counts = [
+        ("steps", limits.steps),
+        ("visits", limits.visits),
+        ("model_calls", limits.model_calls),
+        ("tool_calls", limits.tool_calls),
+        ("tokens", limits.tokens),
+        ("depth", limits.depth),
+    ];
+    let counts = counts.into_iter().filter_map(|(name, count)| count.map(|count| (name, count.to_string())));
+    let cost = limits.cost_usd.map(|cost| ("cost_usd", format!("{cost}")));
+    let time = limits.wall_time_ms.map(|time| ("wall_time", super::show::seconds(time)));
+    counts.chain(cost).chain(time).collect()
+}
+
+fn of_store(settings: &Settings) -> Vec<Finding> {
+    let folder = &settings.store.value;
+    if !folder.exists() {
+        return vec![Finding::new("store state", "not there yet; the first run makes it")];
+    }
+    let holder = match store::holder(folder) {
+        Ok(None) => Finding::new("store holder", "nobody"),
+        Ok(Some(0)) => Finding::new("store holder", "another process"),
+        Ok(Some(pid)) => Finding::new("store holder", format!("process {pid}")),
+        Err(error) => Finding { is_fault: true, ..Finding::new("store holder", error.to_string()) },
+    };
+    let state = match look_into(folder).map(|store| store.map(|store| store.rows())) {
+        Ok(None) => Finding::new("store state", "empty"),
+        Ok(Some(Ok(rows))) => Finding::new("store state", format!("{} threads", rows.len())),
+        Ok(Some(Err(error))) => Finding { is_fault: true, ..Finding::new("store state", error.to_string()) },
+        Err(failure) => {
+            let text = super::report::text(&failure, super::output::Style::PLAIN);
+            Finding { is_fault: true, ..Finding::new("store state", text.trim_end()) }
+        }
+    };
+    vec![holder, state]
+}
+
+fn of_system(store: &Path) -> Vec<Finding> {
+    let release = std::fs::read_to_string("/proc/sys/kernel/osrelease").unwrap_or_default();
+    let libc = if cfg!(target_env = "musl") {
+        "musl"
+    } else if cfg!(target_env = "gnu") {
+        "glibc"
+    } else {
+        "system"
+    };
+    let system = format!("{} {}, {}, {libc} libc", std::env::consts::OS, release.trim(), std::env::consts::ARCH);
+    let mut findings = vec![Finding::new("system", system)];
+    let nearest = store.ancestors().find(|folder| folder.exists());
+    if let Some(stat) = nearest.and_then(|folder| rustix::fs::statfs(folder).ok()) {
+        findings.push(file_system(&stat));
+    }
+    findings
+}
+
+/// The file system that the store lies on: some keep no promise about a sync.
+fn file_system(stat: &rustix::fs::StatFs) -> Finding {
+    // Magic numbers of statfs(2).
+    let (name, is_fault) = match i64::try_from(stat.f_type).unwrap_or_default() {
+        0xEF53 => ("ext", false),
+        0x5846_5342 => ("xfs", false),
+        0x9123_683E => ("btrfs", false),
+        0x2FC1_2FC1 => ("zfs", false),
+        0x0102_1994 => ("tmpfs, in memory: nothing survives a reboot", true),
+        0x794C_7630 => ("overlayfs", false),
+        0x6969 => ("nfs: locks and syncs depend on the server", true),
+        0x6573_5546 => ("fuse: locks and syncs depend on its server", true),
+        _ => ("other", false),
+    };
+    let free_mib = u64::try_from(stat.f_bsize).unwrap_or_default().saturating_mul(stat.f_bavail) >> 20;
+    Finding { is_fault, ..Finding::new("file system of the store", format!("{name}, {free_mib} MiB free")) }
+}

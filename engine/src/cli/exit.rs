@@ -1,0 +1,169 @@
+//! Exit codes: the one place where an ending, a fault or a signal becomes a number.
+
+use rondo_protocol::call::FaultClass;
+use rondo_protocol::diagnostic::Code;
+use rondo_protocol::event::{Outcome, What};
+
+use crate::store;
+
+/// How the process ends. The numbers are part of the interface.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+#[repr(u8)]
+pub enum Exit {
+    /// Done.
+    Done = 0,
+    /// The workflow ended in `fail`, or was cancelled.
+    Failed = 1,
+    /// The command line, an input, a file or the settings are invalid.
+    Invalid = 2,
+    /// Something is not permitted.
+    Denied = 3,
+    /// A limit was reached.
+    Limit = 4,
+    /// A provider could not be had, broke its contract, or a script ran out. The thread can be resumed.
+    Provider = 5,
+    /// The store is damaged.
+    Damaged = 6,
+    /// Another process holds the store, or changed the thread.
+    Busy = 7,
+    /// A tool with effects may or may not have run.
+    InDoubt = 8,
+    /// Input or output failed. The thread can be resumed.
+    InputOutput = 9,
+    /// A person is asked.
+    Waiting = 75,
+    /// Ended by SIGINT.
+    Interrupted = 130,
+    /// Ended by SIGTERM.
+    Terminated = 143,
+}
+
+impl Exit {
+    /// The number.
+    pub fn code(self) -> u8 {
+        self as u8
+    }
+
+    /// The exit of that number.
+    pub fn of_code(code: u8) -> Option<Self> {
+        const ALL: [Exit; 13] = [
+            Exit::Done,
+            Exit::Failed,
+            Exit::Invalid,
+            Exit::Denied,
+            Exit::Limit,
+            Exit::Provider,
+            Exit::Damaged,
+            Exit::Busy,
+            Exit::InDoubt,
+            Exit::InputOutput,
+            Exit::Waiting,
+            Exit::Interrupted,
+            Exit::Terminated,
+        ];
+        ALL.into_iter().find(|exit| exit.code() == code)
+    }
+
+    /// The exit of an event that ends a run, or `None` for one after which the run goes on.
+    pub fn of_event(what: &What) -> Option<Self> {
+        match what {
+            What::ThreadFinished { outcome, .. } => Some(Self::of_outcome(*outcome)),
+            What::ThreadWaiting { .. } => Some(Self::Waiting),
+            What::Error { code, .. } => Some(Code::find(code).map_or(Self::InputOutput, Self::of_fault)),
+            _ => None,
+        }
+    }
+
+    /// The exit of a thread that has ended.
+    pub fn of_outcome(outcome: Outcome) -> Self {
+        match outcome {
+            Outcome::Done => Self::Done,
+            Outcome::Failed | Outcome::Cancelled => Self::Failed,
+        }
+    }
+
+    /// The exit of a fault by its class.
+    pub fn of_class(class: FaultClass) -> Self {
+        match class {
+            FaultClass::RateLimit
+            | FaultClass::Server
+            | FaultClass::Timeout
+            | FaultClass::Network
+            | FaultClass::Refused
+            | FaultClass::Contract
+            | FaultClass::ScriptEnd => Self::Provider,
+            FaultClass::Limit => Self::Limit,
+            FaultClass::Denied => Self::Denied,
+            FaultClass::Hook | FaultClass::Store => Self::InputOutput,
+            FaultClass::Cancelled => Self::Interrupted,
+        }
+    }
+
+    /// The exit of a fault by its code: the hundreds of its number say what it is about.
+    pub fn of_fault(code: Code) -> Self {
+        let hundreds = code.as_str().get(2..4).and_then(|digits| digits.parse::<u8>().ok()).unwrap_or_default();
+        match (code, hundreds) {
+            (Code::ScriptEnd, _) | (_, 10 | 11) => Self::Provider,
+            (Code::StoreDamaged, _) => Self::Damaged,
+            (Code::StoreBusy | Code::StoreConflict, _) => Self::Busy,
+            (Code::Interrupted, _) => Self::Interrupted,
+            (Code::WriteFailed | Code::InternalFault, _) | (_, 13 | 15) => Self::InputOutput,
+            (Code::RenderFailed, _) => Self::Invalid,
+            (_, 12) => Self::Limit,
+            _ => Self::Invalid,
+        }
+    }
+
+    /// The exit of a fault of the store.
+    pub fn of_store(error: &store::Error) -> Self {
+        match error {
+            store::Error::Damaged { .. } => Self::Damaged,
+            store::Error::Conflict { .. } | store::Error::Busy { .. } => Self::Busy,
+            _ => Self::InputOutput,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn numbers_are_those_of_the_interface() {
+        for code in [0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 75, 130, 143] {
+            assert_eq!(Exit::of_code(code).map(Exit::code), Some(code));
+        }
+        assert_eq!(Exit::of_code(101), None);
+    }
+
+    #[test]
+    fn faults_end_as_the_interface_says() {
+        for (code, exit) in [
+            (Code::YamlSyntax, 2),
+            (Code::MissingInput, 2),
+            (Code::SettingsKey, 2),
+            (Code::ScriptEnd, 5),
+            (Code::NoProvider, 5),
+            (Code::ContractBroken, 5),
+            (Code::ThreadLimit, 4),
+            (Code::StoreBusy, 7),
+            (Code::ThreadUnknown, 2),
+            (Code::WriteFailed, 9),
+        ] {
+            assert_eq!(Exit::of_fault(code).code(), exit, "{code}");
+        }
+    }
+
+    #[test]
+    fn a_thread_that_was_cancelled_ends_as_one_that_failed() {
+        assert_eq!(Exit::of_outcome(Outcome::Cancelled), Exit::Failed);
+        assert_eq!(Exit::of_outcome(Outcome::Done), Exit::Done);
+    }
+
+    #[test]
+    fn store_faults_have_their_exits() {
+        assert_eq!(Exit::of_store(&store::Error::Damaged { what: String::new() }), Exit::Damaged);
+        assert_eq!(Exit::of_store(&store::Error::Busy { pid: 1 }), Exit::Busy);
+        assert_eq!(Exit::of_store(&store::Error::Poisoned { what: String::new() }), Exit::InputOutput);
+    }
+}

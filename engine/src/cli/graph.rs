@@ -1,0 +1,44 @@
+//! `rondo graph`: the graph of a workflow with its hooks, as a picture.
+
+use clap::ValueEnum;
+use rondo_protocol::diagnostic::Code;
+
+use super::exit::Exit;
+use super::failure::Failure;
+use super::output::Output;
+use super::{workflow, working_folder};
+use crate::graph::{Graph, view};
+
+/// Draw a workflow's graph, hooks and all
+#[derive(Debug, clap::Args)]
+pub struct GraphArgs {
+    /// A workflow file, a folder that holds workflow.yaml, or a name below workflows/
+    workflow: String,
+    /// The language of the picture
+    #[arg(long, value_enum, default_value_t = Format::Mermaid)]
+    format: Format,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+enum Format {
+    Mermaid,
+    Dot,
+    Json,
+}
+
+/// Draws the graph.
+pub fn graph(args: &GraphArgs, output: &mut Output) -> Result<Exit, Failure> {
+    let loaded = workflow::load(&args.workflow, &working_folder()?)?;
+    let checked = &loaded.checked;
+    let registry = crate::registry();
+    let uses: Vec<_> = checked.policy.hooks.iter().chain(&checked.workflow.hooks).cloned().collect();
+    let graph = Graph::of(checked, |roles| registry.place(&uses, roles))
+        .map_err(|error| Failure::new(Code::InternalFault, error.to_string()))?;
+    let format = match args.format {
+        Format::Mermaid => view::Format::Mermaid,
+        Format::Dot => view::Format::Dot,
+        Format::Json => view::Format::Json,
+    };
+    output.write(view::draw(&graph, format).as_bytes())?;
+    Ok(Exit::Done)
+}

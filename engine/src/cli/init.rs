@@ -1,0 +1,62 @@
+//! `rondo init`: a small workflow to start from, which runs offline at once.
+
+use std::fs::OpenOptions;
+use std::io::Write;
+use std::path::{Path, PathBuf};
+
+use rondo_protocol::diagnostic::Code;
+
+use super::exit::Exit;
+use super::failure::Failure;
+use super::output::{Output, tell};
+use super::working_folder;
+
+/// Write a small workflow to start from; nothing is written over
+#[derive(Debug, clap::Args)]
+pub struct InitArgs {
+    /// The folder, made if it is missing
+    #[arg(default_value = ".")]
+    dir: PathBuf,
+}
+
+/// What is written, by path in the folder.
+pub(super) const FILES: [(&str, &str); 5] = [
+    ("workflow.yaml", include_str!("init/workflow.yaml")),
+    ("script.yaml", include_str!("init/script.yaml")),
+    ("prompts/writer.md", include_str!("init/prompts/writer.md")),
+    ("prompts/editor.md", include_str!("init/prompts/editor.md")),
+    ("rondo.toml", include_str!("init/rondo.toml")),
+];
+
+/// Writes the files.
+pub fn init(args: &InitArgs, output: &mut Output) -> Result<Exit, Failure> {
+    let folder = working_folder()?.join(&args.dir);
+    let taken: Vec<&str> = FILES
+        .iter()
+        .map(|(name, _)| *name)
+        // A dangling link counts as there: writing through it would write somewhere else.
+        .filter(|name| std::fs::symlink_metadata(folder.join(name)).is_ok())
+        .collect();
+    if !taken.is_empty() {
+        let message = format!("already in {}: {}; nothing was written", args.dir.display(), taken.join(", "));
+        return Err(Failure::new(Code::WriteFailed, message)
+            .with_exit(Exit::Invalid)
+            .with_hint("give another folder, such as `rondo init demo`"));
+    }
+    for (name, text) in FILES {
+        write_new(&folder.join(name), text)?;
+        output.text(&format!("{}\n", args.dir.join(name).display()))?;
+    }
+    let shown = if args.dir == Path::new(".") { "workflow.yaml".to_owned() } else { args.dir.display().to_string() };
+    tell(&format!("\nTry it: rondo run {shown} --offline\n"));
+    Ok(Exit::Done)
+}
+
+fn write_new(path: &Path, text: &str) -> Result<(), Failure> {
+    let failed = |error: std::io::Error| Failure::new(Code::WriteFailed, format!("{}: {error}", path.display()));
+    if let Some(folder) = path.parent() {
+        std::fs::create_dir_all(folder).map_err(failed)?;
+    }
+    let mut file = OpenOptions::new().write(true).create_new(true).open(path).map_err(failed)?;
+    file.write_all(text.as_bytes()).map_err(failed)
+}

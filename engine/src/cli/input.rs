@@ -1,0 +1,161 @@
+//! What a run is given: `-i key=value`, `-i key=@file`, `--input-file`.
+
+use std::collections::BTreeMap;
+use std::path::{Path, PathBuf};
+
+use rondo_protocol::canonical::{self, Value};
+use rondo_protocol::diagnostic::{Code, nearest};
+use rondo_protocol::id::FieldName;
+use rondo_protocol::workflow::Workflow;
+use rondo_protocol::workflow::types::{self, Field, InputFault};
+
+use super::failure::Failure;
+use super::files::read_text;
+
+/// The most bytes of one value.
+const MAX_VALUE_BYTES: usize = 1 << 20;
+
+/// The most bytes of a file with inputs.
+const MAX_FILE_BYTES: usize = 16 << 20;
+
+/// The most threads of one file with inputs.
+const MAX_THREADS: usize = 100_000;
+
+/// Options that give a run its inputs.
+#[derive(Debug, Clone, Default, clap::Args)]
+pub struct InputArgs {
+    /// An input: text, or JSON where its type asks for it; `key=@file` takes a file's content
+    #[arg(short, long = "input", value_name = "KEY=VALUE")]
+    input: Vec<String>,
+    /// A file with inputs: one JSON object, or with the name .jsonl one object a line, each a thread
+    #[arg(long, value_name = "FILE")]
+    input_file: Option<PathBuf>,
+}
+
+/// The checked input of each thread that is wanted. There is one unless a `.jsonl` file says otherwise.
+///
+/// # Errors
+/// Everything that is wrong with the inputs of a thread, and for missing ones an example of how to give them.
+pub fn inputs(args: &InputArgs, workflow: &Workflow, called: &str) -> Result<Vec<Value>, Failure> {
+    let given = given(&args.input, workflow)?;
+    let Some(file) = &args.input_file else { return Ok(vec![checked(given, workflow, called, "")?]) };
+    let text = read_text(file, MAX_FILE_BYTES)?;
+    let name = file.display();
+    if file.extension().is_none_or(|extension| extension != "jsonl") {
+        let members = object(&text, &name.to_string())?;
+        return Ok(vec![checked(over(members, &given), workflow, called, "")?]);
+    }
+    let lines = text.lines().enumerate().filter(|(_, line)| !line.trim().is_empty());
+    let mut threads = Vec::new();
+    for (at, line) in lines {
+        let place = format!("{name}:{}", at + 1);
+        if threads.len() == MAX_THREADS {
+            return Err(Failure::new(Code::FileRefused, format!("{place}: more than {MAX_THREADS} threads")));
+        }
+        let members = object(line, &place)?;
+        threads.push(checked(over(members, &given), workflow, called, &format!("{place}: "))?);
+    }
+    if threads.is_empty() {
+        return Err(Failure::new(Code::InputSyntax, format!("{name}: it holds no object, so there is nothing to run")));
+    }
+    Ok(threads)
+}
+
+/// What `-i` gives, by name.
+fn given(words: &[String], workflow: &Workflow) -> Result<BTreeMap<String, Value>, Failure> {
+    let mut given = BTreeMap::new();
+    for word in words {
+        let Some((key, value)) = word.split_once('=') else {
+            let shown: String = word.chars().take(40).collect();
+            return Err(Failure::new(Code::InputSyntax, format!("-i {shown:?}: an input is written as key=value")));
+        };
+        let text = match value.strip_prefix('@') {
+            Some(file) => read_text(Path::new(file), MAX_VALUE_BYTES)?,
+            None if value.len() > MAX_VALUE_BYTES => {
+                let message = format!("-i {key}: the value is larger than {MAX_VALUE_BYTES} bytes");
+                return Err(Failure::new(Code::InputSyntax, message));
+            }
+            None => value.to_owned(),
+        };
+        let Some((_, field)) = workflow.input.iter().find(|(name, _)| name.as_str() == key) else {
+            return Err(unknown(key, workflow));
+        };
+        let value = types::parse_input_text(key, field, &text).map_err(|fault| told(&[fault], ""))?;
+        if given.insert(key.to_owned(), value).is_some() {
+            return Err(Failure::new(Code::InputSyntax, format!("-i {key}: the input is given twice")));
+        }
+    }
+    Ok(given)
+}
+
+fn unknown(key: &str, workflow: &Workflow) -> Failure {
+    let shown: String = key.chars().take(40).collect();
+    let failure = Failure::new(Code::UnknownInput, format!("the workflow has no input `{shown}`"));
+    let names = workflow.input.iter().map(|(name, _)| name.as_str());
+    match nearest(key, names.clone()) {
+        Some(near) => failure.with_hint(format!("did you mean `{near}`?")),
+        None if workflow.input.is_empty() => failure.with_hint("it takes none"),
+        None => failure.with_hint(format!("its inputs: {}", names.collect::<Vec<_>>().join(", "))),
+    }
+}
+
+fn object(text: &str, place: &str) -> Result<BTreeMap<String, Value>, Failure> {
+    let text = text.strip_prefix('\u{feff}').unwrap_or(text);
+    match canonical::parse(text.as_bytes()) {
+        Ok(Value::Object(members)) => Ok(members),
+        Ok(_) => Err(Failure::new(Code::InputSyntax, format!("{place}: inputs are one JSON object"))),
+        Err(error) => Err(Failure::new(Code::InputSyntax, format!("{place}: {error}"))),
+    }
+}
+
+/// What the command line gives goes before what a file does.
+fn over(mut members: BTreeMap<String, Value>, given: &BTreeMap<String, Value>) -> BTreeMap<String, Value> {
+    members.extend(given.iter().map(|(key, value)| (key.clone(), value.clone())));
+    members
+}
+
+fn checked(given: BTreeMap<String, Value>, workflow: &Workflow, called: &str, at: &str) -> Result<Value, Failure> {
+    let missing: Vec<&(FieldName, Field)> = workflow
+        .input
+        .iter()
+        .filter(|(name, field)| is_required(field) && !given.contains_key(name.as_str()))
+        .collect();
+    types::check_input(workflow, given).map_err(|faults| {
+        let failure = told(&faults, at);
+        if missing.is_empty() { failure } else { failure.with_hint(example(&missing, called)) }
+    })
+}
+
+/// Faults of inputs, each with what to do.
+fn told(faults: &[InputFault], at: &str) -> Failure {
+    let code = faults.first().map_or(Code::InvalidInput, |fault| fault.code);
+    let words: Vec<String> = faults.iter().map(|fault| format!("{at}{fault}")).collect();
+    let hints: Vec<&str> = faults.iter().filter_map(|fault| fault.hint.as_deref()).collect();
+    let failure = Failure::new(code, words.join("; "));
+    if hints.is_empty() { failure } else { failure.with_hint(hints.join("\n")) }
+}
+
+fn is_required(field: &Field) -> bool {
+    !field.optional && field.default_value().is_none()
+}
+
+/// What is missing with its types, and a command line that gives it.
+fn example(missing: &[&(FieldName, Field)], called: &str) -> String {
+    let kinds: Vec<String> = missing.iter().map(|(name, field)| format!("{name} ({})", kind(&field.schema))).collect();
+    let options: Vec<String> = missing
+        .iter()
+        .map(|(name, field)| match kind(&field.schema) {
+            "string" => format!("-i {name}=\"...\""),
+            "integer" | "number" => format!("-i {name}=1"),
+            "boolean" => format!("-i {name}=true"),
+            "array" => format!("-i {name}='[...]'"),
+            _ => format!("-i {name}='{{...}}'"),
+        })
+        .collect();
+    format!("missing: {}\nfor example: rondo run {called} {}", kinds.join(", "), options.join(" "))
+}
+
+/// The type that a schema names, in a word.
+fn kind(schema: &Value) -> &str {
+    schema.get("type").and_then(Value::as_str).unwrap_or(if schema.get("enum").is_some() { "string" } else { "value" })
+}

@@ -1,0 +1,194 @@
+//! The JSON lines of a thread and of its steps, as `rondo show` and `rondo threads` print them. Their members are part
+//! of the interface (DESIGN §9); the same thread gives the same bytes for as long as it stands still.
+
+use rondo_protocol::digest::Kind;
+use rondo_protocol::id::{LanePath, RoleName, Status as Word, ThreadId};
+use rondo_protocol::object::{AnsweredBy, EdgeTaken, Note, Transcript, Usage};
+use rondo_protocol::{Digest, Value};
+use serde::Serialize;
+
+use super::failure::Failure;
+use super::session::of_store;
+use crate::rebuild;
+use crate::store::{Read, Row, Status, StoredStep};
+use crate::thread::{Checkpoint, Origin};
+
+/// The line of a thread.
+#[derive(Debug, Clone, PartialEq, Serialize)]
+pub struct ThreadLine {
+    event: &'static str,
+    /// Which.
+    pub thread: ThreadId,
+    workflow: Digest,
+    /// The workflow's name.
+    pub name: String,
+    /// The digest of the trunk's last step.
+    pub head: Option<Digest>,
+    /// How it stands.
+    pub status: Status,
+    /// What it has come to.
+    pub totals: Totals,
+}
+
+/// What a thread has come to.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Serialize)]
+pub struct Totals {
+    /// Steps.
+    pub steps: u64,
+    model_calls: u64,
+    tool_calls: u64,
+    prompt_tokens: u64,
+    cached_tokens: u64,
+    output_tokens: u64,
+    /// US dollars, where a price is known.
+    pub cost_usd: Option<f64>,
+}
+
+impl Totals {
+    /// The tokens.
+    pub fn usage(&self) -> Usage {
+        Usage {
+            prompt_tokens: self.prompt_tokens,
+            cached_tokens: self.cached_tokens,
+            output_tokens: self.output_tokens,
+        }
+    }
+}
+
+/// The line of a thread whose row is `row`.
+pub fn thread_line(thread: &ThreadId, row: &Row) -> ThreadLine {
+    let spent = Checkpoint::from_bytes(&row.checkpoint).map(|checkpoint| checkpoint.spent()).unwrap_or_default();
+    ThreadLine {
+        event: "thread",
+        thread: thread.clone(),
+        workflow: row.workflow,
+        name: name(row),
+        head: row.frontier.get(&LanePath::trunk()).copied(),
+        status: row.status,
+        totals: Totals {
+            steps: row.seq,
+            model_calls: spent.model_calls,
+            tool_calls: spent.tool_calls,
+            prompt_tokens: spent.usage.prompt_tokens,
+            cached_tokens: spent.usage.cached_tokens,
+            output_tokens: spent.usage.output_tokens,
+            cost_usd: spent.cost_usd,
+        },
+    }
+}
+
+/// The name of a thread's workflow.
+pub fn name(row: &Row) -> String {
+    origin(row).map_or_else(String::new, |origin| origin.name)
+}
+
+/// What is known of a thread and not hashed.
+pub fn origin(row: &Row) -> Option<Origin> {
+    Origin::from_bytes(&row.origin).ok()
+}
+
+/// How a thread stands, in a word.
+pub fn standing(status: Status) -> &'static str {
+    match status {
+        Status::Running => "running",
+        Status::Waiting => "waiting",
+        Status::Stopped => "stopped",
+        Status::Done => "done",
+        Status::Failed => "failed",
+        Status::Cancelled => "cancelled",
+    }
+}
+
+/// The line of a step.
+#[derive(Debug, Clone, PartialEq, Serialize)]
+pub struct StepLine {
+    event: &'static str,
+    /// Its place, from 1.
+    pub seq: u64,
+    step: Digest,
+    prev: Vec<Digest>,
+    /// Who spoke.
+    pub role: RoleName,
+    /// The role's visit in the lane, from 1.
+    pub visit: u64,
+    /// The lane.
+    pub lane: LanePath,
+    /// How the role was entered.
+    pub edge: EdgeLine,
+    /// What it answered with.
+    pub status: Word,
+    /// The declared fields.
+    pub output: Value,
+    /// What it said beside them.
+    pub body: String,
+    answer: String,
+    /// What was said within it.
+    pub transcript: Option<Transcript>,
+    /// What is known of it and not hashed.
+    pub note: NoteLine,
+}
+
+/// How a role was entered.
+#[derive(Debug, Clone, PartialEq, Serialize)]
+pub struct EdgeLine {
+    /// The role that it came from, or `start`.
+    pub from: String,
+    /// The status that chose the edge.
+    pub status: Option<Word>,
+    /// The prompt.
+    pub prompt: String,
+}
+
+/// What is known of a step and not hashed.
+#[derive(Debug, Clone, PartialEq, Serialize)]
+pub struct NoteLine {
+    /// Tokens, where they were counted.
+    pub usage: Option<Usage>,
+    /// US dollars, where a price is known.
+    pub cost_usd: Option<f64>,
+    /// Who answered.
+    pub answered_by: Option<AnsweredBy>,
+    model: Option<String>,
+    /// Unix milliseconds.
+    pub started_at_ms: u64,
+    /// Unix milliseconds.
+    pub ended_at_ms: u64,
+}
+
+/// The line of a step; `body` is what its answer says beside the fields.
+///
+/// # Errors
+/// When its transcript is missing or damaged.
+pub fn step_line(store: &dyn Read, stored: StoredStep, note: Note, body: String) -> Result<StepLine, Failure> {
+    let transcript = stored
+        .step
+        .transcript
+        .map(|digest| rebuild::object::<Transcript>(store, Kind::Transcript, digest))
+        .transpose()
+        .map_err(|error| of_store(&error))?;
+    let StoredStep { seq, digest, visit, step } = stored;
+    let EdgeTaken { from, prompt, status } = step.edge;
+    Ok(StepLine {
+        event: "step",
+        seq,
+        step: digest,
+        prev: step.prev,
+        role: step.role,
+        visit,
+        lane: step.lane,
+        edge: EdgeLine { from, status, prompt },
+        status: step.status,
+        output: step.output,
+        body,
+        answer: step.answer,
+        transcript,
+        note: NoteLine {
+            usage: note.usage,
+            cost_usd: note.cost_usd,
+            answered_by: note.answered_by,
+            model: note.model,
+            started_at_ms: note.started_at_ms,
+            ended_at_ms: note.ended_at_ms,
+        },
+    })
+}

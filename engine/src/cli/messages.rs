@@ -1,0 +1,136 @@
+//! `rondo messages`: what was sent to a model, rebuilt from the steps.
+
+use std::fmt::Write as _;
+
+use rondo_protocol::Digest;
+use rondo_protocol::diagnostic::{Code, nearest};
+use rondo_protocol::id::{LanePath, RoleName};
+use rondo_protocol::message::{Message, Speaker};
+use rondo_protocol::object::Head;
+use serde::Serialize;
+
+use super::exit::Exit;
+use super::failure::Failure;
+use super::output::Output;
+use super::session::{look, of_store, thread_in};
+use super::{JsonArgs, StoreArgs};
+use crate::rebuild::{self, Request};
+
+/// Show the requests of one step, rebuilt from what is stored
+#[derive(Debug, clap::Args)]
+pub struct MessagesArgs {
+    /// A thread's id, the beginning of one, or `last`
+    #[arg(default_value = "last")]
+    thread: String,
+    /// Whose step
+    #[arg(long)]
+    role: String,
+    /// Which visit of that role, from 1
+    #[arg(long, value_parser = clap::value_parser!(u64).range(1..))]
+    visit: u64,
+    /// In which lane [default: the trunk]
+    #[arg(long, default_value = "", hide_default_value = true)]
+    lane: String,
+    #[command(flatten)]
+    store: StoreArgs,
+    #[command(flatten)]
+    pub(super) json: JsonArgs,
+}
+
+/// A request as a JSON line.
+#[derive(Debug, Serialize)]
+struct Line<'a> {
+    digest: Digest,
+    asked: Option<Asked<'a>>,
+    head: &'a Head,
+    messages: &'a [Message],
+}
+
+/// A request before a hook rewrote it.
+#[derive(Debug, Serialize)]
+struct Asked<'a> {
+    digest: Digest,
+    messages: &'a [Message],
+}
+
+/// Shows the requests of a step.
+pub fn messages(args: &MessagesArgs, output: &mut Output) -> Result<Exit, Failure> {
+    let (store, thread, row) = thread_in(look(&args.store)?, &args.thread)?;
+    let unknown = |what: String| Failure::new(Code::ThreadUnknown, what);
+    let role = RoleName::new(&args.role).map_err(|error| unknown(error.to_string()))?;
+    let lane = LanePath::new(&args.lane).map_err(|error| unknown(error.to_string()))?;
+    let found = store
+        .visits(&thread, &lane, &role, args.visit..=args.visit)
+        .map_err(|error| of_store(&error))?
+        .first()
+        .map(|(_, seq)| *seq);
+    let Some(seq) = found else {
+        let beginning = rebuild::beginning(store.as_ref(), &row).map_err(|error| of_store(&error))?;
+        let failure = unknown(format!("thread {thread} has no visit {} of role {role}", args.visit));
+        if beginning.workflow.role(role.as_str()).is_some() {
+            return Err(failure.with_hint("`rondo show` lists the visits"));
+        }
+        let names = beginning.workflow.roles.iter().map(|(name, _)| name.as_str());
+        return Err(match nearest(role.as_str(), names.clone()) {
+            Some(near) => failure.with_hint(format!("did you mean `{near}`?")),
+            None => failure.with_hint(format!("its roles: {}", names.collect::<Vec<_>>().join(", "))),
+        });
+    };
+    let mut outcome = Ok(());
+    rebuild::requests(store.as_ref(), &thread, &row, &|stored| stored.seq == seq, &mut |request| {
+        outcome = tell(&request, output);
+        outcome.is_ok() && !output.is_closed()
+    })
+    .map_err(|error| of_rebuild(&error))?;
+    outcome.map(|()| Exit::Done)
+}
+
+/// A fault of rebuilding as it is told.
+pub(super) fn of_rebuild(error: &rebuild::Error) -> Failure {
+    match error {
+        rebuild::Error::Store(error) => of_store(error),
+        other => Failure::new(Code::InternalFault, other.to_string()),
+    }
+}
+
+fn tell(request: &Request, output: &mut Output) -> Result<(), Failure> {
+    if output.is_json() {
+        let asked = request
+            .asked
+            .map(|digest| Asked { digest, messages: request.asked_messages.as_deref().unwrap_or_default() });
+        let line = Line { digest: request.recorded, asked, head: &request.head, messages: &request.messages };
+        return output.line(&line);
+    }
+    output.text(&text(request))
+}
+
+pub(super) fn text(request: &Request) -> String {
+    let mut text = format!("request {}  model {}\n", request.recorded, request.head.model);
+    part(&mut text, "system", &request.head.system);
+    for message in &request.messages {
+        let speaker = match message.role {
+            Speaker::User => "user",
+            Speaker::Assistant => "assistant",
+            Speaker::Tool => "tool",
+        };
+        part(&mut text, speaker, &message.text);
+        for tool in &message.tool_calls {
+            let _ = writeln!(text, "[asks for {} {}]", tool.name, tool.arguments);
+        }
+    }
+    if let Some(asked) = request.asked {
+        let _ = writeln!(text, "\nbefore a hook rewrote it: request {asked}");
+        for message in request.asked_messages.iter().flatten() {
+            part(&mut text, "asked", &message.text);
+        }
+    }
+    text.push('\n');
+    text
+}
+
+fn part(text: &mut String, speaker: &str, words: &str) {
+    let _ = write!(text, "\n--- {speaker}\n{words}");
+    if !words.ends_with('\n') {
+        text.push('\n');
+    }
+}

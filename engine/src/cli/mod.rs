@@ -1,0 +1,173 @@
+//! The command line: one verb a file. It reads what a person wants, calls the engine's public face, and shows what
+//! comes back.
+//!
+//! Laws: with `--json` stdout holds JSON Lines and nothing else; an exit code is made in [`exit`] alone; no panic and
+//! no backtrace reaches the user; what a person sees of a run is rendered from its events alone, so that a run in
+//! another process looks the same.
+//!
+//! This module never decides where a thread goes next and never writes a store itself.
+
+mod cancel;
+mod completions;
+mod doctor;
+mod exit;
+mod explain;
+mod failure;
+mod files;
+mod graph;
+mod init;
+mod input;
+mod lines;
+mod messages;
+mod operating;
+mod output;
+mod progress;
+mod report;
+mod resume;
+mod run;
+mod schema;
+mod session;
+mod show;
+mod signals;
+mod terminal;
+mod threads;
+mod validate;
+mod verify;
+mod watch;
+mod workflow;
+
+#[cfg(test)]
+mod tests;
+
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::path::PathBuf;
+use std::process::ExitCode;
+
+use clap::{Args, Parser, Subcommand};
+use rondo_protocol::diagnostic::Code;
+
+use exit::Exit;
+use failure::Failure;
+use output::{Output, tell};
+
+/// Declarative workflows for role-based LLM agents.
+#[derive(Debug, Parser)]
+#[command(name = "rondo", version, disable_help_subcommand = true, max_term_width = 100)]
+struct CommandLine {
+    #[command(subcommand)]
+    verb: Verb,
+}
+
+#[derive(Debug, Subcommand)]
+enum Verb {
+    Init(init::InitArgs),
+    Validate(validate::ValidateArgs),
+    Run(Box<run::RunArgs>),
+    Resume(resume::ResumeArgs),
+    Cancel(cancel::CancelArgs),
+    Threads(threads::ThreadsArgs),
+    Show(show::ShowArgs),
+    Messages(messages::MessagesArgs),
+    Graph(graph::GraphArgs),
+    Verify(verify::VerifyArgs),
+    Schema(schema::SchemaArgs),
+    Explain(explain::ExplainArgs),
+    Doctor(doctor::DoctorArgs),
+    Completions(completions::CompletionsArgs),
+}
+
+/// Which store a verb uses.
+#[derive(Debug, Clone, Default, Args)]
+struct StoreArgs {
+    /// The folder of the store [default: .rondo beside the nearest rondo.toml, else here]
+    #[arg(long, value_name = "DIR")]
+    store: Option<PathBuf>,
+}
+
+/// How a verb says what it has to say.
+#[derive(Debug, Clone, Copy, Default, Args)]
+struct JsonArgs {
+    /// Write JSON Lines on stdout
+    #[arg(long)]
+    json: bool,
+}
+
+/// Runs the command line of this process.
+pub fn main() -> ExitCode {
+    std::panic::set_hook(Box::new(|panic| {
+        let place = panic.location().map_or_else(String::new, |place| format!(" at {}:{}", place.file(), place.line()));
+        tell(&format!(
+            "rondo: {}: internal fault{place}; please report this line\n  rondo {}\n",
+            Code::InternalFault,
+            env!("CARGO_PKG_VERSION"),
+        ));
+    }));
+    // HTTPS needs one provider of cryptography in the process; a second call finds the first.
+    let _ = rustls::crypto::ring::default_provider().install_default();
+    let exit = catch_unwind(AssertUnwindSafe(|| command(std::env::args_os()))).unwrap_or(Exit::InputOutput.code());
+    ExitCode::from(exit)
+}
+
+fn command(words: impl IntoIterator<Item = std::ffi::OsString>) -> u8 {
+    let line = match CommandLine::try_parse_from(words) {
+        Ok(line) => line,
+        Err(error) => {
+            // A reader of the help that went away is no fault.
+            let _ = error.print();
+            return u8::try_from(error.exit_code()).unwrap_or(Exit::Invalid.code());
+        }
+    };
+    let mut output = Output::stdout(line.verb.is_json());
+    let exit = match line.verb.run(&mut output) {
+        Ok(exit) => exit,
+        Err(failure) => {
+            report::failure(&failure, &mut output);
+            failure.exit()
+        }
+    };
+    exit.code()
+}
+
+impl Verb {
+    fn is_json(&self) -> bool {
+        match self {
+            Self::Validate(args) => args.json.json,
+            Self::Run(args) => args.json.json,
+            Self::Resume(args) => args.json.json,
+            Self::Cancel(args) => args.json.json,
+            Self::Threads(args) => args.json.json,
+            Self::Show(args) => args.json.json,
+            Self::Messages(args) => args.json.json,
+            Self::Verify(args) => args.json.json,
+            Self::Doctor(args) => args.json.json,
+            Self::Init(_) | Self::Graph(_) | Self::Schema(_) | Self::Explain(_) | Self::Completions(_) => false,
+        }
+    }
+
+    fn run(self, output: &mut Output) -> Result<Exit, Failure> {
+        match self {
+            Self::Init(args) => init::init(&args, output),
+            Self::Validate(args) => validate::validate(&args, output),
+            Self::Run(args) => run::run(*args, output),
+            Self::Resume(args) => resume::resume(&args, output),
+            Self::Cancel(args) => cancel::cancel(&args, output),
+            Self::Threads(args) => threads::threads(&args, output),
+            Self::Show(args) => show::show(&args, output),
+            Self::Messages(args) => messages::messages(&args, output),
+            Self::Graph(args) => graph::graph(&args, output),
+            Self::Verify(args) => verify::verify(&args, output),
+            Self::Schema(args) => schema::schema(&args, output),
+            Self::Explain(args) => explain::explain(&args, output),
+            Self::Doctor(args) => doctor::doctor(&args, output),
+            Self::Completions(args) => completions::completions(&args, output),
+        }
+    }
+}
+
+/// The working folder.
+///
+/// # Errors
+/// When it has been removed.
+fn working_folder() -> Result<PathBuf, Failure> {
+    std::env::current_dir().map_err(|error| Failure::new(Code::WriteFailed, format!("the working folder: {error}")))
+}

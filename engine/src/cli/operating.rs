@@ -1,0 +1,117 @@
+//! From the operator's settings to what a run is given: who answers for each model, what must never enter a thread,
+//! which limits hold.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
+
+use rondo_agent_kit::model::Model;
+use rondo_agent_kit::model::redacting::Redacting;
+use rondo_agent_kit::model::script::{Cast, Part, Script};
+use rondo_agent_kit::model::scripted::Scripted;
+use rondo_agent_kit::redact::Redactor;
+use rondo_protocol::diagnostic::Code;
+use rondo_protocol::workflow::Workflow;
+use serde::{Deserialize, Serialize};
+
+use super::failure::Failure;
+use crate::config::{Provider, Settings, Unresolved};
+use crate::models::{Models, Price, ResolvedModel};
+use crate::{Operating, cast};
+
+/// What a run needs that is not in the workflow; it can be handed to another process.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct Provision {
+    /// The operator's settings.
+    pub settings: Settings,
+    /// Answers in place of models.
+    pub script: Option<Script>,
+}
+
+/// The roles of a workflow that a script answers for.
+///
+/// # Errors
+/// When the definition does not fit this version.
+pub fn scripted_cast(workflow: &Workflow) -> Result<Cast, Failure> {
+    let contracts = cast::contracts(workflow).map_err(|error| Failure::new(Code::InternalFault, error.to_string()))?;
+    Ok(contracts.into_iter().map(|(role, contract)| (role.to_string(), Part::Model(contract))).collect())
+}
+
+/// What a run of `workflow` is given.
+///
+/// # Errors
+/// Exit 5 when a model that a role uses has no id or no provider.
+pub fn operating(workflow: &Workflow, provision: &Provision) -> Result<Operating, Failure> {
+    let Provision { settings, script } = provision;
+    let redactor = Arc::new(redactor(settings));
+    let player = script
+        .as_ref()
+        .map(|script| {
+            let cast = Arc::new(scripted_cast(workflow)?);
+            Ok::<_, Failure>(redacting(Scripted::new(Arc::new(script.clone()), cast), &redactor))
+        })
+        .transpose()?;
+    let used: BTreeSet<&str> = cast::model_roles(workflow).map(|(_, _, role)| role.model.as_str()).collect();
+    let names = workflow.models.keys().map(String::as_str).chain(used.iter().copied());
+    let mut providers: BTreeMap<String, Arc<dyn Model>> = BTreeMap::new();
+    let mut models = BTreeMap::new();
+    for name in names.collect::<BTreeSet<_>>() {
+        let resolved = match settings.model(name, workflow.models.get(name), player.is_some()) {
+            Ok(resolved) => resolved,
+            // A model that no role asks first is missed when it is needed, and not before.
+            Err(_) if !used.contains(name) => continue,
+            Err(error) => return Err(unresolved(&error)),
+        };
+        let provider = match (&player, providers.get(&resolved.provider)) {
+            (Some(player), _) => Arc::clone(player),
+            (None, Some(provider)) => Arc::clone(provider),
+            (None, None) => {
+                let provider = connect(&resolved.provider, settings, &redactor)?;
+                providers.insert(resolved.provider.clone(), Arc::clone(&provider));
+                provider
+            }
+        };
+        let price = resolved.price.map(|price| Price {
+            input: price.input,
+            cached_input: price.cached_input,
+            output: price.output,
+        });
+        models.insert(name.to_owned(), ResolvedModel { id: resolved.model, provider, price });
+    }
+    let totals = settings.providers.values().filter_map(|provider| provider.total_timeout_ms.as_ref());
+    Ok(Operating {
+        models: Models(models),
+        redactor,
+        ceilings: settings.limits.clone(),
+        call_total_ms: totals.map(|total| total.value).min(),
+    })
+}
+
+/// Takes every key that is known out of whatever enters a thread.
+pub fn redactor(settings: &Settings) -> Redactor {
+    Redactor::new(settings.secrets.iter().map(|secret| (secret.name.clone(), secret.value.clone())))
+}
+
+fn redacting(model: impl Model + 'static, redactor: &Arc<Redactor>) -> Arc<dyn Model> {
+    Arc::new(Redacting::new(model, Arc::clone(redactor)))
+}
+
+fn connect(name: &str, settings: &Settings, redactor: &Arc<Redactor>) -> Result<Arc<dyn Model>, Failure> {
+    let missing = || Failure::new(Code::NoProvider, format!("there is no provider {name}"));
+    let Provider { base_url, key, connect_timeout_ms, idle_timeout_ms, .. } =
+        settings.providers.get(name).ok_or_else(missing)?;
+    let _ = (base_url, key, connect_timeout_ms, idle_timeout_ms, redactor);
+    Err(missing())
+}
+
+fn unresolved(error: &Unresolved) -> Failure {
+    let failure = Failure::new(Code::NoProvider, error.to_string());
+    failure.with_hint(match error {
+        Unresolved::NoModel { name } => {
+            format!("set RONDO_MODEL, or `model` in [model.{name}] of rondo.toml; --offline answers from a script")
+        }
+        Unresolved::UnknownProvider { provider, .. } => format!("add [provider.{provider}] to rondo.toml"),
+        Unresolved::NoKey { key_env, .. } => {
+            format!("set {key_env}, or OPENAI_BASE_URL for a server that needs no key; --offline answers from a script")
+        }
+    })
+}

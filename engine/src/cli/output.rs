@@ -1,0 +1,181 @@
+//! What a verb says on stdout: JSON Lines or text, each line written and flushed whole.
+//!
+//! A reader that goes away (`rondo show | head`) ends nothing and is no fault: what follows is dropped, and a verb may
+//! stop early when [`Output::is_closed`]. Text for people never carries control characters of a model or a file.
+
+use std::borrow::Cow;
+use std::io::{self, IsTerminal, Write};
+
+use rondo_protocol::diagnostic::Code;
+use serde::Serialize;
+
+use super::failure::Failure;
+
+/// Where a verb's lines go.
+pub struct Output {
+    out: Box<dyn Write + Send>,
+    is_json: bool,
+    is_closed: bool,
+}
+
+impl Output {
+    /// Lines on stdout.
+    pub fn stdout(is_json: bool) -> Self {
+        Self::to(Box::new(io::stdout()), is_json)
+    }
+
+    /// Lines to `out`.
+    pub fn to(out: Box<dyn Write + Send>, is_json: bool) -> Self {
+        Self { out, is_json, is_closed: false }
+    }
+
+    /// Whether lines are JSON.
+    pub fn is_json(&self) -> bool {
+        self.is_json
+    }
+
+    /// Whether nobody reads any more.
+    pub fn is_closed(&self) -> bool {
+        self.is_closed
+    }
+
+    /// Writes one JSON line.
+    ///
+    /// # Errors
+    /// When stdout cannot be written for another reason than that its reader went away.
+    pub fn line<T: Serialize + ?Sized>(&mut self, value: &T) -> Result<(), Failure> {
+        let mut bytes = serde_json::to_vec(value)
+            .map_err(|error| Failure::new(Code::InternalFault, format!("a line has no JSON form: {error}")))?;
+        bytes.push(b'\n');
+        self.write(&bytes)
+    }
+
+    /// Writes text for people; control characters that could steer a terminal are replaced.
+    ///
+    /// # Errors
+    /// As [`line`](Self::line).
+    pub fn text(&mut self, text: &str) -> Result<(), Failure> {
+        self.write(printable(text).as_bytes())
+    }
+
+    /// Writes bytes as they are.
+    ///
+    /// # Errors
+    /// As [`line`](Self::line).
+    pub fn write(&mut self, bytes: &[u8]) -> Result<(), Failure> {
+        if self.is_closed {
+            return Ok(());
+        }
+        match self.out.write_all(bytes).and_then(|()| self.out.flush()) {
+            Ok(()) => Ok(()),
+            Err(error) if error.kind() == io::ErrorKind::BrokenPipe => {
+                self.is_closed = true;
+                Ok(())
+            }
+            Err(error) => {
+                self.is_closed = true;
+                Err(Failure::new(Code::WriteFailed, format!("stdout: {error}")))
+            }
+        }
+    }
+}
+
+/// Writes text for people to stderr. A stderr that is gone is no fault.
+pub fn tell(text: &str) {
+    tell_styled(&printable(text));
+}
+
+/// Writes text that carries its own colours to stderr; what of it came from a file or a model is printable already.
+pub fn tell_styled(text: &str) {
+    let _ = io::stderr().write_all(text.as_bytes());
+}
+
+/// `text` without control characters but newline and tab: what a model or a file says must not steer a terminal.
+pub fn printable(text: &str) -> Cow<'_, str> {
+    let is_steering = |c: char| {
+        (c.is_control() && c != '\n' && c != '\t')
+            // Marks that turn the direction of writing can make a line read as another one.
+            || matches!(c, '\u{202a}'..='\u{202e}' | '\u{2066}'..='\u{2069}')
+    };
+    if text.contains(is_steering) {
+        Cow::Owned(text.replace("\r\n", "\n").replace(is_steering, "\u{fffd}"))
+    } else {
+        Cow::Borrowed(text)
+    }
+}
+
+/// How a stream shows text.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Style {
+    /// Whether a person looks at it.
+    pub is_terminal: bool,
+    /// Whether colours are wanted.
+    pub has_colour: bool,
+    /// Columns.
+    pub width: usize,
+}
+
+impl Style {
+    /// Plain lines without colour.
+    pub const PLAIN: Self = Self { is_terminal: false, has_colour: false, width: 100 };
+
+    /// Of stderr.
+    pub fn stderr() -> Self {
+        Self::of(io::stderr().is_terminal())
+    }
+
+    /// Of stdout.
+    pub fn stdout() -> Self {
+        Self::of(io::stdout().is_terminal())
+    }
+
+    /// `NO_COLOR` (<https://no-color.org>) and `TERM=dumb` are honoured.
+    fn of(is_terminal: bool) -> Self {
+        let is_set = |name: &str| std::env::var_os(name).is_some_and(|value| !value.is_empty());
+        let is_dumb = std::env::var_os("TERM").is_some_and(|term| term == "dumb");
+        let has_colour = is_terminal && !is_set("NO_COLOR") && !is_dumb;
+        let is_terminal = is_terminal && !is_dumb;
+        let columns = std::env::var("COLUMNS").ok().and_then(|columns| columns.parse::<usize>().ok());
+        let size = terminal_size::terminal_size_of(io::stderr()).map(|(width, _)| usize::from(width.0));
+        let width = size.filter(|width| *width > 0).or(columns).unwrap_or(100).clamp(40, 160);
+        Self { is_terminal, has_colour, width }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    struct Gone(io::ErrorKind);
+
+    impl Write for Gone {
+        fn write(&mut self, _bytes: &[u8]) -> io::Result<usize> {
+            Err(self.0.into())
+        }
+
+        fn flush(&mut self) -> io::Result<()> {
+            Ok(())
+        }
+    }
+
+    #[test]
+    fn a_reader_that_goes_away_is_no_fault() {
+        let mut output = Output::to(Box::new(Gone(io::ErrorKind::BrokenPipe)), true);
+        assert_eq!(output.line(&1), Ok(()));
+        assert!(output.is_closed());
+        assert_eq!(output.line(&2), Ok(()));
+    }
+
+    #[test]
+    fn a_full_disk_is_a_fault() {
+        let mut output = Output::to(Box::new(Gone(io::ErrorKind::StorageFull)), true);
+        let failure = output.text("x").unwrap_err();
+        assert_eq!(failure.exit(), super::super::exit::Exit::InputOutput);
+    }
+
+    #[test]
+    fn what_a_model_says_does_not_steer_the_terminal() {
+        assert_eq!(printable("a\u{1b}[2Jb\tc\r\nd\re\u{202e}"), "a\u{fffd}[2Jb\tc\nd\u{fffd}e\u{fffd}");
+        assert!(matches!(printable("plain\n"), Cow::Borrowed(_)));
+    }
+}

@@ -1,0 +1,266 @@
+//! What a person sees of a run, rendered from its events alone: a line for each step, and on a terminal what is being
+//! said right now.
+
+use std::collections::BTreeMap;
+use std::fmt::Write as _;
+use std::time::Duration;
+
+use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
+use rondo_protocol::event::{Event, Outcome, Visit, What};
+use rondo_protocol::id::ThreadId;
+use rondo_protocol::object::{AnsweredBy, Usage};
+
+use super::output::{Style, printable, tell};
+use super::show::{seconds, spending};
+
+/// How often the live line is drawn anew while nothing happens.
+const TICK: Duration = Duration::from_millis(120);
+
+/// How much of what is being said is kept for the live line, in characters.
+const TAIL: usize = 200;
+
+/// How much of a run is shown.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Mode {
+    /// Lines, and what is being said.
+    Live,
+    /// Lines.
+    Lines,
+    /// Nothing.
+    Silent,
+}
+
+impl Mode {
+    /// The mode for a stderr of that style. With `--json` only a terminal is shown anything.
+    pub fn of(style: Style, is_json: bool, is_quiet: bool) -> Self {
+        match (is_quiet, style.is_terminal) {
+            (true, _) => Self::Silent,
+            (false, true) => Self::Live,
+            (false, false) if is_json => Self::Silent,
+            (false, false) => Self::Lines,
+        }
+    }
+}
+
+/// What a person sees of one or more runs.
+pub struct Progress {
+    mode: Mode,
+    width: usize,
+    bar: Option<ProgressBar>,
+    scene: Scene,
+}
+
+impl Progress {
+    /// Shows runs on stderr. With `has_many` each line names its thread.
+    pub fn new(mode: Mode, style: Style, has_many: bool) -> Self {
+        let bar = (mode == Mode::Live).then(|| {
+            let bar = ProgressBar::with_draw_target(None, ProgressDrawTarget::stderr());
+            let template = "{spinner} {wide_msg} {elapsed}";
+            bar.set_style(ProgressStyle::with_template(template).unwrap_or_else(|_| ProgressStyle::default_spinner()));
+            bar.enable_steady_tick(TICK);
+            bar
+        });
+        Self { mode, width: style.width, bar, scene: Scene { has_many, threads: BTreeMap::new() } }
+    }
+
+    /// Shows an event.
+    pub fn event(&mut self, event: &Event) {
+        if self.mode == Mode::Silent {
+            return;
+        }
+        let line = self.scene.event(event);
+        match &self.bar {
+            Some(bar) => {
+                if let Some(line) = line {
+                    bar.suspend(|| tell(&line));
+                }
+                bar.set_message(self.scene.status(self.width.saturating_sub(16)));
+            }
+            None => {
+                if let Some(line) = line {
+                    tell(&line);
+                }
+            }
+        }
+    }
+
+    /// Shows a line that is not an event's.
+    pub fn line(&self, line: &str) {
+        match &self.bar {
+            Some(bar) => bar.suspend(|| tell(line)),
+            None if self.mode == Mode::Silent => {}
+            None => tell(line),
+        }
+    }
+
+    /// Takes the live line away.
+    pub fn finish(&self) {
+        if let Some(bar) = &self.bar {
+            bar.finish_and_clear();
+        }
+    }
+}
+
+/// What is going on, as far as events have told.
+#[derive(Debug, Default)]
+pub(super) struct Scene {
+    pub(super) has_many: bool,
+    threads: BTreeMap<ThreadId, Going>,
+}
+
+#[derive(Debug, Default)]
+struct Going {
+    begun_ms: u64,
+    speaking: Option<Speaking>,
+    spent: Spent,
+}
+
+#[derive(Debug)]
+struct Speaking {
+    visit: Visit,
+    begun_ms: u64,
+    tail: String,
+    spent: Spent,
+}
+
+#[derive(Debug, Clone, Copy, Default)]
+struct Spent {
+    usage: Option<Usage>,
+    cost_usd: Option<f64>,
+}
+
+impl Spent {
+    fn add(&mut self, other: Self) {
+        if let Some(usage) = other.usage {
+            *self.usage.get_or_insert_default() += usage;
+        }
+        if let Some(cost) = other.cost_usd {
+            *self.cost_usd.get_or_insert_default() += cost;
+        }
+    }
+
+    fn text(self) -> String {
+        spending(self.usage, self.cost_usd)
+    }
+}
+
+impl Scene {
+    /// Takes an event in; gives the line that it is worth, if any.
+    pub(super) fn event(&mut self, event: &Event) -> Option<String> {
+        let prefix = if self.has_many { format!("{}  ", event.thread) } else { String::new() };
+        let going = self.threads.entry(event.thread.clone()).or_default();
+        let line = going.event(event)?;
+        if matches!(event.what, What::ThreadFinished { .. } | What::ThreadWaiting { .. } | What::Error { .. }) {
+            self.threads.remove(&event.thread);
+        }
+        Some(format!("{prefix}{line}\n"))
+    }
+
+    /// What is being said right now, in one line.
+    pub(super) fn status(&self, width: usize) -> String {
+        let speaking: Vec<&Speaking> = self.threads.values().filter_map(|going| going.speaking.as_ref()).collect();
+        match speaking.as_slice() {
+            [] => String::new(),
+            [one] => {
+                let who = format!("{}, visit {}:", one.visit.role, one.visit.visit);
+                let room = width.saturating_sub(who.chars().count() + 1);
+                let flat = one.tail.split_whitespace().collect::<Vec<_>>().join(" ");
+                let skipped = flat.chars().count().saturating_sub(room);
+                format!("{who} {}", printable(&flat.chars().skip(skipped).collect::<String>()))
+            }
+            many => {
+                let names: Vec<&str> = many.iter().map(|speaking| speaking.visit.role.as_str()).collect();
+                format!("{} speak: {}", many.len(), names.join(", ")).chars().take(width).collect()
+            }
+        }
+    }
+}
+
+impl Going {
+    fn event(&mut self, event: &Event) -> Option<String> {
+        if self.begun_ms == 0 {
+            self.begun_ms = event.at_ms;
+        }
+        match &event.what {
+            What::ThreadStarted { .. } => Some(format!("thread {}", event.thread)),
+            What::ThreadResumed { seq } => Some(format!("thread {} goes on after step {seq}", event.thread)),
+            What::StepStarted { visit } => {
+                let visit = visit.clone();
+                let (tail, spent) = (String::new(), Spent::default());
+                self.speaking = Some(Speaking { visit, begun_ms: event.at_ms, tail, spent });
+                None
+            }
+            What::ModelDelta { text, .. } => {
+                if let Some(speaking) = &mut self.speaking {
+                    speaking.tail.push_str(text);
+                    let skipped = speaking.tail.chars().count().saturating_sub(TAIL);
+                    speaking.tail = speaking.tail.chars().skip(skipped).collect();
+                }
+                None
+            }
+            What::CallRetried { visit, attempt, model, code, wait_ms } => {
+                if let Some(speaking) = &mut self.speaking {
+                    speaking.tail.clear();
+                }
+                let wait = seconds(*wait_ms);
+                Some(format!(
+                    "     {}: attempt {} of {model} failed ({code}), again in {wait}",
+                    visit.role,
+                    attempt + 1
+                ))
+            }
+            What::ToolFinished { visit, tool, duration_ms, failed, answered_by, .. } => {
+                let mark = if *failed { " failed" } else { "" };
+                let by = by(Some(answered_by));
+                Some(format!("     {}: {tool}{mark}  {}{by}", visit.role, seconds(*duration_ms)))
+            }
+            What::CallSettled { usage, cost_usd, .. } => {
+                let spent = Spent { usage: *usage, cost_usd: *cost_usd };
+                self.spent.add(spent);
+                if let Some(speaking) = &mut self.speaking {
+                    speaking.spent.add(spent);
+                }
+                None
+            }
+            What::StepCommitted { visit, seq, status, .. } => {
+                let (spent, begun_ms) = self
+                    .speaking
+                    .take()
+                    .map_or((Spent::default(), event.at_ms), |speaking| (speaking.spent, speaking.begun_ms));
+                let lane = if visit.lane.is_trunk() { String::new() } else { format!(" in {}", visit.lane) };
+                let took = seconds(event.at_ms.saturating_sub(begun_ms));
+                Some(format!("{seq:>3}. {}{lane}: {status}{}  {took}", visit.role, spent.text()))
+            }
+            What::Said { text, .. } => Some(format!("     {text}")),
+            What::ThreadWaiting { .. } => Some("waiting for a person".to_owned()),
+            What::ThreadFinished { outcome, reason, .. } => {
+                Some(self.finished(*outcome, reason.as_deref(), event.at_ms))
+            }
+            What::Error { code, message, .. } => {
+                let mut line = format!("stopped: {code}: {message}");
+                let _ = write!(line, "\n  `rondo resume {}` goes on", event.thread);
+                Some(line)
+            }
+            What::ToolStarted { .. } | What::HookAnswered { .. } | What::HookReport { .. } | What::EdgeTaken { .. } => {
+                None
+            }
+        }
+    }
+
+    fn finished(&self, outcome: Outcome, reason: Option<&str>, at_ms: u64) -> String {
+        let word = match outcome {
+            Outcome::Done => "done",
+            Outcome::Failed => "failed",
+            Outcome::Cancelled => "cancelled",
+        };
+        let reason = reason.map_or_else(String::new, |reason| format!(": {reason}"));
+        format!("{word}{reason}{}  {}", self.spent.text(), seconds(at_ms.saturating_sub(self.begun_ms)))
+    }
+}
+
+fn by(answered_by: Option<&AnsweredBy>) -> String {
+    match answered_by {
+        Some(by @ (AnsweredBy::Hook(_) | AnsweredBy::Journal)) => format!("  by {}", by.as_str()),
+        _ => String::new(),
+    }
+}

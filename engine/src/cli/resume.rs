@@ -1,0 +1,72 @@
+//! `rondo resume`: goes on with a thread that stopped.
+
+use std::path::Path;
+
+use super::exit::Exit;
+use super::failure::Failure;
+use super::lines;
+use super::output::{Output, tell};
+use super::run::{ScriptArgs, read_script, script};
+use super::session::{look_into, no_threads, of_store, settings, thread, unfinished};
+use super::terminal::{Request, ResumeRequest};
+use super::watch::{Showing, watch};
+use super::{JsonArgs, StoreArgs, working_folder};
+use crate::config::Flags;
+use crate::rebuild;
+use crate::store::Status;
+
+use super::operating::Provision;
+
+/// Go on with a thread that stopped
+#[derive(Debug, clap::Args)]
+pub struct ResumeArgs {
+    /// A thread's id, the beginning of one, or `last` [default: the only one that has not ended]
+    thread: Option<String>,
+    #[command(flatten)]
+    script: ScriptArgs,
+    #[command(flatten)]
+    store: StoreArgs,
+    /// Show results and faults only
+    #[arg(short, long)]
+    quiet: bool,
+    #[command(flatten)]
+    pub(super) json: JsonArgs,
+}
+
+/// Resumes a thread.
+pub fn resume(args: &ResumeArgs, output: &mut Output) -> Result<Exit, Failure> {
+    let here = working_folder()?;
+    let settings = settings(&Flags { store: args.store.store.clone(), durability: None })?;
+    let store = look_into(&settings.store.value)?.ok_or_else(no_threads)?;
+    let (id, row) = match &args.thread {
+        Some(word) => thread(store.as_ref(), word)?,
+        None => unfinished(store.as_ref())?,
+    };
+    let origin = lines::origin(&row);
+    let has_ended = matches!(row.status, Status::Done | Status::Failed | Status::Cancelled);
+    let script = if has_ended {
+        None
+    } else {
+        let workflow = rebuild::beginning(store.as_ref(), &row).map_err(|error| of_store(&error))?.workflow;
+        let folder =
+            origin.as_ref().and_then(|origin| origin.file.as_deref()).and_then(|file| Path::new(file).parent());
+        let asked = script(&args.script, folder, &workflow, &here)?;
+        // A thread that was begun with a script goes on with it; another one must be asked for.
+        let begun_with = origin.as_ref().and_then(|origin| origin.script.clone()).filter(|_| asked.is_none());
+        match begun_with {
+            Some(file) => {
+                if !args.quiet && !output.is_json() {
+                    tell(&format!("answers come from {file}, as before\n"));
+                }
+                Some(read_script(Path::new(&file), &workflow, &here)?)
+            }
+            None => asked,
+        }
+    };
+    drop(store);
+    let (store, durability) = (settings.store.value.clone(), settings.durability.value);
+    let provision = Provision { settings, script: script.map(|(script, _)| script) };
+    let request = Request::Resume(Box::new(ResumeRequest { thread: id, provision }));
+    let showing = Showing { is_quiet: args.quiet, concurrency: 1 };
+    watch(vec![request], store, durability, showing, output)
+}

@@ -1,0 +1,153 @@
+//! `rondo run`: starts a thread and shows it until it ends.
+
+use std::path::{Path, PathBuf};
+
+use clap::ValueEnum;
+use rondo_agent_kit::model::script::Script;
+use rondo_protocol::event::Durability;
+use rondo_protocol::source::Source;
+use rondo_protocol::workflow::Workflow;
+
+use super::exit::Exit;
+use super::failure::{Failure, Faulty};
+use super::files::read_text;
+use super::input::{InputArgs, inputs};
+use super::operating::{Provision, operating, scripted_cast};
+use super::output::{Output, Style, tell_styled};
+use super::session::settings;
+use super::terminal::{Request, RunRequest};
+use super::watch::{Showing, watch};
+use super::{JsonArgs, StoreArgs, report, workflow, working_folder};
+use crate::config::Flags;
+
+/// The most bytes of a script; the reader's own budget is lower and has better words.
+const MAX_SCRIPT_BYTES: usize = 16 << 20;
+
+/// The script beside a workflow that `--offline` plays.
+const SCRIPT_NAME: &str = "script.yaml";
+
+/// Run a workflow
+#[derive(Debug, clap::Args)]
+pub struct RunArgs {
+    /// A workflow file, a folder that holds workflow.yaml, or a name below workflows/
+    workflow: String,
+    #[command(flatten)]
+    input: InputArgs,
+    /// How many threads of a .jsonl file run at once
+    #[arg(long, value_name = "N", default_value_t = 4, value_parser = clap::value_parser!(u16).range(1..=256))]
+    concurrency: u16,
+    #[command(flatten)]
+    script: ScriptArgs,
+    #[command(flatten)]
+    store: StoreArgs,
+    /// How far an acknowledged step is safe: sync survives power loss, log a crash of the process
+    #[arg(long, value_enum)]
+    durability: Option<DurabilityArg>,
+    /// Show results and faults only
+    #[arg(short, long)]
+    quiet: bool,
+    #[command(flatten)]
+    pub(super) json: JsonArgs,
+}
+
+/// Who answers instead of models.
+#[derive(Debug, Clone, Default, clap::Args)]
+pub struct ScriptArgs {
+    /// Answer from this script; no model is asked
+    #[arg(long, value_name = "FILE")]
+    script: Option<PathBuf>,
+    /// Answer from script.yaml in the workflow's folder; no model is asked
+    #[arg(long, conflicts_with = "script")]
+    offline: bool,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+enum DurabilityArg {
+    Sync,
+    Log,
+}
+
+/// A script and the file that it was read from, as an absolute path.
+pub(super) type Scripted = Option<(Script, String)>;
+
+/// Runs a workflow.
+pub fn run(args: RunArgs, output: &mut Output) -> Result<Exit, Failure> {
+    let here = working_folder()?;
+    let durability = args.durability.map(|durability| match durability {
+        DurabilityArg::Sync => Durability::Sync,
+        DurabilityArg::Log => Durability::Log,
+    });
+    let settings = settings(&Flags { store: args.store.store.clone(), durability })?;
+    let loaded = workflow::load(&args.workflow, &here)?;
+    let checked = &loaded.checked;
+    if !checked.not_yet.is_empty() {
+        return Err(Faulty { faults: checked.not_yet.clone(), sources: loaded.sources }.into());
+    }
+    if !output.is_json() && !args.quiet && !checked.warnings.is_empty() {
+        let faulty = Faulty { faults: checked.warnings.clone(), sources: loaded.sources.clone() };
+        tell_styled(&report::diagnostics(&faulty, Style::stderr()));
+    }
+    let inputs = inputs(&args.input, &checked.workflow, &args.workflow)?;
+    let script = script(&args.script, Some(loaded.folder()), &checked.workflow, &here)?;
+    let (script, script_file) = script.unzip();
+    let (store, durability) = (settings.store.value.clone(), settings.durability.value);
+    let provision = Provision { settings, script };
+    // What the operator lacks is told before a store is opened.
+    operating(&checked.workflow, &provision)?;
+    let file = absolute(&loaded.path, &here);
+    let requests = inputs
+        .into_iter()
+        .map(|input| {
+            Request::Run(Box::new(RunRequest {
+                workflow: checked.workflow.clone(),
+                policy: checked.policy.clone(),
+                input,
+                file: Some(file.clone()),
+                script: script_file.clone(),
+                provision: provision.clone(),
+            }))
+        })
+        .collect();
+    let showing = Showing { is_quiet: args.quiet, concurrency: usize::from(args.concurrency) };
+    watch(requests, store, durability, showing, output)
+}
+
+/// The script that the options ask for.
+///
+/// # Errors
+/// Every fault of the script, also what the roles of the workflow could not say.
+pub(super) fn script(
+    args: &ScriptArgs,
+    folder: Option<&Path>,
+    workflow: &Workflow,
+    here: &Path,
+) -> Result<Scripted, Failure> {
+    let file = match (&args.script, args.offline, folder) {
+        (Some(file), _, _) => file.clone(),
+        (None, true, Some(folder)) => folder.join(SCRIPT_NAME),
+        _ => return Ok(None),
+    };
+    read_script(&file, workflow, here).map(Some)
+}
+
+/// Reads a script and holds it to the roles of a workflow.
+///
+/// # Errors
+/// Every fault of the script.
+pub(super) fn read_script(file: &Path, workflow: &Workflow, here: &Path) -> Result<(Script, String), Failure> {
+    let text = read_text(file, MAX_SCRIPT_BYTES)?;
+    let name = file.to_string_lossy().into_owned();
+    let source = Source::new(name.clone(), text.clone());
+    let faulty = |faults| Failure::from(Faulty { faults, sources: [(name.clone(), text.clone())].into() });
+    let script = Script::read(&source).map_err(faulty)?;
+    let faults = script.check(&source, &scripted_cast(workflow)?);
+    if !faults.is_empty() {
+        return Err(faulty(faults));
+    }
+    Ok((script, absolute(file, here)))
+}
+
+fn absolute(path: &Path, here: &Path) -> String {
+    let path = here.join(path);
+    path.canonicalize().unwrap_or(path).to_string_lossy().into_owned()
+}

@@ -1,0 +1,181 @@
+//! `rondo show`: what was said in a thread, step by step.
+
+use std::fmt::Write as _;
+
+use rondo_protocol::object::{AnsweredBy, Entry, Usage};
+
+use super::exit::Exit;
+use super::failure::Failure;
+use super::lines::{StepLine, ThreadLine, origin, standing, step_line, thread_line};
+use super::output::Output;
+use super::session::{look, of_store, thread_in};
+use super::{JsonArgs, StoreArgs};
+use crate::store::{Read, Row};
+use crate::{cast, rebuild};
+
+/// Show what was said in a thread
+#[derive(Debug, clap::Args)]
+pub struct ShowArgs {
+    /// A thread's id, the beginning of one, or `last`
+    #[arg(default_value = "last")]
+    thread: String,
+    #[command(flatten)]
+    store: StoreArgs,
+    #[command(flatten)]
+    pub(super) json: JsonArgs,
+}
+
+/// Shows a thread.
+pub fn show(args: &ShowArgs, output: &mut Output) -> Result<Exit, Failure> {
+    let (store, thread, row) = thread_in(look(&args.store)?, &args.thread)?;
+    let line = thread_line(&thread, &row);
+    if output.is_json() {
+        output.line(&line)?;
+    } else {
+        output.text(&thread_text(&line))?;
+    }
+    steps(store.as_ref(), &line, &row, &mut |step| {
+        if output.is_json() {
+            output.line(&step)?
+        } else {
+            output.text(&step_text(&step))?
+        }
+        Ok(!output.is_closed())
+    })?;
+    if !output.is_json() {
+        output.text(&ending_text(&line, &row))?;
+    }
+    Ok(Exit::Done)
+}
+
+/// Hands the steps of a thread to `each` in order until it says stop (`false`).
+pub(super) fn steps(
+    store: &dyn Read,
+    line: &ThreadLine,
+    row: &Row,
+    each: &mut dyn FnMut(StepLine) -> Result<bool, Failure>,
+) -> Result<(), Failure> {
+    let beginning = rebuild::beginning(store, row).map_err(|error| of_store(&error))?;
+    // A definition of another version may have no contracts here; its steps can be shown all the same.
+    let contracts = cast::contracts(&beginning.workflow).unwrap_or_default();
+    let mut outcome = Ok(true);
+    if row.seq == 0 {
+        return Ok(());
+    }
+    store
+        .scan(&line.thread, 1..=row.seq, &mut |stored, note| {
+            let body = rebuild::body(&contracts, &stored.step.role, &stored.step.answer);
+            outcome = step_line(store, stored, note, body).and_then(&mut *each);
+            matches!(outcome, Ok(true))
+        })
+        .map_err(|error| of_store(&error))?;
+    outcome.map(|_| ())
+}
+
+pub(super) fn thread_text(line: &ThreadLine) -> String {
+    let mut text = format!("{}  {}  {}", line.thread, line.name, standing(line.status));
+    let totals = &line.totals;
+    let _ = write!(text, "  {} step{}", totals.steps, if totals.steps == 1 { "" } else { "s" });
+    let _ = write!(text, "{}\n", spending(Some(totals.usage()), totals.cost_usd));
+    if let Some(head) = line.head {
+        let _ = writeln!(text, "head {head}");
+    }
+    text
+}
+
+pub(super) fn step_text(step: &StepLine) -> String {
+    let mut text = format!("\n{:>3}. {}", step.seq, step.role);
+    if !step.lane.is_trunk() {
+        let _ = write!(text, " in {}", step.lane);
+    }
+    let took_ms = step.note.ended_at_ms.saturating_sub(step.note.started_at_ms);
+    let _ = write!(text, ", visit {}: {}", step.visit, step.status);
+    let _ = write!(text, "{}", spending(step.note.usage, step.note.cost_usd));
+    let _ = write!(text, "  {}", seconds(took_ms));
+    if let Some(by @ (AnsweredBy::Hook(_) | AnsweredBy::Journal)) = &step.note.answered_by {
+        let _ = write!(text, "  by {}", by.as_str());
+    }
+    text.push('\n');
+    let came = step.edge.status.as_ref().map_or_else(String::new, |status| format!(" {status}"));
+    block(&mut text, &format!("{}{came} >", step.edge.from), &step.edge.prompt);
+    for entry in step.transcript.iter().flat_map(|transcript| &transcript.entries) {
+        match entry {
+            Entry::Tool { name, arguments, text: result, failed, .. } => {
+                let mark = if *failed { " (failed)" } else { "" };
+                block(&mut text, &format!("tool {name}{mark} >"), &format!("{arguments}\n{result}"));
+            }
+            Entry::Repair { text: words } => block(&mut text, "repair >", words),
+            Entry::Model { .. } => {}
+        }
+    }
+    if let rondo_protocol::Value::Object(fields) = &step.output {
+        for (name, value) in fields {
+            let shown = value.as_str().map_or_else(|| value.to_text(), str::to_owned);
+            block(&mut text, &format!("{name} ="), &shown);
+        }
+    }
+    block(&mut text, "", &step.body);
+    text
+}
+
+/// Text under a mark, indented; nothing for nothing.
+fn block(text: &mut String, mark: &str, words: &str) {
+    let words = words.trim_end();
+    if words.is_empty() {
+        return;
+    }
+    let mut lines = words.lines();
+    if !mark.is_empty() {
+        let first = if words.contains('\n') { None } else { lines.next() };
+        let _ = writeln!(text, "     {}", format!("{mark} {}", first.unwrap_or_default()).trim_end());
+    }
+    for line in lines {
+        let _ = writeln!(text, "{}", format!("       {line}").trim_end());
+    }
+}
+
+pub(super) fn ending_text(line: &ThreadLine, row: &Row) -> String {
+    let mut text = String::new();
+    let Some(origin) = origin(row) else { return text };
+    if let Some(ending) = origin.ending {
+        if let Some(reason) = ending.reason {
+            let _ = writeln!(text, "\n{}: {reason}", standing(line.status));
+        }
+        if !ending.result.is_null() {
+            let _ = write!(text, "\n{}", pretty(&ending.result));
+        }
+    } else if let Some(stop) = origin.stop {
+        let _ = writeln!(text, "\nstopped: {}: {}\n  `rondo resume {}` goes on", stop.code, stop.message, line.thread);
+    }
+    text
+}
+
+/// A value on several lines.
+pub(super) fn pretty(value: &rondo_protocol::Value) -> String {
+    serde_json::to_string_pretty(value).map_or_else(|_| value.to_text(), |text| text + "\n")
+}
+
+/// Tokens and dollars, each with two blanks before it; nothing for what was not counted.
+pub(super) fn spending(usage: Option<Usage>, cost_usd: Option<f64>) -> String {
+    let mut text = String::new();
+    if let Some(usage) = usage.filter(|usage| *usage != Usage::default()) {
+        let _ = write!(text, "  {} in", usage.prompt_tokens);
+        if let Some(percent) = usage.cached_tokens.saturating_mul(100).checked_div(usage.prompt_tokens) {
+            let _ = write!(text, " ({percent}% cached)");
+        }
+        let _ = write!(text, ", {} out", usage.output_tokens);
+    }
+    if let Some(cost) = cost_usd {
+        let _ = write!(text, "  ${cost:.4}");
+    }
+    text
+}
+
+/// A duration for people.
+pub(super) fn seconds(milliseconds: u64) -> String {
+    match milliseconds {
+        0..1_000 => format!("{milliseconds}ms"),
+        1_000..60_000 => format!("{}.{}s", milliseconds / 1_000, milliseconds % 1_000 / 100),
+        _ => format!("{}m{:02}s", milliseconds / 60_000, milliseconds % 60_000 / 1_000),
+    }
+}

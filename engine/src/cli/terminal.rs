@@ -1,0 +1,213 @@
+//! One store, many terminals: what a process asks of the one that holds the store, and what it is told.
+//!
+//! The holder carries out its own requests in the same way, so that a run looks the same from every terminal.
+
+use rondo_protocol::call::FaultClass;
+use rondo_protocol::canonical::{self, Value};
+use rondo_protocol::diagnostic::Code;
+use rondo_protocol::event::{Event, What};
+use rondo_protocol::id::ThreadId;
+use rondo_protocol::workflow::{Policy, Workflow};
+use serde::{Deserialize, Serialize};
+use tokio::sync::mpsc;
+use tokio_util::sync::CancellationToken;
+
+use super::exit::Exit;
+use super::failure::{Failure, Fault};
+use super::operating::{Provision, operating};
+use super::session::of_store;
+use crate::store::StepStore;
+use crate::thread::Ending;
+use crate::{Ended, Engine, Error, NewThread, Resumed, ThreadHandle};
+
+/// How many replies may wait for whoever shows them before the run waits too.
+pub const REPLIES: usize = 256;
+
+/// What is asked of the process that holds the store.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Request {
+    /// A new thread.
+    Run(Box<RunRequest>),
+    /// A thread that stopped goes on.
+    Resume(Box<ResumeRequest>),
+    /// A thread ends for good.
+    Cancel {
+        /// Which.
+        thread: ThreadId,
+    },
+}
+
+/// A new thread.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct RunRequest {
+    /// The checked workflow.
+    pub workflow: Workflow,
+    /// Its policy.
+    pub policy: Policy,
+    /// The checked input.
+    pub input: Value,
+    /// The workflow's file, as an absolute path.
+    pub file: Option<String>,
+    /// The script's file, as an absolute path.
+    pub script: Option<String>,
+    /// What the operator gives.
+    pub provision: Provision,
+}
+
+/// A thread that stopped goes on.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct ResumeRequest {
+    /// Which.
+    pub thread: ThreadId,
+    /// What the operator gives.
+    pub provision: Provision,
+}
+
+/// What a terminal is told.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Reply {
+    /// Something happened in the thread.
+    Event(Box<Event>),
+    /// The request was carried out; nothing follows.
+    End {
+        /// The exit code.
+        exit: u8,
+    },
+    /// The request could not be carried out; nothing follows.
+    Refused {
+        /// The exit code.
+        exit: u8,
+        /// The code of the fault.
+        code: String,
+        /// What happened.
+        message: String,
+        /// What to do.
+        hint: Option<String>,
+    },
+}
+
+impl Reply {
+    /// The canonical bytes, which keep every digit of a result.
+    pub fn to_bytes(&self) -> Vec<u8> {
+        canonical::to_bytes(self).unwrap_or_default()
+    }
+
+    fn refused(failure: Failure) -> Self {
+        match failure {
+            Failure::Fault(Fault { exit, code, message, hint }) => {
+                Self::Refused { exit: exit.code(), code: code.to_string(), message, hint }
+            }
+            Failure::Diagnostics(faulty) => {
+                let message = faulty.faults.iter().map(ToString::to_string).collect::<Vec<_>>().join("\n");
+                let code = faulty.faults.first().map_or(Code::InternalFault, |fault| fault.code).to_string();
+                Self::Refused { exit: Exit::Invalid.code(), code, message, hint: None }
+            }
+        }
+    }
+}
+
+/// Why a request was refused, as a failure of this process.
+pub fn refusal(exit: u8, code: &str, message: String, hint: Option<String>) -> Failure {
+    let code = Code::find(code).unwrap_or(Code::InternalFault);
+    let exit = Exit::of_code(exit).unwrap_or(Exit::InputOutput);
+    Failure::Fault(Fault { exit, code, message, hint })
+}
+
+/// Carries out a request over the store that this process holds; tells what happens and at last how it ended. A run
+/// whose replies nobody takes any more is stopped, and can be resumed.
+pub async fn carry_out(engine: &Engine, request: Request, stop: &CancellationToken, replies: &mpsc::Sender<Reply>) {
+    let last = match begin(engine, request, stop, replies).await {
+        Ok(exit) => Reply::End { exit: exit.code() },
+        Err(failure) => Reply::refused(failure),
+    };
+    let _ = replies.send(last).await;
+}
+
+async fn begin(
+    engine: &Engine,
+    request: Request,
+    stop: &CancellationToken,
+    replies: &mpsc::Sender<Reply>,
+) -> Result<Exit, Failure> {
+    match request {
+        Request::Run(request) => {
+            let RunRequest { workflow, policy, input, file, script, provision } = *request;
+            let operating = operating(&workflow, &provision)?;
+            let handle = engine.start(NewThread { workflow, policy, input, file, script }, operating).await?;
+            Ok(follow(handle, stop, replies).await)
+        }
+        Request::Resume(request) => {
+            let ResumeRequest { thread, provision } = *request;
+            let resumed = engine.resume(&thread, |workflow, _| operating(workflow, &provision)).await?;
+            match resumed {
+                Resumed::Running(handle) => Ok(follow(handle, stop, replies).await),
+                Resumed::Ended { ending, head } => {
+                    let exit = Exit::of_outcome(ending.outcome);
+                    let event = ended_event(engine.store().as_ref(), thread, ending, head);
+                    let _ = replies.send(Reply::Event(Box::new(event))).await;
+                    Ok(exit)
+                }
+            }
+        }
+        Request::Cancel { thread } => {
+            engine.cancel(&thread).await?;
+            Ok(Exit::Done)
+        }
+    }
+}
+
+/// How a thread that had ended before ended.
+fn ended_event(store: &dyn StepStore, thread: ThreadId, ending: Ending, head: Option<rondo_protocol::Digest>) -> Event {
+    let Ending { outcome, reason, result, at_ms } = ending;
+    let last = store.row(&thread).ok().flatten().and_then(|row| store.step(&thread, row.seq).ok().flatten());
+    let status = last.map(|(stored, _)| stored.step.status);
+    let what = What::ThreadFinished { outcome, head, status, reason, result };
+    Event { thread, parent: None, durability: store.durability(), at_ms, what }
+}
+
+async fn follow(mut handle: ThreadHandle, stop: &CancellationToken, replies: &mpsc::Sender<Reply>) -> Exit {
+    let mut is_stopping = false;
+    loop {
+        tokio::select! {
+            event = handle.events.recv() => {
+                let Some(event) = event else { break };
+                if replies.send(Reply::Event(Box::new(event))).await.is_err() {
+                    handle.stopper.stop();
+                    break;
+                }
+            }
+            () = stop.cancelled(), if !is_stopping => {
+                is_stopping = true;
+                handle.stopper.stop();
+            }
+            () = replies.closed(), if !is_stopping => {
+                is_stopping = true;
+                handle.stopper.stop();
+            }
+        }
+    }
+    match handle.ended().await {
+        Ended::Finished(ending) => Exit::of_outcome(ending.outcome),
+        Ended::Stopped(fault) if fault.class == FaultClass::Store => Exit::of_fault(fault.code),
+        Ended::Stopped(fault) => Exit::of_class(fault.class),
+    }
+}
+
+impl From<Error> for Failure {
+    fn from(error: Error) -> Self {
+        let message = error.to_string();
+        match error {
+            Error::Store(error) => of_store(&error),
+            Error::NoThread { .. } => Self::new(Code::ThreadUnknown, message),
+            Error::Running { .. } => Self::new(Code::StoreBusy, message),
+            Error::HasEnded { .. } => Self::new(Code::ThreadEnded, message),
+            Error::Cast(crate::cast::Error::UnresolvedModel { .. }) => Self::new(Code::NoProvider, message),
+            Error::Hook { .. } => Self::new(Code::HookSettings, message).with_exit(Exit::Invalid),
+            Error::Graph(_) | Error::Cast(_) | Error::Layout(_) | Error::Input(_) => {
+                Self::new(Code::InternalFault, message)
+            }
+        }
+    }
+}

@@ -1,0 +1,74 @@
+//! `rondo threads`: every thread of the store, oldest first.
+
+use super::exit::Exit;
+use super::failure::Failure;
+use super::lines::{ThreadLine, origin, standing, thread_line};
+use super::output::Output;
+use super::session::{look, of_store};
+use super::{JsonArgs, StoreArgs};
+
+/// List the threads of the store, oldest first
+#[derive(Debug, clap::Args)]
+pub struct ThreadsArgs {
+    #[command(flatten)]
+    store: StoreArgs,
+    #[command(flatten)]
+    pub(super) json: JsonArgs,
+}
+
+/// Lists the threads.
+pub fn threads(args: &ThreadsArgs, output: &mut Output) -> Result<Exit, Failure> {
+    let rows = match look(&args.store)? {
+        Some(store) => store.rows().map_err(|error| of_store(&error))?,
+        None => Vec::new(),
+    };
+    if output.is_json() {
+        for (thread, row) in &rows {
+            output.line(&thread_line(thread, row))?;
+        }
+        return Ok(Exit::Done);
+    }
+    if rows.is_empty() {
+        output.text("no threads yet; `rondo run` starts one\n")?;
+        return Ok(Exit::Done);
+    }
+    let now = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH).unwrap_or_default();
+    let now_ms = u64::try_from(now.as_millis()).unwrap_or(u64::MAX);
+    let lines: Vec<(ThreadLine, u64)> = rows
+        .iter()
+        .map(|(thread, row)| {
+            let begun = origin(row).map_or(now_ms, |origin| origin.started_at_ms);
+            (thread_line(thread, row), now_ms.saturating_sub(begun))
+        })
+        .collect();
+    output.text(&table(&lines))?;
+    Ok(Exit::Done)
+}
+
+/// Lines with the age of their threads as a table.
+pub(super) fn table(lines: &[(ThreadLine, u64)]) -> String {
+    let width = lines.iter().map(|(line, _)| line.name.chars().count()).max().unwrap_or(0).clamp(8, 40);
+    let mut text = format!("{:<26}  {:<width$}  {:<9}  {:>6}  {:>8}\n", "THREAD", "WORKFLOW", "STATUS", "STEPS", "AGE");
+    for (line, age_ms) in lines {
+        let name: String = line.name.chars().take(width).collect();
+        text.push_str(&format!(
+            "{}  {name:<width$}  {:<9}  {:>6}  {:>8}\n",
+            line.thread,
+            standing(line.status),
+            line.totals.steps,
+            age(*age_ms),
+        ));
+    }
+    text
+}
+
+/// How long ago, in the largest unit that gives a whole number.
+pub(super) fn age(milliseconds: u64) -> String {
+    let seconds = milliseconds / 1000;
+    match seconds {
+        0..60 => format!("{seconds}s"),
+        60..3_600 => format!("{}m", seconds / 60),
+        3_600..86_400 => format!("{}h", seconds / 3_600),
+        _ => format!("{}d", seconds / 86_400),
+    }
+}

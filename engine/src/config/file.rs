@@ -1,0 +1,417 @@
+//! `rondo.toml`: every table and key, read with its place. All faults are collected, in source order.
+
+use std::collections::BTreeMap;
+use std::ops::Range;
+
+use rondo_protocol::diagnostic::{Code, Diagnostic, Span, nearest, position};
+use rondo_protocol::event::Durability;
+use toml::Spanned;
+use toml::de::{DeTable, DeValue};
+
+use super::{Grant, HookProgram, Mcp, Origin, Price, Sourced, Tool, parse_duration_ms};
+use crate::moderator::limits::Ceilings;
+
+/// The name of the file.
+pub const FILE_NAME: &str = "rondo.toml";
+
+/// What a file states. What it leaves out is `None` or empty.
+#[derive(Debug, Clone, Default, PartialEq)]
+pub struct Stated {
+    /// `[store] path`
+    pub store: Option<Sourced<String>>,
+    /// `[store] durability`
+    pub durability: Option<Sourced<Durability>>,
+    /// `[provider.NAME]`
+    pub providers: BTreeMap<String, StatedProvider>,
+    /// `[model.NAME]`
+    pub models: BTreeMap<String, super::Model>,
+    /// `[mcp.NAME]`
+    pub mcp: BTreeMap<String, Mcp>,
+    /// `[tool.NAME]`
+    pub tools: BTreeMap<String, Tool>,
+    /// `[hook.NAME]`
+    pub hooks: BTreeMap<String, HookProgram>,
+    /// `[grant]`
+    pub grant: Grant,
+    /// `[limits]`
+    pub limits: Ceilings,
+}
+
+/// What a file states of a provider.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct StatedProvider {
+    /// Its address.
+    pub base_url: Option<Sourced<String>>,
+    /// The variable that holds its key.
+    pub key_env: Option<Sourced<String>>,
+    /// Milliseconds until a connection must stand.
+    pub connect_timeout_ms: Option<Sourced<u64>>,
+    /// Milliseconds that a reply may be silent.
+    pub idle_timeout_ms: Option<Sourced<u64>>,
+    /// Milliseconds for a call with all its retries.
+    pub total_timeout_ms: Option<Sourced<u64>>,
+}
+
+/// Reads the text of a `rondo.toml`; `file` is its name in diagnostics.
+///
+/// # Errors
+/// Every fault, in source order.
+pub fn read(file: &str, text: &str) -> Result<Stated, Vec<Diagnostic>> {
+    let mut reader = Reader { file, text, faults: Vec::new() };
+    let root = match DeTable::parse(text) {
+        Ok(root) => root,
+        Err(error) => {
+            let place = error.span().unwrap_or_default();
+            let message = error.message().lines().collect::<Vec<_>>().join("; ");
+            reader.fault(Code::SettingsSyntax, &place, message);
+            return Err(reader.faults);
+        }
+    };
+    let stated = reader.root(root.get_ref());
+    if reader.faults.is_empty() {
+        return Ok(stated);
+    }
+    reader.faults.sort_by_key(|fault| fault.span);
+    Err(reader.faults)
+}
+
+type Table<'t> = DeTable<'t>;
+
+struct Reader<'a> {
+    file: &'a str,
+    text: &'a str,
+    faults: Vec<Diagnostic>,
+}
+
+impl Reader<'_> {
+    fn root(&mut self, root: &Table<'_>) -> Stated {
+        self.only(root, "at the top", &["store", "provider", "model", "mcp", "tool", "hook", "grant", "limits"]);
+        let mut stated = Stated::default();
+        if let Some(store) = self.table(root, "store") {
+            self.only(store, "in [store]", &["path", "durability"]);
+            stated.store = self.text(store, "path");
+            stated.durability = self.durability(store);
+        }
+        stated.providers = self.tables(root, "provider", Self::provider);
+        stated.models = self.tables(root, "model", Self::model);
+        stated.mcp = self.tables(root, "mcp", Self::mcp);
+        stated.tools = self.tables(root, "tool", Self::tool);
+        stated.hooks = self.tables(root, "hook", Self::hook);
+        if let Some(grant) = self.table(root, "grant") {
+            stated.grant = self.grant(grant);
+        }
+        if let Some(limits) = self.table(root, "limits") {
+            stated.limits = self.limits(limits);
+        }
+        stated
+    }
+
+    fn durability(&mut self, store: &Table<'_>) -> Option<Sourced<Durability>> {
+        let word = self.word(store, "durability", &["sync", "log"])?;
+        let value = if word.value == "log" { Durability::Log } else { Durability::Sync };
+        Some(Sourced { value, from: word.from })
+    }
+
+    fn provider(&mut self, table: &Table<'_>, at: &str) -> StatedProvider {
+        self.only(table, at, &["base_url", "key_env", "connect_timeout", "idle_timeout", "total_timeout"]);
+        StatedProvider {
+            base_url: self.checked(table, "base_url", |url| super::resolve::address(url)),
+            key_env: self.variable(table, "key_env"),
+            connect_timeout_ms: self.duration(table, "connect_timeout"),
+            idle_timeout_ms: self.duration(table, "idle_timeout"),
+            total_timeout_ms: self.duration(table, "total_timeout"),
+        }
+    }
+
+    fn model(&mut self, table: &Table<'_>, at: &str) -> super::Model {
+        self.only(table, at, &["provider", "model", "price"]);
+        let price = self.table(table, "price").map(|price| self.price(price, &format!("in price of {at}")));
+        super::Model { provider: self.text(table, "provider"), model: self.text(table, "model"), price }
+    }
+
+    fn price(&mut self, table: &Table<'_>, at: &str) -> Price {
+        self.only(table, at, &["input", "cached_input", "cache_write", "output", "source", "date"]);
+        let mut dollars = |key: &str| self.amount(table, key);
+        let (input, cached, write, output) =
+            (dollars("input"), dollars("cached_input"), dollars("cache_write"), dollars("output"));
+        let price = Price {
+            input: input.unwrap_or_default(),
+            cached_input: cached.or(input).unwrap_or_default(),
+            cache_write: write.or(input).unwrap_or_default(),
+            output: output.unwrap_or_default(),
+            source: self.plain_text(table, "source"),
+            date: self.date(table),
+        };
+        for (key, given) in [("input", input), ("output", output)] {
+            if given.is_none() && !table.contains_key(key) {
+                let first = table.iter().next().map_or(0..0, |(key, _)| key.span());
+                self.fault(Code::SettingsValue, &first, format!("a price needs `{key}`"));
+            }
+        }
+        price
+    }
+
+    fn date(&mut self, table: &Table<'_>) -> Option<String> {
+        match table.get("date")?.get_ref() {
+            DeValue::Datetime(date) => Some(date.to_string()),
+            _ => self.plain_text(table, "date"),
+        }
+    }
+
+    fn mcp(&mut self, table: &Table<'_>, at: &str) -> Mcp {
+        self.only(table, at, &["command", "args", "env", "url", "key_env"]);
+        let mut env = BTreeMap::new();
+        if let Some(stated) = self.table(table, "env") {
+            for key in keys(stated) {
+                if let Some(value) = self.plain_text(stated, &key) {
+                    env.insert(key, value);
+                }
+            }
+        }
+        let mcp = Mcp {
+            command: self.plain_text(table, "command"),
+            args: self.texts(table, "args"),
+            env,
+            url: self.checked(table, "url", |url| super::resolve::address(url)).map(|url| url.value),
+            key_env: self.variable(table, "key_env").map(|name| name.value),
+        };
+        if table.contains_key("command") == table.contains_key("url") {
+            let first = table.iter().next().map_or(0..0, |(key, _)| key.span());
+            self.fault(Code::SettingsValue, &first, format!("{at} needs either `command` or `url`"));
+        }
+        mcp
+    }
+
+    fn tool(&mut self, table: &Table<'_>, at: &str) -> Tool {
+        self.only(table, at, &["argv", "schema", "effect", "paths", "timeout", "output_max", "in_doubt"]);
+        Tool {
+            argv: self.argv(table, at),
+            schema: self.plain_text(table, "schema"),
+            effect: self.word(table, "effect", &["pure", "reads", "writes", "external"]).map(|word| word.value),
+            paths: self.texts(table, "paths"),
+            timeout_ms: self.duration(table, "timeout").map(|timeout| timeout.value),
+            output_max_bytes: self.checked(table, "output_max", size_bytes).map(|size| size.value),
+            in_doubt: self.word(table, "in_doubt", &["retry", "ask", "skip"]).map(|word| word.value),
+        }
+    }
+
+    fn hook(&mut self, table: &Table<'_>, at: &str) -> HookProgram {
+        self.only(table, at, &["argv", "timeout", "on_error"]);
+        HookProgram {
+            argv: self.argv(table, at),
+            timeout_ms: self.duration(table, "timeout").map(|timeout| timeout.value),
+            on_error: self.word(table, "on_error", &["bypass", "fail"]).map(|word| word.value),
+        }
+    }
+
+    fn argv(&mut self, table: &Table<'_>, at: &str) -> Vec<String> {
+        let argv = self.texts(table, "argv");
+        if argv.is_empty() {
+            let place = table.iter().next().map_or(0..0, |(key, _)| key.span());
+            self.fault(Code::SettingsValue, &place, format!("{at} needs `argv`: the program and its arguments"));
+        }
+        argv
+    }
+
+    fn grant(&mut self, table: &Table<'_>) -> Grant {
+        self.only(table, "in [grant]", &["tools", "read", "write", "hosts", "approve", "sandbox"]);
+        Grant {
+            tools: self.texts(table, "tools"),
+            read: self.texts(table, "read"),
+            write: self.texts(table, "write"),
+            hosts: self.texts(table, "hosts"),
+            approve: self.texts(table, "approve"),
+            sandbox: self.word(table, "sandbox", &["on", "off"]).map(|word| word.value == "on"),
+        }
+    }
+
+    fn limits(&mut self, table: &Table<'_>) -> Ceilings {
+        const KEYS: [&str; 8] =
+            ["steps", "visits", "model_calls", "tool_calls", "tokens", "cost_usd", "wall_time", "depth"];
+        self.only(table, "in [limits]", &KEYS);
+        Ceilings {
+            steps: self.count(table, "steps"),
+            visits: self.count(table, "visits"),
+            model_calls: self.count(table, "model_calls"),
+            tool_calls: self.count(table, "tool_calls"),
+            tokens: self.count(table, "tokens"),
+            cost_usd: self.amount(table, "cost_usd"),
+            wall_time_ms: self.duration(table, "wall_time").map(|time| time.value),
+            depth: self.count(table, "depth"),
+        }
+    }
+
+    /// Reports every key that is not one of `known`.
+    fn only(&mut self, table: &Table<'_>, at: &str, known: &[&str]) {
+        for (key, _) in table {
+            let name = key.get_ref().as_ref();
+            if known.contains(&name) {
+                continue;
+            }
+            let hint = match nearest(name, known.iter().copied()) {
+                Some(near) => format!("did you mean `{near}`?"),
+                None => format!("known here: {}", known.join(", ")),
+            };
+            let message = format!("unknown key `{}` {at}", excerpt(name));
+            self.fault_with_hint(Code::SettingsKey, &key.span(), message, hint);
+        }
+    }
+
+    /// The tables of a table, each read by `read`.
+    fn tables<T>(
+        &mut self,
+        root: &Table<'_>,
+        key: &str,
+        read: fn(&mut Self, &Table<'_>, &str) -> T,
+    ) -> BTreeMap<String, T> {
+        let mut all = BTreeMap::new();
+        if let Some(outer) = self.table(root, key) {
+            for name in keys(outer) {
+                if let Some(inner) = self.table(outer, &name) {
+                    let value = read(self, inner, &format!("in [{key}.{}]", excerpt(&name)));
+                    all.insert(name, value);
+                }
+            }
+        }
+        all
+    }
+
+    fn table<'t, 'i>(&mut self, table: &'t Table<'i>, key: &str) -> Option<&'t Table<'i>> {
+        let value = table.get(key)?;
+        let inner = value.get_ref().as_table();
+        if inner.is_none() {
+            self.wrong(key, "a table", value);
+        }
+        inner
+    }
+
+    fn checked<T>(
+        &mut self,
+        table: &Table<'_>,
+        key: &str,
+        check: impl Fn(&str) -> Result<T, String>,
+    ) -> Option<Sourced<T>> {
+        let text = self.text(table, key)?;
+        match check(&text.value) {
+            Ok(value) => Some(Sourced { value, from: text.from }),
+            Err(message) => {
+                let place = table.get(key).map_or(0..0, Spanned::span);
+                self.fault(Code::SettingsValue, &place, format!("`{key}`: {message}"));
+                None
+            }
+        }
+    }
+
+    fn duration(&mut self, table: &Table<'_>, key: &str) -> Option<Sourced<u64>> {
+        self.checked(table, key, parse_duration_ms)
+    }
+
+    fn variable(&mut self, table: &Table<'_>, key: &str) -> Option<Sourced<String>> {
+        self.checked(table, key, |name| {
+            let is_name = !name.is_empty() && name.chars().all(|c| c.is_ascii_alphanumeric() || c == '_');
+            // A key that was pasted here by mistake must not be shown.
+            is_name.then(|| name.to_owned()).ok_or_else(|| "the name of an environment variable, not a key".to_owned())
+        })
+    }
+
+    fn word(&mut self, table: &Table<'_>, key: &str, words: &[&str]) -> Option<Sourced<String>> {
+        self.checked(table, key, |word| {
+            let known = words.contains(&word);
+            known.then(|| word.to_owned()).ok_or_else(|| format!("expected one of {}", words.join(", ")))
+        })
+    }
+
+    fn plain_text(&mut self, table: &Table<'_>, key: &str) -> Option<String> {
+        self.text(table, key).map(|text| text.value)
+    }
+
+    fn text(&mut self, table: &Table<'_>, key: &str) -> Option<Sourced<String>> {
+        let value = table.get(key)?;
+        match value.get_ref().as_str() {
+            Some(text) => Some(Sourced { value: text.to_owned(), from: self.line(&value.span()) }),
+            None => {
+                self.wrong(key, "a text", value);
+                None
+            }
+        }
+    }
+
+    fn texts(&mut self, table: &Table<'_>, key: &str) -> Vec<String> {
+        let Some(value) = table.get(key) else { return Vec::new() };
+        let texts = value.get_ref().as_array().and_then(|items| {
+            items.iter().map(|item| item.get_ref().as_str().map(str::to_owned)).collect::<Option<Vec<_>>>()
+        });
+        texts.unwrap_or_else(|| {
+            self.wrong(key, "a list of texts", value);
+            Vec::new()
+        })
+    }
+
+    fn count(&mut self, table: &Table<'_>, key: &str) -> Option<u64> {
+        let value = table.get(key)?;
+        let number = value.get_ref().as_integer().and_then(|integer| {
+            u64::from_str_radix(integer.as_str(), integer.radix()).ok().filter(|number| *number > 0)
+        });
+        if number.is_none() {
+            self.wrong(key, "an integer above 0", value);
+        }
+        number
+    }
+
+    fn amount(&mut self, table: &Table<'_>, key: &str) -> Option<f64> {
+        let value = table.get(key)?;
+        let number = match value.get_ref() {
+            DeValue::Integer(integer) => integer.as_str().parse::<f64>().ok(),
+            DeValue::Float(float) => float.as_str().parse::<f64>().ok(),
+            _ => None,
+        };
+        let number = number.filter(|number| number.is_finite() && *number >= 0.0);
+        if number.is_none() {
+            self.wrong(key, "a number of US dollars, 0 or more", value);
+        }
+        number
+    }
+
+    fn wrong(&mut self, key: &str, wanted: &str, value: &Spanned<DeValue<'_>>) {
+        let found = value.get_ref().type_str();
+        let message = format!("`{}` is {wanted}, not a value of type {found}", excerpt(key));
+        self.fault(Code::SettingsValue, &value.span(), message);
+    }
+
+    fn line(&self, place: &Range<usize>) -> Origin {
+        Origin::File(position(self.text, place.start).0)
+    }
+
+    fn fault(&mut self, code: Code, place: &Range<usize>, message: impl Into<String>) {
+        let span = Span::new(place.start, place.len());
+        self.faults.push(Diagnostic::at(code, self.file, self.text, span, message));
+    }
+
+    fn fault_with_hint(&mut self, code: Code, place: &Range<usize>, message: String, hint: String) {
+        let span = Span::new(place.start, place.len());
+        self.faults.push(Diagnostic::at(code, self.file, self.text, span, message).with_hint(hint));
+    }
+}
+
+fn keys(table: &Table<'_>) -> Vec<String> {
+    table.iter().map(|(key, _)| key.get_ref().to_string()).collect()
+}
+
+fn excerpt(text: &str) -> String {
+    text.chars().take(60).collect()
+}
+
+/// Bytes of a size such as `32KiB` or `8MiB`.
+fn size_bytes(text: &str) -> Result<u64, String> {
+    let digits = text.bytes().take_while(u8::is_ascii_digit).count();
+    let (number, unit) = text.split_at_checked(digits).unwrap_or_default();
+    let unit_bytes = match unit {
+        "B" => Some(1),
+        "KiB" => Some(1 << 10),
+        "MiB" => Some(1 << 20),
+        "GiB" => Some(1 << 30),
+        _ => None,
+    };
+    let bytes = number.parse::<u64>().ok().zip(unit_bytes).and_then(|(number, unit)| number.checked_mul(unit));
+    bytes.ok_or_else(|| "expected a size such as 32KiB or 8MiB".to_owned())
+}

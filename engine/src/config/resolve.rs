@@ -1,0 +1,261 @@
+//! From what flags, environment and file state to what is in force.
+
+use std::collections::BTreeMap;
+use std::path::{Path, PathBuf};
+
+use rondo_protocol::event::Durability;
+use rondo_protocol::workflow::ModelSpec;
+
+use super::file::StatedProvider;
+use super::{
+    DEFAULT_PROVIDER, FILE_NAME, Origin, Price, Provider, Secret, Settings, Sourced, Stated, folder_of,
+    parse_duration_ms,
+};
+
+const DEFAULT_STORE: &str = ".rondo";
+const DEFAULT_BASE_URL: &str = "https://api.openai.com/v1";
+const DEFAULT_KEY_ENV: &str = "OPENAI_API_KEY";
+const DEFAULT_CONNECT_TIMEOUT_MS: u64 = 10_000;
+const DEFAULT_IDLE_TIMEOUT_MS: u64 = 60_000;
+
+/// What a command line sets of the operator's settings.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Flags {
+    /// `--store`
+    pub store: Option<PathBuf>,
+    /// `--durability`
+    pub durability: Option<Durability>,
+}
+
+/// A variable of the environment that cannot be used.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[error("${variable}: {what}")]
+pub struct Fault {
+    /// Its name.
+    pub variable: String,
+    /// What is wrong, without its value.
+    pub what: String,
+}
+
+/// A logical model for which nobody names a model.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub enum Unresolved {
+    /// No id of a model.
+    #[error("no model is set for `{name}`")]
+    NoModel {
+        /// The logical name.
+        name: String,
+    },
+    /// A provider that is not in `rondo.toml`.
+    #[error("model `{name}` is served by provider `{provider}`, which has no table in {FILE_NAME}")]
+    UnknownProvider {
+        /// The logical name.
+        name: String,
+        /// What the operator wrote.
+        provider: String,
+    },
+    /// A provider without key and address.
+    #[error("provider `{provider}` has no key: ${key_env} is not set")]
+    NoKey {
+        /// Its name.
+        provider: String,
+        /// The variable that would hold its key.
+        key_env: String,
+    },
+}
+
+/// A logical model with what serves it.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Resolved {
+    /// The provider's name.
+    pub provider: String,
+    /// The provider's id of the model.
+    pub model: String,
+    /// What it costs, where somebody said so.
+    pub price: Option<Price>,
+}
+
+/// The nearest `rondo.toml` at or above `folder`, which is absolute.
+pub fn find_file(folder: &Path) -> Option<PathBuf> {
+    folder.ancestors().map(|folder| folder.join(FILE_NAME)).find(|file| file.is_file())
+}
+
+/// Puts together what is in force. `folder` is the working folder; `variable` looks into the environment, where an
+/// empty value is as good as none.
+///
+/// # Errors
+/// Every variable that cannot be used.
+pub fn resolve(
+    folder: &Path,
+    file: Option<&Path>,
+    stated: Stated,
+    flags: &Flags,
+    variable: &dyn Fn(&str) -> Option<String>,
+) -> Result<Settings, Vec<Fault>> {
+    let mut environment = Environment { variable, faults: Vec::new() };
+    let store = store_folder(folder, file, stated.store.as_ref(), flags, &environment);
+    let durability = flags
+        .durability
+        .map(|value| Sourced { value, from: Origin::Flag("--durability".to_owned()) })
+        .or(stated.durability)
+        .unwrap_or(Sourced { value: Durability::Sync, from: Origin::Default });
+
+    let mut stated_providers = stated.providers;
+    stated_providers.entry(DEFAULT_PROVIDER.to_owned()).or_default();
+    let providers: BTreeMap<String, Provider> = stated_providers
+        .into_iter()
+        .map(|(name, stated)| {
+            let provider = provider(&name, stated, &mut environment);
+            (name, provider)
+        })
+        .collect();
+
+    let default_model = environment.text("RONDO_MODEL");
+    let mcp_keys = stated.mcp.values().filter_map(|mcp| mcp.key_env.clone());
+    let key_variables = providers.values().map(|provider| provider.key_env.value.clone()).chain(mcp_keys);
+    let mut secrets: Vec<Secret> = key_variables
+        .chain([DEFAULT_KEY_ENV.to_owned()])
+        .filter_map(|name| environment.text(&name).map(|key| Secret { name, value: key.value }))
+        .collect();
+    secrets.sort_by(|a, b| a.name.cmp(&b.name));
+    secrets.dedup();
+
+    if !environment.faults.is_empty() {
+        return Err(environment.faults);
+    }
+    Ok(Settings {
+        file: file.map(Path::to_path_buf),
+        store,
+        durability,
+        providers,
+        models: stated.models,
+        default_model,
+        limits: stated.limits,
+        grant: stated.grant,
+        mcp: stated.mcp,
+        tools: stated.tools,
+        hooks: stated.hooks,
+        secrets,
+    })
+}
+
+impl Settings {
+    /// The model and the provider that serve a logical model. With `scripted` no provider is asked, and a model that
+    /// nobody names is called `scripted`, so that heads are comparable with those of a real run.
+    ///
+    /// # Errors
+    /// [`Unresolved`] says what is missing.
+    pub fn model(&self, name: &str, spec: Option<&ModelSpec>, scripted: bool) -> Result<Resolved, Unresolved> {
+        let stated = self.models.get(name);
+        let model = stated
+            .and_then(|stated| stated.model.as_ref().map(|model| model.value.clone()))
+            .or_else(|| spec.and_then(|spec| spec.model.clone()))
+            .or_else(|| self.default_model.as_ref().map(|model| model.value.clone()))
+            .or_else(|| scripted.then(|| "scripted".to_owned()))
+            .ok_or_else(|| Unresolved::NoModel { name: name.to_owned() })?;
+        let provider = stated
+            .and_then(|stated| stated.provider.as_ref())
+            .map_or_else(|| DEFAULT_PROVIDER.to_owned(), |provider| provider.value.clone());
+        if !scripted {
+            let known = self
+                .providers
+                .get(&provider)
+                .ok_or_else(|| Unresolved::UnknownProvider { name: name.to_owned(), provider: provider.clone() })?;
+            if !known.is_usable() {
+                return Err(Unresolved::NoKey { provider, key_env: known.key_env.value.clone() });
+            }
+        }
+        Ok(Resolved { provider, model, price: stated.and_then(|stated| stated.price.clone()) })
+    }
+}
+
+/// An address without a slash at its end.
+///
+/// # Errors
+/// When it is not http or https, or holds a user name, which would be shown wherever the address is.
+pub(super) fn address(text: &str) -> Result<String, String> {
+    let rest = text.strip_prefix("https://").or_else(|| text.strip_prefix("http://"));
+    let authority = rest.map(|rest| rest.split(['/', '?', '#']).next().unwrap_or_default());
+    match authority {
+        None | Some("") => Err("an address begins with http:// or https:// and a host".to_owned()),
+        Some(authority) if authority.contains('@') => {
+            Err("an address must not hold a user or a password; name a variable in `key_env`".to_owned())
+        }
+        Some(_) if text.chars().any(|c| c.is_whitespace() || c.is_control()) => {
+            Err("an address must not hold blanks".to_owned())
+        }
+        Some(_) => Ok(text.trim_end_matches('/').to_owned()),
+    }
+}
+
+struct Environment<'a> {
+    variable: &'a dyn Fn(&str) -> Option<String>,
+    faults: Vec<Fault>,
+}
+
+impl Environment<'_> {
+    fn text(&self, name: &str) -> Option<Sourced<String>> {
+        let value = (self.variable)(name).filter(|value| !value.is_empty())?;
+        Some(Sourced { value, from: Origin::Environment(name.to_owned()) })
+    }
+
+    fn checked<T>(&mut self, name: &str, check: impl Fn(&str) -> Result<T, String>) -> Option<Sourced<T>> {
+        let text = self.text(name)?;
+        match check(&text.value) {
+            Ok(value) => Some(Sourced { value, from: text.from }),
+            Err(what) => {
+                if self.faults.iter().all(|fault| fault.variable != name) {
+                    self.faults.push(Fault { variable: name.to_owned(), what });
+                }
+                None
+            }
+        }
+    }
+}
+
+fn store_folder(
+    folder: &Path,
+    file: Option<&Path>,
+    stated: Option<&Sourced<String>>,
+    flags: &Flags,
+    environment: &Environment<'_>,
+) -> Sourced<PathBuf> {
+    if let Some(store) = &flags.store {
+        return Sourced { value: folder.join(store), from: Origin::Flag("--store".to_owned()) };
+    }
+    if let Some(store) = environment.text("RONDO_STORE") {
+        return Sourced { value: folder.join(store.value), from: store.from };
+    }
+    let beside = file.map_or(folder, folder_of);
+    match stated {
+        Some(store) => Sourced { value: beside.join(&store.value), from: store.from.clone() },
+        None => Sourced { value: beside.join(DEFAULT_STORE), from: Origin::Default },
+    }
+}
+
+fn provider(name: &str, stated: StatedProvider, environment: &mut Environment<'_>) -> Provider {
+    let from_environment =
+        (name == DEFAULT_PROVIDER).then(|| environment.checked("OPENAI_BASE_URL", address)).flatten();
+    let base_url = from_environment
+        .or(stated.base_url)
+        .unwrap_or_else(|| Sourced { value: DEFAULT_BASE_URL.to_owned(), from: Origin::Default });
+    let key_env =
+        stated.key_env.unwrap_or_else(|| Sourced { value: DEFAULT_KEY_ENV.to_owned(), from: Origin::Default });
+    // A key is given to another server than its own only when the operator says so.
+    let is_own_key = name == DEFAULT_PROVIDER || key_env.from != Origin::Default;
+    let key = is_own_key.then(|| environment.text(&key_env.value)).flatten();
+    let timeout = |environment: &mut Environment<'_>, variable: &str, stated: Option<Sourced<u64>>| {
+        environment.checked(variable, parse_duration_ms).or(stated)
+    };
+    let by_default = |value: u64| Sourced { value, from: Origin::Default };
+    Provider {
+        base_url,
+        key: key.map(|key| Secret { name: key_env.value.clone(), value: key.value }),
+        key_env,
+        connect_timeout_ms: timeout(environment, "RONDO_CONNECT_TIMEOUT", stated.connect_timeout_ms)
+            .unwrap_or_else(|| by_default(DEFAULT_CONNECT_TIMEOUT_MS)),
+        idle_timeout_ms: timeout(environment, "RONDO_IDLE_TIMEOUT", stated.idle_timeout_ms)
+            .unwrap_or_else(|| by_default(DEFAULT_IDLE_TIMEOUT_MS)),
+        total_timeout_ms: timeout(environment, "RONDO_TOTAL_TIMEOUT", stated.total_timeout_ms),
+    }
+}

@@ -1,0 +1,179 @@
+use std::path::Path;
+
+use rondo_protocol::event::Durability;
+use rondo_protocol::workflow::{Limits, ModelSpec};
+
+use super::*;
+
+fn in_force(text: &str, flags: &Flags, variables: &[(&str, &str)]) -> Settings {
+    let stated = read("rondo.toml", text).expect("the file is good");
+    let variable = |name: &str| variables.iter().find(|(key, _)| *key == name).map(|(_, value)| (*value).to_owned());
+    resolve(Path::new("/work/sub"), Some(Path::new("/work/rondo.toml")), stated, flags, &variable)
+        .expect("the environment is good")
+}
+
+fn faults(text: &str) -> String {
+    read("rondo.toml", text).expect_err("the file is bad").iter().map(|fault| format!("{fault}\n")).collect()
+}
+
+#[test]
+fn a_flag_goes_before_the_environment_before_the_file_before_the_default() {
+    let text = "[store]\npath = \"from-file\"\n";
+    let flags = Flags { store: Some("from-flag".into()), durability: Some(Durability::Log) };
+    let variables = [("RONDO_STORE", "from-env")];
+    let store = |text, flags, variables: &[_]| {
+        let settings = in_force(text, flags, variables);
+        (settings.store.value.to_string_lossy().into_owned(), settings.store.from.to_string())
+    };
+    let none = Flags::default();
+    assert_eq!(store(text, &flags, &variables), ("/work/sub/from-flag".into(), "--store".into()));
+    assert_eq!(store(text, &none, &variables), ("/work/sub/from-env".into(), "$RONDO_STORE".into()));
+    assert_eq!(store(text, &none, &[]), ("/work/from-file".into(), "rondo.toml:2".into()));
+    assert_eq!(store("", &none, &[("RONDO_STORE", "")]), ("/work/.rondo".into(), "default".into()));
+    assert_eq!(in_force("[store]\ndurability = \"sync\"", &flags, &[]).durability.value, Durability::Log);
+}
+
+#[test]
+fn the_environment_goes_before_the_file_for_addresses_and_timeouts() {
+    let text = "[provider.openai]\nbase_url = \"http://a/v1/\"\nidle_timeout = \"5s\"\ntotal_timeout = \"2m\"\n";
+    let settings =
+        in_force(text, &Flags::default(), &[("OPENAI_BASE_URL", "http://b/v1"), ("RONDO_IDLE_TIMEOUT", "1s")]);
+    let provider = &settings.providers["openai"];
+    assert_eq!(provider.base_url.value, "http://b/v1");
+    assert_eq!(provider.idle_timeout_ms.value, 1_000);
+    assert_eq!(provider.total_timeout_ms.as_ref().map(|timeout| timeout.value), Some(120_000));
+    assert_eq!(provider.connect_timeout_ms.from, Origin::Default);
+    assert_eq!(in_force(text, &Flags::default(), &[]).providers["openai"].base_url.value, "http://a/v1");
+}
+
+#[test]
+fn a_model_is_resolved_from_operator_then_workflow_then_environment_then_script() {
+    let text = "[model.default]\nmodel = \"of-operator\"\nprice = { input = 1, output = 2.5 }\n";
+    let spec = ModelSpec { model: Some("of-workflow".into()), ..ModelSpec::default() };
+    let key = ("OPENAI_API_KEY", "sk-0123456789");
+    let with_env = in_force(text, &Flags::default(), &[key, ("RONDO_MODEL", "of-env")]);
+    let resolved = with_env.model("default", Some(&spec), false).unwrap();
+    assert_eq!((resolved.model.as_str(), resolved.provider.as_str()), ("of-operator", "openai"));
+    assert_eq!(resolved.price.map(|price| (price.input, price.cached_input, price.output)), Some((1.0, 1.0, 2.5)));
+    assert_eq!(with_env.model("other", Some(&spec), false).unwrap().model, "of-workflow");
+    assert_eq!(with_env.model("other", None, true).unwrap().model, "of-env");
+
+    let bare = in_force("", &Flags::default(), &[]);
+    assert_eq!(bare.model("other", None, true).unwrap().model, "scripted");
+    assert_eq!(bare.model("other", None, false), Err(Unresolved::NoModel { name: "other".into() }));
+    let no_key = bare.model("other", Some(&spec), false);
+    assert_eq!(no_key, Err(Unresolved::NoKey { provider: "openai".into(), key_env: "OPENAI_API_KEY".into() }));
+    let local = in_force("", &Flags::default(), &[("OPENAI_BASE_URL", "http://127.0.0.1:8080/v1")]);
+    assert!(local.model("other", Some(&spec), false).is_ok(), "a local server may need no key");
+}
+
+#[test]
+fn no_key_is_shown_or_sent_to_a_server_that_is_not_its_own() {
+    let text = "[provider.openai]\nkey_env = \"MY_KEY\"\n[provider.local]\nbase_url = \"http://127.0.0.1:1/v1\"\n";
+    let variables = [("OPENAI_API_KEY", "sk-unused-but-secret"), ("MY_KEY", "sk-the-real-one")];
+    let settings = in_force(text, &Flags::default(), &variables);
+    assert_eq!(settings.providers["openai"].key.as_ref().map(|key| key.value.as_str()), Some("sk-the-real-one"));
+    assert_eq!(settings.providers["local"].key, None);
+    let names: Vec<&str> = settings.secrets.iter().map(|secret| secret.name.as_str()).collect();
+    assert_eq!(names, ["MY_KEY", "OPENAI_API_KEY"]);
+    assert!(!format!("{settings:?}").contains("sk-"));
+}
+
+#[test]
+fn the_lower_limit_holds() {
+    let caps = in_force("[limits]\nsteps = 50\ncost_usd = 0.5\nwall_time = \"1m\"\n", &Flags::default(), &[]).limits;
+    let limits = Limits { steps: 40, cost_usd: Some(1.0), tokens: Some(9), ..Limits::default() };
+    let lower = caps.over(&limits);
+    assert_eq!((lower.steps, lower.cost_usd, lower.tokens), (40, Some(0.5), Some(9)));
+    assert_eq!(lower.wall_time_ms, Some(60_000));
+}
+
+#[test]
+fn every_fault_of_a_file_is_told_with_its_place() {
+    insta::assert_snapshot!(faults(
+        "stroe = 1\n[store]\ndurabilty = \"log\"\npath = 3\n[provider.openai]\nidle_timeout = \"5 minutes\"\n\
+         key_env = \"sk-secret-value\"\nbase_url = \"ftp://x\"\n[model.default]\nprice = { input = -1 }\n\
+         [mcp.files]\nargs = [1]\n[tool.x]\neffect = \"none\"\n[limits]\nsteps = 0\n[grant]\nsandbox = true\n"
+    ), @r"");
+}
+
+#[test]
+fn text_that_is_not_toml_is_one_fault() {
+    insta::assert_snapshot!(faults("[store\npath = 1"), @"");
+}
+
+#[test]
+fn durations_are_read_and_refused() {
+    assert_eq!(parse_duration_ms("250ms"), Ok(250));
+    assert_eq!(parse_duration_ms("3d"), Ok(259_200_000));
+    for bad in ["", "5", "s", "-1s", "1.5s", "0s", "99999999999999999999s", "18446744073709551615d", "1 s", "٣s"] {
+        assert!(parse_duration_ms(bad).is_err(), "{bad}");
+    }
+}
+
+#[test]
+fn settings_survive_the_way_to_another_process() {
+    let text = "[model.default]\nmodel = \"m\"\n[hook.x]\nargv = [\"true\"]\n";
+    let settings = in_force(text, &Flags::default(), &[("OPENAI_API_KEY", "sk-0123456789")]);
+    let sent = serde_json::to_string(&settings).unwrap();
+    assert_eq!(serde_json::from_str::<Settings>(&sent).unwrap(), settings);
+}
+
+#[test]
+fn the_whole_of_the_documented_file_is_read() {
+    let text = r#"
+[store]
+path = "data"
+durability = "sync"
+[provider.openai]
+base_url = "https://api.openai.com/v1"
+key_env = "OPENAI_API_KEY"
+connect_timeout = "10s"
+idle_timeout = "60s"
+total_timeout = "10m"
+[model.default]
+provider = "openai"
+model = "gpt-4.1-mini"
+price = { input = 0.4, cached_input = 0.1, cache_write = 0.4, output = 1.6, source = "price page", date = 2026-11-01 }
+[mcp.files]
+command = "server"
+args = ["--root", "."]
+env = { LANG = "C" }
+[mcp.web]
+url = "https://example.org/mcp"
+key_env = "WEB_KEY"
+[tool.lint]
+argv = ["lint", "--json"]
+schema = "lint.json"
+effect = "reads"
+paths = ["src"]
+timeout = "30s"
+output_max = "1MiB"
+in_doubt = "ask"
+[hook.guard]
+argv = ["guard"]
+timeout = "2s"
+on_error = "fail"
+[grant]
+tools = ["read_file"]
+read = ["."]
+write = []
+hosts = ["example.org"]
+approve = ["write_file"]
+sandbox = "on"
+[limits]
+steps = 100
+visits = 20
+model_calls = 50
+tool_calls = 50
+tokens = 1_000_000
+cost_usd = 2.50
+wall_time = "1h"
+depth = 4
+"#;
+    let stated = read("rondo.toml", text).expect("the documented file is good");
+    assert_eq!(stated.models["default"].price.as_ref().and_then(|price| price.date.as_deref()), Some("2026-11-01"));
+    assert_eq!(stated.tools["lint"].output_max_bytes, Some(1 << 20));
+    assert_eq!(stated.limits.tokens, Some(1_000_000));
+    assert_eq!(stated.grant.sandbox, Some(true));
+}
