@@ -7,6 +7,7 @@ pub mod openai;
 pub mod redacting;
 pub mod script;
 pub mod scripted;
+mod sse;
 mod status;
 
 use std::sync::Arc;

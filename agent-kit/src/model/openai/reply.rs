@@ -1,0 +1,251 @@
+//! Putting a reply together from the chunks of a stream, or taking it whole.
+
+use std::borrow::Cow;
+
+use rondo_protocol::call::{Fault, FaultClass, ModelAnswer};
+use rondo_protocol::diagnostic::Code;
+use rondo_protocol::message::ToolUse;
+use rondo_protocol::object::{Finish, ModelReply, Usage};
+use serde::Deserialize;
+use serde_json::value::RawValue;
+
+use super::refusal;
+
+/// The most tool calls of one reply.
+const MAX_TOOL_CALLS: usize = 128;
+
+/// A chunk of a stream or a whole completion. Everything may be missing, and what is not named here is ignored.
+#[derive(Deserialize)]
+struct Chunk<'a> {
+    #[serde(default)]
+    choices: Option<Vec<Choice<'a>>>,
+    #[serde(default)]
+    usage: Option<WireUsage>,
+    #[serde(default, borrow)]
+    error: Option<&'a RawValue>,
+}
+
+#[derive(Deserialize)]
+struct Choice<'a> {
+    #[serde(default)]
+    index: u64,
+    #[serde(borrow, alias = "message")]
+    delta: Option<Delta<'a>>,
+    finish_reason: Option<String>,
+}
+
+#[derive(Deserialize)]
+struct Delta<'a> {
+    content: Option<String>,
+    #[serde(alias = "reasoning")]
+    reasoning_content: Option<String>,
+    refusal: Option<String>,
+    #[serde(borrow)]
+    tool_calls: Option<Vec<ToolDelta<'a>>>,
+}
+
+#[derive(Deserialize)]
+struct ToolDelta<'a> {
+    index: Option<u64>,
+    id: Option<String>,
+    #[serde(borrow)]
+    function: Option<FunctionDelta<'a>>,
+}
+
+#[derive(Deserialize)]
+struct FunctionDelta<'a> {
+    name: Option<String>,
+    #[serde(borrow)]
+    arguments: Option<&'a RawValue>,
+}
+
+#[derive(Deserialize)]
+struct WireUsage {
+    #[serde(default)]
+    prompt_tokens: u64,
+    #[serde(default)]
+    completion_tokens: u64,
+    #[serde(default)]
+    prompt_tokens_details: Option<PromptTokensDetails>,
+}
+
+#[derive(Deserialize)]
+struct PromptTokensDetails {
+    #[serde(default)]
+    cached_tokens: Option<u64>,
+}
+
+/// A reply in the making.
+#[derive(Debug, Default)]
+pub(super) struct Assembly {
+    text: String,
+    reasoning: String,
+    tool_calls: Vec<(u64, ToolUse)>,
+    finish: Option<Finish>,
+    usage: Option<Usage>,
+}
+
+impl Assembly {
+    /// Takes in a chunk, or a whole completion, as JSON. Gives the text that it adds.
+    pub(super) fn take(&mut self, json: &str) -> Result<String, Fault> {
+        let chunk: Chunk<'_> =
+            serde_json::from_str(json).map_err(|error| unreadable(format!("an event cannot be read: {error}")))?;
+        if let Some(error) = chunk.error.filter(|error| error.get() != "null") {
+            return Err(refusal::of_error(None, error.get()));
+        }
+        if let Some(usage) = chunk.usage {
+            let cached_tokens = usage.prompt_tokens_details.and_then(|details| details.cached_tokens).unwrap_or(0);
+            let (prompt_tokens, output_tokens) = (usage.prompt_tokens, usage.completion_tokens);
+            self.usage = Some(Usage { prompt_tokens, cached_tokens, output_tokens });
+        }
+        let mut added = String::new();
+        // Only one choice is asked for.
+        for choice in chunk.choices.into_iter().flatten().filter(|choice| choice.index == 0) {
+            if let Some(reason) = choice.finish_reason.filter(|reason| !reason.is_empty()) {
+                self.finish = Some(Finish::from(reason.as_str()));
+            }
+            let Some(delta) = choice.delta else { continue };
+            // A refusal comes in the place of an answer, and is what the role has said.
+            for text in [delta.content, delta.refusal].into_iter().flatten() {
+                added.push_str(&text);
+            }
+            self.reasoning.push_str(delta.reasoning_content.as_deref().unwrap_or_default());
+            for tool in delta.tool_calls.into_iter().flatten() {
+                self.take_tool(tool)?;
+            }
+        }
+        self.text.push_str(&added);
+        Ok(added)
+    }
+
+    fn take_tool(&mut self, delta: ToolDelta<'_>) -> Result<(), Fault> {
+        let id = delta.id.unwrap_or_default();
+        let last = self.tool_calls.last().map(|(index, _)| *index);
+        let index = delta.index.or(last).unwrap_or(0);
+        // Some servers give every call the same index, or none; another id is then another call.
+        let continues =
+            |(at, tool): &(u64, ToolUse)| *at == index && (id.is_empty() || tool.id.is_empty() || tool.id == id);
+        let last = self.tool_calls.iter().rposition(|(at, _)| *at == index);
+        let known = last.filter(|at| self.tool_calls.get(*at).is_some_and(continues));
+        if known.is_none() {
+            if self.tool_calls.len() >= MAX_TOOL_CALLS {
+                let message = format!("the reply asks for more than {MAX_TOOL_CALLS} tools");
+                return Err(Fault::new(Code::ReplyTooLarge, FaultClass::Server, message));
+            }
+            let empty = ToolUse { arguments: String::new(), id: String::new(), name: String::new() };
+            self.tool_calls.push((index, empty));
+        }
+        let place = known.unwrap_or(self.tool_calls.len() - 1);
+        let Some((_, tool)) = self.tool_calls.get_mut(place) else { return Ok(()) };
+        if tool.id.is_empty() {
+            tool.id = id;
+        }
+        if let Some(function) = delta.function {
+            if tool.name.is_empty() {
+                tool.name = function.name.unwrap_or_default();
+            }
+            tool.arguments.push_str(&arguments(function.arguments)?);
+        }
+        Ok(())
+    }
+
+    /// Whether the model has said why it stopped.
+    pub(super) fn is_finished(&self) -> bool {
+        self.finish.is_some()
+    }
+
+    /// The reply, if it is complete. `ordinal` names tool calls that have no id of their own.
+    pub(super) fn complete(self, ordinal: u64) -> Option<ModelAnswer> {
+        let finish = self.finish?;
+        let name = |(at, (_, tool)): (usize, (u64, ToolUse))| {
+            if tool.id.is_empty() { ToolUse { id: format!("call_{ordinal}_{at}"), ..tool } } else { tool }
+        };
+        let mut tool_calls = self.tool_calls;
+        tool_calls.sort_by_key(|(index, _)| *index);
+        let reply = ModelReply {
+            finish,
+            reasoning: (!self.reasoning.is_empty()).then_some(self.reasoning),
+            text: self.text,
+            tool_calls: tool_calls.into_iter().enumerate().map(name).collect(),
+        };
+        Some(ModelAnswer { reply, usage: self.usage, cost_usd: None })
+    }
+}
+
+/// The text of arguments. The interface gives it as a JSON string; some servers give the object itself.
+fn arguments(raw: Option<&RawValue>) -> Result<Cow<'_, str>, Fault> {
+    match raw.map(RawValue::get) {
+        None | Some("null") => Ok(Cow::Borrowed("")),
+        Some(string) if string.starts_with('"') => serde_json::from_str::<String>(string)
+            .map(Cow::Owned)
+            .map_err(|error| unreadable(format!("the arguments of a tool cannot be read: {error}"))),
+        Some(object) => Ok(Cow::Borrowed(object)),
+    }
+}
+
+/// The fault of a reply that breaks the protocol.
+pub(super) fn unreadable(message: String) -> Fault {
+    Fault::new(Code::ReplyUnreadable, FaultClass::Server, message)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn assembled(chunks: &[&str]) -> Result<ModelAnswer, Fault> {
+        let mut assembly = Assembly::default();
+        for chunk in chunks {
+            assembly.take(chunk)?;
+        }
+        Ok(assembly.complete(7).unwrap())
+    }
+
+    #[test]
+    fn tool_calls_are_put_together_by_index() {
+        let answer = assembled(&[
+            r#"{"choices":[{"index":0,"delta":{"tool_calls":[{"index":1,"id":"b","function":{"name":"g","arguments":""}}]}}]}"#,
+            r#"{"choices":[{"index":0,"delta":{"tool_calls":[{"index":0,"id":"a","function":{"name":"f","arguments":"{\"x\""}}]}}]}"#,
+            r#"{"choices":[{"index":0,"delta":{"tool_calls":[{"index":0,"function":{"arguments":":1}"}},{"index":1,"function":{"arguments":"é"}}]}}]}"#,
+            r#"{"choices":[{"index":1,"delta":{"content":"another choice"}},{"delta":{"tool_calls":[{"index":2,"function":{"name":"h","arguments":{"y": 2}}}]},"finish_reason":"tool_calls"}]}"#,
+        ])
+        .unwrap();
+        let tool = |id: &str, name: &str, arguments: &str| ToolUse {
+            arguments: arguments.to_owned(),
+            id: id.to_owned(),
+            name: name.to_owned(),
+        };
+        let wanted = vec![tool("a", "f", "{\"x\":1}"), tool("b", "g", "é"), tool("call_7_2", "h", "{\"y\": 2}")];
+        assert_eq!(answer.reply.tool_calls, wanted);
+        assert_eq!((answer.reply.finish, answer.reply.text.as_str()), (Finish::ToolCalls, ""));
+    }
+
+    #[test]
+    fn one_index_with_two_ids_is_two_calls() {
+        let answer = assembled(&[
+            r#"{"choices":[{"delta":{"tool_calls":[{"index":0,"id":"a","function":{"name":"f","arguments":"{}"}}]}}]}"#,
+            r#"{"choices":[{"delta":{"tool_calls":[{"index":0,"id":"b","function":{"name":"f","arguments":"{}"}}]},"finish_reason":"stop"}]}"#,
+        ])
+        .unwrap();
+        assert_eq!(answer.reply.tool_calls.iter().map(|tool| tool.id.as_str()).collect::<Vec<_>>(), ["a", "b"]);
+    }
+
+    #[test]
+    fn the_number_of_tool_calls_is_bounded() {
+        let calls: Vec<String> = (0..=MAX_TOOL_CALLS).map(|n| format!(r#"{{"index":{n},"id":"{n}"}}"#)).collect();
+        let chunk = format!(r#"{{"choices":[{{"delta":{{"tool_calls":[{}]}}}}]}}"#, calls.join(","));
+        assert_eq!(assembled(&[&chunk]).unwrap_err().code, Code::ReplyTooLarge);
+    }
+
+    #[test]
+    fn reasoning_usage_and_words_of_other_providers_are_kept() {
+        let answer = assembled(&[
+            r#"{"choices":[{"delta":{"role":"assistant","reasoning_content":"hm","unknown":[1]}}],"object":"x"}"#,
+            r#"{"choices":[{"delta":{"content":"yes","reasoning_content":null},"finish_reason":"end_turn"}],"usage":null}"#,
+            r#"{"choices":[],"usage":{"prompt_tokens":30,"completion_tokens":2,"prompt_tokens_details":{"cached_tokens":29}}}"#,
+        ])
+        .unwrap();
+        assert_eq!(answer.usage, Some(Usage { prompt_tokens: 30, cached_tokens: 29, output_tokens: 2 }));
+        assert_eq!(answer.reply.reasoning.as_deref(), Some("hm"));
+        assert_eq!(answer.reply.finish, Finish::Other("end_turn".to_owned()));
+    }
+}

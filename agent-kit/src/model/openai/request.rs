@@ -1,0 +1,235 @@
+//! The bytes of a request.
+//!
+//! They are written from our own structs: a schema must be sent key for key as the head holds it, and a conversation
+//! must be the same bytes with every version of every crate.
+
+use rondo_protocol::Value;
+use rondo_protocol::call::{Fault, FaultClass, ModelCall};
+use rondo_protocol::canonical;
+use rondo_protocol::diagnostic::Code;
+use rondo_protocol::message::{Message, Speaker, ToolUse};
+use rondo_protocol::object::ToolSpec;
+use serde::Serialize;
+use serde::ser::{SerializeMap, Serializer};
+use serde_json::value::RawValue;
+
+/// Keywords of JSON Schema that a strict response format may use
+/// (<https://platform.openai.com/docs/guides/structured-outputs>).
+const STRICT_KEYWORDS: [&str; 17] = [
+    "type",
+    "properties",
+    "required",
+    "additionalProperties",
+    "items",
+    "enum",
+    "const",
+    "anyOf",
+    "description",
+    "pattern",
+    "format",
+    "multipleOf",
+    "minimum",
+    "maximum",
+    "exclusiveMinimum",
+    "exclusiveMaximum",
+    "minItems",
+];
+
+/// The exact bytes that are sent for `call`: the same for equal heads and messages.
+///
+/// The system text comes first, then the messages; tools are sorted by name; the schemas of tools and of the response
+/// format stand there byte for byte as in the head. Of the parameters, `max_output_tokens` is sent as
+/// `max_completion_tokens`, which OpenAI demands of its newer models and llama.cpp takes too; the others keep their
+/// names.
+///
+/// # Errors
+/// A refused request when a schema of the head is not JSON.
+pub fn request_body(call: &ModelCall) -> Result<Vec<u8>, Fault> {
+    let head = &call.head;
+    let mut tools = head.tools.iter().map(WireTool::new).collect::<Result<Vec<_>, _>>()?;
+    tools.sort_by_key(|tool| tool.function.name);
+    let mut messages = Vec::with_capacity(call.conversation.messages().len() + 1);
+    if !head.system.is_empty() {
+        messages.push(WireMessage { content: Some(&head.system), ..WireMessage::of("system") });
+    }
+    messages.extend(call.conversation.messages().iter().map(WireMessage::new));
+    let body = Body {
+        model: &head.model,
+        messages,
+        tools,
+        response_format: head.response_format.as_deref().map(ResponseFormat::new).transpose()?,
+        parameters: Parameters(&head.parameters.0),
+        stream: true,
+        stream_options: StreamOptions { include_usage: true },
+    };
+    serde_json::to_vec(&body).map_err(|error| refused(format!("the request cannot be written: {error}")))
+}
+
+fn refused(message: String) -> Fault {
+    Fault::new(Code::RequestRefused, FaultClass::Refused, message)
+}
+
+fn raw(what: &str, json: &str) -> Result<Box<RawValue>, Fault> {
+    RawValue::from_string(json.to_owned()).map_err(|error| refused(format!("{what} is not JSON: {error}")))
+}
+
+#[derive(Serialize)]
+struct Body<'a> {
+    model: &'a str,
+    messages: Vec<WireMessage<'a>>,
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    tools: Vec<WireTool<'a>>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    response_format: Option<ResponseFormat>,
+    #[serde(flatten)]
+    parameters: Parameters<'a>,
+    stream: bool,
+    stream_options: StreamOptions,
+}
+
+#[derive(Serialize)]
+struct StreamOptions {
+    include_usage: bool,
+}
+
+struct Parameters<'a>(&'a std::collections::BTreeMap<String, Value>);
+
+impl Serialize for Parameters<'_> {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        let mut map = serializer.serialize_map(Some(self.0.len()))?;
+        for (name, value) in self.0 {
+            let name = if name == "max_output_tokens" { "max_completion_tokens" } else { name };
+            map.serialize_entry(name, value)?;
+        }
+        map.end()
+    }
+}
+
+#[derive(Serialize)]
+struct WireMessage<'a> {
+    role: &'static str,
+    content: Option<&'a str>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    reasoning_content: Option<&'a str>,
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    tool_calls: Vec<WireToolUse<'a>>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    tool_call_id: Option<&'a str>,
+}
+
+impl<'a> WireMessage<'a> {
+    fn of(role: &'static str) -> Self {
+        Self { role, content: None, reasoning_content: None, tool_calls: Vec::new(), tool_call_id: None }
+    }
+
+    fn new(message: &'a Message) -> Self {
+        let role = match message.role {
+            Speaker::User => "user",
+            Speaker::Assistant => "assistant",
+            Speaker::Tool => "tool",
+        };
+        // A request for tools without a word has no content: some servers refuse an empty one.
+        let is_silent = message.text.is_empty() && !message.tool_calls.is_empty();
+        Self {
+            role,
+            content: (!is_silent).then_some(&message.text),
+            reasoning_content: message.reasoning.as_deref(),
+            tool_calls: message.tool_calls.iter().map(WireToolUse::new).collect(),
+            tool_call_id: message.tool_call_id.as_deref(),
+        }
+    }
+}
+
+#[derive(Serialize)]
+struct WireToolUse<'a> {
+    id: &'a str,
+    r#type: &'static str,
+    function: UsedFunction<'a>,
+}
+
+#[derive(Serialize)]
+struct UsedFunction<'a> {
+    name: &'a str,
+    arguments: &'a str,
+}
+
+impl<'a> WireToolUse<'a> {
+    fn new(tool: &'a ToolUse) -> Self {
+        let function = UsedFunction { name: &tool.name, arguments: &tool.arguments };
+        Self { id: &tool.id, r#type: "function", function }
+    }
+}
+
+#[derive(Serialize)]
+struct WireTool<'a> {
+    r#type: &'static str,
+    function: Function<'a>,
+}
+
+#[derive(Serialize)]
+struct Function<'a> {
+    name: &'a str,
+    description: &'a str,
+    parameters: Box<RawValue>,
+}
+
+impl<'a> WireTool<'a> {
+    fn new(tool: &'a ToolSpec) -> Result<Self, Fault> {
+        let parameters = raw(&format!("the schema of tool `{}`", tool.name), &tool.parameters)?;
+        let function = Function { name: &tool.name, description: &tool.description, parameters };
+        Ok(Self { r#type: "function", function })
+    }
+}
+
+#[derive(Serialize)]
+struct ResponseFormat {
+    r#type: &'static str,
+    json_schema: NamedSchema,
+}
+
+#[derive(Serialize)]
+struct NamedSchema {
+    name: &'static str,
+    strict: bool,
+    schema: Box<RawValue>,
+}
+
+impl ResponseFormat {
+    fn new(schema: &str) -> Result<Self, Fault> {
+        // A provider with a strict mode refuses schemas that its mode does not know, so it is asked for only when it
+        // can be had.
+        let strict = canonical::parse(schema.as_bytes()).is_ok_and(|schema| is_strict_root(&schema));
+        let schema = raw("the schema of the answer", schema)?;
+        Ok(Self { r#type: "json_schema", json_schema: NamedSchema { name: "answer", strict, schema } })
+    }
+}
+
+fn is_strict_root(schema: &Value) -> bool {
+    schema.get("anyOf").is_none() && schema.get("type").and_then(Value::as_str) == Some("object") && is_strict(schema)
+}
+
+fn is_strict(schema: &Value) -> bool {
+    let Value::Object(members) = schema else { return false };
+    let is_object = schema.get("type").and_then(Value::as_str) == Some("object");
+    let is_closed = || {
+        let (Some(Value::Object(properties)), Some(Value::List(required))) =
+            (schema.get("properties"), schema.get("required"))
+        else {
+            return false;
+        };
+        schema.get("additionalProperties") == Some(&Value::Bool(false))
+            && properties.keys().all(|name| required.iter().any(|required| required.as_str() == Some(name)))
+    };
+    (!is_object || is_closed())
+        && members.iter().all(|(key, member)| match (key.as_str(), member) {
+            ("properties", Value::Object(properties)) => properties.values().all(is_strict),
+            ("items", items) => is_strict(items),
+            ("anyOf", Value::List(branches)) => branches.iter().all(is_strict),
+            (key, _) => STRICT_KEYWORDS.contains(&key) || key == "maxItems",
+        })
+        // A schema that says nothing allows everything, which strict modes do not.
+        && (members.contains_key("type") || members.contains_key("enum") || members.contains_key("const") || members.contains_key("anyOf"))
+}
+
+#[cfg(test)]
+mod tests;

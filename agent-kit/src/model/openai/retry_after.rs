@@ -1,0 +1,81 @@
+//! How long a provider asks to wait: `Retry-After` in seconds or as an HTTP date (RFC 9110, 10.2.3), or OpenAI's
+//! `retry-after-ms`.
+
+use reqwest::header::{DATE, HeaderMap, RETRY_AFTER};
+
+const MONTHS: [&str; 12] = ["Jan", "Feb", "Mar", "Apr", "May", "Jun", "Jul", "Aug", "Sep", "Oct", "Nov", "Dec"];
+
+/// Milliseconds, not clamped; `None` where nothing is asked or nothing can be made of it. A date is taken relative to
+/// the response's own date if it has one, else to `now_s`, Unix seconds.
+pub(super) fn retry_after_ms(headers: &HeaderMap, now_s: u64) -> Option<u64> {
+    let text = |name: &str| headers.get(name).and_then(|value| value.to_str().ok()).map(str::trim);
+    if let Some(ms) = text("retry-after-ms").and_then(|ms| ms.parse::<u64>().ok()) {
+        return Some(ms);
+    }
+    let after = text(RETRY_AFTER.as_str())?;
+    if let Some((whole, fraction)) = decimal(after) {
+        return whole.checked_mul(1000)?.checked_add(fraction);
+    }
+    let until = http_date(after)?;
+    let now = text(DATE.as_str()).and_then(http_date).unwrap_or(now_s);
+    until.saturating_sub(now).checked_mul(1000)
+}
+
+/// Whole seconds and milliseconds of `1` or `1.5`.
+fn decimal(text: &str) -> Option<(u64, u64)> {
+    let (whole, fraction) = text.split_once('.').unwrap_or((text, ""));
+    if !fraction.bytes().all(|byte| byte.is_ascii_digit()) {
+        return None;
+    }
+    let thousandths: String = fraction.chars().chain("000".chars()).take(3).collect();
+    Some((whole.parse().ok()?, thousandths.parse().ok()?))
+}
+
+/// Unix seconds of `Sun, 06 Nov 1994 08:49:37 GMT`. The two obsolete forms are not read.
+fn http_date(text: &str) -> Option<u64> {
+    let (_, date) = text.split_once(", ")?;
+    let mut parts = date.split(' ');
+    let day: u64 = parts.next()?.parse().ok().filter(|day| (1..=31).contains(day))?;
+    let name = parts.next()?;
+    let month = u64::try_from(MONTHS.iter().position(|month| *month == name)?).ok()? + 1;
+    let year: u64 = parts.next()?.parse().ok().filter(|year| (1970..=9999).contains(year))?;
+    let mut time = parts.next()?.splitn(3, ':').map(|part| part.parse::<u64>().ok().filter(|part| *part <= 60));
+    let (hour, minute, second) = (time.next()??, time.next()??, time.next()??);
+    if parts.next() != Some("GMT") || parts.next().is_some() || hour > 23 {
+        return None;
+    }
+    // Days since 1970-01-01 of the proleptic Gregorian calendar, with years that begin in March
+    // (<https://howardhinnant.github.io/date_algorithms.html#days_from_civil>).
+    let years = if month <= 2 { year - 1 } else { year };
+    let (era, year_of_era) = (years / 400, years % 400);
+    let day_of_year = (153 * ((month + 9) % 12) + 2) / 5 + day - 1;
+    let day_of_era = year_of_era * 365 + year_of_era / 4 - year_of_era / 100 + day_of_year;
+    let days = era * 146_097 + day_of_era - 719_468;
+    Some(days * 86_400 + hour * 3600 + minute * 60 + second)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn seconds_dates_and_milliseconds_are_read_and_nonsense_is_not() {
+        let of = |pairs: &[(&'static str, &str)]| {
+            let headers = pairs.iter().map(|(name, value)| (name.parse().unwrap(), value.parse().unwrap())).collect();
+            retry_after_ms(&headers, 784_111_777)
+        };
+        assert_eq!(of(&[("retry-after", "7")]), Some(7000));
+        assert_eq!(of(&[("retry-after", "0.25")]), Some(250));
+        assert_eq!(of(&[("retry-after", "7"), ("retry-after-ms", "120")]), Some(120));
+        assert_eq!(of(&[("retry-after", "Sun, 06 Nov 1994 08:49:37 GMT")]), Some(0));
+        assert_eq!(of(&[("retry-after", "Sun, 06 Nov 1994 08:50:37 GMT")]), Some(60_000));
+        assert_eq!(of(&[("retry-after", "Sun, 06 Nov 1994 08:00:00 GMT")]), Some(0));
+        let dated = [("retry-after", "Thu, 29 Feb 2024 12:00:05 GMT"), ("date", "Thu, 29 Feb 2024 12:00:00 GMT")];
+        assert_eq!(of(&dated), Some(5000));
+        for nonsense in ["", "soon", "-1", "99999999999999999999", "18446744073709551615", "Sun, 99 Nov 1994 08:49:37 GMT"] {
+            assert_eq!(of(&[("retry-after", nonsense)]), None, "{nonsense}");
+        }
+        assert_eq!(http_date("Thu, 01 Jan 1970 00:00:00 GMT"), Some(0));
+        assert_eq!(http_date("Fri, 01 Mar 2024 00:00:00 GMT"), Some(1_709_251_200));
+    }
+}

@@ -1,0 +1,291 @@
+//! Against a server on loopback that answers byte for byte what a test says.
+
+use std::sync::Mutex;
+
+use rondo_protocol::object::{Finish, Usage};
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use tokio::net::{TcpListener, TcpStream};
+
+use super::*;
+use crate::model::test_call;
+
+const KEY: &str = "sk-secret-0123456789";
+const EVENTS: &str = "HTTP/1.1 200 OK\r\ncontent-type: text/event-stream; charset=utf-8\r\n\r\n";
+const JSON: &str = "HTTP/1.1 200 OK\r\ncontent-type: application/json\r\n\r\n";
+const LIMIT: usize = 64 << 10;
+
+/// What the server does after it has read a request.
+enum Act {
+    /// It sends these pieces, each with a flush of its own, and closes.
+    Send(Vec<Vec<u8>>),
+    /// It sends this and then nothing more.
+    Hang(Vec<u8>),
+    /// It sends the second piece again and again, for as long as somebody reads.
+    Flood(&'static str, Vec<u8>),
+}
+
+impl Act {
+    fn text(text: impl Into<String>) -> Self {
+        Self::Send(vec![text.into().into_bytes()])
+    }
+}
+
+/// Reads a request whole.
+async fn read_request(stream: &mut TcpStream) -> Vec<u8> {
+    let mut request = Vec::new();
+    loop {
+        let mut buffer = [0; 4096];
+        let read = stream.read(&mut buffer).await.unwrap();
+        request.extend_from_slice(&buffer[..read]);
+        let text = String::from_utf8_lossy(&request);
+        if let Some((head, body)) = text.split_once("\r\n\r\n") {
+            let length = head.lines().find_map(|line| line.to_ascii_lowercase().strip_prefix("content-length: ")?.parse().ok());
+            if body.len() >= length.unwrap_or(0) || read == 0 {
+                return request;
+            }
+        }
+    }
+}
+
+#[derive(Default)]
+struct Kept(Mutex<String>);
+
+impl Deltas for Kept {
+    fn text(&self, text: &str) {
+        self.0.lock().unwrap().push_str(text);
+    }
+}
+
+struct Asked {
+    answer: Result<ModelAnswer, Fault>,
+    deltas: String,
+    request: String,
+    connections: usize,
+}
+
+fn settings(base_url: String) -> OpenAiSettings {
+    OpenAiSettings {
+        base_url,
+        api_key: Some(Secret { name: "TEST_KEY".to_owned(), value: KEY.to_owned() }),
+        connect_timeout: Duration::from_secs(5),
+        idle_timeout: Duration::from_secs(5),
+        total_timeout: None,
+        max_reply_bytes: LIMIT,
+    }
+}
+
+async fn ask_with(act: Act, change: impl FnOnce(&mut OpenAiSettings)) -> Asked {
+    let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let mut settings = settings(format!("http://{}/v1/", listener.local_addr().unwrap()));
+    change(&mut settings);
+    let served = std::sync::Arc::new(Mutex::new((String::new(), 0)));
+    let seen = std::sync::Arc::clone(&served);
+    let server = tokio::spawn(async move {
+        loop {
+            let (mut stream, _) = listener.accept().await.unwrap();
+            let request = read_request(&mut stream).await;
+            {
+                let mut seen = seen.lock().unwrap();
+                seen.0 = String::from_utf8(request).unwrap();
+                seen.1 += 1;
+            }
+            match &act {
+                Act::Send(pieces) => {
+                    for piece in pieces {
+                        stream.write_all(piece).await.unwrap();
+                        stream.flush().await.unwrap();
+                        tokio::task::yield_now().await;
+                    }
+                }
+                Act::Hang(bytes) => {
+                    stream.write_all(bytes).await.unwrap();
+                    std::future::pending::<()>().await;
+                }
+                Act::Flood(head, piece) => {
+                    stream.write_all(head.as_bytes()).await.unwrap();
+                    while stream.write_all(piece).await.is_ok() {}
+                }
+            }
+        }
+    });
+    let deltas = Kept::default();
+    let answer = OpenAi::new(settings).unwrap().complete(&test_call(), &deltas).await;
+    server.abort();
+    let (request, connections) = served.lock().unwrap().clone();
+    Asked { answer, deltas: deltas.0.into_inner().unwrap(), request, connections }
+}
+
+async fn ask(act: Act) -> Asked {
+    ask_with(act, |_| {}).await
+}
+
+async fn fault(act: Act) -> Fault {
+    let asked = ask(act).await;
+    assert_eq!(asked.connections, 1, "one call is one request");
+    let fault = asked.answer.unwrap_err();
+    assert!(!format!("{fault:?}").contains(KEY), "{fault:?}");
+    fault
+}
+
+fn told(fault: &Fault) -> (Code, FaultClass, &str) {
+    (fault.code, fault.class, fault.message.as_str())
+}
+
+fn chunk(delta: &str, finish: &str) -> String {
+    format!("data: {{\"choices\":[{{\"index\":0,\"delta\":{delta},\"finish_reason\":{finish}}}]}}\n\n")
+}
+
+#[tokio::test]
+async fn a_stream_is_read_to_its_usage_and_the_request_is_sent_as_written() {
+    let usage = "data: {\"choices\":[],\"usage\":{\"prompt_tokens\":30,\"completion_tokens\":2,\"prompt_tokens_details\":{\"cached_tokens\":29}}}\n\n";
+    let text = [
+        EVENTS,
+        ": hello\n\n",
+        &chunk(r#"{"role":"assistant","content":""}"#, "null"),
+        &chunk(r#"{"content":"One"}"#, "null"),
+        &chunk(r#"{"content":" two"}"#, "\"stop\""),
+        usage,
+        "data: [DONE]\n\n",
+    ];
+    let asked = ask(Act::text(text.concat())).await;
+    let answer = asked.answer.unwrap();
+    assert_eq!((answer.reply.text.as_str(), answer.reply.finish), ("One two", Finish::Stop));
+    assert_eq!(answer.usage, Some(Usage { prompt_tokens: 30, cached_tokens: 29, output_tokens: 2 }));
+    assert_eq!(asked.deltas, "One two");
+    let (head, body) = asked.request.split_once("\r\n\r\n").unwrap();
+    assert_eq!(body.as_bytes(), request_body(&test_call()).unwrap());
+    assert!(head.starts_with("POST /v1/chat/completions HTTP/1.1\r\n"), "{head}");
+    assert!(head.contains(&format!("authorization: Bearer {KEY}\r\n")), "{head}");
+}
+
+#[tokio::test]
+async fn a_reply_may_be_cut_into_any_pieces_and_end_its_lines_as_it_likes() {
+    let text = [EVENTS, &chunk(r#"{"content":"é😀"}"#, "\"stop\""), "data: [DONE]\n\n"].concat();
+    for text in [text.clone(), text.replacen(EVENTS, "", 1).replace('\n', "\r\n")] {
+        let text = if text.starts_with("HTTP") { text } else { format!("{EVENTS}{text}") };
+        let pieces = text.as_bytes().iter().map(|byte| vec![*byte]).collect();
+        let asked = ask(Act::Send(pieces)).await;
+        assert_eq!(asked.answer.unwrap().reply.text, "é😀");
+    }
+}
+
+#[tokio::test]
+async fn a_stream_may_end_without_done_but_not_without_its_finish_reason() {
+    let finished = [EVENTS, &chunk(r#"{"content":"x"}"#, "\"length\"")].concat();
+    assert_eq!(ask(Act::text(finished)).await.answer.unwrap().reply.finish, Finish::Length);
+    for end in ["", "data: [DONE]\n\n", "data: {\"choices\":[{\"delta\":{},\"finish_reason\":\"st"] {
+        let text = [EVENTS, &chunk(r#"{"content":"x"}"#, "null"), end].concat();
+        let fault = fault(Act::text(text)).await;
+        assert_eq!((fault.code, fault.class), (Code::ReplyCut, FaultClass::Network), "{}", fault.message);
+    }
+    let short = "HTTP/1.1 200 OK\r\ncontent-type: text/event-stream\r\ncontent-length: 999\r\n\r\ndata: {}\n\n";
+    assert_eq!(fault(Act::text(short)).await.code, Code::ReplyCut);
+}
+
+#[tokio::test]
+async fn an_empty_answer_is_an_answer() {
+    let text = [EVENTS, &chunk("{}", "\"stop\""), "data: [DONE]\n\n"].concat();
+    let answer = ask(Act::text(text)).await.answer.unwrap();
+    assert_eq!((answer.reply.text.as_str(), answer.reply.finish, answer.usage), ("", Finish::Stop, None));
+}
+
+#[tokio::test]
+async fn a_whole_completion_is_taken_and_other_json_is_not() {
+    let completion = r#"{"object":"chat.completion","choices":[{"index":0,"message":{"role":"assistant","content":"x","tool_calls":[{"id":"a","type":"function","function":{"name":"f","arguments":"{}"}}]},"finish_reason":"tool_calls"}],"usage":{"prompt_tokens":3,"completion_tokens":1}}"#;
+    let asked = ask(Act::text(format!("{JSON}{completion}"))).await;
+    let answer = asked.answer.unwrap();
+    assert_eq!((answer.reply.text.as_str(), answer.reply.tool_calls.len(), asked.deltas.as_str()), ("x", 1, "x"));
+    for (body, code, class) in [
+        (r#"{"error":{"message":"overloaded","type":"server_error"}}"#, Code::ProviderFailed, FaultClass::Server),
+        (r#"{"hello":1}"#, Code::ReplyUnreadable, FaultClass::Server),
+        ("<html>", Code::ReplyUnreadable, FaultClass::Server),
+        ("", Code::ReplyUnreadable, FaultClass::Server),
+    ] {
+        let fault = fault(Act::text(format!("{JSON}{body}"))).await;
+        assert_eq!((fault.code, fault.class), (code, class), "{body}");
+    }
+}
+
+#[tokio::test]
+async fn what_is_no_stream_is_a_fault() {
+    let page = fault(Act::text("HTTP/1.1 200 OK\r\ncontent-type: text/html\r\n\r\n<html>")).await;
+    let words = "the provider answered with text/html, not with an event stream; is the base URL right?";
+    assert_eq!(told(&page), (Code::ReplyUnreadable, FaultClass::Server, words));
+    for event in ["data: {\n\n", "data: nonsense\n\n", "data: [1]\n\n", "data: \u{0}\n\n"] {
+        assert_eq!(fault(Act::text(format!("{EVENTS}{event}"))).await.code, Code::ReplyUnreadable, "{event}");
+    }
+    let not_utf8 = [EVENTS.as_bytes(), b"data: \xff\n\n"].concat();
+    assert_eq!(fault(Act::Send(vec![not_utf8])).await.code, Code::ReplyUnreadable);
+    let error = [EVENTS, &chunk(r#"{"content":"x"}"#, "null"), "data: {\"error\":{\"message\":\"slow down\",\"code\":429}}\n\n"];
+    let error = fault(Act::text(error.concat())).await;
+    assert_eq!(told(&error), (Code::ProviderBusy, FaultClass::RateLimit, "the provider answered 429: slow down"));
+    assert_eq!(fault(Act::text("not HTTP at all\r\n\r\n")).await.code, Code::ProviderUnreachable);
+}
+
+#[tokio::test]
+async fn endless_replies_end_at_the_limit() {
+    let event = chunk(r#"{"content":"again and again"}"#, "null").into_bytes();
+    let error = fault(Act::Flood(EVENTS, event)).await;
+    assert_eq!(told(&error), (Code::ReplyTooLarge, FaultClass::Server, "the reply is longer than 65536 bytes"));
+    let error = fault(Act::Flood(JSON, vec![b' '; 4096])).await;
+    assert_eq!(told(&error), (Code::ReplyTooLarge, FaultClass::Server, "the reply is longer than 65536 bytes"));
+    let line = ask_with(Act::Flood(EVENTS, vec![b'x'; 65_536]), |settings| settings.max_reply_bytes = 8 << 20).await;
+    let words = "a line of the event stream is longer than 1048576 bytes";
+    assert_eq!(told(&line.answer.unwrap_err()), (Code::ReplyTooLarge, FaultClass::Server, words));
+    let refusal = fault(Act::Flood("HTTP/1.1 500 No\r\n\r\n", vec![b'x'; 4096])).await;
+    assert!(refusal.message.len() < 1000);
+}
+
+#[tokio::test]
+async fn silence_ends_at_the_idle_timeout_or_at_the_deadline() {
+    let idle = |settings: &mut OpenAiSettings| settings.idle_timeout = Duration::from_millis(50);
+    for sent in [String::new(), EVENTS.to_owned(), [EVENTS, &chunk(r#"{"content":"x"}"#, "null")].concat(), format!("{JSON}{{")] {
+        let asked = ask_with(Act::Hang(sent.into_bytes()), idle).await;
+        let words = "the provider sent nothing for 50ms";
+        assert_eq!(told(&asked.answer.unwrap_err()), (Code::ProviderSilent, FaultClass::Timeout, words));
+    }
+    let total = |settings: &mut OpenAiSettings| settings.total_timeout = Some(Duration::from_millis(50));
+    let asked = ask_with(Act::Hang(Vec::new()), total).await;
+    assert_eq!(asked.answer.unwrap_err().message, "the request took longer than 50ms");
+}
+
+#[tokio::test]
+async fn a_refusal_keeps_its_status_its_words_and_its_wish_and_never_the_key() {
+    let key = fault(Act::text(format!("HTTP/1.1 401 No\r\n\r\n{{\"error\":{{\"message\":\"bad key {KEY}\"}}}}"))).await;
+    let words = "the provider answered 401: bad key [redacted:TEST_KEY]; check the key in TEST_KEY";
+    assert_eq!(told(&key), (Code::KeyRefused, FaultClass::Refused, words));
+    let padded = "x ".repeat(190);
+    let cut = fault(Act::text(format!("HTTP/1.1 500 No\r\n\r\n{padded}{KEY}"))).await;
+    assert!(!cut.message.contains("sk-secret"), "{}", cut.message);
+    let busy = fault(Act::text("HTTP/1.1 429 Slow\r\nretry-after: 7\r\n\r\n{\"error\":\"slow\"}")).await;
+    assert_eq!((busy.class, busy.retry_after_ms), (FaultClass::RateLimit, Some(7000)));
+    let moved = fault(Act::text("HTTP/1.1 302 Found\r\nlocation: http://127.0.0.1:1/\r\ncontent-length: 0\r\n\r\n")).await;
+    assert_eq!(moved.class, FaultClass::Refused);
+    assert!(moved.message.contains("redirects are not followed"), "{}", moved.message);
+}
+
+#[tokio::test]
+async fn a_server_that_is_not_there_is_named() {
+    let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let base_url = format!("http://{}", listener.local_addr().unwrap());
+    drop(listener);
+    let model = OpenAi::new(settings(base_url.clone())).unwrap();
+    let fault = model.complete(&test_call(), &crate::model::NoDeltas).await.unwrap_err();
+    assert_eq!((fault.code, fault.class), (Code::ProviderUnreachable, FaultClass::Network));
+    assert!(fault.message.starts_with(&format!("could not reach {base_url}/chat/completions: ")), "{}", fault.message);
+}
+
+#[test]
+fn settings_that_cannot_work_or_would_leak_are_refused() {
+    let with = |base_url: &str, key: &str| {
+        let api_key = Some(Secret { name: "TEST_KEY".to_owned(), value: key.to_owned() });
+        OpenAi::new(OpenAiSettings { base_url: base_url.to_owned(), api_key, ..OpenAiSettings::default() }).unwrap_err()
+    };
+    assert_eq!(with("localhost:8080", KEY), SettingsError::Address("localhost:8080".to_owned()));
+    assert_eq!(with("ftp://x", KEY), SettingsError::Address("ftp://x".to_owned()));
+    assert_eq!(with("http://user:password@x/v1", KEY), SettingsError::Credentials);
+    assert_eq!(with("http://x/v1?key=abc", KEY), SettingsError::Credentials);
+    assert_eq!(with("http://x/v1", "two\nlines"), SettingsError::Key("TEST_KEY".to_owned()));
+    let model = OpenAi::new(settings("http://x".to_owned())).unwrap();
+    assert!(!format!("{model:?}").contains(KEY));
+}
