@@ -83,6 +83,15 @@ fn workflows_after_public_patterns_read_without_a_warning() {
 }
 
 #[test]
+fn the_example_of_the_readme_reads_without_a_warning() {
+    let readme = text(&shipped("../README.md"));
+    let example = readme.split("```yaml\n").nth(1).and_then(|rest| rest.split("```").next()).expect("there is one");
+    let checked =
+        read("workflow.yaml", example, &BTreeMap::new()).unwrap_or_else(|faults| panic!("{}", lines(&faults)));
+    assert_eq!(lines(&checked.warnings), "");
+}
+
+#[test]
 fn every_script_answers_for_each_role_by_its_contract() {
     for name in SHIPPED {
         let workflow = checked(&shipped(name).join("workflow.yaml")).workflow;
