@@ -209,7 +209,9 @@ impl<'p, 'w> Flow<'p, 'w> {
     }
 
     fn run(&mut self) {
-        // Roles in the order in which they are first reached, so that most states are final when they are passed on.
+        // Sweeps over the roles in file order: a role that an edge leads back to waits for the next sweep, so that it
+        // takes in all that the rest of this one brings.
+        let mut next = 0;
         let mut open: BTreeSet<usize> = BTreeSet::new();
         let mut fans: BTreeSet<usize> = BTreeSet::new();
         let starts: Vec<usize> =
@@ -218,7 +220,9 @@ impl<'p, 'w> Flow<'p, 'w> {
             self.follow(way, &mut open, &mut fans);
         }
         loop {
-            if let Some(role) = open.pop_first() {
+            if let Some(role) = open.range(next..).next().or(open.first()).copied() {
+                open.remove(&role);
+                next = role + 1;
                 let ways: Vec<usize> = self.plan.ways_of(role).map(|(number, _)| number).collect();
                 for way in ways {
                     self.follow(way, &mut open, &mut fans);

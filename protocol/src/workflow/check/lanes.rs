@@ -40,7 +40,9 @@ impl Lanes {
             let mut members = BTreeSet::new();
             let mut arriving = Vec::new();
             for (first, _) in &fan.branches {
-                let lane = walk(plan, vec![*first], |to| match to {
+                // A branch that is the join itself is refused, and is no lane.
+                let first = Some(*first).filter(|first| *first != fan.join);
+                let lane = walk(plan, first.into_iter().collect(), |to| match to {
                     // At its own join a lane ends.
                     To::Role(role) if role == fan.join => Vec::new(),
                     to => entered(plan, to).into_iter().collect(),

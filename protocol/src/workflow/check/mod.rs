@@ -121,3 +121,6 @@ impl Findings<'_> {
         self.nearest(word, plan.names()).or_else(|| Some("declare it under `roles`".to_owned()))
     }
 }
+
+#[cfg(test)]
+mod tests;

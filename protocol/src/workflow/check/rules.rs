@@ -7,12 +7,12 @@ use super::lanes::Lanes;
 use super::plan::{Node, Plan, RESERVED, To, Way};
 use crate::diagnostic::Code;
 use crate::workflow::places::{item, key};
-use crate::workflow::{FanOut, HookUse, ModelRole, Need, Outgoing, Policy, RoleKind, Target};
+use crate::workflow::{FanOut, ModelRole, Need, Outgoing, Policy, RoleKind, Target};
 
 /// The model that a role has which names none.
 const DEFAULT_MODEL: &str = "default";
 
-/// The names that roles, policies and hooks mention.
+/// The names that roles and their policies mention. Those of hooks are the reader's.
 pub(super) fn names(plan: &Plan<'_>, policy: &Policy, findings: &mut Findings<'_>) {
     for role in &plan.roles {
         let path = key("roles", role.name);
@@ -23,14 +23,6 @@ pub(super) fn names(plan: &Plan<'_>, policy: &Policy, findings: &mut Findings<'_
             policy.roles.get(role.name).into_iter().flat_map(|policy| policy.fallback.iter().enumerate())
         {
             known_model(plan, model, &item(&key(&path, "fallback"), position), findings);
-        }
-    }
-    let hooks: Vec<&HookUse> = plan.workflow.hooks.iter().chain(&policy.hooks).collect();
-    for (hook, name) in hooks.iter().flat_map(|hook| hook.roles.iter().flatten().map(move |name| (hook, name))) {
-        // Altering and transparent hooks have been parted, so that only the list as a whole has a known place.
-        if plan.number(name.as_str()).is_none() {
-            let message = format!("the hook `{}` names `{name}`, which is not a role", hook.kind);
-            findings.at(Code::UnknownRole, "hooks", message, findings.near(name.as_str(), plan));
         }
     }
 }
@@ -91,16 +83,6 @@ pub(super) fn entries(plan: &Plan<'_>, findings: &mut Findings<'_>) {
         let path = key("graph", name);
         match outgoing {
             Outgoing::Start(_) => has_start = true,
-            Outgoing::Role(_) if name == "start" => {
-                has_start = true;
-                let hint = "write an edge, a list of edges or a fan-out: `start: { to: ROLE }`".to_owned();
-                findings.at_key(
-                    Code::MissingStart,
-                    &path,
-                    "`start` is not a role and has no statuses".to_owned(),
-                    Some(hint),
-                );
-            }
             Outgoing::Role(statuses) => match plan.number(name).and_then(|number| plan.role(number)) {
                 Some(role) => {
                     for (status, _) in statuses {
@@ -144,12 +126,10 @@ pub(super) fn entries(plan: &Plan<'_>, findings: &mut Findings<'_>) {
             }
             continue;
         }
+        let answered: BTreeSet<usize> =
+            role.ways.iter().filter_map(|way| plan.ways.get(*way)?.from.map(|(_, status)| status)).collect();
         for (number, (status, _)) in role.role.output.iter().enumerate() {
-            let has_edge = plan.ways.iter().any(|way| {
-                role.ways.first().is_some_and(|_| way.from.is_some())
-                    && way.from == plan.number(role.name).map(|role| (role, number))
-            });
-            if !has_edge {
+            if !answered.contains(&number) {
                 let message = format!("the status `{status}` of `{}` has no edge", role.name);
                 let hint = format!("add `{status}: {{ to: ... }}` here");
                 findings.at_key(Code::MissingEdge, &path, message, Some(hint));

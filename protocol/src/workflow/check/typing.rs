@@ -520,8 +520,11 @@ impl<'p, 'w> Typing<'p, 'w> {
             },
         };
         for segment in rest {
-            if known.optional && !self.is_present(&written) && !matches!(want, Want::Presence | Want::Condition) {
+            // Where this part is absent the path breaks off, and all of it is.
+            let mut breaks_off = known.optional && !self.is_present(&written);
+            if breaks_off && !matches!(want, Want::Presence | Want::Condition) {
                 self.absent(&written, range);
+                breaks_off = false;
             }
             let found = match known.kind {
                 Type::Step(role) => {
@@ -534,7 +537,7 @@ impl<'p, 'w> Typing<'p, 'w> {
             let of = format!("`{written}`");
             written.push_str(&segment.to_string());
             known = match found {
-                Member::Known(next) => next,
+                Member::Known(next) => next.or_absent(breaks_off),
                 Member::Unknown(names) => {
                     self.missing_field(&of, segment, &names, &known, range, want);
                     return Type::Any.into();

@@ -1,0 +1,532 @@
+//! What the checker says, as data: a file on the left, the codes of what is wrong with it on the right.
+
+use std::collections::BTreeMap;
+use std::fmt::Write as _;
+
+use crate::canonical;
+use crate::diagnostic::Code;
+use crate::id::{RoleName, Status};
+use crate::source::Source;
+use crate::workflow::places::Places;
+use crate::workflow::{Edge, Limits, Outgoing, Policy, Role, Target, Workflow, read};
+
+const HEAD: &str = "rondo: 1\nname: test\n";
+
+/// Roles that most files here share: what follows is a graph.
+const ROLES: &str = "
+input:
+  topic: string
+  words: { type: integer, default: 300 }
+  \"tone?\": string
+  tags: \"string[]\"
+  deep: { type: boolean, default: false }
+roles:
+  writer: { output: { drafted: { title: string, \"note?\": string, score: number, \"meta?\": { by: string } } } }
+  editor:
+    output:
+      approved: { summary: string }
+      revise: { comments: \"string[]\", summary: string }
+";
+
+fn said(text: &str) -> Vec<String> {
+    let files: BTreeMap<String, String> = BTreeMap::new();
+    let found = match read("w.yaml", text, &files) {
+        Ok(checked) => checked.warnings,
+        Err(faults) => faults,
+    };
+    found.into_iter().map(|fault| fault.to_string()).collect()
+}
+
+/// Asserts the codes of what is said about each file, and gives all of it for a snapshot.
+fn table(cases: &[(&str, &str, &str)]) -> String {
+    let mut all = String::new();
+    let mut wrong = String::new();
+    for (name, expected, text) in cases {
+        let said = said(&format!("{HEAD}{text}"));
+        let codes: Vec<&str> = said.iter().filter_map(|line| line.split(": ").nth(1)).collect();
+        if codes.join(" ") != *expected {
+            writeln!(wrong, "{name}: expected [{expected}], found {said:#?}").unwrap();
+        }
+        writeln!(all, "{name}").unwrap();
+        for line in said {
+            writeln!(all, "    {line}").unwrap();
+        }
+    }
+    assert!(wrong.is_empty(), "{wrong}");
+    all
+}
+
+fn graph(graph: &str) -> String {
+    format!("{HEAD}{ROLES}graph:\n{graph}")
+}
+
+/// A round of writer and editor with a prompt, or something else, put in at a mark.
+fn round(start: &str, review: &str, again: &str, result: &str) -> String {
+    let result = if result.is_empty() { String::new() } else { format!("result: {result}\n") };
+    graph(&format!(
+        "  start: {{ to: writer, prompt: {start} }}
+  writer:
+    drafted: {{ to: editor, prompt: {review} }}
+  editor:
+    revise: {{ to: writer, prompt: {again}, max: 3, on_max: {{ to: fail, reason: enough }} }}
+    approved: {{ to: end }}
+{result}"
+    ))
+}
+
+#[test]
+fn the_graph_must_hold_together() {
+    let all = table(&[
+        ("good", "", "roles: { a: {} }\ngraph: { start: { to: a, prompt: x }, a: { done: { to: end } } }"),
+        ("no start", "RN0505", "roles: { a: {} }\ngraph: { a: { done: { to: end } } }"),
+        (
+            "missing edge",
+            "RN0501",
+            "roles: { a: { output: { x: , y: } } }\ngraph: { start: { to: a, prompt: x }, a: { x: { to: end } } }",
+        ),
+        (
+            "unknown status",
+            "RN0501 RN0502",
+            "roles: { a: { output: { good: } } }\ngraph: { start: { to: a, prompt: x }, a: { goood: { to: end } } }",
+        ),
+        (
+            "unknown target",
+            "RN0503",
+            "roles: { alpha: {} }\ngraph: { start: { to: alhpa, prompt: x }, alpha: { done: { to: end } } }",
+        ),
+        (
+            "unknown entry",
+            "RN0503",
+            "roles: { a: {} }\ngraph: { start: { to: a, prompt: x }, a: { done: { to: end } }, bee: { done: { to: end } } }",
+        ),
+        (
+            "role without entry",
+            "RN0506",
+            "roles: { a: {}, b: {} }\ngraph: { start: { to: a, prompt: x }, a: { done: { to: end } } }",
+        ),
+        (
+            "unreachable",
+            "RN0504",
+            "roles: { a: {}, b: {} }\ngraph: { start: { to: a, prompt: x }, a: { done: { to: end } }, b: { done: { to: end } } }",
+        ),
+        (
+            "dead end",
+            "RN0510 RN0509",
+            "roles: { a: {} }\ngraph: { start: { to: a, prompt: x }, a: { done: { to: a, prompt: y } } }",
+        ),
+        ("missing prompt", "RN0518", "roles: { a: {} }\ngraph: { start: { to: a }, a: { done: { to: end } } }"),
+        (
+            "prompt at the end",
+            "RN0511",
+            "roles: { a: {} }\ngraph: { start: { to: a, prompt: x }, a: { done: { to: end, prompt: bye } } }",
+        ),
+        (
+            "reason at the end",
+            "RN0511",
+            "roles: { a: {} }\ngraph: { start: { to: a, prompt: x }, a: { done: { to: end, reason: r } } }",
+        ),
+        (
+            "result on the way",
+            "RN0511",
+            "roles: { a: {} }\ngraph: { start: { to: a, prompt: x, result: 1 }, a: { done: { to: end } } }",
+        ),
+        (
+            "unknown model",
+            "RN0512",
+            "models: { large: {} }\nroles: { a: { model: lagre } }\ngraph: { start: { to: a, prompt: x }, a: { done: { to: end } } }",
+        ),
+        (
+            "unknown fallback",
+            "RN0512",
+            "roles: { a: { fallback: [big] } }\ngraph: { start: { to: a, prompt: x }, a: { done: { to: end } } }",
+        ),
+        (
+            "unknown context",
+            "RN0503",
+            "roles: { a: { context: { from: [c] } } }\ngraph: { start: { to: a, prompt: x }, a: { done: { to: end } } }",
+        ),
+        (
+            "compacting role",
+            "RN0517",
+            "roles: { a: { compact: { at: 100, keep: 1, by: b } }, b: { output: { x: , y: } } }\ngraph: { start: { to: a, prompt: x }, a: { done: { to: b, prompt: z } }, b: { x: { to: end }, y: { to: end } } }",
+        ),
+        (
+            "max alone",
+            "RN0508",
+            "roles: { a: {} }\ngraph: { start: { to: a, prompt: x }, a: { done: { to: end, max: 3 } } }",
+        ),
+        (
+            "on_max alone",
+            "RN0508",
+            "roles: { a: {} }\ngraph: { start: { to: a, prompt: x }, a: { done: { to: end, on_max: { to: fail } } } }",
+        ),
+        (
+            "per alone",
+            "RN0508",
+            "roles: { a: {} }\ngraph: { start: { to: a, prompt: x }, a: { done: { to: end, per: a } } }",
+        ),
+        (
+            "back from start's role",
+            "RN0510 RN0515",
+            "roles: { a: {} }\ngraph: { start: { to: a, prompt: x }, a: { done: { to: back } } }",
+        ),
+    ]);
+    insta::assert_snapshot!(all);
+}
+
+#[test]
+fn cycles_are_bounded_by_max_and_by_roles_outside_them() {
+    let all = table(&[
+        (
+            "unbounded",
+            "RN0509",
+            "roles: { a: { output: { x: , y: } }, b: {} }\ngraph: { start: { to: a, prompt: p }, a: { x: { to: b, prompt: p }, y: { to: end } }, b: { done: { to: a, prompt: p } } }",
+        ),
+        (
+            "bounded",
+            "",
+            "roles: { a: { output: { x: , y: } }, b: {} }\ngraph: { start: { to: a, prompt: p }, a: { x: { to: b, prompt: p, max: 2, on_max: { to: end } }, y: { to: end } }, b: { done: { to: a, prompt: p } } }",
+        ),
+        (
+            "a bound whose on_max goes round again",
+            "RN0509",
+            "roles: { a: { output: { x: , y: } } }\ngraph: { start: { to: a, prompt: p }, a: { x: { to: a, prompt: p, max: 2, on_max: { to: a, prompt: p } }, y: { to: end } } }",
+        ),
+        (
+            "per a role of the same cycle",
+            "RN0509",
+            "roles: { a: { output: { x: , y: } }, b: {} }\ngraph: { start: { to: a, prompt: p }, a: { x: { to: b, prompt: p, max: 2, per: b, on_max: { to: end } }, y: { to: end } }, b: { done: { to: a, prompt: p } } }",
+        ),
+        (
+            "per an outer role whose cycle is bounded",
+            "",
+            "roles: { o: { output: { x: , y: } }, a: { output: { x: , y: } } }\ngraph: { start: { to: o, prompt: p }, o: { x: { to: a, prompt: p, max: 3, on_max: { to: end } }, y: { to: end } }, a: { x: { to: a, prompt: p, max: 2, per: o, on_max: { to: o, prompt: p } }, y: { to: o, prompt: p } } }",
+        ),
+        (
+            "per an outer role whose cycle is not",
+            "RN0509",
+            "roles: { o: { output: { x: , y: } }, a: { output: { x: , y: } } }\ngraph: { start: { to: o, prompt: p }, o: { x: { to: a, prompt: p }, y: { to: end } }, a: { x: { to: a, prompt: p, max: 2, per: o, on_max: { to: o, prompt: p } }, y: { to: o, prompt: p } } }",
+        ),
+        (
+            "three levels, each per the next",
+            "",
+            "roles: { o: { output: { x: , y: } }, m: { output: { x: , y: } }, a: { output: { x: , y: } } }\ngraph: { start: { to: o, prompt: p }, o: { x: { to: m, prompt: p, max: 3, on_max: { to: end } }, y: { to: end } }, m: { x: { to: a, prompt: p, max: 3, per: o, on_max: { to: o, prompt: p } }, y: { to: o, prompt: p } }, a: { x: { to: a, prompt: p, max: 2, per: m, on_max: { to: m, prompt: p } }, y: { to: m, prompt: p } } }",
+        ),
+        (
+            "back",
+            "RN0509",
+            "roles: { a: { output: { x: , y: } }, h: {} }\ngraph: { start: { to: a, prompt: p }, a: { x: { to: h, prompt: p }, y: { to: end } }, h: { done: { to: back, prompt: p } } }",
+        ),
+    ]);
+    insta::assert_snapshot!(all);
+}
+
+#[test]
+fn lanes_end_at_their_join() {
+    let fan = |rest: &str| {
+        format!(
+            "roles: {{ a: {{ output: {{ ok: {{ n: integer }} }} }}, b: {{}}, c: {{}} }}\ngraph:\n  c: {{ done: {{ to: end }} }}\n{rest}"
+        )
+    };
+    let cases = [
+        ("good", "", "  start: { to: [a, b], prompt: p, join: c }\n  a: { ok: { to: c } }\n  b: { done: { to: c } }"),
+        (
+            "end in a lane",
+            "RN0514 RN0514",
+            "  start: { to: [a, b], prompt: p, join: c }\n  a: { ok: { to: end } }\n  b: { done: { to: c } }",
+        ),
+        (
+            "never at the join",
+            "RN0514",
+            "  start: { to: [a, b], prompt: p, join: c }\n  a: { ok: { to: fail } }\n  b: { done: { to: c } }",
+        ),
+        (
+            "begins at the join",
+            "RN0514",
+            "  start: { to: [a, c], prompt: p, join: c }\n  a: { ok: { to: b, prompt: p } }\n  b: { done: { to: c } }",
+        ),
+        (
+            "need too many",
+            "RN0513",
+            "  start: { to: [a, b], prompt: p, join: { to: c, need: 3 } }\n  a: { ok: { to: c } }\n  b: { done: { to: c } }",
+        ),
+        (
+            "back in a lane's first role",
+            "RN0514 RN0510 RN0515",
+            "  start: { to: [a, b], prompt: p, join: c }\n  a: { ok: { to: back } }\n  b: { done: { to: c } }",
+        ),
+        (
+            "what ran in one lane has run after all",
+            "",
+            "  start: { to: [a, b], prompt: p, join: { to: c, prompt: \"{{ steps.a.output.n }} {{ steps.b.body }} {{ branches[0].part | default(1) }}\" } }\n  a: { ok: { to: c } }\n  b: { done: { to: c } }",
+        ),
+        (
+            "but not after any",
+            "RN0412",
+            "  start: { to: [a, b], prompt: p, join: { to: c, need: any, prompt: \"{{ steps.a.output.n }}\" } }\n  a: { ok: { to: c } }\n  b: { done: { to: c } }",
+        ),
+        (
+            "nor when its lane may be left out",
+            "RN0412",
+            "  start: { to: [ { to: a, when: \"1 > 2\" }, b ], prompt: p, join: { to: c, prompt: \"{{ steps.b.body }}{{ steps.a.output.n }}\" } }\n  a: { ok: { to: c } }\n  b: { done: { to: c } }",
+        ),
+        (
+            "output in a join's prompt",
+            "RN0410",
+            "  start: { to: [a, b], prompt: p, join: { to: c, prompt: \"{{ output.n }}\" } }\n  a: { ok: { to: c } }\n  b: { done: { to: c } }",
+        ),
+    ];
+    let texts: Vec<String> = cases.iter().map(|(_, _, rest)| fan(rest)).collect();
+    let mut rows: Vec<(&str, &str, &str)> =
+        cases.iter().zip(&texts).map(|((name, expected, _), text)| (*name, *expected, text.as_str())).collect();
+    rows.push((
+        "each: names in the lane, none outside, and perhaps no lane at all",
+        "RN0410 RN0412",
+        "input: { files: { type: array, items: { type: object, properties: { path: { type: string } }, required: [path] } } }
+roles: { a: {}, b: {}, c: {} }
+graph:
+  start: { to: a, each: input.files, as: file, prompt: \"{{ index }} {{ file.path }}\", join: { to: c, prompt: \"{{ branches | length }} {{ file.path }}\" } }
+  a: { done: { to: b, prompt: \"{{ file.path }} {{ body }}\" } }
+  b: { done: { to: c, prompt: \"{{ steps.a.body }} {{ index }}\" } }
+  c: { done: { to: end, result: { first: \"{{ steps.a.body }}\", all: \"{{ branches | map(attribute='part') }}\" } } }",
+    ));
+    rows.push((
+        "each over what is not a list",
+        "RN0417",
+        "input: { topic: string }\nroles: { a: {}, c: {} }\ngraph: { start: { to: a, each: input.topic, prompt: x, join: c }, a: { done: { to: c } }, c: { done: { to: end } } }",
+    ));
+    insta::assert_snapshot!(table(&rows));
+}
+
+#[test]
+fn templates_may_read_only_what_is_there() {
+    let prompts = [
+        ("input", ""),
+        ("{{ input.topic }} {{ input.words + 1 }} {{ input.tags | join(', ') }}", ""),
+        ("{{ input.topik }}", "RN0411"),
+        ("{{ topic }}", "RN0410"),
+        ("{{ input.tone }}", "RN0414"),
+        ("{% if input.tone %}{{ input.tone }}{% endif %}", ""),
+        ("{{ input.tone | default('plain') }}", ""),
+        ("{{ input.tone | upper | default('plain') }}", ""),
+        ("{{ input.tags }}", "RN0415"),
+        ("{{ input.tags | tojson }}", ""),
+        ("{{ input.topic + 1 }}", "RN0417"),
+        ("{{ input.tags | upper }}", "RN0417"),
+        ("{% for c in input.topic %}{% endfor %}", "RN0417"),
+        ("{% if input.topic %}x{% endif %}", "RN0416"),
+        ("{% if input.tags %}x{% endif %}", "RN0416"),
+        ("{% if input.words %}x{% endif %}", "RN0416"),
+        ("{% if input.deep and input.words > 3 %}x{% endif %}", ""),
+        ("{% if input.tone and input.tone == 'dry' %}x{% endif %}", ""),
+        ("{% if input.topic == 3 %}x{% endif %}", "RN0417"),
+        ("{% if input.topic < 3 %}x{% endif %}", "RN0417"),
+        ("{{ output.title }}", "RN0410"),
+        ("{{ steps.writer.body }}", "RN0412"),
+        ("{{ steps.wirter.body }}", "RN0411"),
+        ("{{ input.topic.x }}", "RN0411"),
+        ("{{ index }}", "RN0410"),
+        ("{{ branches }}", "RN0410"),
+    ];
+    let mut all = String::new();
+    for (prompt, expected) in prompts {
+        let text = round(&format!("\"{prompt}\""), "x", "y", "");
+        case(&mut all, prompt, expected, &text);
+    }
+    insta::assert_snapshot!(all);
+}
+
+fn case(all: &mut String, name: &str, expected: &str, text: &str) {
+    let said = said(text);
+    let codes: Vec<&str> = said.iter().filter_map(|line| line.split(": ").nth(1)).collect();
+    assert_eq!(codes.join(" "), expected, "{name}: {said:#?}");
+    writeln!(all, "{name}").unwrap();
+    for line in said {
+        writeln!(all, "    {line}").unwrap();
+    }
+}
+
+#[test]
+fn what_has_run_is_known_at_each_edge() {
+    let mut all = String::new();
+    for (prompt, expected) in [
+        ("{{ output.title }} {{ body }} {{ status }}", ""),
+        ("{{ output.titel }}", "RN0411"),
+        ("{{ output.note }}", "RN0414"),
+        ("{{ output.note | default(output.title) }}", ""),
+        ("{{ output.meta.by }}", "RN0414"),
+        ("{% if output.meta %}{{ output.meta.by }}{% endif %}", ""),
+        ("{% if output.meta.by %}{{ output.meta.by }}{% endif %}", ""),
+        ("{% if output.note is none %}x{% else %}{{ output.note }}{% endif %}", ""),
+        ("{% if output.note != none %}{{ output.note }}{% endif %}", ""),
+        ("{% if not output.note %}{{ output.note }}{% endif %}", "RN0414"),
+        ("{{ output.note if output.note else 'none' }}", ""),
+        ("{{ output.score / 2 }}", ""),
+        ("{{ steps.writer.output.title }} {{ steps.writer.visits }} {{ steps.writer.prompt }}", ""),
+        ("{{ steps.writer }}", "RN0415"),
+        ("{{ steps.editor.body }}", "RN0412"),
+        ("{{ steps.editor.body | default('first round') }}", ""),
+        ("{% if steps.editor %}{{ steps.editor.output.comments | join }}{% endif %}", ""),
+        ("{% if steps.editor %}{{ steps.editor.output.coments | join }}{% endif %}", "RN0411"),
+        ("{% if steps.editor and steps.editor.status == 'revise' %}x{% endif %}", ""),
+        ("{% if steps.editor.status == 'revise' %}x{% endif %}", "RN0412"),
+        ("{{ steps.editor.body if steps.editor else '' }}", ""),
+        ("{% if not steps.editor %}x{% elif steps.editor.visits > 1 %}{{ steps.editor.body }}{% endif %}", ""),
+        ("{% if input.deep %}x{% elif steps.editor %}{{ steps.editor.body }}{% endif %}", ""),
+        ("{% for s in steps.writer.all %}{{ loop.index }} {{ s.output.title }} {{ s.body }}{% endfor %}", ""),
+        ("{% for s in steps.writer.all %}{{ s.output.ttile }}{% endfor %}", "RN0411"),
+        ("{{ steps.writer.output.score | round(1) }}", ""),
+        ("{% set x = 1 %}{{ range(3) }}", "RN0403"),
+    ] {
+        case(&mut all, prompt, expected, &round("x", &format!("\"{prompt}\""), "y", ""));
+    }
+    for (prompt, expected) in [
+        ("{% for c in output.comments %}- {{ c }}{% endfor %}{{ steps.writer.output.title }}", ""),
+        ("{{ steps.editor.output.comments | join }}", ""),
+    ] {
+        case(&mut all, prompt, expected, &round("x", "y", &format!("\"{prompt}\""), ""));
+    }
+    for (result, expected) in [
+        ("\"{{ steps.writer.output.title }}\"", ""),
+        ("\"{{ output.summary }} {{ steps.editor.output.summary }}\"", ""),
+        ("{ note: \"{{ steps.writer.output.note }}\" }", ""),
+        ("\"note: {{ steps.writer.output.note }}\"", "RN0414"),
+    ] {
+        case(&mut all, result, expected, &round("x", "y", "z", result));
+    }
+    insta::assert_snapshot!(all);
+}
+
+#[test]
+fn a_field_may_be_used_when_every_status_that_leads_here_has_it() {
+    let text = graph(
+        "  start: { to: editor, prompt: x }
+  editor:
+    revise: { to: writer, prompt: x }
+    approved: { to: writer, prompt: x }
+  writer:
+    drafted: { to: end }
+    on_error: { to: fail, reason: \"{{ output.code }} {{ output.message }} {{ output.title }}\" }
+result: { all: \"{{ steps.editor.output.summary }}\", some: \"{{ steps.editor.output.comments }}\", either: \"{{ steps.editor.output.comments | default([]) }}\" }
+",
+    );
+    let mut all = String::new();
+    case(&mut all, "two ways to the writer", "RN0411 RN0413", &text);
+    insta::assert_snapshot!(all);
+}
+
+#[test]
+fn an_edge_that_is_used_up_has_been_taken() {
+    let text = graph(
+        "  start: { to: editor, prompt: x }
+  editor:
+    approved: { to: end }
+    revise: { to: writer, prompt: x, max: 1, on_max: { to: fail, reason: \"{{ steps.writer.output.title }}\" } }
+  writer:
+    drafted: { to: editor, prompt: \"{{ steps.writer.output.title }}\" }
+",
+    );
+    assert_eq!(said(&text), Vec::<String>::new());
+}
+
+#[test]
+fn back_brings_what_was_known_on_the_edge_that_led_there() {
+    let text = "rondo: 1\nname: t
+roles: { a: { output: { ask: , ready: } }, b: { output: { ask: , ready: } }, h: { output: { told: { x: string } } } }
+graph:
+  start: { to: a, prompt: p }
+  a:
+    ask: { to: h, prompt: p, max: 2, on_max: { to: fail } }
+    ready: { to: b, prompt: p }
+  b:
+    ask: { to: h, prompt: \"{{ steps.a.body }}\", max: 2, on_max: { to: fail } }
+    ready: { to: end, result: \"{{ steps.a.body }}{{ steps.h.output.x | default('-') }}\" }
+  h: { told: { to: back, prompt: \"{{ output.x }}\" } }
+";
+    assert_eq!(said(text), Vec::<String>::new());
+    let worse = text.replace("prompt: \"{{ output.x }}\"", "prompt: \"{{ steps.b.body }}\"");
+    assert!(said(&worse).iter().any(|line| line.contains("RN0412")), "{:?}", said(&worse));
+}
+
+#[test]
+fn expressions_of_rules_and_conditions_see_what_a_prompt_would() {
+    let text = |when: &str, field: &str| {
+        format!(
+            "rondo: 1\nname: t
+roles:
+  a: {{ output: {{ ok: {{ n: integer }} }} }}
+  r: {{ kind: rule, output: {{ high: {{ when: \"{when}\", twice: \"{field}\" }}, low: }} }}
+graph:
+  start: {{ to: a, prompt: p }}
+  a: {{ ok: {{ to: r }} }}
+  r:
+    high: {{ to: end }}
+    low: [ {{ when: steps.a.output.n == 0, to: fail }}, {{ else: {{ to: end }} }} ]
+"
+        )
+    };
+    let mut all = String::new();
+    for (when, field, expected) in [
+        ("output.n > 3", "output.n * 2", ""),
+        ("output.n", "output.n", "RN0416"),
+        ("{{ output.n > 3 }}", "1", "RN0406"),
+        ("output.m > 3", "body ~ 1", "RN0411"),
+        ("steps.r", "steps.r.visits", "RN0412"),
+    ] {
+        case(&mut all, &format!("when {when}, field {field}"), expected, &text(when, field));
+    }
+    insta::assert_snapshot!(all);
+}
+
+/// A chain of 2,500 roles, each with a way back to the first: every role's state reaches every other.
+#[test]
+fn large_graphs_are_checked_without_recursion() {
+    let count = 2500;
+    let role: Role = canonical::from_value(
+        canonical::parse(
+            br#"{ "description": "", "kind": "human", "output": [["ok", [["n", { "optional": false, "schema": { "type": "integer" } }]]], ["again", []]], "with": {} }"#,
+        )
+        .unwrap(),
+    )
+    .unwrap();
+    let name = |number: usize| RoleName::new(&format!("r{number}")).unwrap();
+    let edge = |to: Target, prompt: &str| Edge {
+        max: None,
+        on_max: None,
+        per: None,
+        prompt: prompt.to_owned(),
+        reason: None,
+        result: None,
+        say: None,
+        to,
+        when: None,
+    };
+    let status = |text: &str| Status::new(text).unwrap();
+    let mut workflow = Workflow {
+        graph: vec![("start".to_owned(), Outgoing::Start(vec![edge(Target::Role(name(0)), "x")]))],
+        hooks: Vec::new(),
+        input: Vec::new(),
+        models: BTreeMap::new(),
+        name: "large".to_owned(),
+        result: None,
+        roles: Vec::new(),
+        rondo: 1,
+    };
+    for number in 0..count {
+        let on = if number + 1 == count { Target::End } else { Target::Role(name(number + 1)) };
+        let prompt = if number + 1 == count { "" } else { "{{ output.n }} {{ steps.r0.output.n }}" };
+        let back = Edge {
+            max: Some(2),
+            on_max: Some(Box::new(edge(Target::Fail, ""))),
+            ..edge(Target::Role(name(0)), "{{ steps.r0.status }}")
+        };
+        workflow.roles.push((name(number), role.clone()));
+        let ways = vec![(status("ok"), vec![edge(on, prompt)]), (status("again"), vec![back])];
+        workflow.graph.push((format!("r{number}"), Outgoing::Role(ways)));
+    }
+    let policy =
+        Policy { description: String::new(), hooks: Vec::new(), limits: Limits::default(), roles: BTreeMap::new() };
+    let found = super::check(&workflow, &policy, &Places::new(Source::new("w.yaml", "")));
+    // `r0` answers with a number only under one of its statuses; that is all.
+    assert!(found.iter().all(|fault| fault.code == Code::FieldNotInEveryStatus), "{:?}", found.first());
+}
