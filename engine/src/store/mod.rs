@@ -6,13 +6,23 @@
 //!
 //! This module knows nothing of graphs, moderators, hooks, models or terminals. RocksDB is named in `rocks.rs` alone.
 
+mod anchor;
+mod codec;
+mod keys;
+mod lock;
 mod memory;
+mod recovery;
+mod rocks;
+mod tables;
 mod trail;
+mod writer;
 
 #[cfg(test)]
 mod contract;
 
+pub use lock::holder;
 pub use memory::MemoryStore;
+pub use rocks::{Opened, Options, RocksReader, RocksStore};
 
 use std::collections::BTreeMap;
 use std::ops::RangeInclusive;
@@ -232,7 +242,14 @@ impl Error {
             Self::Io { .. } => Code::StoreUnusable,
             Self::ReadOnly => Code::StoreReadOnly,
             Self::Format { .. } => Code::StoreFormat,
+            Self::Malformed { .. } => Code::StoreDamaged,
         }
+    }
+}
+
+impl Error {
+    fn io(path: &std::path::Path, error: &std::io::Error) -> Self {
+        Self::Io { path: path.display().to_string(), what: error.to_string() }
     }
 }
 

@@ -1,0 +1,286 @@
+//! The anchor: a small file beside the database that remembers how far the database had come.
+//!
+//! A database whose log lost its end opens without an error and with fewer steps. The anchor tells: it is written after
+//! each synced batch, so that a database which has less than it says has lost something that was acknowledged. A
+//! database that has more is whole, because the anchor itself is put on the device at most once a second and at close.
+//!
+//! The file has two slots of a sector each, which are written in turn, so that a torn write leaves the other. A slot
+//! also holds the generation, which each opening for writing raises: a writer that finds another one than its own, or
+//! any byte that it did not write, has been displaced, and stops.
+
+use std::fs::{File, OpenOptions};
+use std::io::ErrorKind;
+use std::os::unix::fs::{FileExt as _, OpenOptionsExt as _};
+use std::path::{Path, PathBuf};
+use std::time::{Duration, Instant};
+
+use sha2::{Digest as _, Sha256};
+
+use super::Error;
+use super::codec::Ledger;
+
+/// The anchor's file in the folder of a store.
+const FILE: &str = "anchor";
+
+/// A slot fills a sector, which devices write whole.
+const SLOT_BYTES: usize = 512;
+const FILE_BYTES: usize = 2 * SLOT_BYTES;
+
+const MAGIC: &[u8; 8] = b"rondo\0an";
+const VERSION: u8 = 1;
+const BODY_BYTES: usize = 8 + 1 + 8 + 8 + Ledger::BYTES;
+
+/// How long a written anchor may wait for its sync.
+const SYNC_EVERY: Duration = Duration::from_secs(1);
+
+/// What an anchor says.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) struct Slot {
+    /// Of the process that wrote it.
+    pub(super) generation: u64,
+    /// Grows with each write; the greater of two is the newer.
+    turn: u64,
+    /// What had been synced.
+    pub(super) ledger: Ledger,
+}
+
+/// What is found beside a database.
+#[derive(Debug, PartialEq, Eq)]
+pub(super) enum Found {
+    /// No file.
+    Absent,
+    /// A file of which neither slot can be read.
+    Unreadable,
+    /// The newer of the slots that can be read.
+    Slot(Slot),
+}
+
+/// Reads the anchor of the store in `folder` and changes nothing.
+///
+/// # Errors
+/// [`Error::Io`], [`Error::Format`] when a newer version wrote it.
+pub(super) fn look(folder: &Path) -> Result<Found, Error> {
+    let path = folder.join(FILE);
+    let mut bytes = [0; FILE_BYTES];
+    match File::open(&path).and_then(|file| read_up_to(&file, &mut bytes)) {
+        Ok(()) => newest(&bytes),
+        Err(error) if error.kind() == ErrorKind::NotFound => Ok(Found::Absent),
+        Err(error) => Err(Error::io(&path, &error)),
+    }
+}
+
+/// An anchor that is written by its holder.
+#[derive(Debug)]
+pub(super) struct Anchor {
+    file: File,
+    path: PathBuf,
+    last: Slot,
+    /// The file as this process left it.
+    bytes: [u8; FILE_BYTES],
+    synced_at: Instant,
+    dirty: bool,
+}
+
+impl Anchor {
+    /// Takes over the anchor of `folder` in the next generation, and puts that on the device. The lock is held.
+    ///
+    /// # Errors
+    /// [`Error::Io`], [`Error::Format`].
+    pub(super) fn claim(folder: &Path, ledger: Ledger) -> Result<Self, Error> {
+        let (generation, turn) = match look(folder)? {
+            Found::Slot(slot) => (slot.generation, slot.turn),
+            Found::Absent | Found::Unreadable => (0, 0),
+        };
+        let path = folder.join(FILE);
+        let io = |error| Error::io(&path, &error);
+        let file = OpenOptions::new()
+            .read(true)
+            .write(true)
+            .create(true)
+            .truncate(false)
+            .mode(0o600)
+            .open(&path)
+            .map_err(io)?;
+        let mut bytes = [0; FILE_BYTES];
+        read_up_to(&file, &mut bytes).map_err(io)?;
+        // Both slots hold bytes from here on: a later write changes no size and needs no new block.
+        file.write_all_at(&bytes, 0).map_err(io)?;
+        file.set_len(FILE_BYTES as u64).map_err(io)?;
+        let last = Slot { generation: generation.saturating_add(1), turn, ledger };
+        let mut anchor = Self { file, path: path.clone(), last, bytes, synced_at: Instant::now(), dirty: false };
+        anchor.write(ledger)?;
+        anchor.file.sync_all().map_err(io)?;
+        File::open(folder).and_then(|folder| folder.sync_all()).map_err(io)?;
+        anchor.dirty = false;
+        Ok(anchor)
+    }
+
+    /// Whether the file still is as this process left it.
+    ///
+    /// # Errors
+    /// [`Error::Io`].
+    pub(super) fn is_ours(&self) -> Result<bool, Error> {
+        let mut bytes = [0; FILE_BYTES];
+        read_up_to(&self.file, &mut bytes).map_err(|error| Error::io(&self.path, &error))?;
+        Ok(bytes == self.bytes)
+    }
+
+    /// Remembers that everything up to `ledger` is on the device.
+    ///
+    /// # Errors
+    /// [`Error::Io`].
+    pub(super) fn write(&mut self, ledger: Ledger) -> Result<(), Error> {
+        let slot = Slot { ledger, turn: self.last.turn.saturating_add(1), ..self.last };
+        let sector = encode(&slot);
+        let at = if slot.turn.is_multiple_of(2) { 0 } else { SLOT_BYTES };
+        self.file.write_all_at(&sector, at as u64).map_err(|error| Error::io(&self.path, &error))?;
+        if let Some(own) = self.bytes.get_mut(at..at + SLOT_BYTES) {
+            own.copy_from_slice(&sector);
+        }
+        self.last = slot;
+        self.dirty = true;
+        Ok(())
+    }
+
+    /// Puts the anchor on the device when its last sync is long enough ago.
+    ///
+    /// # Errors
+    /// [`Error::Io`].
+    pub(super) fn sync_when_due(&mut self) -> Result<(), Error> {
+        if self.dirty && self.synced_at.elapsed() >= SYNC_EVERY { self.sync() } else { Ok(()) }
+    }
+
+    /// Puts the anchor on the device.
+    ///
+    /// # Errors
+    /// [`Error::Io`].
+    pub(super) fn sync(&mut self) -> Result<(), Error> {
+        self.file.sync_data().map_err(|error| Error::io(&self.path, &error))?;
+        self.synced_at = Instant::now();
+        self.dirty = false;
+        Ok(())
+    }
+}
+
+/// Reads from the beginning; what a shorter file lacks stays as it is.
+fn read_up_to(file: &File, bytes: &mut [u8; FILE_BYTES]) -> std::io::Result<()> {
+    let mut at = 0;
+    while let Some(rest) = bytes.get_mut(at..).filter(|rest| !rest.is_empty()) {
+        match file.read_at(rest, at as u64) {
+            Ok(0) => break,
+            Ok(read) => at += read,
+            Err(error) if error.kind() == ErrorKind::Interrupted => {}
+            Err(error) => return Err(error),
+        }
+    }
+    Ok(())
+}
+
+fn newest(bytes: &[u8; FILE_BYTES]) -> Result<Found, Error> {
+    let mut found = Found::Unreadable;
+    for sector in bytes.chunks_exact(SLOT_BYTES) {
+        let Some(slot) = decode(sector)? else { continue };
+        match &found {
+            Found::Slot(other) if other.turn >= slot.turn => {}
+            _ => found = Found::Slot(slot),
+        }
+    }
+    Ok(found)
+}
+
+fn encode(slot: &Slot) -> [u8; SLOT_BYTES] {
+    let mut body = Vec::with_capacity(SLOT_BYTES);
+    body.extend_from_slice(MAGIC);
+    body.push(VERSION);
+    body.extend_from_slice(&slot.generation.to_be_bytes());
+    body.extend_from_slice(&slot.turn.to_be_bytes());
+    body.extend_from_slice(&slot.ledger.to_bytes());
+    let checksum = Sha256::digest(&body);
+    body.extend_from_slice(&checksum);
+    let mut sector = [0; SLOT_BYTES];
+    for (byte, written) in sector.iter_mut().zip(body) {
+        *byte = written;
+    }
+    sector
+}
+
+/// The slot in `sector`, or `None` where its checksum is wrong.
+fn decode(sector: &[u8]) -> Result<Option<Slot>, Error> {
+    let Some((body, rest)) = sector.split_at_checked(BODY_BYTES) else { return Ok(None) };
+    let checksum = Sha256::digest(body);
+    if rest.get(..checksum.len()) != Some(checksum.as_slice()) {
+        return Ok(None);
+    }
+    let Some(body) = body.strip_prefix(MAGIC) else { return Ok(None) };
+    let slot = (|| {
+        let (version, body) = body.split_first()?;
+        if *version != VERSION {
+            return Some(Err(Error::Format { found: u32::from(*version), known: u32::from(VERSION) }));
+        }
+        let (generation, body) = body.split_first_chunk::<8>()?;
+        let (turn, body) = body.split_first_chunk::<8>()?;
+        let ledger = Ledger::from_bytes(body.first_chunk()?)?;
+        Some(Ok(Slot { generation: u64::from_be_bytes(*generation), turn: u64::from_be_bytes(*turn), ledger }))
+    })();
+    slot.transpose()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn ledger(batches: u64) -> Ledger {
+        Ledger { batches, steps: batches, chain: [7; 32] }
+    }
+
+    fn batches(folder: &Path) -> Option<u64> {
+        match look(folder).unwrap() {
+            Found::Slot(slot) => Some(slot.ledger.batches),
+            _ => None,
+        }
+    }
+
+    #[test]
+    fn a_torn_slot_leaves_the_other() {
+        let folder = tempfile::tempdir().unwrap();
+        let mut anchor = Anchor::claim(folder.path(), ledger(0)).unwrap();
+        for count in 1..=4 {
+            anchor.write(ledger(count)).unwrap();
+        }
+        assert_eq!(batches(folder.path()), Some(4));
+        let path = folder.path().join(FILE);
+        let whole = std::fs::read(&path).unwrap();
+        for slot in [0, SLOT_BYTES] {
+            let mut torn = whole.clone();
+            torn[slot + 30] ^= 1;
+            std::fs::write(&path, torn).unwrap();
+            assert!(matches!(batches(folder.path()), Some(3 | 4)), "slot at {slot}");
+        }
+        std::fs::write(&path, vec![0; FILE_BYTES]).unwrap();
+        assert_eq!(look(folder.path()), Ok(Found::Unreadable));
+        std::fs::write(&path, b"").unwrap();
+        assert_eq!(look(folder.path()), Ok(Found::Unreadable));
+    }
+
+    #[test]
+    fn a_writer_sees_that_it_was_displaced() {
+        let folder = tempfile::tempdir().unwrap();
+        let first = Anchor::claim(folder.path(), ledger(1)).unwrap();
+        assert_eq!(first.is_ours(), Ok(true));
+        let second = Anchor::claim(folder.path(), ledger(1)).unwrap();
+        assert_eq!(first.is_ours(), Ok(false));
+        assert_eq!(second.is_ours(), Ok(true));
+        assert_eq!(second.last.generation, first.last.generation + 1);
+    }
+
+    #[test]
+    fn a_newer_version_is_no_guess() {
+        let slot = Slot { generation: 1, turn: 1, ledger: ledger(1) };
+        let mut body = encode(&slot)[..BODY_BYTES].to_vec();
+        body[8] = 2;
+        let checksum = Sha256::digest(&body);
+        body.extend_from_slice(&checksum);
+        body.resize(SLOT_BYTES, 0);
+        assert_eq!(decode(&body), Err(Error::Format { found: 2, known: 1 }));
+    }
+}

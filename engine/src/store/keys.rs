@@ -1,0 +1,317 @@
+//! Key bytes. `engine/docs/store-format.md` is their page, golden tests hold them, and a change is a new key kind.
+//!
+//! Laws. Every key begins with two bytes that say its kind and are never used again for another; a kind lives in one
+//! [`Family`]. Numbers are big-endian, so that keys sort as the numbers do. A thread is the 16 bytes of its id, which
+//! sort by time of creation. Text in the middle of a key ends with a zero byte, which no name contains; a hook's space
+//! may be any text and is preceded by its length instead.
+
+use std::ops::Range;
+
+use rondo_protocol::digest::Digest;
+use rondo_protocol::id::{LanePath, RoleName, ThreadId};
+
+/// A column family: what is stored, read and compacted together.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub(super) enum Family {
+    /// Objects by digest.
+    Objects,
+    /// Steps by thread and number.
+    Steps,
+    /// Where a digest stands, and where a role's visits stand.
+    Index,
+    /// Notes by thread and number.
+    Notes,
+    /// Rows by thread.
+    Threads,
+    /// Journals by thread, lane and position.
+    Journal,
+    /// Private key spaces of hooks.
+    Hooks,
+    /// What is known of the store itself.
+    Meta,
+}
+
+impl Family {
+    /// Every family, in the order in which they are opened.
+    pub(super) const ALL: [Self; 8] =
+        [Self::Objects, Self::Steps, Self::Index, Self::Notes, Self::Threads, Self::Journal, Self::Hooks, Self::Meta];
+
+    /// Its name in the database.
+    pub(super) fn name(self) -> &'static str {
+        match self {
+            Self::Objects => "objects",
+            Self::Steps => "steps",
+            Self::Index => "index",
+            Self::Notes => "notes",
+            Self::Threads => "threads",
+            Self::Journal => "journal",
+            Self::Hooks => "hooks",
+            Self::Meta => "meta",
+        }
+    }
+}
+
+const OBJECT: [u8; 2] = *b"ob";
+const STEP: [u8; 2] = *b"st";
+const PLACE: [u8; 2] = *b"pl";
+const VISIT: [u8; 2] = *b"vi";
+const NOTE: [u8; 2] = *b"no";
+const ROW: [u8; 2] = *b"th";
+const RECORD: [u8; 2] = *b"jo";
+const HOOK: [u8; 2] = *b"hk";
+
+/// The key of [`super::codec::Ledger`], in [`Family::Meta`].
+pub(super) const LEDGER: &[u8] = b"melg";
+
+/// How many bytes of a digest stand in a place key. The others are compared with the step that stands there.
+const PLACE_DIGEST_BYTES: usize = 16;
+
+/// Every row, in [`Family::Threads`].
+pub(super) fn rows() -> Range<Vec<u8>> {
+    below(ROW.to_vec())
+}
+
+/// The row of a thread, in [`Family::Threads`].
+pub(super) fn row(thread: &ThreadId) -> Vec<u8> {
+    of_thread(ROW, thread)
+}
+
+/// The thread whose row has this key.
+pub(super) fn thread_of_row(key: &[u8]) -> Option<ThreadId> {
+    thread(key.strip_prefix(&ROW)?.try_into().ok()?)
+}
+
+/// An object, in [`Family::Objects`].
+pub(super) fn object(digest: Digest) -> Vec<u8> {
+    join(OBJECT, &[digest.as_bytes()])
+}
+
+/// A step, in [`Family::Steps`].
+pub(super) fn step(thread: &ThreadId, seq: u64) -> Vec<u8> {
+    numbered(STEP, thread, seq)
+}
+
+/// The steps of a thread from number `from` to its end, in [`Family::Steps`].
+pub(super) fn steps(thread: &ThreadId, from: u64) -> Range<Vec<u8>> {
+    step(thread, from)..below(of_thread(STEP, thread)).end
+}
+
+/// The note of a step, in [`Family::Notes`].
+pub(super) fn note(thread: &ThreadId, seq: u64) -> Vec<u8> {
+    numbered(NOTE, thread, seq)
+}
+
+/// The notes of a thread from number `from` to its end, in [`Family::Notes`].
+pub(super) fn notes(thread: &ThreadId, from: u64) -> Range<Vec<u8>> {
+    note(thread, from)..below(of_thread(NOTE, thread)).end
+}
+
+/// The number at the end of a step's or a note's key.
+pub(super) fn seq(key: &[u8]) -> Option<u64> {
+    Some(u64::from_be_bytes(*key.last_chunk()?))
+}
+
+/// That a step stands somewhere, in [`Family::Index`]; the value is empty.
+pub(super) fn place(digest: Digest, thread: &ThreadId, seq: u64) -> Vec<u8> {
+    join(PLACE, &[place_digest(&digest), &bits(thread), &seq.to_be_bytes()])
+}
+
+/// Everywhere a step of that digest may stand, in [`Family::Index`].
+pub(super) fn places(digest: Digest) -> Range<Vec<u8>> {
+    below(join(PLACE, &[place_digest(&digest)]))
+}
+
+/// Where in one thread a step of that digest may stand, in [`Family::Index`].
+pub(super) fn places_in(digest: Digest, thread: &ThreadId) -> Range<Vec<u8>> {
+    below(join(PLACE, &[place_digest(&digest), &bits(thread)]))
+}
+
+/// The thread and number in the key of a place.
+pub(super) fn placed(key: &[u8]) -> Option<(ThreadId, u64)> {
+    let rest = key.strip_prefix(&PLACE)?.get(PLACE_DIGEST_BYTES..)?;
+    let (id, number) = rest.split_first_chunk::<16>()?;
+    Some((thread(*id)?, u64::from_be_bytes(number.try_into().ok()?)))
+}
+
+/// A role's visit in a lane, in [`Family::Index`]; the value is the number of its step.
+pub(super) fn visit(thread: &ThreadId, lane: &LanePath, role: &RoleName, visit: u64) -> Vec<u8> {
+    let mut key = visits_prefix(thread, lane, role);
+    key.extend_from_slice(&visit.to_be_bytes());
+    key
+}
+
+/// A role's visits in a lane from `from` on, in [`Family::Index`].
+pub(super) fn visits(thread: &ThreadId, lane: &LanePath, role: &RoleName, from: u64) -> Range<Vec<u8>> {
+    visit(thread, lane, role, from)..below(visits_prefix(thread, lane, role)).end
+}
+
+/// One record of a journal, in [`Family::Journal`].
+pub(super) fn record(thread: &ThreadId, lane: &LanePath, position: u32) -> Vec<u8> {
+    let mut key = record_prefix(thread, lane);
+    key.extend_from_slice(&position.to_be_bytes());
+    key
+}
+
+/// The journal of a lane, in [`Family::Journal`].
+pub(super) fn records(thread: &ThreadId, lane: &LanePath) -> Range<Vec<u8>> {
+    below(record_prefix(thread, lane))
+}
+
+/// The position at the end of a record's key.
+pub(super) fn position(key: &[u8]) -> Option<u32> {
+    Some(u32::from_be_bytes(*key.last_chunk()?))
+}
+
+/// A value of a hook, in [`Family::Hooks`]. `None` where the space's name is longer than 65,535 bytes.
+pub(super) fn hook(space: &str, key: &[u8]) -> Option<Vec<u8>> {
+    let length = u16::try_from(space.len()).ok()?;
+    Some(join(HOOK, &[&length.to_be_bytes(), space.as_bytes(), key]))
+}
+
+/// The values of a hook from the key `from` on, in [`Family::Hooks`].
+pub(super) fn hooks(space: &str, from: &[u8]) -> Option<Range<Vec<u8>>> {
+    Some(hook(space, from)?..below(hook(space, b"")?).end)
+}
+
+/// The hook's own part of a key in its space.
+pub(super) fn hook_key<'a>(space: &str, key: &'a [u8]) -> Option<&'a [u8]> {
+    key.get(HOOK.len() + 2 + space.len()..)
+}
+
+fn visits_prefix(thread: &ThreadId, lane: &LanePath, role: &RoleName) -> Vec<u8> {
+    join(VISIT, &[&bits(thread), lane.as_str().as_bytes(), &[0], role.as_str().as_bytes(), &[0]])
+}
+
+fn record_prefix(thread: &ThreadId, lane: &LanePath) -> Vec<u8> {
+    join(RECORD, &[&bits(thread), lane.as_str().as_bytes(), &[0]])
+}
+
+fn numbered(kind: [u8; 2], thread: &ThreadId, seq: u64) -> Vec<u8> {
+    join(kind, &[&bits(thread), &seq.to_be_bytes()])
+}
+
+fn of_thread(kind: [u8; 2], thread: &ThreadId) -> Vec<u8> {
+    join(kind, &[&bits(thread)])
+}
+
+fn join(kind: [u8; 2], parts: &[&[u8]]) -> Vec<u8> {
+    let length = kind.len() + parts.iter().map(|part| part.len()).sum::<usize>();
+    let mut key = Vec::with_capacity(length + 8);
+    key.extend_from_slice(&kind);
+    for part in parts {
+        key.extend_from_slice(part);
+    }
+    key
+}
+
+fn place_digest(digest: &Digest) -> &[u8] {
+    digest.as_bytes().get(..PLACE_DIGEST_BYTES).unwrap_or_default()
+}
+
+/// All keys that begin with `prefix`, which does not consist of 0xff alone: its first byte is that of a kind.
+fn below(prefix: Vec<u8>) -> Range<Vec<u8>> {
+    let mut end = prefix.clone();
+    while let Some(last) = end.pop() {
+        if last < u8::MAX {
+            end.push(last + 1);
+            break;
+        }
+    }
+    prefix..end
+}
+
+/// The 128 bits of an id: 26 digits of 5 bits, of which the first is below 8.
+fn bits(thread: &ThreadId) -> [u8; 16] {
+    let digit = |byte: u8| match byte {
+        b'0'..=b'9' => byte - b'0',
+        b'a'..=b'h' => byte - b'a' + 10,
+        b'j' | b'k' => byte - b'j' + 18,
+        b'm' | b'n' => byte - b'm' + 20,
+        b'p'..=b't' => byte - b'p' + 22,
+        _ => byte.saturating_sub(b'v') + 27,
+    };
+    thread.as_str().bytes().fold(0_u128, |bits, byte| bits << 5 | u128::from(digit(byte))).to_be_bytes()
+}
+
+fn thread(bytes: [u8; 16]) -> Option<ThreadId> {
+    let bits = u128::from_be_bytes(bytes);
+    Some(ThreadId::from_parts(u64::try_from(bits >> 80).ok()?, bits))
+}
+
+#[cfg(test)]
+mod tests {
+    use std::fmt::Write as _;
+
+    use proptest::prelude::*;
+
+    use super::*;
+
+    fn hex(bytes: &[u8]) -> String {
+        bytes.iter().fold(String::new(), |mut text, byte| {
+            if byte.is_ascii_graphic() {
+                text.push(char::from(*byte));
+            } else {
+                write!(text, "\\{byte:02x}").unwrap();
+            }
+            text
+        })
+    }
+
+    #[test]
+    fn key_bytes_stay_as_they_are() {
+        let thread = ThreadId::new("01jd8x3k5mzqw7v2r9t4bcefgh").unwrap();
+        let lane = LanePath::new("critic[2]").unwrap();
+        let role = RoleName::new("writer").unwrap();
+        let digest = Digest(std::array::from_fn(|at| u8::try_from(at).unwrap() + 0x80));
+        let keys = [
+            ("objects  object", object(digest)),
+            ("steps    step", step(&thread, 258)),
+            ("index    place", place(digest, &thread, 258)),
+            ("index    visit", visit(&thread, &lane, &role, 3)),
+            ("index    visit", visit(&thread, &LanePath::trunk(), &role, 3)),
+            ("notes    note", note(&thread, 258)),
+            ("threads  row", row(&thread)),
+            ("journal  record", record(&thread, &lane, 7)),
+            ("hooks    value", hook("response_cache", b"k1").unwrap()),
+            ("meta     ledger", LEDGER.to_vec()),
+        ];
+        let page = keys.iter().map(|(name, key)| format!("{name}: {}", hex(key))).collect::<Vec<_>>().join("\n");
+        insta::assert_snapshot!(page);
+    }
+
+    #[test]
+    fn no_key_kind_begins_with_another() {
+        let kinds = [OBJECT, STEP, PLACE, VISIT, NOTE, ROW, RECORD, HOOK, *b"me"];
+        for (at, kind) in kinds.iter().enumerate() {
+            assert!(!kinds.iter().skip(at + 1).any(|other| other == kind), "{kind:?} is used twice");
+        }
+    }
+
+    fn any_thread() -> impl Strategy<Value = ThreadId> {
+        (0..1_u64 << 48, any::<u128>()).prop_map(|(ms, random)| ThreadId::from_parts(ms, random))
+    }
+
+    proptest! {
+        #[test]
+        fn a_thread_id_survives_its_key_and_keys_sort_like_ids(a in any_thread(), b in any_thread()) {
+            prop_assert_eq!(thread_of_row(&row(&a)), Some(a.clone()));
+            prop_assert_eq!(row(&a).cmp(&row(&b)), a.cmp(&b));
+        }
+
+        #[test]
+        fn steps_sort_by_number_and_stay_within_their_thread(thread in any_thread(), other in any_thread(), a: u64, b: u64) {
+            prop_assert_eq!(step(&thread, a).cmp(&step(&thread, b)), a.cmp(&b));
+            prop_assert!(steps(&thread, 0).contains(&step(&thread, a)));
+            prop_assert_eq!(steps(&thread, 0).contains(&step(&other, a)), thread == other);
+            prop_assert_eq!(seq(&step(&thread, a)), Some(a));
+        }
+
+        #[test]
+        fn a_hook_sees_its_own_space_only(space in "[a-z\0]{0,6}", other in "[a-z\0]{0,6}", key: Vec<u8>) {
+            let range = hooks(&space, b"").unwrap();
+            let stored = hook(&other, &key).unwrap();
+            prop_assert_eq!(range.contains(&stored), space == other);
+            prop_assert_eq!(hook_key(&other, &stored), Some(key.as_slice()));
+        }
+    }
+}

@@ -1,0 +1,169 @@
+//! Files of a recovery: a copy of the database beside it, and the exchange of the two. The original is renamed and
+//! never changed or deleted.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+
+use super::Error;
+
+/// The database in the folder of a store.
+pub(super) const DATABASE: &str = "db";
+
+/// How many earlier recoveries may lie in a folder before somebody has to look at them.
+const ATTEMPTS: u32 = 1000;
+
+/// A copy of a database. Dropping it deletes it, unless it has taken the database's place.
+#[derive(Debug)]
+pub(super) struct Copy {
+    folder: PathBuf,
+    path: PathBuf,
+    number: u32,
+    kept: bool,
+}
+
+impl Copy {
+    /// Copies the database of the store in `from` to a new folder `recovery-<n>` in `into`. Tables, which never change
+    /// once they are written, are linked where that is possible; everything else is copied.
+    ///
+    /// # Errors
+    /// [`Error::Io`].
+    pub(super) fn of(from: &Path, into: &Path) -> Result<Self, Error> {
+        let (number, path) = fresh(into)?;
+        let copy = Self { folder: into.to_owned(), path, number, kept: false };
+        let database = from.join(DATABASE);
+        let entries = fs::read_dir(&database).map_err(|error| Error::io(&database, &error))?;
+        for entry in entries {
+            let source = entry.map_err(|error| Error::io(&database, &error))?.path();
+            let Some(name) = source.file_name() else { continue };
+            let target = copy.path.join(name);
+            let is_table = source.extension().is_some_and(|extension| extension == "sst");
+            if !source.is_file() || name == "LOCK" || is_table && fs::hard_link(&source, &target).is_ok() {
+                continue;
+            }
+            fs::copy(&source, &target).map_err(|error| Error::io(&source, &error))?;
+        }
+        Ok(copy)
+    }
+
+    /// Where the copy is.
+    pub(super) fn path(&self) -> &Path {
+        &self.path
+    }
+
+    /// Puts the copy in the database's place; the original becomes `damaged-<n>`. Gives that name.
+    ///
+    /// # Errors
+    /// [`Error::Io`]. The original then stands where it stood, or under its new name.
+    pub(super) fn take_place(mut self) -> Result<String, Error> {
+        let original = self.folder.join(DATABASE);
+        let aside = format!("damaged-{}", self.number);
+        let target = self.folder.join(&aside);
+        fs::rename(&original, &target).map_err(|error| Error::io(&original, &error))?;
+        if let Err(error) = fs::rename(&self.path, &original) {
+            // The original is put back; if that fails too, its new name is in the message.
+            let back = fs::rename(&target, &original);
+            let shown = if back.is_ok() { &self.path } else { &target };
+            return Err(Error::io(shown, &error));
+        }
+        self.kept = true;
+        let synced = fs::File::open(&self.folder).and_then(|folder| folder.sync_all());
+        synced.map_err(|error| Error::io(&self.folder, &error))?;
+        Ok(aside)
+    }
+}
+
+impl Drop for Copy {
+    fn drop(&mut self) {
+        if !self.kept {
+            // What cannot be deleted lies beside the database and does no harm.
+            let _ = fs::remove_dir_all(&self.path);
+        }
+    }
+}
+
+/// Clears away what a crash during a recovery left, while the store is held. An exchange that was cut short between its
+/// two renames is undone: the original gets its name back, and the recovery runs again.
+///
+/// # Errors
+/// [`Error::Io`].
+pub(super) fn tidy(folder: &Path) -> Result<(), Error> {
+    let original = folder.join(DATABASE);
+    let io = |path: &Path| {
+        let path = path.to_owned();
+        move |error: std::io::Error| Error::io(&path, &error)
+    };
+    for entry in fs::read_dir(folder).map_err(io(folder))? {
+        let copy = entry.map_err(io(folder))?.path();
+        let name = copy.file_name().and_then(|name| name.to_str()).unwrap_or_default();
+        let Some(number) = name.strip_prefix("recovery-").filter(|number| number.parse::<u32>().is_ok()) else {
+            continue;
+        };
+        let aside = folder.join(format!("damaged-{number}"));
+        if aside.is_dir() && !original.exists() {
+            fs::rename(&aside, &original).map_err(io(&aside))?;
+        }
+        fs::remove_dir_all(&copy).map_err(io(&copy))?;
+    }
+    Ok(())
+}
+
+/// A new folder for a copy.
+fn fresh(into: &Path) -> Result<(u32, PathBuf), Error> {
+    use std::os::unix::fs::DirBuilderExt as _;
+    for number in 1..=ATTEMPTS {
+        let path = into.join(format!("recovery-{number}"));
+        if into.join(format!("damaged-{number}")).exists() {
+            continue;
+        }
+        match fs::DirBuilder::new().mode(0o700).create(&path) {
+            Ok(()) => return Ok((number, path)),
+            Err(error) if error.kind() == std::io::ErrorKind::AlreadyExists => {}
+            Err(error) => return Err(Error::io(&path, &error)),
+        }
+    }
+    Err(Error::Io { path: into.display().to_string(), what: "holds too many earlier recoveries".to_owned() })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_copy_takes_the_place_of_the_original_or_leaves_no_trace() {
+        let folder = tempfile::tempdir().unwrap();
+        let database = folder.path().join(DATABASE);
+        fs::create_dir(&database).unwrap();
+        fs::write(database.join("000001.sst"), b"table").unwrap();
+        fs::write(database.join("000002.log"), b"log").unwrap();
+        fs::write(database.join("LOCK"), b"").unwrap();
+        let names = |path: &Path| {
+            let mut names: Vec<_> =
+                fs::read_dir(path).unwrap().map(|entry| entry.unwrap().file_name().into_string().unwrap()).collect();
+            names.sort();
+            names
+        };
+
+        let copy = Copy::of(folder.path(), folder.path()).unwrap();
+        assert_eq!(names(copy.path()), ["000001.sst", "000002.log"]);
+        drop(copy);
+        assert_eq!(names(folder.path()), ["db"]);
+
+        let copy = Copy::of(folder.path(), folder.path()).unwrap();
+        fs::write(copy.path().join("000002.log"), b"mended").unwrap();
+        assert_eq!(copy.take_place().unwrap(), "damaged-1");
+        assert_eq!(names(folder.path()), ["damaged-1", "db"]);
+        assert_eq!(fs::read(database.join("000002.log")).unwrap(), b"mended");
+        assert_eq!(fs::read(folder.path().join("damaged-1/000002.log")).unwrap(), b"log");
+    }
+
+    #[test]
+    fn an_exchange_cut_short_is_undone() {
+        let folder = tempfile::tempdir().unwrap();
+        fs::create_dir(folder.path().join("recovery-2")).unwrap();
+        fs::create_dir(folder.path().join("damaged-2")).unwrap();
+        tidy(folder.path()).unwrap();
+        assert!(folder.path().join(DATABASE).is_dir());
+        assert!(!folder.path().join("damaged-2").exists());
+        assert!(!folder.path().join("recovery-2").exists());
+    }
+}
