@@ -138,12 +138,11 @@ impl FieldLines<'_> {
     /// The text of a field that is declared as one: a complete quoted or block scalar, else what stands there.
     fn text(&self) -> String {
         let first = self.first.trim_matches(BLANK);
-        if first.starts_with(['"', '\'', '|', '>']) {
-            if let Ok(document) = source::yaml(&self.source())
-                && let Some(Node { kind: Kind::Str(text), .. }) = document.get(VALUE)
-            {
-                return text.clone();
-            }
+        if first.starts_with(['"', '\'', '|', '>'])
+            && let Ok(document) = source::yaml(&self.source())
+            && let Some(Node { kind: Kind::Str(text), .. }) = document.get(VALUE)
+        {
+            return text.clone();
         }
         let block = dedent(&self.more);
         match (first.is_empty(), self.more.is_empty()) {
@@ -172,6 +171,9 @@ impl FieldLines<'_> {
             } else if !line.trim_start().starts_with('#') {
                 return None;
             }
+        }
+        if items.len() > source::MAX_NODES {
+            return None;
         }
         Some(Value::List(
             items

@@ -89,8 +89,9 @@ fn status_schema(status: &str, fields: &[DeclaredField]) -> String {
     for field in fields {
         let schema = without_default(&field.schema).to_text();
         let schema = if field.optional { format!("{{\"anyOf\":[{schema},{{\"type\":\"null\"}}]}}") } else { schema };
-        properties.push_str(&format!(",\"{}\":{schema}", field.name));
-        required.push_str(&format!(",\"{}\"", field.name));
+        let name = field.name.as_str();
+        properties.extend([",\"", name, "\":", &schema]);
+        required.extend([",\"", name, "\""]);
     }
     format!(
         "{{\"type\":\"object\",\"properties\":{{{properties},\"body\":{{\"type\":\"string\"}}}},\

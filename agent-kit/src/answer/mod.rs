@@ -184,6 +184,7 @@ impl Contract {
     fn find(&self, status: &str) -> Result<(&Status, &[DeclaredField]), ContractFault> {
         match self.output.iter().find(|(name, _)| name.as_str() == status) {
             Some((name, fields)) => Ok((name, fields)),
+            None if status.is_empty() => Err(self.missing_status()),
             None => Err(ContractFault::new(format!(
                 "`{}` is not a status; `status` must be {}",
                 words::excerpt(status),
@@ -217,7 +218,7 @@ fn settle(status: &str, declared: &[DeclaredField], mut given: Given) -> Result<
             None => faults.push(format!("`{name}` is missing; it must be {}", field.type_words())),
         }
     }
-    for name in given.keys() {
+    for name in given.keys().take(MAX_FAULTS + 1) {
         faults.push(unknown_field(name, status, declared));
     }
     if faults.is_empty() { Ok(Value::Object(output)) } else { Err(ContractFault::of(&faults)) }

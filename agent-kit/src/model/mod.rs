@@ -82,6 +82,6 @@ fn test_call() -> ModelCall {
         head_digest,
         head: Arc::new(head),
         conversation: Arc::new([Message::user("Write.")].into_iter().collect()),
-        time_left: std::time::Duration::from_secs(60),
+        time_left: std::time::Duration::from_mins(1),
     }
 }

@@ -62,7 +62,10 @@ struct Needle {
 
 impl fmt::Debug for Redactor {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Redactor").field("needles", &self.needles.len()).field("ignored", &self.ignored).finish()
+        f.debug_struct("Redactor")
+            .field("needles", &self.needles.len())
+            .field("ignored", &self.ignored)
+            .finish_non_exhaustive()
     }
 }
 

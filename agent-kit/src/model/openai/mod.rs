@@ -62,7 +62,7 @@ impl Default for OpenAiSettings {
             base_url: async_openai::config::OPENAI_API_BASE.to_owned(),
             api_key: None,
             connect_timeout: Duration::from_secs(10),
-            idle_timeout: Duration::from_secs(60),
+            idle_timeout: Duration::from_mins(1),
             total_timeout: None,
             max_reply_bytes: 8 << 20,
         }
@@ -107,7 +107,8 @@ impl OpenAi {
     pub fn new(settings: OpenAiSettings) -> Result<Self, SettingsError> {
         let base = settings.base_url.trim_end_matches('/');
         let config = OpenAIConfig::new().with_api_base(base).with_org_id("").with_project_id("");
-        let url = Url::parse(&config.url("/chat/completions")).ok().filter(|url| matches!(url.scheme(), "http" | "https"));
+        let url =
+            Url::parse(&config.url("/chat/completions")).ok().filter(|url| matches!(url.scheme(), "http" | "https"));
         let url = url.ok_or_else(|| SettingsError::Address(refusal::excerpt(base)))?;
         let is_bare = url.query().is_none() && url.fragment().is_none();
         if !is_bare || !url.username().is_empty() || url.password().is_some() {
@@ -140,9 +141,9 @@ impl OpenAi {
         match ContentType::of(&response) {
             ContentType::EventStream => self.read_stream(response, &clock, call.ordinal, deltas).await,
             ContentType::Json => self.read_whole(response, &clock, call.ordinal, deltas).await,
-            ContentType::Other(kind) => {
-                Err(unreadable(format!("the provider answered with {kind}, not with an event stream; is the base URL right?")))
-            }
+            ContentType::Other(kind) => Err(unreadable(format!(
+                "the provider answered with {kind}, not with an event stream; is the base URL right?"
+            ))),
         }
     }
 

@@ -76,10 +76,28 @@ mod tests {
                 FaultClass::Refused,
                 "the provider's quota is used up: no credit",
             ),
-            (400, r#"{"error":{"code":400,"message":"bad"}}"#, Code::RequestRefused, FaultClass::Refused, "the provider answered 400: bad"),
+            (
+                400,
+                r#"{"error":{"code":400,"message":"bad"}}"#,
+                Code::RequestRefused,
+                FaultClass::Refused,
+                "the provider answered 400: bad",
+            ),
             (503, "try\n later", Code::ProviderFailed, FaultClass::Server, "the provider answered 503: try later"),
-            (404, r#"{"error":"no such model"}"#, Code::RequestRefused, FaultClass::Refused, "the provider answered 404: no such model"),
-            (422, r#"{"message":"flat"}"#, Code::RequestRefused, FaultClass::Refused, "the provider answered 422: flat"),
+            (
+                404,
+                r#"{"error":"no such model"}"#,
+                Code::RequestRefused,
+                FaultClass::Refused,
+                "the provider answered 404: no such model",
+            ),
+            (
+                422,
+                r#"{"message":"flat"}"#,
+                Code::RequestRefused,
+                FaultClass::Refused,
+                "the provider answered 422: flat",
+            ),
             (500, "", Code::ProviderFailed, FaultClass::Server, "the provider answered 500"),
         ] {
             assert_eq!(of(status, body), (code, class, message.to_owned()));

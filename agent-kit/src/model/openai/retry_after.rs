@@ -72,7 +72,9 @@ mod tests {
         assert_eq!(of(&[("retry-after", "Sun, 06 Nov 1994 08:00:00 GMT")]), Some(0));
         let dated = [("retry-after", "Thu, 29 Feb 2024 12:00:05 GMT"), ("date", "Thu, 29 Feb 2024 12:00:00 GMT")];
         assert_eq!(of(&dated), Some(5000));
-        for nonsense in ["", "soon", "-1", "99999999999999999999", "18446744073709551615", "Sun, 99 Nov 1994 08:49:37 GMT"] {
+        for nonsense in
+            ["", "soon", "-1", "99999999999999999999", "18446744073709551615", "Sun, 99 Nov 1994 08:49:37 GMT"]
+        {
             assert_eq!(of(&[("retry-after", nonsense)]), None, "{nonsense}");
         }
         assert_eq!(http_date("Thu, 01 Jan 1970 00:00:00 GMT"), Some(0));

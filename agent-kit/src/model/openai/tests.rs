@@ -39,7 +39,8 @@ async fn read_request(stream: &mut TcpStream) -> Vec<u8> {
         request.extend_from_slice(&buffer[..read]);
         let text = String::from_utf8_lossy(&request);
         if let Some((head, body)) = text.split_once("\r\n\r\n") {
-            let length = head.lines().find_map(|line| line.to_ascii_lowercase().strip_prefix("content-length: ")?.parse().ok());
+            let length =
+                head.lines().find_map(|line| line.to_ascii_lowercase().strip_prefix("content-length: ")?.parse().ok());
             if body.len() >= length.unwrap_or(0) || read == 0 {
                 return request;
             }
@@ -80,7 +81,7 @@ async fn ask_with(act: Act, change: impl FnOnce(&mut OpenAiSettings)) -> Asked {
     change(&mut settings);
     let served = std::sync::Arc::new(Mutex::new((String::new(), 0)));
     let seen = std::sync::Arc::clone(&served);
-    let server = tokio::spawn(async move {
+    let listening = tokio::spawn(async move {
         loop {
             let (mut stream, _) = listener.accept().await.unwrap();
             let request = read_request(&mut stream).await;
@@ -110,7 +111,7 @@ async fn ask_with(act: Act, change: impl FnOnce(&mut OpenAiSettings)) -> Asked {
     });
     let deltas = Kept::default();
     let answer = OpenAi::new(settings).unwrap().complete(&test_call(), &deltas).await;
-    server.abort();
+    listening.abort();
     let (request, connections) = served.lock().unwrap().clone();
     Asked { answer, deltas: deltas.0.into_inner().unwrap(), request, connections }
 }
@@ -216,7 +217,11 @@ async fn what_is_no_stream_is_a_fault() {
     }
     let not_utf8 = [EVENTS.as_bytes(), b"data: \xff\n\n"].concat();
     assert_eq!(fault(Act::Send(vec![not_utf8])).await.code, Code::ReplyUnreadable);
-    let error = [EVENTS, &chunk(r#"{"content":"x"}"#, "null"), "data: {\"error\":{\"message\":\"slow down\",\"code\":429}}\n\n"];
+    let error = [
+        EVENTS,
+        &chunk(r#"{"content":"x"}"#, "null"),
+        "data: {\"error\":{\"message\":\"slow down\",\"code\":429}}\n\n",
+    ];
     let error = fault(Act::text(error.concat())).await;
     assert_eq!(told(&error), (Code::ProviderBusy, FaultClass::RateLimit, "the provider answered 429: slow down"));
     assert_eq!(fault(Act::text("not HTTP at all\r\n\r\n")).await.code, Code::ProviderUnreachable);
@@ -239,7 +244,9 @@ async fn endless_replies_end_at_the_limit() {
 #[tokio::test]
 async fn silence_ends_at_the_idle_timeout_or_at_the_deadline() {
     let idle = |settings: &mut OpenAiSettings| settings.idle_timeout = Duration::from_millis(50);
-    for sent in [String::new(), EVENTS.to_owned(), [EVENTS, &chunk(r#"{"content":"x"}"#, "null")].concat(), format!("{JSON}{{")] {
+    for sent in
+        [String::new(), EVENTS.to_owned(), [EVENTS, &chunk(r#"{"content":"x"}"#, "null")].concat(), format!("{JSON}{{")]
+    {
         let asked = ask_with(Act::Hang(sent.into_bytes()), idle).await;
         let words = "the provider sent nothing for 50ms";
         assert_eq!(told(&asked.answer.unwrap_err()), (Code::ProviderSilent, FaultClass::Timeout, words));
@@ -259,7 +266,8 @@ async fn a_refusal_keeps_its_status_its_words_and_its_wish_and_never_the_key() {
     assert!(!cut.message.contains("sk-secret"), "{}", cut.message);
     let busy = fault(Act::text("HTTP/1.1 429 Slow\r\nretry-after: 7\r\n\r\n{\"error\":\"slow\"}")).await;
     assert_eq!((busy.class, busy.retry_after_ms), (FaultClass::RateLimit, Some(7000)));
-    let moved = fault(Act::text("HTTP/1.1 302 Found\r\nlocation: http://127.0.0.1:1/\r\ncontent-length: 0\r\n\r\n")).await;
+    let moved =
+        fault(Act::text("HTTP/1.1 302 Found\r\nlocation: http://127.0.0.1:1/\r\ncontent-length: 0\r\n\r\n")).await;
     assert_eq!(moved.class, FaultClass::Refused);
     assert!(moved.message.contains("redirects are not followed"), "{}", moved.message);
 }

@@ -37,7 +37,6 @@ impl Part {
     fn allows(&self, attempt: &Attempt) -> Result<(), (Code, String)> {
         let shape = |words: &str| Err((Code::ScriptShape, words.to_owned()));
         match (self, &attempt.said) {
-            (Self::Model(_) | Self::Tool, Said::Raw(_) | Said::Error(_)) | (Self::Model(_), Said::Tools(_)) => Ok(()),
             (Self::Human(_), Said::Raw(_) | Said::Tools(_) | Said::Error(_)) => {
                 shape("a person answers with `status`, `fields` and `body`")
             }
@@ -45,7 +44,8 @@ impl Part {
             (Self::Tool, Said::Structured { status, body, .. }) if status.is_some() || !body.is_empty() => {
                 shape("a tool answers with `raw` or `fields`: its status is `ok`, and its body is its text")
             }
-            (Self::Tool, Said::Structured { .. }) => Ok(()),
+            (Self::Model(_), Said::Raw(_) | Said::Tools(_) | Said::Error(_))
+            | (Self::Tool, Said::Structured { .. } | Said::Raw(_) | Said::Error(_)) => Ok(()),
             (Self::Model(contract) | Self::Human(contract), Said::Structured { status, fields, body }) => {
                 let answer = |words: String| (Code::ScriptAnswer, words.replace('\n', "; "));
                 let status = self.status(status.as_deref());

@@ -15,6 +15,7 @@ use std::collections::BTreeMap;
 use rondo_protocol::Value;
 use rondo_protocol::call::{Fault, FaultClass};
 use rondo_protocol::diagnostic::{Code, Span};
+use rondo_protocol::id::Status;
 use serde::{Deserialize, Serialize};
 
 use super::status;
@@ -180,7 +181,7 @@ impl Part {
     /// The status that an entry means: its own, or the only one there is.
     fn status<'a>(&'a self, given: Option<&'a str>) -> &'a str {
         let only = match self {
-            Self::Model(contract) | Self::Human(contract) => contract.only_status().map(|status| status.as_str()),
+            Self::Model(contract) | Self::Human(contract) => contract.only_status().map(Status::as_str),
             Self::Tool => None,
         };
         given.or(only).unwrap_or_default()

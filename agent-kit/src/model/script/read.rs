@@ -51,7 +51,8 @@ impl Reader<'_> {
     }
 
     fn unknown(&mut self, key: &Key, known: &[&str]) {
-        let fault = self.file.diagnostic(Code::ScriptKey, key.span, format!("the key `{}` is not known here", key.name));
+        let fault =
+            self.file.diagnostic(Code::ScriptKey, key.span, format!("the key `{}` is not known here", key.name));
         let hint = match nearest(&key.name, known.iter().copied()) {
             Some(near) => format!("write `{near}`"),
             None => format!("the keys are {}", known.join(", ")),
@@ -142,13 +143,11 @@ impl Reader<'_> {
     }
 
     fn string(&mut self, key: &Key, node: &Node) -> Option<String> {
-        match &node.kind {
-            Kind::Str(text) => Some(text.clone()),
-            _ => {
-                self.shape(node_span(node, key.span), format!("`{}` must be a text", key.name));
-                None
-            }
-        }
+        let Kind::Str(text) = &node.kind else {
+            self.shape(node_span(node, key.span), format!("`{}` must be a text", key.name));
+            return None;
+        };
+        Some(text.clone())
     }
 
     fn integer(&mut self, key: &Key, node: &Node, least: u64, most: u64) -> Option<u64> {
@@ -163,13 +162,11 @@ impl Reader<'_> {
     }
 
     fn fields(&mut self, key: &Key, node: &Node) -> Option<Value> {
-        match &node.kind {
-            Kind::Map(_) => Some(node.to_value()),
-            _ => {
-                self.shape(node_span(node, key.span), "`fields` must be a map");
-                None
-            }
-        }
+        let Kind::Map(_) = &node.kind else {
+            self.shape(node_span(node, key.span), "`fields` must be a map");
+            return None;
+        };
+        Some(node.to_value())
     }
 
     fn tools(&mut self, key: &Key, node: &Node) -> Option<Vec<ToolRequest>> {
@@ -212,6 +209,7 @@ impl Reader<'_> {
             self.shape(place, "`error` is a map such as `{ http: 500 }`");
             return None;
         };
+        let before = self.faults.len();
         let mut causes = Vec::new();
         let mut retry_after_ms = None;
         for (key, node) in members {
@@ -235,6 +233,8 @@ impl Reader<'_> {
         }
         match causes.as_slice() {
             [cause] => Some(Failure { cause: *cause, retry_after_ms }),
+            // What is wrong with it has been said.
+            _ if self.faults.len() > before => None,
             _ => {
                 self.shape(place, "an error has one of `http`, `network`, `cut` and `timeout`");
                 None
@@ -246,7 +246,7 @@ impl Reader<'_> {
 /// Where to point for a node: its own place, or that of its owner's key when it has no length, as block lists and maps.
 fn node_span(node: &Node, owner: Span) -> Span {
     match &node.kind {
-        Kind::Map(members) => members.first().map_or(owner, |(key, _)| key.span),
+        Kind::Map(members) if !members.is_empty() => members.first().map_or(owner, |(key, _)| key.span),
         _ if node.span.length > 0 => node.span,
         _ => owner,
     }

@@ -7,7 +7,8 @@ use super::*;
 use crate::model::test_call;
 
 fn call() -> ModelCall {
-    let parameters = [("max_output_tokens", Value::from(200)), ("temperature", Value::Float(0.2)), ("seed", Value::from(7))];
+    let parameters =
+        [("max_output_tokens", Value::from(200)), ("temperature", Value::Float(0.2)), ("seed", Value::from(7))];
     let tool = |name: &str, parameters: &str| ToolSpec {
         description: format!("Does {name}."),
         name: name.to_owned(),
@@ -27,7 +28,13 @@ fn call() -> ModelCall {
         tool_calls: vec![ToolUse { arguments: "{\"x\":".to_owned(), id: "call_1".to_owned(), name: "a".to_owned() }],
         ..Message::assistant("")
     };
-    let messages = [Message::user("Write é."), asked, Message::tool("call_1", "no"), Message::assistant("done"), Message::user("")];
+    let messages = [
+        Message::user("Write é."),
+        asked,
+        Message::tool("call_1", "no"),
+        Message::assistant("done"),
+        Message::user(""),
+    ];
     ModelCall { head: Arc::new(head), conversation: Arc::new(messages.into_iter().collect()), ..test_call() }
 }
 
@@ -76,9 +83,14 @@ fn a_schema_that_is_not_json_is_refused() {
 fn strictness_is_asked_for_only_where_it_can_be_had() {
     let strict = |schema: &str| is_strict_root(&canonical::parse(schema.as_bytes()).unwrap());
     let object = |properties: &str, required: &str| {
-        format!(r#"{{"type":"object","properties":{{{properties}}},"required":[{required}],"additionalProperties":false}}"#)
+        format!(
+            r#"{{"type":"object","properties":{{{properties}}},"required":[{required}],"additionalProperties":false}}"#
+        )
     };
-    assert!(strict(&object(r#""a":{"type":"string"},"b":{"anyOf":[{"type":"integer"},{"type":"null"}]}"#, r#""a","b""#)));
+    assert!(strict(&object(
+        r#""a":{"type":"string"},"b":{"anyOf":[{"type":"integer"},{"type":"null"}]}"#,
+        r#""a","b""#
+    )));
     assert!(strict(&object(r#""a":{"type":"array","items":{"type":"string"},"maxItems":3}"#, r#""a""#)));
     for loose in [
         object(r#""a":{"type":"string"}"#, ""),
