@@ -261,7 +261,7 @@ async fn a_refusal_keeps_its_status_its_words_and_its_wish_and_never_the_key() {
     let key = fault(Act::text(format!("HTTP/1.1 401 No\r\n\r\n{{\"error\":{{\"message\":\"bad key {KEY}\"}}}}"))).await;
     let words = "the provider answered 401: bad key [redacted:TEST_KEY]; check the key in TEST_KEY";
     assert_eq!(told(&key), (Code::KeyRefused, FaultClass::Refused, words));
-    let padded = "x ".repeat(190);
+    let padded = "x ".repeat(195);
     let cut = fault(Act::text(format!("HTTP/1.1 500 No\r\n\r\n{padded}{KEY}"))).await;
     assert!(!cut.message.contains("sk-secret"), "{}", cut.message);
     let busy = fault(Act::text("HTTP/1.1 429 Slow\r\nretry-after: 7\r\n\r\n{\"error\":\"slow\"}")).await;
