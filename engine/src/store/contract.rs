@@ -1,1 +1,434 @@
-//! One suite for every store.
+//! One suite for every store: what [`StepStore`] promises, checked against memory and against RocksDB.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use rondo_protocol::canonical::Value;
+use rondo_protocol::digest::{Digest, Kind};
+use rondo_protocol::id::{LanePath, RoleName, Status as Word, ThreadId};
+use rondo_protocol::object::{EdgeTaken, Note, Step, StepKind};
+
+use super::{Commit, Error, JournalRecord, MemoryStore, NewStep, Options, Read, RocksStore, Row, Status, StepStore};
+
+/// A store, and the folder that it lives in.
+type Opened = (Arc<dyn StepStore>, Option<tempfile::TempDir>);
+
+fn memory() -> Opened {
+    (Arc::new(MemoryStore::new()), None)
+}
+
+fn rocks() -> Opened {
+    let folder = tempfile::tempdir().unwrap();
+    let (store, opened) = RocksStore::open(folder.path(), Options::default()).unwrap();
+    assert_eq!(opened.notices, Vec::<String>::new());
+    (Arc::new(store), Some(folder))
+}
+
+macro_rules! contract {
+    ($($law:ident),* $(,)?) => {
+        mod in_memory {
+            $(#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+            async fn $law() { let (store, _folder) = super::memory(); super::$law(store).await; })*
+        }
+        mod in_rocksdb {
+            $(#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+            async fn $law() { let (store, _folder) = super::rocks(); super::$law(store).await; })*
+        }
+    };
+}
+
+contract![
+    what_is_committed_is_read_back,
+    a_commit_that_expects_another_version_loses,
+    a_commit_that_would_leave_a_gap_is_refused,
+    of_commits_on_one_row_at_once_exactly_one_wins,
+    many_threads_commit_at_once,
+    a_journal_is_read_in_order_and_cleared_by_its_commit,
+    a_lane_clears_its_own_journal_only,
+    hooks_have_private_key_spaces,
+    rows_come_oldest_first,
+    a_scan_visits_its_range_until_it_is_told_to_stop,
+    a_step_under_a_wrong_digest_is_damage,
+    a_step_that_does_not_follow_is_damage,
+    a_lane_step_names_earlier_steps_of_its_thread,
+    an_object_under_a_wrong_digest_is_damage,
+    a_row_that_names_another_end_is_damage,
+];
+
+pub(super) fn thread(number: u8) -> ThreadId {
+    ThreadId::from_parts(1_700_000_000_000 + u64::from(number), u128::from(number))
+}
+
+fn writer() -> RoleName {
+    RoleName::new("writer").unwrap()
+}
+
+/// The step behind `prev`, as the scheduler would make it.
+pub(super) fn step(prev: Option<Digest>, answer: &str, lane: &LanePath) -> Step {
+    Step {
+        answer: answer.to_owned(),
+        edge: EdgeTaken { from: "start".to_owned(), prompt: "Write about tide pools.".to_owned(), status: None },
+        kind: StepKind::Step,
+        lane: lane.clone(),
+        observations: Vec::new(),
+        output: Value::empty_object(),
+        prev: prev.into_iter().collect(),
+        role: writer(),
+        start: Digest([5; 32]),
+        status: Word::new("done").unwrap(),
+        transcript: None,
+    }
+}
+
+pub(super) fn row(version: u64, seq: u64, head: Option<Digest>) -> Row {
+    Row {
+        version,
+        frontier: head.map(|head| (LanePath::trunk(), head)).into_iter().collect(),
+        workflow: Digest([3; 32]),
+        policy: Digest([4; 32]),
+        start: Digest([5; 32]),
+        status: Status::Running,
+        seq,
+        checkpoint: br#"{"steps":1}"#.to_vec(),
+        origin: br#"{"name":"demo"}"#.to_vec(),
+    }
+}
+
+/// A thread of trunk steps, commit by commit.
+pub(super) struct Story {
+    pub(super) thread: ThreadId,
+    pub(super) head: Option<Digest>,
+    pub(super) seq: u64,
+    pub(super) version: u64,
+}
+
+impl Story {
+    pub(super) fn new(number: u8) -> Self {
+        Self { thread: thread(number), head: None, seq: 0, version: 0 }
+    }
+
+    /// The commit of the next step; the story goes on as if it were stored.
+    pub(super) fn next(&mut self, answer: &str) -> Commit {
+        let commit = self.with(&step(self.head, answer, &LanePath::trunk()));
+        self.head = commit.step.as_ref().map(|step| step.digest);
+        Commit { row: row(self.version, self.seq, self.head), ..commit }
+    }
+
+    /// The commit of any step, with a row that names no frontier.
+    fn with(&mut self, step: &Step) -> Commit {
+        let (digest, bytes) = Digest::of(Kind::Step, step).unwrap();
+        let expected = self.version;
+        self.seq += 1;
+        self.version += 1;
+        Commit {
+            thread: self.thread.clone(),
+            expected,
+            row: row(self.version, self.seq, None),
+            step: Some(NewStep {
+                seq: self.seq,
+                digest,
+                bytes,
+                role: step.role.clone(),
+                lane: step.lane.clone(),
+                visit: self.seq,
+                note: Note { model: Some("scripted".to_owned()), started_at_ms: self.seq, ..Note::default() },
+            }),
+            objects: Vec::new(),
+            clear_journal: Vec::new(),
+        }
+    }
+
+    /// A commit without a step.
+    fn row_only(&mut self) -> Commit {
+        self.version += 1;
+        Commit {
+            thread: self.thread.clone(),
+            expected: self.version - 1,
+            row: row(self.version, self.seq, self.head),
+            step: None,
+            objects: Vec::new(),
+            clear_journal: Vec::new(),
+        }
+    }
+}
+
+/// The answers within a range, as a scan gives them.
+pub(super) fn answers(store: &dyn Read, thread: &ThreadId) -> Result<Vec<String>, Error> {
+    let mut answers = Vec::new();
+    store.scan(thread, 1..=u64::MAX, &mut |stored, _| {
+        answers.push(stored.step.answer);
+        true
+    })?;
+    Ok(answers)
+}
+
+fn record(lane: &str, position: u32, text: &str) -> JournalRecord {
+    JournalRecord { lane: LanePath::new(lane).unwrap(), position, bytes: text.as_bytes().to_vec() }
+}
+
+async fn what_is_committed_is_read_back(store: Arc<dyn StepStore>) {
+    let mut story = Story::new(1);
+    let object = br#"{"text":"hello"}"#.to_vec();
+    let digest = Digest::of_bytes(Kind::Message, &object);
+    let mut first = story.next("one");
+    first.objects.push((Kind::Message, digest, object.clone()));
+    let second = story.next("two");
+    store.commit(first.clone()).await.unwrap();
+    store.commit(second.clone()).await.unwrap();
+
+    assert_eq!(store.row(&story.thread), Ok(Some(second.row.clone())));
+    assert_eq!(store.object(Kind::Message, digest), Ok(Some(object)));
+    assert_eq!(answers(&*store, &story.thread).unwrap(), ["one", "two"]);
+    let (stored, note) = store.step(&story.thread, 2).unwrap().unwrap();
+    let committed = second.step.unwrap();
+    assert_eq!((stored.seq, stored.digest, stored.visit), (2, committed.digest, 2));
+    assert_eq!(note, committed.note);
+    assert_eq!(store.locate(committed.digest), Ok(vec![(story.thread.clone(), 2)]));
+    let trunk = LanePath::trunk();
+    assert_eq!(store.visits(&story.thread, &trunk, &writer(), 1..=9), Ok(vec![(1, 1), (2, 2)]));
+    assert_eq!(store.visits(&story.thread, &trunk, &writer(), 2..=2), Ok(vec![(2, 2)]));
+
+    assert_eq!(store.row(&thread(9)), Ok(None));
+    assert_eq!(store.step(&story.thread, 3), Ok(None));
+    assert_eq!(store.step(&story.thread, 0), Ok(None));
+    assert_eq!(store.object(Kind::Message, Digest([1; 32])), Ok(None));
+    assert_eq!(store.locate(Digest([1; 32])), Ok(Vec::new()));
+    assert_eq!(answers(&*store, &thread(9)), Ok(Vec::new()));
+}
+
+async fn a_commit_that_expects_another_version_loses(store: Arc<dyn StepStore>) {
+    let mut story = Story::new(1);
+    let first = story.next("one");
+    store.commit(first.clone()).await.unwrap();
+    let conflict = Err(Error::Conflict { thread: story.thread.clone() });
+    assert_eq!(store.commit(first.clone()).await, conflict);
+    let mut ahead = Story::new(1);
+    (ahead.seq, ahead.version, ahead.head) = (5, 5, story.head);
+    assert_eq!(store.commit(ahead.next("six")).await, conflict);
+    assert_eq!(store.row(&story.thread), Ok(Some(first.row)));
+    assert_eq!(answers(&*store, &story.thread).unwrap(), ["one"]);
+}
+
+async fn a_commit_that_would_leave_a_gap_is_refused(store: Arc<dyn StepStore>) {
+    let mut story = Story::new(1);
+    store.commit(story.next("one")).await.unwrap();
+    let good = story.next("two");
+    let broken: [fn(&mut Commit); 5] = [
+        |commit| commit.row.version += 1,
+        |commit| commit.row.seq += 1,
+        |commit| commit.step = None,
+        |commit| {
+            commit.row.seq += 1;
+            commit.step.as_mut().unwrap().seq += 1;
+        },
+        |commit| commit.step.as_mut().unwrap().role = RoleName::new(&"a".repeat(5000)).unwrap(),
+    ];
+    for (case, broken_by) in broken.iter().enumerate() {
+        let mut commit = good.clone();
+        broken_by(&mut commit);
+        let refused = store.commit(commit).await;
+        assert!(matches!(refused, Err(Error::Malformed { .. })), "case {case}: {refused:?}");
+    }
+    store.commit(good).await.unwrap();
+    store.commit(story.row_only()).await.unwrap();
+    assert_eq!(answers(&*store, &story.thread).unwrap(), ["one", "two"]);
+}
+
+async fn of_commits_on_one_row_at_once_exactly_one_wins(store: Arc<dyn StepStore>) {
+    let commits: Vec<Commit> = (0..16).map(|number| Story::new(1).next(&format!("answer {number}"))).collect();
+    let running: Vec<_> = commits
+        .into_iter()
+        .map(|commit| {
+            let store = Arc::clone(&store);
+            tokio::spawn(async move { store.commit(commit).await })
+        })
+        .collect();
+    let mut won = 0;
+    for outcome in running {
+        match outcome.await.unwrap() {
+            Ok(()) => won += 1,
+            Err(error) => assert_eq!(error, Error::Conflict { thread: thread(1) }),
+        }
+    }
+    assert_eq!(won, 1);
+    assert_eq!(answers(&*store, &thread(1)).unwrap().len(), 1);
+}
+
+async fn many_threads_commit_at_once(store: Arc<dyn StepStore>) {
+    let running: Vec<_> = (0..64_u8)
+        .map(|number| {
+            let store = Arc::clone(&store);
+            tokio::spawn(async move {
+                let mut story = Story::new(number);
+                for step in 0..10 {
+                    store.commit(story.next(&format!("answer {step}"))).await.unwrap();
+                }
+            })
+        })
+        .collect();
+    for one in running {
+        one.await.unwrap();
+    }
+    for number in 0..64 {
+        assert_eq!(answers(&*store, &thread(number)).unwrap().len(), 10);
+    }
+}
+
+async fn a_journal_is_read_in_order_and_cleared_by_its_commit(store: Arc<dyn StepStore>) {
+    let mut story = Story::new(1);
+    let trunk = LanePath::trunk();
+    // Not awaited one by one: the unsynced record rides with what follows.
+    let records = [(1, false), (0, false), (2, true)];
+    for (position, sync) in records {
+        store.record(story.thread.clone(), vec![record("", position, "reply")], sync).await.unwrap();
+    }
+    let positions = |store: &dyn StepStore| -> Vec<u32> {
+        store.journal(&thread(1), &trunk).unwrap().into_iter().map(|record| record.position).collect()
+    };
+    assert_eq!(positions(&*store), [0, 1, 2]);
+    assert_eq!(store.journal(&story.thread, &trunk).unwrap()[0], record("", 0, "reply"));
+    assert_eq!(store.journal(&thread(2), &trunk), Ok(Vec::new()));
+
+    // A record that waits together with the commit that clears it is cleared too; one that comes after it stays.
+    let clearing = Commit { clear_journal: vec![trunk.clone()], ..story.next("one") };
+    let before = store.record(story.thread.clone(), vec![record("", 3, "last reply")], true);
+    let commit = store.commit(clearing);
+    let after = store.record(story.thread.clone(), vec![record("", 0, "next step")], true);
+    before.await.unwrap();
+    commit.await.unwrap();
+    after.await.unwrap();
+    assert_eq!(store.journal(&story.thread, &trunk), Ok(vec![record("", 0, "next step")]));
+}
+
+async fn a_lane_clears_its_own_journal_only(store: Arc<dyn StepStore>) {
+    let mut story = Story::new(1);
+    let lanes = ["a[1]", "a[10]", ""];
+    let records = lanes.map(|lane| record(lane, 0, lane)).to_vec();
+    store.record(story.thread.clone(), records, true).await.unwrap();
+    let lane = LanePath::new("a[1]").unwrap();
+    let clearing = Commit { clear_journal: vec![lane.clone()], ..story.next("one") };
+    store.commit(clearing).await.unwrap();
+    assert_eq!(store.journal(&story.thread, &lane), Ok(Vec::new()));
+    for lane in ["a[10]", ""] {
+        assert_eq!(store.journal(&story.thread, &LanePath::new(lane).unwrap()), Ok(vec![record(lane, 0, lane)]));
+    }
+}
+
+async fn hooks_have_private_key_spaces(store: Arc<dyn StepStore>) {
+    for (space, key, value) in [("cache", "k2", "2"), ("cache", "k1", "1"), ("cache2", "k1", "other"), ("", "k", "x")] {
+        store.put_hook_value(space, key.into(), Some(value.into())).await.unwrap();
+    }
+    store.put_hook_value("cache", b"k3".to_vec(), Some(b"3".to_vec())).await.unwrap();
+    store.put_hook_value("cache", b"k3".to_vec(), None).await.unwrap();
+    let pair = |key: &str, value: &str| (key.as_bytes().to_vec(), value.as_bytes().to_vec());
+    assert_eq!(store.hook_value("cache", b"k1"), Ok(Some(b"1".to_vec())));
+    assert_eq!(store.hook_value("cache", b"k3"), Ok(None));
+    assert_eq!(store.hook_values("cache", b"", 9), Ok(vec![pair("k1", "1"), pair("k2", "2")]));
+    assert_eq!(store.hook_values("cache", b"k1\0", 9), Ok(vec![pair("k2", "2")]));
+    assert_eq!(store.hook_values("cache", b"", 1), Ok(vec![pair("k1", "1")]));
+    assert_eq!(store.hook_values("cache", b"", 0), Ok(Vec::new()));
+    assert_eq!(store.hook_values("nobody", b"", 9), Ok(Vec::new()));
+}
+
+async fn rows_come_oldest_first(store: Arc<dyn StepStore>) {
+    for number in [7, 2, 5] {
+        store.commit(Story::new(number).next("one")).await.unwrap();
+    }
+    let rows = store.rows().unwrap();
+    assert_eq!(rows.iter().map(|(thread, _)| thread.clone()).collect::<Vec<_>>(), [2, 5, 7].map(thread));
+    assert!(rows.iter().all(|(_, row)| row.version == 1));
+}
+
+async fn a_scan_visits_its_range_until_it_is_told_to_stop(store: Arc<dyn StepStore>) {
+    let mut story = Story::new(1);
+    for number in 1..=600 {
+        store.commit(story.next(&number.to_string())).await.unwrap();
+    }
+    let scan = |seqs, stop_at: u64| {
+        let mut seen = Vec::new();
+        let outcome = store.scan(&story.thread, seqs, &mut |stored, note| {
+            assert_eq!((stored.step.answer, note.started_at_ms), (stored.seq.to_string(), stored.seq));
+            seen.push(stored.seq);
+            stored.seq != stop_at
+        });
+        outcome.map(|()| seen)
+    };
+    assert_eq!(scan(1..=u64::MAX, 0), Ok((1..=600).collect()));
+    assert_eq!(scan(0..=2, 0), Ok(vec![1, 2]));
+    assert_eq!(scan(255..=258, 0), Ok(vec![255, 256, 257, 258]));
+    assert_eq!(scan(599..=700, 0), Ok(vec![599, 600]));
+    assert_eq!(scan(10..=600, 11), Ok(vec![10, 11]));
+    assert_eq!(scan(601..=700, 0), Ok(Vec::new()));
+    assert_eq!(scan(5..=4, 0), Ok(Vec::new()));
+    assert_eq!(scan(u64::MAX..=u64::MAX, 0), Ok(Vec::new()));
+}
+
+async fn a_step_under_a_wrong_digest_is_damage(store: Arc<dyn StepStore>) {
+    let mut story = Story::new(1);
+    let mut commit = story.next("one");
+    let answer = commit.step.as_mut().unwrap();
+    answer.bytes = String::from_utf8(answer.bytes.clone()).unwrap().replace("one", "two").into_bytes();
+    store.commit(commit).await.unwrap();
+    let what = format!("step 1 of thread {} is not what its digest says", story.thread);
+    assert_eq!(answers(&*store, &story.thread), Err(Error::Damaged { what: what.clone() }));
+    assert_eq!(store.step(&story.thread, 1).map(|_| ()), Err(Error::Damaged { what }));
+}
+
+async fn a_step_that_does_not_follow_is_damage(store: Arc<dyn StepStore>) {
+    let mut story = Story::new(1);
+    store.commit(story.next("one")).await.unwrap();
+    let second = story.next("two");
+    let mut lost = Story::new(1);
+    (lost.seq, lost.version, lost.head) = (1, 1, Some(Digest([9; 32])));
+    store.commit(lost.next("two")).await.unwrap();
+    drop(second);
+    let what = format!("step 2 of thread {} does not follow its predecessor", story.thread);
+    assert_eq!(answers(&*store, &story.thread), Err(Error::Damaged { what: what.clone() }));
+    // A scan that begins at the step holds it to the one before, which it does not show.
+    let from_second = store.scan(&story.thread, 2..=2, &mut |_, _| true);
+    assert_eq!(from_second, Err(Error::Damaged { what }));
+}
+
+async fn a_lane_step_names_earlier_steps_of_its_thread(store: Arc<dyn StepStore>) {
+    let lanes = ["a[0]", "a[1]"].map(|lane| LanePath::new(lane).unwrap());
+    let mut story = Story::new(1);
+    let fork = story.next("fork");
+    let fork_digest = story.head;
+    store.commit(fork).await.unwrap();
+    let mut arrived = Vec::new();
+    for lane in &lanes {
+        let commit = story.with(&step(fork_digest, "lane", lane));
+        arrived.push(commit.step.as_ref().unwrap().digest);
+        store.commit(commit).await.unwrap();
+    }
+    let join = Step { prev: arrived, ..step(None, "join", &LanePath::trunk()) };
+    store.commit(story.with(&join)).await.unwrap();
+    assert_eq!(answers(&*store, &story.thread).unwrap(), ["fork", "lane", "lane", "join"]);
+    assert!(store.scan(&story.thread, 3..=4, &mut |_, _| true).is_ok());
+
+    store.commit(story.with(&step(Some(Digest([8; 32])), "stranger", &lanes[0]))).await.unwrap();
+    let what = format!("step 5 of thread {} does not follow its predecessor", story.thread);
+    assert_eq!(answers(&*store, &story.thread), Err(Error::Damaged { what }));
+}
+
+async fn an_object_under_a_wrong_digest_is_damage(store: Arc<dyn StepStore>) {
+    let mut story = Story::new(1);
+    let bytes = b"{}".to_vec();
+    let (right, wrong) = (Digest::of_bytes(Kind::Head, &bytes), Digest([7; 32]));
+    let objects = vec![(Kind::Head, right, bytes.clone()), (Kind::Head, wrong, bytes.clone())];
+    store.commit(Commit { objects, ..story.next("one") }).await.unwrap();
+    assert_eq!(store.object(Kind::Head, right), Ok(Some(bytes)));
+    for (kind, digest) in [(Kind::Head, wrong), (Kind::Message, right)] {
+        let what = format!("the object {digest} is not the {} that its digest says", kind.name());
+        assert_eq!(store.object(kind, digest), Err(Error::Damaged { what }));
+    }
+}
+
+async fn a_row_that_names_another_end_is_damage(store: Arc<dyn StepStore>) {
+    let mut story = Story::new(1);
+    let mut commit = story.next("one");
+    commit.row.frontier = BTreeMap::from([(LanePath::trunk(), Digest([6; 32]))]);
+    store.commit(commit).await.unwrap();
+    let what = format!("the row of thread {} does not end at its last step 1", story.thread);
+    assert_eq!(answers(&*store, &story.thread), Err(Error::Damaged { what }));
+}
