@@ -47,6 +47,7 @@ struct Reader<'a> {
 
 impl Reader<'_> {
     fn fault(&self, what: &str) -> Fault {
+        let what = if matches!(self.peek(), Some(b'/' | b'#')) { "JSON has no comments" } else { what };
         let length = self.text.get(self.at..).and_then(|rest| rest.chars().next()).map_or(0, char::len_utf8);
         Fault::new(Code::JsonSyntax, Span::new(self.at, length), what)
     }
@@ -87,7 +88,6 @@ impl Reader<'_> {
             Some(b'f') => self.word("false", Kind::Bool(false))?,
             Some(b'n') => self.word("null", Kind::Null)?,
             Some(b'-' | b'0'..=b'9') => self.number()?,
-            Some(b'/' | b'#') => return Err(self.fault("JSON has no comments")),
             Some(b'\'') => return Err(self.fault("JSON writes texts in double quotes")),
             None => return Err(self.fault("the file ends where a value should stand")),
             _ => return Err(self.fault("expected a value")),
@@ -225,7 +225,7 @@ impl Reader<'_> {
             b'r' => '\r',
             b't' => '\t',
             b'u' => return self.unicode_escape(),
-            _ => return Err(self.fault("JSON has no such escape")),
+            _ => return Err(Fault::new(Code::JsonSyntax, Span::new(self.at, 1), "JSON has no such escape")),
         };
         self.at += 1;
         Ok(plain)

@@ -102,7 +102,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn the_index_agrees_with_a_pass_over_the_text(text in "[\u{feff}aé😀\n\r ]{0,3000}", offset in 0..12_000_usize) {
+        fn the_index_agrees_with_a_pass_over_the_text(text in "\u{feff}?[aé😀\n\r ]{0,3000}", offset in 0..12_000_usize) {
             prop_assert_eq!(Source::new("f", text.as_str()).position(offset), position(&text, offset));
         }
     }

@@ -9,7 +9,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use granit_parser::{Event, Options, Parser, ScalarStyle, ScanError, StructureStyle};
+use granit_parser::{ErrorKind, Event, Options, Parser, ScalarStyle, ScanError, StructureStyle};
 
 use super::{
     Budget, Fault, Key, Kind, MAX_ALIASES, MAX_DEPTH, MAX_FAULTS, MAX_KEY_BYTES, Node, Reading, duplicate, excerpt,
@@ -100,9 +100,10 @@ impl<'a> Builder<'a> {
             let (event, place) = event.map_err(|error| self.syntax(&error))?;
             let bytes = place.byte_range().unwrap_or(0..0);
             let span = Span::new(bytes.start, bytes.end.saturating_sub(bytes.start));
-            if let Some(tag) = place.tag_span().and_then(|tag| tag.byte_range()) {
-                self.tag(Span::new(tag.start, tag.end.saturating_sub(tag.start)));
-            }
+            let tag = place.tag_span().and_then(|tag| tag.byte_range()).and_then(|range| {
+                self.tag(Span::new(range.start, range.end.saturating_sub(range.start)));
+                self.text.get(range)
+            });
             match event {
                 Event::DocumentStart(..) => {
                     self.documents += 1;
@@ -111,6 +112,10 @@ impl<'a> Builder<'a> {
                             .with_hint("a file holds one document; put the other into a file of its own");
                         return Err(fault);
                     }
+                }
+                // What a tag took away was meant as the text.
+                Event::Scalar(value, _, anchor, _) if value.is_empty() && tag.is_some() => {
+                    self.scalar(tag.unwrap_or_default(), ScalarStyle::DoubleQuoted, anchor, span)?;
                 }
                 Event::Scalar(value, style, anchor, _) => self.scalar(&value, style, anchor, span)?,
                 Event::SequenceStart(style, anchor, _) => {
@@ -150,50 +155,80 @@ impl<'a> Builder<'a> {
         });
         let length = self.text.get(offset..).and_then(|rest| rest.chars().next()).map_or(0, char::len_utf8);
         let span = Span::new(offset, length);
+        if matches!(error.kind(), ErrorKind::RecursionLimitExceeded) {
+            return too_deep(span);
+        }
         if let Some(at) = self.unquoted_template(offset) {
             return unquoted_template(Span::new(at, 2));
         }
-        if matches!(error.kind(), granit_parser::ErrorKind::RecursionLimitExceeded) {
-            return too_deep(span);
+        if let Some(comment) = self.cutting_comment(offset) {
+            return Fault::new(Code::CutByComment, comment, "a comment cuts the unquoted text before it")
+                .with_hint("put the text in quotes, or the comment on a line of its own");
         }
-        let fault = Fault::new(Code::YamlSyntax, span, error.info());
-        match self.comment_on_line(offset) {
-            Some(at) => fault.with_hint(format!(
-                "a comment begins at column {}; quote the text if `#` belongs to it",
-                self.text.get(..at).map_or(0, |before| {
-                    before.chars().rev().take_while(|c| *c != '\n').filter(|c| *c != '\u{feff}').count() + 1
-                })
-            )),
-            None => fault,
+        // The parser stops one character before what it refuses.
+        let refused = self.text.get(offset..).unwrap_or_default().char_indices().take(2).find(|(_, c)| is_unwanted(*c));
+        match refused {
+            Some((at, c)) => {
+                let message = format!("the control character U+{:04X} stands in the file", u32::from(c));
+                let span = Span::new(offset + at, c.len_utf8());
+                Fault::new(Code::YamlSyntax, span, message).with_hint("in double quotes it can be written as an escape")
+            }
+            None => Fault::new(Code::YamlSyntax, span, error.info().replace('`', "'")),
         }
     }
 
     /// Where, on the line of `offset`, an unquoted value begins with `{{`.
     fn unquoted_template(&self, offset: usize) -> Option<usize> {
-        let before = self.text.get(..offset.min(self.text.len()))?;
-        let start = before.rfind('\n').map_or(0, |newline| newline + 1);
+        let start = self.line_start(offset);
         let line = self.text.get(start..)?.lines().next()?;
-        line.match_indices("{{").map(|(at, _)| at).find_map(|at| {
-            let lead = line.get(..at)?;
+        let mut quotes = Quotes::default();
+        let mut at = 0;
+        loop {
+            let next = line.get(at..)?.find("{{")? + at;
+            quotes.pass(line.get(at..next)?);
+            let lead = line.get(..next)?;
             let value = lead.trim_end_matches([' ', '\t']);
-            let begins = value.ends_with('-') && value.trim_start_matches([' ', '-']).is_empty()
-                || (value.ends_with(':') && value.len() < lead.len())
-                || value.ends_with(['[', ',']);
-            let quotes = lead.bytes().filter(|byte| *byte == b'"').count();
-            let singles = lead.bytes().filter(|byte| *byte == b'\'').count();
-            (begins && quotes % 2 == 0 && singles % 2 == 0).then_some(start + at)
-        })
+            let begins = value.ends_with(['[', ','])
+                || (value.ends_with([':', '-']) && value.len() < lead.len())
+                || (value.is_empty() && next > 0);
+            if begins && !quotes.open() {
+                return Some(start + next);
+            }
+            // Of a row of braces only the first two can begin a value.
+            at = next + line.get(next..)?.bytes().take_while(|byte| *byte == b'{').count();
+        }
     }
 
-    /// Where a comment begins behind something else on the line of `offset`.
-    fn comment_on_line(&self, offset: usize) -> Option<usize> {
-        let before = self.text.get(..offset.min(self.text.len()))?;
-        let start = before.rfind('\n').map_or(0, |newline| newline + 1);
-        let line = self.text.get(start..)?.lines().next()?;
-        line.match_indices(" #").map(|(at, _)| start + at + 1).find(|at| {
-            self.text.get(start..*at).is_some_and(|lead| !lead.trim().is_empty())
-                && self.text.get(at + 1..).is_some_and(|rest| rest.starts_with(|c: char| !c.is_whitespace()))
-        })
+    /// The comment that begins behind something else, directly followed by a letter or a digit, where the parser gave
+    /// up: at `offset`, or within the list or map in brackets that is still open there.
+    fn cutting_comment(&self, offset: usize) -> Option<Span> {
+        let open = self.stack.iter().rev().find(|frame| frame.flow).map(|frame| frame.span.offset);
+        let start = self.line_start(open.unwrap_or(offset));
+        let end = offset + self.text.get(offset..)?.lines().next().map_or(0, str::len);
+        let mut line_start = start;
+        for line in self.text.get(start..end)?.split('\n') {
+            let mut quotes = Quotes::default();
+            let mut passed = 0;
+            for (at, _) in line.match_indices(" #") {
+                quotes.pass(line.get(passed..at)?);
+                passed = at;
+                let is_cut = line.get(at + 2..)?.starts_with(|c: char| c.is_alphanumeric());
+                if quotes.open() {
+                    continue;
+                }
+                if is_cut && !line.get(..at)?.trim().is_empty() {
+                    return Some(Span::new(line_start + at + 1, line.trim_end().len() - at - 1));
+                }
+                // What follows belongs to this comment.
+                break;
+            }
+            line_start += line.len() + 1;
+        }
+        None
+    }
+
+    fn line_start(&self, offset: usize) -> usize {
+        self.text.get(..offset).and_then(|before| before.rfind('\n')).map_or(0, |newline| newline + 1)
     }
 
     fn tag(&mut self, span: Span) {
@@ -360,6 +395,34 @@ impl<'a> Builder<'a> {
 fn unquoted_template(span: Span) -> Fault {
     Fault::new(Code::UnquotedTemplate, span, "an unquoted value begins with `{{`, which YAML reads as a map")
         .with_hint("put the whole text in double quotes, or write it as a block after `|`")
+}
+
+/// Whether a character may not stand in YAML as it is.
+fn is_unwanted(c: char) -> bool {
+    c.is_control() && !matches!(c, '\t' | '\n' | '\r' | '\u{85}')
+}
+
+/// Whether a quoted text is open at a place of a line, as far as the line alone tells.
+#[derive(Default)]
+struct Quotes {
+    double: bool,
+    single: bool,
+}
+
+impl Quotes {
+    fn pass(&mut self, text: &str) {
+        for byte in text.bytes() {
+            match byte {
+                b'"' if !self.single => self.double = !self.double,
+                b'\'' if !self.double => self.single = !self.single,
+                _ => {}
+            }
+        }
+    }
+
+    fn open(&self) -> bool {
+        self.double || self.single
+    }
 }
 
 /// What an unquoted scalar is.

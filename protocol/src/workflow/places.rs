@@ -124,6 +124,11 @@ impl Places {
         self.sources.first().map_or("", Source::text)
     }
 
+    /// Whether `file` is the workflow file.
+    pub(super) fn is_main(&self, file: &str) -> bool {
+        self.sources.first().is_some_and(|source| source.name() == file)
+    }
+
     /// Says that the part at `path` could not be read whole.
     pub(super) fn mark_incomplete(&mut self, path: &str) {
         self.incomplete.insert(path.to_owned());

@@ -51,9 +51,10 @@ impl Reader<'_> {
             let Some(kind) = kind else { continue };
             let names: Vec<&str> = kind.settings.iter().map(|setting| setting.name).collect();
             let Some(fields) = self.fields(&entry, &names, &[]) else { continue };
-            self.hook_uses.entry(kind.name).or_insert_with(|| entry.path.clone());
             let settings = self.settings(&fields, kind);
-            let split = if kind.is_altering(&settings) { &mut altering } else { &mut transparent };
+            let alters = kind.is_altering(&settings);
+            self.hook_uses.entry((kind.name, alters)).or_insert_with(|| entry.path.clone());
+            let split = if alters { &mut altering } else { &mut transparent };
             split.insert(kind.name.to_owned(), Value::Object(settings));
         }
         (altering, transparent)
@@ -79,12 +80,13 @@ impl Reader<'_> {
             self.refuse(used, fault.with_hint(known_kinds(&name)));
             return None;
         };
-        self.hook_uses.entry(kind.name).or_insert_with(|| used.path.clone());
         let at = fields.get("at").map_or(Some(kind.at), |at| self.hook_place(at, kind));
         let words = [("bypass", OnHookError::Bypass), ("fail", OnHookError::Fail)];
         let on_error = fields.get("on_error").map_or(Some(kind.on_error), |part| self.word(part, &words));
         let roles = fields.get("roles").map(|roles| self.hook_roles(roles));
         let settings = self.settings(&fields, kind);
+        let alters = kind.is_altering(&settings);
+        self.hook_uses.entry((kind.name, alters)).or_insert_with(|| used.path.clone());
         Some((kind, HookUse { at: at?, on_error: on_error?, roles, settings, kind: kind.name.to_owned() }))
     }
 

@@ -70,10 +70,12 @@ struct Reader<'a> {
     /// Faults of child workflows, in the order in which the children are named.
     child_faults: Vec<Diagnostic>,
     not_yet: Vec<Diagnostic>,
+    /// Where the reader of the text found faults: what stands there is a guess.
+    holes: BTreeSet<usize>,
     /// The names under `roles`, also of roles that could not be read.
     role_names: Vec<String>,
-    /// The path of the first use of each hook kind.
-    hook_uses: BTreeMap<&'static str, String>,
+    /// The path of the first use of each hook kind, apart for uses that alter what is said.
+    hook_uses: BTreeMap<(&'static str, bool), String>,
     /// Schemas that have been compiled once without a fault.
     sound_schemas: BTreeSet<String>,
 }
@@ -91,6 +93,7 @@ impl<'a> Reader<'a> {
             faults: Vec::new(),
             child_faults: Vec::new(),
             not_yet: Vec::new(),
+            holes: BTreeSet::new(),
             role_names: Vec::new(),
             hook_uses: BTreeMap::new(),
             sound_schemas: BTreeSet::new(),
@@ -105,13 +108,17 @@ impl<'a> Reader<'a> {
             self.places.mark_incomplete("");
         }
         for fault in faults {
-            self.report(Some(fault));
+            self.holes.insert(fault.span.offset);
+            self.keep_fault(fault);
         }
         let Some(root) = root else { return Err(self.end().0) };
         let read = self.top(&Part::root(&root));
         if let Some((workflow, policy)) = &read {
-            let checked = check::check(workflow, policy, &self.places);
-            self.faults.extend(checked);
+            for fault in check::check(workflow, policy, &self.places) {
+                if !self.follows_a_hole(&fault) {
+                    self.keep(fault);
+                }
+            }
             self.not_yet_run(workflow, policy);
         }
         let not_yet = std::mem::take(&mut self.not_yet);
@@ -181,9 +188,21 @@ impl<'a> Reader<'a> {
         None
     }
 
-    /// Keeps a fault and marks the part it is about.
-    fn report(&mut self, fault: impl Into<Option<source::Fault>>) {
-        let Some(fault) = fault.into() else { return };
+    /// Whether a fault of the checker stands on a line behind something that the reader of the text had to guess.
+    fn follows_a_hole(&self, fault: &Diagnostic) -> bool {
+        let hole = self.holes.range(..=fault.span.offset).next_back();
+        let between = hole.and_then(|hole| self.places.text().get(*hole..fault.span.offset));
+        self.places.is_main(&fault.file) && between.is_some_and(|text| !text.contains('\n'))
+    }
+
+    /// Keeps a fault, unless the reader of the text already has one at its place.
+    fn report(&mut self, fault: source::Fault) {
+        if !self.holes.contains(&fault.span.offset) || fault.span == Span::default() {
+            self.keep_fault(fault);
+        }
+    }
+
+    fn keep_fault(&mut self, fault: source::Fault) {
         let mut diagnostic = self.places.fault_at(fault.span, fault.code, fault.message);
         diagnostic.hint = fault.hint;
         self.keep(diagnostic);

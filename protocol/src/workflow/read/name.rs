@@ -51,7 +51,8 @@ impl Reader<'_> {
         match RoleName::new(&text) {
             Ok(name) => Some(name),
             Err(error) => {
-                let near = nearest(&text, self.role_names.iter().map(String::as_str)).map(str::to_owned);
+                let declared = self.role_names.iter().map(String::as_str).filter(|name| RoleName::new(name).is_ok());
+                let near = nearest(&text, declared).map(str::to_owned);
                 let mut fault = part.fault(Code::InvalidName, not_a_name(&error));
                 fault.hint = near.map(|near| format!("did you mean `{near}`?"));
                 self.refuse(part, fault);

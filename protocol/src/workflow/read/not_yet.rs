@@ -30,7 +30,7 @@ impl Reader<'_> {
             policy.roles.iter().filter(|(name, _)| !name.contains('/')).flat_map(|(_, role)| role.with.keys());
         let named: BTreeSet<&str> = transparent.chain(of_roles.map(String::as_str)).collect();
         for kind in named.into_iter().filter_map(HookKind::find).filter(|kind| !kind.built) {
-            let path = self.use_of(kind.name);
+            let path = self.use_of(kind.name, false);
             let message = format!("this version has no `{}` hook: calls pass through", kind.name);
             let warning = self.places.key_fault(Code::HookPassedThrough, &path, message);
             self.keep(warning);
@@ -39,7 +39,7 @@ impl Reader<'_> {
         let of_roles = workflow.roles.iter().flat_map(|(_, role)| role.with.keys());
         let named: BTreeSet<&str> = altering.chain(of_roles.map(String::as_str)).collect();
         for kind in named {
-            let path = self.use_of(kind);
+            let path = self.use_of(kind, true);
             self.not_yet(&path, &format!("the altering hook `{kind}`"));
         }
     }
@@ -83,8 +83,9 @@ impl Reader<'_> {
         }
     }
 
-    /// Where the file first names a hook kind.
-    fn use_of(&self, kind: &str) -> String {
-        self.hook_uses.get(kind).cloned().unwrap_or_else(|| "hooks".to_owned())
+    /// Where the file first uses a hook kind in this way.
+    fn use_of(&self, name: &str, alters: bool) -> String {
+        let known = HookKind::find(name).and_then(|kind| self.hook_uses.get(&(kind.name, alters)));
+        known.cloned().unwrap_or_else(|| "hooks".to_owned())
     }
 }

@@ -96,8 +96,11 @@ impl Reader<'_> {
         required: &[&str],
     ) -> Option<Fields<'n>> {
         let entries = self.entries(part)?;
+        let unknown = |entry: &&Part<'_>| !allowed(entry.name());
+        let misspelt: Vec<&str> =
+            entries.iter().filter(unknown).filter_map(|entry| nearest(entry.name(), known.iter().copied())).collect();
         for name in required {
-            if !entries.iter().any(|entry| entry.name() == *name) {
+            if !entries.iter().any(|entry| entry.name() == *name) && !misspelt.contains(name) {
                 self.places.mark_incomplete(&places::key(&part.path, name));
                 self.report(part.key_fault(Code::MissingKey, format!("the key `{name}` is missing")));
             }

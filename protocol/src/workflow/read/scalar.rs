@@ -72,7 +72,12 @@ impl Reader<'_> {
     /// An integer from `least` to `most`. A number such as `3.0` is one.
     pub(super) fn integer(&mut self, part: &Part<'_>, least: u64, most: u64) -> Option<u64> {
         let Value::Int(number) = part.node.to_value() else {
-            let hint = part.as_str().filter(|text| text.parse::<i128>().is_ok()).map(|_| "take out the quotes");
+            let written = self.places.text().get(part.node.span.offset..).unwrap_or_default();
+            let hint = match part.as_str().map(|text| text.replace('_', "").parse::<i128>().is_ok()) {
+                Some(true) if written.starts_with(['"', '\'']) => Some("take out the quotes"),
+                Some(true) => Some("an integer is written without leading zeros and without `_`"),
+                _ => None,
+            };
             self.wrong_type(part, "an integer", hint);
             return None;
         };
@@ -80,7 +85,7 @@ impl Reader<'_> {
             Ok(number) if (least..=most).contains(&number) => Some(number),
             _ => {
                 let range = if most >= u64::from(u32::MAX) {
-                    format!("at least {least}")
+                    format!("of at least {least}")
                 } else {
                     format!("from {least} to {most}")
                 };

@@ -275,6 +275,8 @@ impl Expander<'_> {
                 self.schemas(value, depth + 1)
             } else if NAMED.contains(&name) {
                 self.named_schemas(value, depth + 1)
+            } else if name == "type" && self.names_no_type(value) {
+                continue;
             } else if DATA.contains(&name) {
                 self.data(key, value, depth + 1)
             } else {
@@ -284,6 +286,19 @@ impl Expander<'_> {
             members.insert(name.to_owned(), read);
         }
         Value::Object(members)
+    }
+
+    /// Whether what stands under `type` is a word that names none, which is said.
+    fn names_no_type(&mut self, node: &Node) -> bool {
+        let Kind::Str(word) = &node.kind else { return false };
+        if TYPES.contains(&word.as_str()) {
+            return false;
+        }
+        let mut fault =
+            Fault::new(Code::UnknownType, node.span, format!("JSON Schema has no type `{}`", excerpt(word)));
+        fault.hint = nearest(word, TYPES).map(|near| format!("did you mean `{near}`?"));
+        self.fault(fault);
+        true
     }
 
     fn schemas(&mut self, node: &Node, depth: usize) -> Value {

@@ -77,7 +77,10 @@ impl Validator {
             .with_pattern_options(PatternOptions::regex().size_limit(MAX_PATTERN_BYTES))
             .build(&to_serde(schema))
             .map(Self)
-            .map_err(|error| SchemaError(describe(&error)))
+            .map_err(|error| {
+                let at = error.instance_path().to_string();
+                SchemaError(Violation { pointer: at, message: describe(&error) }.to_string())
+            })
     }
 
     /// Whether the value follows the schema.
