@@ -3,6 +3,7 @@
 use rondo_protocol::Value;
 use rondo_protocol::id::{FieldName, Status};
 use rondo_protocol::workflow::Field;
+use rondo_protocol::workflow::types::{Validator, Violation};
 
 use super::quote;
 use super::words::{self, excerpt};
@@ -12,9 +13,6 @@ const MAX_SCHEMA_WORDS_BYTES: usize = 4096;
 
 /// The words for a list of texts, which a front matter shows in block style.
 const TEXTS: &str = "a list of texts";
-
-/// The size of a compiled pattern.
-const MAX_PATTERN_BYTES: usize = 1 << 20;
 
 /// A declared field whose JSON Schema cannot be compiled.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
@@ -35,7 +33,7 @@ pub(super) struct DeclaredField {
     pub(super) optional: bool,
     pub(super) schema: Value,
     pub(super) shape: Shape,
-    validator: jsonschema::Validator,
+    validator: Validator,
 }
 
 /// How a field is read and shown. Models write poor YAML, so texts are read by their declared type.
@@ -52,13 +50,7 @@ pub(super) enum Shape {
 impl DeclaredField {
     pub(super) fn new(status: &Status, name: &FieldName, field: &Field) -> Result<Self, InvalidSchema> {
         let invalid = |reason: String| InvalidSchema { status: status.clone(), field: name.clone(), reason };
-        let schema = serde_json::to_value(&field.schema).map_err(|error| invalid(error.to_string()))?;
-        let validator = jsonschema::options()
-            .with_draft(jsonschema::Draft::Draft202012)
-            .should_validate_formats(true)
-            .with_pattern_options(jsonschema::PatternOptions::regex().size_limit(MAX_PATTERN_BYTES))
-            .build(&schema)
-            .map_err(|error| invalid(error.to_string()))?;
+        let validator = Validator::of_schema(&field.schema).map_err(|error| invalid(error.to_string()))?;
         Ok(Self {
             name: name.clone(),
             optional: field.optional,
@@ -71,20 +63,20 @@ impl DeclaredField {
     /// The value as it enters the thread; `None` for an optional field that is given as `null` and may not be `null`,
     /// which is how models leave out what a strict schema makes them write.
     pub(super) fn accept(&self, value: Value) -> Result<Option<Value>, String> {
-        let name = &self.name;
-        // An integer that JSON Schema's usual readers cannot hold is within no declared type.
-        let Ok(instance) = serde_json::to_value(&value) else {
-            return Err(format!("`{name}` holds a number that is too large"));
-        };
-        let Some(error) = self.validator.iter_errors(&instance).next() else {
+        let Some(violation) = self.validator.violations(&value).into_iter().next() else {
             return Ok(Some(value));
         };
         if self.optional && value.is_null() {
             return Ok(None);
         }
-        let place = error.instance_path().to_string();
-        let place = if place.is_empty() { String::new() } else { format!(" at `{}`", excerpt(&place)) };
-        Err(format!("`{name}` must be {}{place}: {}", self.type_words(), excerpt(&error.to_string())))
+        let (name, words) = (&self.name, self.type_words());
+        let Violation { pointer, message } = violation;
+        let is_type = ["it is not of type", "it is not one of"].iter().any(|start| message.starts_with(start));
+        Err(match pointer.as_str() {
+            "" if is_type => format!("`{name}` must be {words}, not {}", found(&value)),
+            "" => format!("`{name}` must be {words}: {message}"),
+            pointer => format!("`{name}` must be {words}; at `{}` {message}", excerpt(pointer)),
+        })
     }
 
     /// The type in words, such as `a whole number`.
@@ -128,6 +120,19 @@ impl Shape {
         } else {
             Self::Other
         }
+    }
+}
+
+/// What was given in place of another type.
+fn found(value: &Value) -> String {
+    match value {
+        Value::Null => "nothing".to_owned(),
+        Value::Bool(truth) => truth.to_string(),
+        Value::Int(number) => format!("the number {number}"),
+        Value::Float(number) => format!("the number {number}"),
+        Value::Str(text) => format!("the text `{}`", excerpt(text)),
+        Value::List(_) => "a list".to_owned(),
+        Value::Object(_) => "an object".to_owned(),
     }
 }
 

@@ -92,10 +92,7 @@ fn the_items_of_a_list_of_texts_are_texts() {
     ] {
         assert_eq!(comments(list).unwrap(), wanted, "{list}");
     }
-    assert_eq!(
-        comments(" Shorten").unwrap_err().words,
-        "`comments` must be a list of texts: \"Shorten\" is not of type \"array\""
-    );
+    assert_eq!(comments(" Shorten").unwrap_err().words, "`comments` must be a list of texts, not the text `Shorten`");
     assert_eq!(comments(" [a").unwrap_err().words.lines().count(), 1);
 }
 
@@ -311,8 +308,7 @@ fn any_value() -> impl Strategy<Value = Value> {
     let leaf = prop_oneof![
         Just(Value::Null),
         any::<bool>().prop_map(Value::from),
-        any::<i64>().prop_map(|number| Value::Int(i128::from(number))),
-        any::<u64>().prop_map(Value::from),
+        (-canonical::MAX_INTEGER..=canonical::MAX_INTEGER).prop_map(Value::Int),
         any::<f64>().prop_filter_map("finite", |number| Value::number(number).ok()),
         nasty().prop_map(Value::from),
     ];
@@ -322,11 +318,6 @@ fn any_value() -> impl Strategy<Value = Value> {
             prop::collection::btree_map(nasty(), inner, 0..4).prop_map(Value::Object),
         ]
     })
-}
-
-/// Whether the number can be given to the validator, which knows 64 bits.
-fn fits(value: &Value) -> bool {
-    serde_json::to_value(value).is_ok()
 }
 
 fn anything(format: AnswerFormat) -> Contract {
@@ -339,7 +330,7 @@ proptest! {
     fn what_is_rendered_is_read_back(
         text in nasty(),
         texts in prop::collection::vec(nasty(), 0..4),
-        any in prop::option::of(any_value().prop_filter("64 bits", fits)),
+        any in prop::option::of(any_value()),
         body in nasty(),
     ) {
         for format in [AnswerFormat::Frontmatter, AnswerFormat::Json] {
