@@ -17,6 +17,7 @@ pub mod models;
 pub mod moderator;
 pub mod rebuild;
 pub mod scheduler;
+pub mod socket;
 pub mod store;
 pub mod thread;
 
