@@ -23,8 +23,8 @@ pub struct CancelArgs {
 /// Cancels a thread.
 pub fn cancel(args: &CancelArgs, output: &mut Output) -> Result<Exit, Failure> {
     let settings = settings(&Flags { store: args.store.store.clone(), durability: None })?;
-    let (store, thread, _) = thread_in(look_into(&settings.store.value)?, &args.thread)?;
-    drop(store);
+    let (look, thread, _) = thread_in(look_into(&settings.store.value)?, &args.thread)?;
+    drop(look);
     let showing = Showing { is_quiet: true, concurrency: 1 };
     let request = Request::Cancel { thread: thread.clone() };
     let exit = watch(vec![request], settings.store.value, settings.durability.value, showing, output)?;

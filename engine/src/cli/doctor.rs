@@ -160,7 +160,7 @@ fn of_store(settings: &Settings) -> Vec<Finding> {
         Ok(Some(pid)) => Finding::new("store holder", format!("process {pid}")),
         Err(error) => Finding { is_fault: true, ..Finding::new("store holder", error.to_string()) },
     };
-    let state = match look_into(folder).map(|store| store.map(|store| store.rows())) {
+    let state = match look_into(folder).map(|look| look.map(|look| look.store.rows())) {
         Ok(None) => Finding::new("store state", "empty"),
         Ok(Some(Ok(rows))) => Finding::new("store state", format!("{} threads", rows.len())),
         Ok(Some(Err(error))) => Finding { is_fault: true, ..Finding::new("store state", error.to_string()) },
@@ -206,4 +206,28 @@ fn file_system(stat: &rustix::fs::StatFs) -> Finding {
     };
     let free_mib = u64::try_from(stat.f_bsize).unwrap_or_default().saturating_mul(stat.f_bavail) >> 20;
     Finding { is_fault, ..Finding::new("file system of the store", format!("{name}, {free_mib} MiB free")) }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::config;
+
+    #[test]
+    fn what_is_in_force_is_told_with_its_source_and_without_keys() {
+        let text = "[store]\ndurability = \"log\"\n[model.default]\nmodel = \"m\"\n\
+                    price = { input = 1, output = 2, source = \"a page\", date = \"2026-11-01\" }\n\
+                    [limits]\ncost_usd = 0.5\n[hook.x]\nargv = [\"x\"]\n";
+        let stated = config::read("rondo.toml", text).unwrap();
+        let variable = |name: &str| match name {
+            "OPENAI_API_KEY" => Some("sk-0123456789".to_owned()),
+            "RONDO_IDLE_TIMEOUT" => Some("5s".to_owned()),
+            _ => None,
+        };
+        let file = Path::new("/work/rondo.toml");
+        let settings = config::resolve(Path::new("/work"), Some(file), stated, &Flags::default(), &variable).unwrap();
+        let shown = table(&of_settings(&settings));
+        assert!(!shown.contains("sk-"));
+        insta::assert_snapshot!(shown);
+    }
 }

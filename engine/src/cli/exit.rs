@@ -2,7 +2,7 @@
 
 use rondo_protocol::call::FaultClass;
 use rondo_protocol::diagnostic::Code;
-use rondo_protocol::event::{Outcome, What};
+use rondo_protocol::event::Outcome;
 
 use crate::store;
 
@@ -62,16 +62,6 @@ impl Exit {
             Exit::Terminated,
         ];
         ALL.into_iter().find(|exit| exit.code() == code)
-    }
-
-    /// The exit of an event that ends a run, or `None` for one after which the run goes on.
-    pub fn of_event(what: &What) -> Option<Self> {
-        match what {
-            What::ThreadFinished { outcome, .. } => Some(Self::of_outcome(*outcome)),
-            What::ThreadWaiting { .. } => Some(Self::Waiting),
-            What::Error { code, .. } => Some(Code::find(code).map_or(Self::InputOutput, Self::of_fault)),
-            _ => None,
-        }
     }
 
     /// The exit of a thread that has ended.

@@ -5,7 +5,6 @@ use std::collections::BTreeMap;
 use rondo_protocol::diagnostic::{Code, Diagnostic};
 
 use super::exit::Exit;
-use crate::store;
 
 /// Why a verb did not do what was asked.
 #[derive(Debug, Clone, PartialEq)]

@@ -55,8 +55,8 @@ impl Totals {
     }
 }
 
-/// The line of a thread whose row is `row`.
-pub fn thread_line(thread: &ThreadId, row: &Row) -> ThreadLine {
+/// The line of a thread whose row is `row`; `is_held` says whether a process holds the store.
+pub fn thread_line(thread: &ThreadId, row: &Row, is_held: bool) -> ThreadLine {
     let spent = Checkpoint::from_bytes(&row.checkpoint).map(|checkpoint| checkpoint.spent()).unwrap_or_default();
     ThreadLine {
         event: "thread",
@@ -64,7 +64,7 @@ pub fn thread_line(thread: &ThreadId, row: &Row) -> ThreadLine {
         workflow: row.workflow,
         name: name(row),
         head: row.frontier.get(&LanePath::trunk()).copied(),
-        status: row.status,
+        status: status(row, is_held),
         totals: Totals {
             steps: row.seq,
             model_calls: spent.model_calls,
@@ -85,6 +85,14 @@ pub fn name(row: &Row) -> String {
 /// What is known of a thread and not hashed.
 pub fn origin(row: &Row) -> Option<Origin> {
     Origin::from_bytes(&row.origin).ok()
+}
+
+/// How a thread stands. A row says `running` until its run has ended; one whose process was killed has stopped.
+pub fn status(row: &Row, is_held: bool) -> Status {
+    match row.status {
+        Status::Running if !is_held => Status::Stopped,
+        status => status,
+    }
 }
 
 /// How a thread stands, in a word.

@@ -55,7 +55,8 @@ struct Asked<'a> {
 
 /// Shows the requests of a step.
 pub fn messages(args: &MessagesArgs, output: &mut Output) -> Result<Exit, Failure> {
-    let (store, thread, row) = thread_in(look(&args.store)?, &args.thread)?;
+    let (look, thread, row) = thread_in(look(&args.store)?, &args.thread)?;
+    let store = look.store.as_ref();
     let unknown = |what: String| Failure::new(Code::ThreadUnknown, what);
     let role = RoleName::new(&args.role).map_err(|error| unknown(error.to_string()))?;
     let lane = LanePath::new(&args.lane).map_err(|error| unknown(error.to_string()))?;
@@ -65,7 +66,7 @@ pub fn messages(args: &MessagesArgs, output: &mut Output) -> Result<Exit, Failur
         .first()
         .map(|(_, seq)| *seq);
     let Some(seq) = found else {
-        let beginning = rebuild::beginning(store.as_ref(), &row).map_err(|error| of_store(&error))?;
+        let beginning = rebuild::beginning(store, &row).map_err(|error| of_store(&error))?;
         let failure = unknown(format!("thread {thread} has no visit {} of role {role}", args.visit));
         if beginning.workflow.role(role.as_str()).is_some() {
             return Err(failure.with_hint("`rondo show` lists the visits"));
@@ -77,7 +78,7 @@ pub fn messages(args: &MessagesArgs, output: &mut Output) -> Result<Exit, Failur
         });
     };
     let mut outcome = Ok(());
-    rebuild::requests(store.as_ref(), &thread, &row, &|stored| stored.seq == seq, &mut |request| {
+    rebuild::requests(store, &thread, &row, &|stored| stored.seq == seq, &mut |request| {
         outcome = tell(&request, output);
         outcome.is_ok() && !output.is_closed()
     })

@@ -3,12 +3,14 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
+use std::time::Duration;
 
 use rondo_agent_kit::model::Model;
+use rondo_agent_kit::model::openai::{OpenAi, OpenAiSettings};
 use rondo_agent_kit::model::redacting::Redacting;
 use rondo_agent_kit::model::script::{Cast, Part, Script};
 use rondo_agent_kit::model::scripted::Scripted;
-use rondo_agent_kit::redact::Redactor;
+use rondo_agent_kit::redact::{Redactor, Secret};
 use rondo_protocol::diagnostic::Code;
 use rondo_protocol::workflow::Workflow;
 use serde::{Deserialize, Serialize};
@@ -97,10 +99,18 @@ fn redacting(model: impl Model + 'static, redactor: &Arc<Redactor>) -> Arc<dyn M
 
 fn connect(name: &str, settings: &Settings, redactor: &Arc<Redactor>) -> Result<Arc<dyn Model>, Failure> {
     let missing = || Failure::new(Code::NoProvider, format!("there is no provider {name}"));
-    let Provider { base_url, key, connect_timeout_ms, idle_timeout_ms, .. } =
+    let Provider { base_url, key, connect_timeout_ms, idle_timeout_ms, total_timeout_ms, .. } =
         settings.providers.get(name).ok_or_else(missing)?;
-    let _ = (base_url, key, connect_timeout_ms, idle_timeout_ms, redactor);
-    Err(missing())
+    let provider = OpenAi::new(OpenAiSettings {
+        base_url: base_url.value.clone(),
+        api_key: key.as_ref().map(|key| Secret { name: key.name.clone(), value: key.value.clone() }),
+        connect_timeout: Duration::from_millis(connect_timeout_ms.value),
+        idle_timeout: Duration::from_millis(idle_timeout_ms.value),
+        total_timeout: total_timeout_ms.as_ref().map(|total| Duration::from_millis(total.value)),
+        ..OpenAiSettings::default()
+    })
+    .map_err(|error| Failure::new(Code::NoProvider, format!("provider {name}: {error}")))?;
+    Ok(redacting(provider, redactor))
 }
 
 fn unresolved(error: &Unresolved) -> Failure {

@@ -84,12 +84,11 @@ impl Progress {
         }
     }
 
-    /// Shows a line that is not an event's.
-    pub fn line(&self, line: &str) {
+    /// Takes the live line away while `say` says something else.
+    pub fn suspend<T>(&self, say: impl FnOnce() -> T) -> T {
         match &self.bar {
-            Some(bar) => bar.suspend(|| tell(line)),
-            None if self.mode == Mode::Silent => {}
-            None => tell(line),
+            Some(bar) => bar.suspend(say),
+            None => say(),
         }
     }
 
@@ -262,5 +261,94 @@ fn by(answered_by: Option<&AnsweredBy>) -> String {
     match answered_by {
         Some(by @ (AnsweredBy::Hook(_) | AnsweredBy::Journal)) => format!("  by {}", by.as_str()),
         _ => String::new(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use rondo_protocol::Digest;
+    use rondo_protocol::digest::Kind;
+    use rondo_protocol::event::Durability;
+    use rondo_protocol::id::{LanePath, RoleName, Status};
+
+    use super::*;
+
+    fn events() -> Vec<Event> {
+        let digest = Digest::of_bytes(Kind::Step, b"");
+        let visit = Visit { role: RoleName::new("writer").unwrap(), visit: 2, lane: LanePath::trunk() };
+        let status = Status::new("drafted").unwrap();
+        let usage = Some(Usage { prompt_tokens: 1000, cached_tokens: 750, output_tokens: 120 });
+        let delta = |text: &str| What::ModelDelta { visit: visit.clone(), attempt: 0, text: text.to_owned() };
+        let what = [
+            What::ThreadStarted { workflow: digest, start: digest },
+            What::StepStarted { visit: visit.clone() },
+            delta("Twice a day\nthe sea "),
+            What::CallRetried {
+                visit: visit.clone(),
+                attempt: 0,
+                model: "default".to_owned(),
+                code: "RN1003".to_owned(),
+                wait_ms: 1500,
+            },
+            delta("Twice a day\nthe sea \u{1b}[2Jleaves."),
+            What::CallSettled {
+                visit: visit.clone(),
+                usage,
+                cached_tokens: Some(750),
+                cost_usd: Some(0.0042),
+                answered_by: AnsweredBy::Port,
+            },
+            What::StepCommitted {
+                visit: visit.clone(),
+                seq: 3,
+                step: digest,
+                prev: Vec::new(),
+                status: status.clone(),
+            },
+            What::Said { visit, text: "one more round".to_owned() },
+            What::ThreadFinished {
+                outcome: Outcome::Failed,
+                head: Some(digest),
+                status: Some(status),
+                reason: Some("three rounds were not enough".to_owned()),
+                result: rondo_protocol::Value::Null,
+            },
+        ];
+        let thread = ThreadId::from_parts(0, 0);
+        what.into_iter()
+            .zip(1_u64..)
+            .map(|(what, at)| Event {
+                thread: thread.clone(),
+                parent: None,
+                durability: Durability::Sync,
+                at_ms: at * 1000,
+                what,
+            })
+            .collect()
+    }
+
+    #[test]
+    fn a_run_reads_as_a_line_for_each_step_and_what_is_being_said() {
+        let mut scene = Scene::default();
+        let mut text = String::new();
+        for event in events() {
+            if let Some(line) = scene.event(&event) {
+                text.push_str(&line);
+            }
+            let status = scene.status(40);
+            if !status.is_empty() {
+                let _ = writeln!(text, "~ {status}");
+            }
+        }
+        insta::assert_snapshot!(text);
+    }
+
+    #[test]
+    fn json_on_a_pipe_shows_no_progress() {
+        assert_eq!(Mode::of(Style::PLAIN, true, false), Mode::Silent);
+        assert_eq!(Mode::of(Style::PLAIN, false, false), Mode::Lines);
+        let terminal = Style { is_terminal: true, ..Style::PLAIN };
+        assert_eq!(Mode::of(terminal, true, false), Mode::Live);
+        assert_eq!(Mode::of(terminal, false, true), Mode::Silent);
     }
 }

@@ -151,7 +151,7 @@ mod tests {
     const TEXT: &str = "roles:\n  writer:\n    promt: x\n";
 
     fn faulty() -> Faulty {
-        let fault = Diagnostic::at(Code::SettingsKey, "workflow.yaml", TEXT, Span::new(23, 5), "unknown key `promt`")
+        let fault = Diagnostic::at(Code::SettingsKey, "workflow.yaml", TEXT, Span::new(21, 5), "unknown key `promt`")
             .with_hint("did you mean `prompt`?");
         Faulty { faults: vec![fault], sources: BTreeMap::from([("workflow.yaml".to_owned(), TEXT.to_owned())]) }
     }

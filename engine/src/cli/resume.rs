@@ -37,17 +37,18 @@ pub struct ResumeArgs {
 pub fn resume(args: &ResumeArgs, output: &mut Output) -> Result<Exit, Failure> {
     let here = working_folder()?;
     let settings = settings(&Flags { store: args.store.store.clone(), durability: None })?;
-    let store = look_into(&settings.store.value)?.ok_or_else(no_threads)?;
+    let look = look_into(&settings.store.value)?.ok_or_else(no_threads)?;
+    let store = look.store.as_ref();
     let (id, row) = match &args.thread {
-        Some(word) => thread(store.as_ref(), word)?,
-        None => unfinished(store.as_ref())?,
+        Some(word) => thread(store, word)?,
+        None => unfinished(store)?,
     };
     let origin = lines::origin(&row);
     let has_ended = matches!(row.status, Status::Done | Status::Failed | Status::Cancelled);
     let script = if has_ended {
         None
     } else {
-        let workflow = rebuild::beginning(store.as_ref(), &row).map_err(|error| of_store(&error))?.workflow;
+        let workflow = rebuild::beginning(store, &row).map_err(|error| of_store(&error))?.workflow;
         let folder =
             origin.as_ref().and_then(|origin| origin.file.as_deref()).and_then(|file| Path::new(file).parent());
         let asked = script(&args.script, folder, &workflow, &here)?;
@@ -63,7 +64,7 @@ pub fn resume(args: &ResumeArgs, output: &mut Output) -> Result<Exit, Failure> {
             None => asked,
         }
     };
-    drop(store);
+    drop(look);
     let (store, durability) = (settings.store.value.clone(), settings.durability.value);
     let provision = Provision { settings, script: script.map(|(script, _)| script) };
     let request = Request::Resume(Box::new(ResumeRequest { thread: id, provision }));

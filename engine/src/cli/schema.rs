@@ -9,6 +9,7 @@ use super::output::Output;
 pub struct SchemaArgs {}
 
 /// Prints the schema.
-pub fn schema(_args: &SchemaArgs, _output: &mut Output) -> Result<Exit, Failure> {
+pub fn schema(_args: &SchemaArgs, output: &mut Output) -> Result<Exit, Failure> {
+    output.write(rondo_protocol::workflow::schema::schema().as_bytes())?;
     Ok(Exit::Done)
 }

@@ -51,11 +51,19 @@ pub fn settings_in(
     })
 }
 
+/// A store that is looked into.
+pub struct Look {
+    /// The store.
+    pub store: Box<dyn Read>,
+    /// Whether a process holds it, and so may be working on its threads.
+    pub is_held: bool,
+}
+
 /// A store to look into, or `None` where none has been written yet.
 ///
 /// # Errors
 /// When it cannot be opened.
-pub fn look(args: &StoreArgs) -> Result<Option<Box<dyn Read>>, Failure> {
+pub fn look(args: &StoreArgs) -> Result<Option<Look>, Failure> {
     let settings = settings(&Flags { store: args.store.clone(), durability: None })?;
     look_into(&settings.store.value)
 }
@@ -64,15 +72,17 @@ pub fn look(args: &StoreArgs) -> Result<Option<Box<dyn Read>>, Failure> {
 ///
 /// # Errors
 /// As [`look`].
-pub fn look_into(folder: &Path) -> Result<Option<Box<dyn Read>>, Failure> {
-    if !folder.exists() {
+pub fn look_into(folder: &Path) -> Result<Option<Look>, Failure> {
+    let is_empty = std::fs::read_dir(folder).is_ok_and(|mut entries| entries.next().is_none());
+    if is_empty || std::fs::symlink_metadata(folder).is_err() {
         return Ok(None);
     }
+    let is_held = store::holder(folder).map_err(|error| of_store(&error))?.is_some();
     let (reader, opened) = store::RocksReader::open(folder).map_err(|error| of_store(&error))?;
     for notice in opened.notices {
         tell(&format!("store: {notice}\n"));
     }
-    Ok(Some(Box::new(reader)))
+    Ok(Some(Look { store: Box::new(reader), is_held }))
 }
 
 /// A fault of the store as it is told.
@@ -117,10 +127,10 @@ pub fn thread(store: &dyn Read, word: &str) -> Result<(ThreadId, Row), Failure> 
 ///
 /// # Errors
 /// As [`thread`].
-pub fn thread_in(store: Option<Box<dyn Read>>, word: &str) -> Result<(Box<dyn Read>, ThreadId, Row), Failure> {
-    let store = store.ok_or_else(no_threads)?;
-    let (id, row) = thread(store.as_ref(), word)?;
-    Ok((store, id, row))
+pub fn thread_in(look: Option<Look>, word: &str) -> Result<(Look, ThreadId, Row), Failure> {
+    let look = look.ok_or_else(no_threads)?;
+    let (id, row) = thread(look.store.as_ref(), word)?;
+    Ok((look, id, row))
 }
 
 /// The one thread that has not ended.
@@ -147,7 +157,9 @@ pub fn no_threads() -> Failure {
 fn listed(rows: &[(ThreadId, Row)]) -> String {
     let newest = rows.iter().rev().take(MAX_LISTED);
     let mut lines: Vec<String> = newest
-        .map(|(id, row)| format!("{id}  {}  {}", super::lines::name(row), super::lines::standing(row.status)))
+        .map(|(id, row)| {
+            format!("{id}  {}  {}", super::lines::name(row), super::lines::standing(super::lines::status(row, true)))
+        })
         .collect();
     if rows.len() > MAX_LISTED {
         lines.push(format!("and {} older ones", rows.len() - MAX_LISTED));

@@ -27,14 +27,14 @@ pub struct ShowArgs {
 
 /// Shows a thread.
 pub fn show(args: &ShowArgs, output: &mut Output) -> Result<Exit, Failure> {
-    let (store, thread, row) = thread_in(look(&args.store)?, &args.thread)?;
-    let line = thread_line(&thread, &row);
+    let (look, thread, row) = thread_in(look(&args.store)?, &args.thread)?;
+    let line = thread_line(&thread, &row, look.is_held);
     if output.is_json() {
         output.line(&line)?;
     } else {
         output.text(&thread_text(&line))?;
     }
-    steps(store.as_ref(), &line, &row, &mut |step| {
+    steps(look.store.as_ref(), &line, &row, &mut |step| {
         if output.is_json() {
             output.line(&step)?
         } else {

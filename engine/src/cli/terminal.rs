@@ -2,6 +2,8 @@
 //!
 //! The holder carries out its own requests in the same way, so that a run looks the same from every terminal.
 
+use std::time::Duration;
+
 use rondo_protocol::call::FaultClass;
 use rondo_protocol::canonical::{self, Value};
 use rondo_protocol::diagnostic::Code;
@@ -16,12 +18,16 @@ use super::exit::Exit;
 use super::failure::{Failure, Fault};
 use super::operating::{Provision, operating};
 use super::session::of_store;
+use crate::socket::Connection;
 use crate::store::StepStore;
 use crate::thread::Ending;
 use crate::{Ended, Engine, Error, NewThread, Resumed, ThreadHandle};
 
 /// How many replies may wait for whoever shows them before the run waits too.
 pub const REPLIES: usize = 256;
+
+/// How long the process that holds the store may take to answer.
+pub const ANSWER: Duration = Duration::from_secs(2);
 
 /// What is asked of the process that holds the store.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
@@ -68,6 +74,8 @@ pub struct ResumeRequest {
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Reply {
+    /// The request has been taken over.
+    Taken,
     /// Something happened in the thread.
     Event(Box<Event>),
     /// The request was carried out; nothing follows.
@@ -88,13 +96,89 @@ pub enum Reply {
     },
 }
 
-impl Reply {
-    /// The canonical bytes, which keep every digit of a result.
-    pub fn to_bytes(&self) -> Vec<u8> {
-        canonical::to_bytes(self).unwrap_or_default()
-    }
+/// The frame of a request or a reply: canonical JSON, which keeps every digit and holds no newline.
+fn frame<T: Serialize>(message: &T) -> Result<Vec<u8>, Failure> {
+    canonical::to_bytes(message).map_err(|error| Failure::new(Code::InternalFault, error.to_string()))
+}
 
-    fn refused(failure: Failure) -> Self {
+/// Serves one terminal: takes over its request and tells it what happens, until the request has ended or the terminal
+/// has gone.
+pub async fn serve(engine: &Engine, mut connection: Connection, stop: &CancellationToken) {
+    let Ok(Ok(Some(asked))) = tokio::time::timeout(ANSWER, connection.incoming.next()).await else { return };
+    let Connection { mut incoming, mut outgoing } = connection;
+    let (sender, mut replies) = mpsc::channel(REPLIES);
+    let carrying = async {
+        let _ = sender.send(Reply::Taken).await;
+        match canonical::from_slice::<Request>(&asked) {
+            Ok(request) => carry_out(engine, request, stop, &sender).await,
+            Err(error) => {
+                let message = format!("the process that holds the store does not understand the request: {error}");
+                let failure = Failure::new(Code::StoreBusy, message).with_hint("both must be of the same version");
+                let _ = sender.send(Reply::refused(failure)).await;
+            }
+        }
+        drop(sender);
+    };
+    let telling = async {
+        loop {
+            let reply = tokio::select! {
+                reply = replies.recv() => reply,
+                // A terminal says nothing more; it closes when it does not want to know the rest.
+                _ = incoming.next() => None,
+            };
+            let Some(Ok(frame)) = reply.map(|reply| frame(&reply)) else { break };
+            if outgoing.send(frame).await.is_err() {
+                break;
+            }
+        }
+        drop(replies);
+    };
+    tokio::join!(carrying, telling);
+}
+
+/// Asks the process that holds the store and passes its replies on. The connection is closed when nobody takes them.
+///
+/// # Errors
+/// When it does not take the request over within [`ANSWER`].
+pub async fn ask(
+    connection: Connection,
+    request: &Request,
+    stop: &CancellationToken,
+    replies: &mpsc::Sender<Reply>,
+) -> Result<(), Failure> {
+    let Connection { mut incoming, mut outgoing } = connection;
+    let silent = || Failure::new(Code::StoreBusy, "the process that holds the store does not answer");
+    outgoing.send(frame(request)?).await.map_err(|_| silent())?;
+    let first = tokio::time::timeout(ANSWER, incoming.next()).await;
+    if !matches!(first, Ok(Ok(Some(ref frame))) if matches!(canonical::from_slice(frame), Ok(Reply::Taken))) {
+        return Err(silent());
+    }
+    loop {
+        let frame = tokio::select! {
+            frame = incoming.next() => frame,
+            () = stop.cancelled() => {
+                let _ = replies.send(Reply::End { exit: Exit::Interrupted.code() }).await;
+                return Ok(());
+            }
+        };
+        let Ok(Some(frame)) = frame else {
+            let message = "the process that held the store ended; what it acknowledged is safe";
+            let failure = Failure::new(Code::Interrupted, message).with_exit(Exit::InputOutput);
+            return Err(failure.with_hint("`rondo resume` goes on"));
+        };
+        let reply: Reply = canonical::from_slice(&frame).map_err(|error| {
+            Failure::new(Code::StoreBusy, format!("the holder's answer is not understood: {error}"))
+        })?;
+        let is_last = matches!(reply, Reply::End { .. } | Reply::Refused { .. });
+        if replies.send(reply).await.is_err() || is_last {
+            return Ok(());
+        }
+    }
+}
+
+impl Reply {
+    /// The reply to a request that cannot be carried out.
+    pub fn refused(failure: Failure) -> Self {
         match failure {
             Failure::Fault(Fault { exit, code, message, hint }) => {
                 Self::Refused { exit: exit.code(), code: code.to_string(), message, hint }

@@ -110,7 +110,8 @@ fn help_of_every_verb_reads_well() {
     command.build();
     let mut text = command.render_help().to_string();
     for verb in command.get_subcommands_mut() {
-        text.push_str(&format!("\n=== {}\n{}", verb.get_name(), verb.render_help()));
+        let help = verb.render_help();
+        text.push_str(&format!("\n=== {}\n{help}", verb.get_name()));
     }
     insta::assert_snapshot!(text);
 }
@@ -286,4 +287,58 @@ fn graphs_are_drawn_in_three_languages() {
         let said = rondo(&["graph", &demo.path("workflow.yaml"), "--format", format]);
         assert!(said.exit == 0 && said.out.starts_with(begin), "{said:?}");
     }
+}
+
+#[test]
+fn another_terminal_hands_its_requests_to_the_one_that_holds_the_store() {
+    let demo = Arc::new(Demo::new());
+    let slow = std::fs::read_to_string(demo.path("script.yaml")).unwrap().replacen(
+        "- status",
+        "- delay_ms: 600000\n    status",
+        1,
+    );
+    std::fs::write(demo.path("slow.yaml"), slow).unwrap();
+    let holding = Arc::clone(&demo);
+    let holder = std::thread::spawn(move || {
+        holding.rondo(&["run", &holding.path("workflow.yaml"), "--script", &holding.path("slow.yaml"), "--json"])
+    });
+    let began = std::time::Instant::now();
+    let first = loop {
+        let threads = demo.rondo(&["threads", "--json"]);
+        if let Some(line) = threads.out.lines().next() {
+            break serde_json::from_str::<serde_json::Value>(line).unwrap();
+        }
+        assert!(began.elapsed().as_secs() < 60 && !holder.is_finished(), "the holder does not begin");
+        std::thread::yield_now();
+    };
+    assert_eq!(first["status"], "running");
+    // The holder is busy for minutes, so that what follows can only be done by it for others.
+    let other = demo.rondo(&["run", &demo.path("workflow.yaml"), "--offline", "--json"]);
+    assert_eq!(other.exit, 0, "{other:?}");
+    assert!(other.out.lines().last().unwrap().contains("thread_finished"), "{}", other.out);
+    let id = first["thread"].as_str().unwrap();
+    assert_eq!(demo.rondo(&["resume", id, "--quiet"]).exit, 7, "it is running already");
+    assert_eq!(demo.rondo(&["cancel", id]).exit, 0);
+    let held = holder.join().unwrap();
+    assert_eq!(held.exit, 1, "{held:?}");
+    assert!(held.out.lines().last().unwrap().contains("cancelled"), "{}", held.out);
+    assert_eq!(demo.rondo(&["resume", id, "--quiet"]).exit, 1, "cancelled for good");
+}
+
+#[test]
+fn requests_and_replies_survive_the_way() {
+    let request = terminal::Request::Cancel { thread: rondo_protocol::id::ThreadId::from_parts(1, 2) };
+    let bytes = rondo_protocol::canonical::to_bytes(&request).unwrap();
+    assert_eq!(rondo_protocol::canonical::from_slice::<terminal::Request>(&bytes), Ok(request));
+    let what = rondo_protocol::event::What::ThreadWaiting { form: rondo_protocol::Value::Int(-(1 << 64) + 1) };
+    let event = rondo_protocol::event::Event {
+        thread: rondo_protocol::id::ThreadId::from_parts(1, 2),
+        parent: None,
+        durability: rondo_protocol::event::Durability::Sync,
+        at_ms: 3,
+        what,
+    };
+    let reply = terminal::Reply::Event(Box::new(event));
+    let bytes = rondo_protocol::canonical::to_bytes(&reply).unwrap();
+    assert_eq!(rondo_protocol::canonical::from_slice::<terminal::Reply>(&bytes), Ok(reply));
 }

@@ -18,13 +18,13 @@ pub struct ThreadsArgs {
 
 /// Lists the threads.
 pub fn threads(args: &ThreadsArgs, output: &mut Output) -> Result<Exit, Failure> {
-    let rows = match look(&args.store)? {
-        Some(store) => store.rows().map_err(|error| of_store(&error))?,
-        None => Vec::new(),
+    let (rows, is_held) = match look(&args.store)? {
+        Some(look) => (look.store.rows().map_err(|error| of_store(&error))?, look.is_held),
+        None => (Vec::new(), false),
     };
     if output.is_json() {
         for (thread, row) in &rows {
-            output.line(&thread_line(thread, row))?;
+            output.line(&thread_line(thread, row, is_held))?;
         }
         return Ok(Exit::Done);
     }
@@ -38,7 +38,7 @@ pub fn threads(args: &ThreadsArgs, output: &mut Output) -> Result<Exit, Failure>
         .iter()
         .map(|(thread, row)| {
             let begun = origin(row).map_or(now_ms, |origin| origin.started_at_ms);
-            (thread_line(thread, row), now_ms.saturating_sub(begun))
+            (thread_line(thread, row, is_held), now_ms.saturating_sub(begun))
         })
         .collect();
     output.text(&table(&lines))?;

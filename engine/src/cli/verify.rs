@@ -49,11 +49,11 @@ struct SumLine {
 
 /// Verifies a thread.
 pub fn verify(args: &VerifyArgs, output: &mut Output) -> Result<Exit, Failure> {
-    let (store, thread, row) = thread_in(look(&args.store)?, &args.thread)?;
+    let (look, thread, row) = thread_in(look(&args.store)?, &args.thread)?;
     let (mut requests, mut faults) = (0_u64, 0_u64);
     let mut outcome = Ok(());
     if row.seq > 0 {
-        rebuild::requests(store.as_ref(), &thread, &row, &|_| true, &mut |request| {
+        rebuild::requests(look.store.as_ref(), &thread, &row, &|_| true, &mut |request| {
             requests += 1;
             if !request.is_proven() {
                 faults += 1;
@@ -64,7 +64,7 @@ pub fn verify(args: &VerifyArgs, output: &mut Output) -> Result<Exit, Failure> {
         .map_err(|error| of_rebuild(&error))?;
     }
     outcome?;
-    let head = super::lines::thread_line(&thread, &row).head;
+    let head = super::lines::thread_line(&thread, &row, look.is_held).head;
     if output.is_json() {
         output.line(&SumLine { event: "verified", thread, head, requests, faults })?;
     } else {

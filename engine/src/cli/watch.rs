@@ -1,25 +1,35 @@
 //! Carries requests to whoever holds the store, this process or another, and shows what comes back.
 
 use std::collections::BTreeMap;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::time::Duration;
 
 use rondo_protocol::diagnostic::Code;
 use rondo_protocol::event::{Durability, What};
-use tokio::sync::{Semaphore, mpsc};
+use tokio::sync::{Notify, Semaphore, mpsc};
+use tokio::task::JoinHandle;
 use tokio_util::sync::CancellationToken;
 
 use super::exit::Exit;
-use super::failure::Failure;
+use super::failure::{Failure, Fault};
 use super::output::{Output, Style, tell};
 use super::progress::{Mode, Progress};
 use super::report;
 use super::session::of_store;
 use super::show::pretty;
 use super::signals::Signals;
-use super::terminal::{REPLIES, Reply, Request, carry_out, refusal};
+use super::terminal::{ANSWER, REPLIES, Reply, Request, ask, carry_out, refusal, serve};
+use crate::socket::{self, Server};
 use crate::store::{self, RocksStore};
 use crate::{Engine, SystemEnv};
+
+/// How many requests of other terminals are carried out at once.
+const MAX_GUESTS: usize = 256;
+
+/// How long to wait before a store that is held is asked for again.
+const AGAIN: Duration = Duration::from_millis(25);
 
 /// How a run is shown.
 #[derive(Debug, Clone, Copy)]
@@ -47,7 +57,7 @@ pub fn watch(
         .map_err(|error| Failure::new(Code::InternalFault, format!("no runtime: {error}")))?;
     let exit = runtime.block_on(watch_all(requests, store, durability, showing, output));
     // A call that hangs must not keep the process.
-    runtime.shutdown_timeout(std::time::Duration::from_millis(200));
+    runtime.shutdown_timeout(Duration::from_millis(200));
     exit
 }
 
@@ -63,7 +73,7 @@ async fn watch_all(
     let style = Style::stderr();
     let has_many = requests.len() > 1;
     let progress = Progress::new(Mode::of(style, output.is_json(), showing.is_quiet), style, has_many);
-    let mut shown = Shown { output, progress, is_quiet: showing.is_quiet, has_many };
+    let mut shown = Shown { output, progress, is_quiet: showing.is_quiet };
     let (sender, mut replies) = mpsc::channel(REPLIES);
     let turns = Arc::new(Semaphore::new(showing.concurrency.max(1)));
     let asking = tokio::spawn(ask_all(holder.clone(), requests, turns, signals.stop.clone(), sender));
@@ -85,7 +95,7 @@ async fn watch_all(
     shown.progress.finish();
     let _ = asking.await;
     if let Holder::Here(here) = holder {
-        here.leave(&signals.stop, showing.is_quiet).await;
+        here.leave(showing.is_quiet).await;
     }
     outcome?;
     let exit = exits.into_values().find(|exit| *exit != Exit::Done).unwrap_or(Exit::Done);
@@ -137,49 +147,138 @@ enum Holder {
 /// What this process holds.
 struct Here {
     engine: Engine,
+    /// Requests of other terminals that are being carried out.
+    guests: Arc<Guests>,
+    serving: Option<JoinHandle<()>>,
+}
+
+/// A count of requests that other terminals have handed over.
+#[derive(Debug, Default)]
+struct Guests {
+    count: AtomicUsize,
+    left: Notify,
+}
+
+/// One of them; it leaves when this is dropped.
+struct Guest(Arc<Guests>);
+
+impl Guest {
+    fn of(guests: &Arc<Guests>) -> Self {
+        guests.count.fetch_add(1, Ordering::SeqCst);
+        Self(Arc::clone(guests))
+    }
+}
+
+impl Drop for Guest {
+    fn drop(&mut self) {
+        self.0.count.fetch_sub(1, Ordering::SeqCst);
+        self.0.left.notify_waiters();
+    }
 }
 
 impl Here {
-    /// Stays until the threads of other terminals have ended, or a signal says to leave.
-    async fn leave(&self, stop: &CancellationToken, is_quiet: bool) {
-        let running = self.engine.running_threads().len();
-        if running > 0 && !is_quiet {
-            tell(&format!("{running} threads of other terminals go on here\n"));
-        }
-        while !self.engine.running_threads().is_empty() {
-            if stop.is_cancelled() {
-                self.engine.stop_all();
+    fn new(store: RocksStore, folder: &Path, stop: &CancellationToken) -> Self {
+        let engine = Engine::new(Arc::new(store), Arc::new(SystemEnv::default()), crate::registry());
+        let guests = Arc::new(Guests::default());
+        let serving = match Server::bind(folder) {
+            Ok(server) => Some(tokio::spawn(serve_all(server, engine.clone(), Arc::clone(&guests), stop.clone()))),
+            Err(error) => {
+                // A run needs no other terminal; those that come are told that the store is busy.
+                tell(&format!("other terminals cannot be served: {error}\n"));
+                None
             }
-            tokio::time::sleep(std::time::Duration::from_millis(20)).await;
+        };
+        Self { engine, guests, serving }
+    }
+
+    /// Stays until the requests of other terminals have been carried out.
+    async fn leave(&self, is_quiet: bool) {
+        let count = self.guests.count.load(Ordering::SeqCst);
+        if count > 0 && !is_quiet {
+            tell(&format!("{count} request(s) of other terminals go on here\n"));
+        }
+        loop {
+            let left = self.guests.left.notified();
+            if self.guests.count.load(Ordering::SeqCst) == 0 {
+                break;
+            }
+            left.await;
+        }
+        if let Some(serving) = &self.serving {
+            serving.abort();
         }
     }
 }
 
-/// Opens the store, or finds out who holds it.
-async fn hold(folder: PathBuf, durability: Durability, stop: &CancellationToken) -> Result<Holder, Failure> {
-    let _ = stop;
-    let at = folder.clone();
-    let opened = tokio::task::spawn_blocking(move || RocksStore::open(&at, store::Options { durability }))
-        .await
-        .map_err(|error| Failure::new(Code::InternalFault, error.to_string()))?;
-    match opened {
-        Ok((store, opened)) => {
-            for notice in opened.notices {
-                tell(&format!("store: {notice}\n"));
-            }
-            let engine = Engine::new(Arc::new(store), Arc::new(SystemEnv::default()), crate::registry());
-            Ok(Holder::Here(Arc::new(Here { engine })))
+/// Serves other terminals for as long as this process holds the store.
+async fn serve_all(server: Server, engine: Engine, guests: Arc<Guests>, stop: CancellationToken) {
+    while let Ok(connection) = server.accept().await {
+        let guest = Guest::of(&guests);
+        if guests.count.load(Ordering::SeqCst) > MAX_GUESTS {
+            continue;
         }
-        Err(store::Error::Busy { pid: 0 }) => Ok(Holder::There(folder)),
-        Err(error) => Err(of_store(&error)),
+        let (engine, stop) = (engine.clone(), stop.clone());
+        tokio::spawn(async move {
+            let _guest = guest;
+            serve(&engine, connection, &stop).await;
+        });
+    }
+}
+
+/// Opens the store, or finds out that another process holds it and listens. A store whose holder is just coming or
+/// going is asked again for as long as a holder may take to answer.
+async fn hold(folder: PathBuf, durability: Durability, stop: &CancellationToken) -> Result<Holder, Failure> {
+    let since = tokio::time::Instant::now();
+    loop {
+        let at = folder.clone();
+        let opened = tokio::task::spawn_blocking(move || RocksStore::open(&at, store::Options { durability }))
+            .await
+            .map_err(|error| Failure::new(Code::InternalFault, error.to_string()))?;
+        let busy = match opened {
+            Ok((store, opened)) => {
+                for notice in opened.notices {
+                    tell(&format!("store: {notice}\n"));
+                }
+                return Ok(Holder::Here(Arc::new(Here::new(store, &folder, stop))));
+            }
+            Err(busy @ store::Error::Busy { .. }) => busy,
+            Err(error) => return Err(of_store(&error)),
+        };
+        if socket::connect(&folder).await.is_ok() {
+            return Ok(Holder::There(folder));
+        }
+        if since.elapsed() >= ANSWER || stop.is_cancelled() {
+            return Err(of_store(&busy));
+        }
+        tokio::time::sleep(AGAIN).await;
     }
 }
 
 impl Holder {
     async fn ask(&self, request: Request, stop: &CancellationToken, replies: mpsc::Sender<Reply>) {
-        match self {
-            Self::Here(here) => carry_out(&here.engine, request, stop, &replies).await,
-            Self::There(_folder) => {}
+        let asked = match self {
+            Self::Here(here) => {
+                carry_out(&here.engine, request, stop, &replies).await;
+                Ok(())
+            }
+            Self::There(folder) => match socket::connect(folder).await {
+                Ok(connection) => ask(connection, &request, stop, &replies).await,
+                Err(error) => Err(Failure::new(Code::StoreBusy, error.to_string())),
+            },
+        };
+        if let Err(failure) = asked {
+            let _ = replies.send(Reply::refused(self.named(failure))).await;
+        }
+    }
+
+    /// A failure that names the process that holds the store.
+    fn named(&self, failure: Failure) -> Failure {
+        match (self, failure) {
+            (Self::There(folder), Failure::Fault(fault)) if fault.code == Code::StoreBusy => {
+                let pid = store::holder(folder).ok().flatten().unwrap_or(0);
+                Failure::Fault(Fault { message: format!("{} (process {pid})", fault.message), ..fault })
+            }
+            (_, failure) => failure,
         }
     }
 }
@@ -189,7 +288,6 @@ struct Shown<'a> {
     output: &'a mut Output,
     progress: Progress,
     is_quiet: bool,
-    has_many: bool,
 }
 
 impl Shown<'_> {
@@ -202,10 +300,10 @@ impl Shown<'_> {
                     self.output.line(&event)?;
                     return Ok(None);
                 }
+                let Self { output, progress, .. } = self;
                 match &event.what {
                     What::ThreadFinished { result, .. } if !result.is_null() => {
-                        self.progress.finish();
-                        self.output.text(&pretty(result))?;
+                        progress.suspend(|| output.text(&pretty(result)))?;
                     }
                     What::Error { code, message, .. } if self.is_quiet => {
                         tell(&format!("rondo: {code}: {message}\n"));
@@ -214,13 +312,12 @@ impl Shown<'_> {
                 }
                 Ok(None)
             }
+            Reply::Taken => Ok(None),
             Reply::End { exit } => Ok(Some(Exit::of_code(exit).unwrap_or(Exit::InputOutput))),
             Reply::Refused { exit, code, message, hint } => {
                 let failure = refusal(exit, &code, message, hint);
-                if !self.has_many {
-                    self.progress.finish();
-                }
-                report::failure(&failure, self.output);
+                let Self { output, progress, .. } = self;
+                progress.suspend(|| report::failure(&failure, output));
                 Ok(Some(failure.exit()))
             }
         }

@@ -177,7 +177,7 @@ impl Reader<'_> {
         };
         if table.contains_key("command") == table.contains_key("url") {
             let first = table.iter().next().map_or(0..0, |(key, _)| key.span());
-            self.fault(Code::SettingsValue, &first, format!("{at} needs either `command` or `url`"));
+            self.fault(Code::SettingsValue, &first, format!("either `command` or `url` is needed {at}"));
         }
         mcp
     }
@@ -208,7 +208,7 @@ impl Reader<'_> {
         let argv = self.texts(table, "argv");
         if argv.is_empty() {
             let place = table.iter().next().map_or(0..0, |(key, _)| key.span());
-            self.fault(Code::SettingsValue, &place, format!("{at} needs `argv`: the program and its arguments"));
+            self.fault(Code::SettingsValue, &place, format!("`argv`, the program and its arguments, is needed {at}"));
         }
         argv
     }
@@ -310,7 +310,9 @@ impl Reader<'_> {
         self.checked(table, key, |name| {
             let is_name = !name.is_empty() && name.chars().all(|c| c.is_ascii_alphanumeric() || c == '_');
             // A key that was pasted here by mistake must not be shown.
-            is_name.then(|| name.to_owned()).ok_or_else(|| "the name of an environment variable, not a key".to_owned())
+            is_name
+                .then(|| name.to_owned())
+                .ok_or_else(|| "write the name of an environment variable, not a key".to_owned())
         })
     }
 
@@ -373,9 +375,7 @@ impl Reader<'_> {
     }
 
     fn wrong(&mut self, key: &str, wanted: &str, value: &Spanned<DeValue<'_>>) {
-        let found = value.get_ref().type_str();
-        let message = format!("`{}` is {wanted}, not a value of type {found}", excerpt(key));
-        self.fault(Code::SettingsValue, &value.span(), message);
+        self.fault(Code::SettingsValue, &value.span(), format!("`{}` must be {wanted}", excerpt(key)));
     }
 
     fn line(&self, place: &Range<usize>) -> Origin {
