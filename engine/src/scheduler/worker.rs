@@ -249,6 +249,10 @@ impl Performing<'_> {
                 Ok(made) => return Ok(made),
                 Err(fault) => fault,
             };
+            if fault.class == FaultClass::ScriptEnd {
+                // Nothing of the script was used up: the entry that its author adds answers the resumed run.
+                self.attempts -= 1;
+            }
             let passed = deadline.left() == Duration::ZERO;
             let again = !passed && of_this_model < retry.attempts && retry::is_worth_another(&fault, retry);
             let wait = if again {
