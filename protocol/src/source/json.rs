@@ -312,7 +312,9 @@ impl Reader<'_> {
                 _ => (Kind::Int(0), Some(integer_out_of_range(span))),
             }
         };
-        fault.into_iter().for_each(|fault| self.note(fault));
+        if let Some(fault) = fault {
+            self.note(fault);
+        }
         Ok(kind)
     }
 }

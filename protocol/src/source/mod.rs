@@ -205,7 +205,7 @@ impl Node {
     }
 
     /// How many bytes its texts have, keys included.
-    fn scalar_bytes(&self) -> usize {
+    pub(crate) fn scalar_bytes(&self) -> usize {
         match &self.kind {
             Kind::Str(text) => text.len(),
             Kind::List(items) => items.iter().map(Self::scalar_bytes).sum(),

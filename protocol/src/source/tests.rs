@@ -180,7 +180,7 @@ proptest! {
     /// What one reader takes, the other takes for the same.
     #[test]
     fn json_is_yaml(items in prop::collection::btree_map("[a-z ]{0,8}", "[a-zA-Z0-9 :#{}é\"\\\\\n]{0,12}", 0..6)) {
-        let text = Value::from_iter(items.into_iter().map(|(key, text)| (key, Value::from(text)))).to_text();
+        let text = items.into_iter().map(|(key, text)| (key, Value::from(text))).collect::<Value>().to_text();
         prop_assert_eq!(yaml(&text).unwrap().to_value(), json(&text).unwrap().to_value());
     }
 

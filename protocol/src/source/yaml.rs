@@ -88,7 +88,7 @@ struct Builder<'a> {
     faults: Vec<Fault>,
 }
 
-impl<'a> Builder<'a> {
+impl Builder<'_> {
     fn run(&mut self) -> Result<(), Fault> {
         let mut options = Options::default();
         options.simple_key_max_lookahead = MAX_KEY_BYTES;
@@ -125,7 +125,7 @@ impl<'a> Builder<'a> {
                     let part = Part::Map { entries: Vec::new(), seen: BTreeSet::new(), slot: Slot::Key };
                     self.open(part, style, anchor, span)?;
                 }
-                Event::SequenceEnd | Event::MappingEnd => self.close(span.offset + span.length)?,
+                Event::SequenceEnd | Event::MappingEnd => self.close(span.offset + span.length),
                 Event::Alias(id) => self.alias(id, span)?,
                 _ => {}
             }
@@ -290,7 +290,9 @@ impl<'a> Builder<'a> {
             None
         };
         let dropped = fault.is_some();
-        fault.into_iter().for_each(|fault| self.note(fault));
+        if let Some(fault) = fault {
+            self.note(fault);
+        }
         if let Some(Frame { part: Part::Map { slot, seen, .. }, .. }) = self.stack.last_mut() {
             *slot = if dropped {
                 Slot::Dropped
@@ -315,11 +317,11 @@ impl<'a> Builder<'a> {
         Ok(())
     }
 
-    fn close(&mut self, end: usize) -> Result<(), Fault> {
-        let Some(frame) = self.stack.pop() else { return Ok(()) };
+    fn close(&mut self, end: usize) {
+        let Some(frame) = self.stack.pop() else { return };
         if frame.is_key {
             self.key_of_many(&frame);
-            return Ok(());
+            return;
         }
         let braces = self.text.get(frame.span.offset..).is_some_and(|rest| rest.starts_with("{{"));
         let kind = match frame.part {
@@ -336,7 +338,6 @@ impl<'a> Builder<'a> {
             self.anchors.insert(frame.anchor, Some(node.clone()));
         }
         self.put(node);
-        Ok(())
     }
 
     /// A list or a map stands where a key should.
@@ -358,9 +359,8 @@ impl<'a> Builder<'a> {
         if self.aliases > MAX_ALIASES {
             return Err(Fault::new(Code::TooLarge, span, format!("there are more than {MAX_ALIASES} aliases")));
         }
-        let node = match self.anchors.get(&id) {
-            Some(Some(node)) => node,
-            _ => return Err(Fault::new(Code::YamlSyntax, span, "an alias stands within what it names")),
+        let Some(Some(node)) = self.anchors.get(&id) else {
+            return Err(Fault::new(Code::YamlSyntax, span, "an alias stands within what it names"));
         };
         if self.wants_key() {
             let Kind::Str(name) = &node.kind else {

@@ -58,7 +58,7 @@ enum Text {
 #[derive(Debug, Clone, Default)]
 pub struct Places {
     sources: Vec<Source>,
-    places: BTreeMap<String, Place>,
+    parts: BTreeMap<String, Place>,
     path_bytes: usize,
     incomplete: BTreeSet<String>,
 }
@@ -72,7 +72,7 @@ impl Places {
     /// A diagnostic at the part `path`: at a scalar's value, at the key of a list or map. `inner` is a range of bytes
     /// within a text's value. Where the file has no such part, at the key of the nearest part that holds it.
     pub fn fault(&self, code: Code, path: &str, inner: Option<Range<usize>>, message: impl Into<String>) -> Diagnostic {
-        let spot = match self.places.get(path) {
+        let spot = match self.parts.get(path) {
             Some(place) => self.value_spot(place, inner),
             None => self.holder(path),
         };
@@ -81,7 +81,7 @@ impl Places {
 
     /// A diagnostic at the key of the part `path`, or at the nearest part that holds it.
     pub fn key_fault(&self, code: Code, path: &str, message: impl Into<String>) -> Diagnostic {
-        let spot = match self.places.get(path) {
+        let spot = match self.parts.get(path) {
             Some(place) => place.key.unwrap_or(place.value),
             None => self.holder(path),
         };
@@ -90,7 +90,7 @@ impl Places {
 
     /// Whether the file has the part `path`.
     pub fn has(&self, path: &str) -> bool {
-        self.places.contains_key(path)
+        self.parts.contains_key(path)
     }
 
     /// Whether the part at `path` could not be read whole: it, what holds it, or something within it has a fault. What
@@ -147,7 +147,7 @@ impl Places {
 
     /// Says that the value at `path` is the text `value`, within which places may be asked for.
     pub(super) fn put_text(&mut self, path: &str, value: &str) {
-        if let Some(place) = self.places.get_mut(path) {
+        if let Some(place) = self.parts.get_mut(path) {
             place.text = Text::Written(value.to_owned());
         }
     }
@@ -160,7 +160,7 @@ impl Places {
             self.sources.push(source);
             self.sources.len() - 1
         });
-        if let Some(place) = self.places.get_mut(path) {
+        if let Some(place) = self.parts.get_mut(path) {
             place.value = Spot { source: position, span };
             place.holds = false;
             place.text = Text::File;
@@ -169,7 +169,7 @@ impl Places {
 
     /// Says that the part at `to` is what stands at `from`.
     pub(super) fn share(&mut self, from: &str, to: &str) {
-        if let Some(place) = self.places.get(from).cloned() {
+        if let Some(place) = self.parts.get(from).cloned() {
             self.insert(to, place);
         }
         if self.incomplete.contains(from) {
@@ -180,7 +180,7 @@ impl Places {
     fn insert(&mut self, path: &str, place: Place) {
         if self.path_bytes + path.len() <= MAX_PATH_BYTES {
             self.path_bytes += path.len();
-            self.places.insert(path.to_owned(), place);
+            self.parts.insert(path.to_owned(), place);
         }
     }
 
@@ -204,7 +204,7 @@ impl Places {
         let mut path = path;
         while let Some(at) = path.rfind(['.', '[']) {
             path = path.get(..at).unwrap_or_default();
-            if let Some(place) = self.places.get(path) {
+            if let Some(place) = self.parts.get(path) {
                 return place.key.unwrap_or(place.value);
             }
         }

@@ -160,8 +160,8 @@ fn result_fields(workflow: &Workflow) -> Ordered<FieldName, Field> {
         }
     }
     for (name, field) in &mut fields {
-        let has = |result: &Option<&Template>| result.is_some_and(|result| result.0.get(name.as_str()).is_some());
-        field.optional = !results.iter().all(has);
+        let has = |result: Option<&Template>| result.is_some_and(|result| result.0.get(name.as_str()).is_some());
+        field.optional = !results.iter().all(|result| has(*result));
     }
     fields
 }

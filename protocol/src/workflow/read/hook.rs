@@ -127,12 +127,11 @@ impl Reader<'_> {
     }
 
     fn setting(&mut self, part: &Part<'_>, setting: &Setting) -> Option<Value> {
-        let millis = |ms: Option<u64>| ms.map_or(Value::Null, Value::from);
         match setting.kind {
             SettingType::Count => self.integer(part, 1, u64::MAX).map(Value::from),
             SettingType::Size => self.size(part).map(Value::from),
             SettingType::Text => self.nonempty(part).map(Value::Str),
-            SettingType::DurationOrNever => self.duration_or_never(part).map(millis),
+            SettingType::DurationOrNever => self.duration_or_never(part),
             SettingType::Word(words) => {
                 let words: Vec<(&str, &str)> = words.iter().map(|word| (*word, *word)).collect();
                 self.word(part, &words).map(Value::from)
@@ -145,9 +144,9 @@ impl Reader<'_> {
                 let mut durations = BTreeMap::new();
                 for entry in self.entries(part)? {
                     if self.is_given(&entry)
-                        && let Some(ms) = self.duration_or_never(&entry)
+                        && let Some(duration) = self.duration_or_never(&entry)
                     {
-                        durations.insert(entry.name().to_owned(), millis(ms));
+                        durations.insert(entry.name().to_owned(), duration);
                     }
                 }
                 Some(Value::Object(durations))

@@ -112,6 +112,12 @@ impl<'a> Reader<'a> {
             self.keep_fault(fault);
         }
         let Some(root) = root else { return Err(self.end().0) };
+        let repeated = root.scalar_bytes().saturating_sub(self.places.text().len());
+        if self.family.open.len() > 1 && !self.family.take(repeated) {
+            let message = format!("what the included files hold has more than {MAX_INCLUDED_BYTES} bytes in all");
+            self.keep_fault(source::Fault::new(Code::TooLarge, root.span, message));
+            return Err(self.end().0);
+        }
         let read = self.top(&Part::root(&root));
         if let Some((workflow, policy)) = &read {
             for fault in check::check(workflow, policy, &self.places) {

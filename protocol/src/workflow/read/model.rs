@@ -58,13 +58,7 @@ impl Reader<'_> {
                 "top_p" => self.parameter(field, "a number from 0 to 1", 0.0, 1.0),
                 "presence_penalty" | "frequency_penalty" => self.parameter(field, "a number from -2 to 2", -2.0, 2.0),
                 "max_output_tokens" => self.integer(field, 1, u64::MAX).map(Value::from),
-                "seed" => match field.node.to_value() {
-                    seed @ Value::Int(_) => Some(seed),
-                    _ => {
-                        self.wrong_type(field, "an integer", None);
-                        None
-                    }
-                },
+                "seed" => self.seed(field),
                 "stop" => self.stop(field),
                 _ => self.nonempty(field).map(Value::Str),
             };
@@ -78,6 +72,14 @@ impl Reader<'_> {
 
     fn parameter(&mut self, part: &Part<'_>, expected: &str, least: f64, most: f64) -> Option<Value> {
         self.number(part, expected, |number| (least..=most).contains(&number)).map(|_| part.node.to_value())
+    }
+
+    fn seed(&mut self, part: &Part<'_>) -> Option<Value> {
+        if let seed @ Value::Int(_) = part.node.to_value() {
+            return Some(seed);
+        }
+        self.wrong_type(part, "an integer", None);
+        None
     }
 
     fn stop(&mut self, part: &Part<'_>) -> Option<Value> {

@@ -144,7 +144,9 @@ impl Reader<'_> {
             .iter()
             .map(|(key, node)| Part { path: places::key(&part.path, &key.name), key: Some(key), node })
             .collect();
-        parts.iter().for_each(|part| self.place(part));
+        for part in &parts {
+            self.place(part);
+        }
         Some(parts)
     }
 
@@ -159,7 +161,9 @@ impl Reader<'_> {
             .enumerate()
             .map(|(position, node)| Part { path: places::item(&part.path, position), key: None, node })
             .collect();
-        parts.iter().for_each(|part| self.place(part));
+        for part in &parts {
+            self.place(part);
+        }
         Some(parts.into_iter().filter(|part| self.is_given(part)).collect())
     }
 

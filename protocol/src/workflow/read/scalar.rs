@@ -60,13 +60,11 @@ impl Reader<'_> {
 
     /// `true` or `false`.
     pub(super) fn boolean(&mut self, part: &Part<'_>) -> Option<bool> {
-        match part.node.kind {
-            Kind::Bool(truth) => Some(truth),
-            _ => {
-                self.wrong_type(part, "`true` or `false`", None);
-                None
-            }
+        if let Kind::Bool(truth) = part.node.kind {
+            return Some(truth);
         }
+        self.wrong_type(part, "`true` or `false`", None);
+        None
     }
 
     /// An integer from `least` to `most`. A number such as `3.0` is one.
@@ -147,11 +145,11 @@ impl Reader<'_> {
         read
     }
 
-    /// Milliseconds, `None` for `0` and `none`.
-    pub(super) fn duration_or_never(&mut self, part: &Part<'_>) -> Option<Option<u64>> {
+    /// Milliseconds; `null` for `0` and `none`, which never end.
+    pub(super) fn duration_or_never(&mut self, part: &Part<'_>) -> Option<Value> {
         let never = matches!(part.node.kind, Kind::Int(0)) || matches!(part.as_str(), Some("none"));
         let zero = part.as_str().and_then(duration_ms) == Some(0);
-        if never || zero { Some(None) } else { self.duration(part).map(Some) }
+        if never || zero { Some(Value::Null) } else { self.duration(part).map(Value::from) }
     }
 
     /// Bytes, more than 0: an integer, or a size such as `32KiB`.
@@ -172,6 +170,9 @@ impl Reader<'_> {
     }
 }
 
+/// A thousand years: beyond this, arithmetic on clocks could overflow.
+const LONGEST_MS: u64 = 1_000 * 365 * 24 * 60 * 60 * 1_000;
+
 /// The milliseconds of a duration such as `250ms 30s 10m 2h 3d`.
 pub fn duration_ms(text: &str) -> Option<u64> {
     let (digits, unit) = text.split_at_checked(text.find(|c: char| !c.is_ascii_digit())?)?;
@@ -183,8 +184,6 @@ pub fn duration_ms(text: &str) -> Option<u64> {
         "d" => 24 * 60 * 60 * 1_000,
         _ => return None,
     };
-    // Beyond this, arithmetic on clocks could overflow.
-    const LONGEST_MS: u64 = 1_000 * 365 * 24 * 60 * 60 * 1_000;
     digits.parse::<u64>().ok()?.checked_mul(unit_ms).filter(|ms| *ms <= LONGEST_MS)
 }
 

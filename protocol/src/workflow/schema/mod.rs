@@ -72,6 +72,7 @@ struct Workflow {
 }
 
 /// A logical model and its parameters.
+#[expect(clippy::struct_field_names, reason = "the key is called so in files")]
 #[derive(JsonSchema)]
 #[serde(deny_unknown_fields, default)]
 #[derive(Default)]
