@@ -105,8 +105,11 @@ pub fn position(text: &str, offset: usize) -> (u32, u32) {
 pub fn nearest<'a>(word: &str, known: impl IntoIterator<Item = &'a str>) -> Option<&'a str> {
     let wanted: String = word.to_lowercase().replace('-', "_");
     let limit = (wanted.chars().count() / 3).clamp(1, 3);
+    let length = wanted.chars().count();
     known
         .into_iter()
+        // The distance is never less than the difference of the lengths, which is much cheaper to know.
+        .filter(|candidate| candidate.chars().count().abs_diff(length) <= limit)
         .map(|candidate| (distance(&wanted, &candidate.to_lowercase().replace('-', "_")), candidate))
         .filter(|(distance, _)| *distance <= limit)
         .min_by_key(|(distance, _)| *distance)

@@ -78,7 +78,8 @@ impl Reader<'_> {
             if !ends.iter().any(|end| end.as_str() == entry.name()) {
                 let message = format!("no edge of the child ends at the status `{}`", excerpt(entry.name()));
                 let mut fault = entry.key_fault(Code::UnknownKey, message);
-                let near = nearest(entry.name(), ends.iter().map(Status::as_str));
+                // Only a few statuses are worth a search for each name.
+                let near = nearest(entry.name(), ends.iter().map(Status::as_str).take(100));
                 fault.hint = near.map(|near| format!("did you mean `{near}`?"));
                 self.refuse(&entry, fault);
                 continue;

@@ -1,5 +1,7 @@
 //! The graph: where `start` and each role's statuses lead.
 
+use std::collections::BTreeMap;
+
 use super::Reader;
 use super::output::{status, text_field};
 use super::part::Part;
@@ -12,6 +14,8 @@ use crate::workflow::{Edge, Ordered, Outgoing, Role, RoleKind, places};
 impl Reader<'_> {
     /// The graph. What stands under a selector also says which statuses it has.
     pub(super) fn graph(&mut self, part: &Part<'_>, roles: &mut Ordered<RoleName, Role>) -> Ordered<String, Outgoing> {
+        let positions: BTreeMap<RoleName, usize> =
+            roles.iter().enumerate().map(|(position, (name, _))| (name.clone(), position)).collect();
         let mut graph = Vec::new();
         for entry in self.entries(part).unwrap_or_default() {
             if entry.name() == "start" {
@@ -25,7 +29,7 @@ impl Reader<'_> {
                 self.is_given(&entry);
                 continue;
             }
-            let role = roles.iter_mut().find(|(name, _)| name.as_str() == entry.name()).map(|(_, role)| role);
+            let role = positions.get(entry.name()).and_then(|at| roles.get_mut(*at)).map(|(_, role)| role);
             let outgoing = self.outgoing(&entry, role);
             graph.push((entry.name().to_owned(), Outgoing::Role(outgoing)));
         }

@@ -1,9 +1,9 @@
 //! Hooks: uses of a kind at the top of the file, and settings for a kind under a role's `with`.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use super::Reader;
-use super::part::{Fields, Part, listed};
+use super::part::{self, Fields, Part};
 use crate::call::CallKind;
 use crate::canonical::Value;
 use crate::diagnostic::{Code, nearest};
@@ -96,18 +96,18 @@ impl Reader<'_> {
     }
 
     fn hook_roles(&mut self, part: &Part<'_>) -> Vec<RoleName> {
-        let mut roles = Vec::new();
+        let declared: BTreeSet<String> = self.role_names.iter().cloned().collect();
+        let (mut roles, mut listed) = (Vec::new(), BTreeSet::new());
         for item in self.items(part).unwrap_or_default() {
             let Some(name) = self.role_reference(&item) else { continue };
             // Hooks are split by kind, so that only here is known which entry of the file this is.
-            if self.role_names.iter().any(|known| known == name.as_str()) {
-                if !roles.contains(&name) {
+            if declared.contains(name.as_str()) {
+                if listed.insert(name.clone()) {
                     roles.push(name);
                 }
             } else {
                 let mut fault = item.fault(Code::InvalidValue, format!("there is no role `{name}`"));
-                let near = nearest(name.as_str(), self.role_names.iter().map(String::as_str));
-                fault.hint = near.map(|near| format!("did you mean `{near}`?"));
+                fault.hint = self.near_role(name.as_str()).map(|near| format!("did you mean `{near}`?"));
                 self.refuse(&item, fault);
             }
         }
@@ -163,6 +163,6 @@ fn known_kinds(name: &str) -> String {
     let names = HookKind::ALL.map(|kind| kind.name);
     match nearest(name, names) {
         Some(near) => format!("did you mean `{near}`?"),
-        None => format!("the kinds are {}", listed(&names)),
+        None => format!("the kinds are {}", part::listed(&names)),
     }
 }

@@ -51,14 +51,24 @@ impl Reader<'_> {
         match RoleName::new(&text) {
             Ok(name) => Some(name),
             Err(error) => {
-                let declared = self.role_names.iter().map(String::as_str).filter(|name| RoleName::new(name).is_ok());
-                let near = nearest(&text, declared).map(str::to_owned);
+                let near = self.near_role(&text);
                 let mut fault = part.fault(Code::InvalidName, not_a_name(&error));
                 fault.hint = near.map(|near| format!("did you mean `{near}`?"));
                 self.refuse(part, fault);
                 None
             }
         }
+    }
+
+    /// The role whose name is nearest to `text`, for the first faults of a file: looking among thousands of roles for
+    /// thousands of names would take minutes.
+    pub(super) fn near_role(&self, text: &str) -> Option<String> {
+        const FAULTS_WITH_HINT: usize = 100;
+        if self.faults.len() >= FAULTS_WITH_HINT {
+            return None;
+        }
+        let declared = self.role_names.iter().map(String::as_str).filter(|name| RoleName::new(name).is_ok());
+        nearest(text, declared).map(str::to_owned)
     }
 
     fn checked_name<N>(&mut self, part: &Part<'_>, new: impl Fn(&str) -> Result<N, InvalidName>) -> Option<N> {

@@ -1,6 +1,6 @@
 //! Roles, by kind, with what of them may change between runs.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use super::output::{Output, status, text_field};
 use super::part::{Fields, Part};
@@ -277,13 +277,13 @@ impl Reader<'_> {
     }
 
     fn tools(&mut self, part: &Part<'_>) -> Vec<String> {
-        let mut tools: Vec<String> = Vec::new();
+        let (mut tools, mut listed) = (Vec::new(), BTreeSet::new());
         for item in self.items(part).unwrap_or_default() {
             let Some(tool) = self.tool_name(&item, true) else { continue };
-            if tools.contains(&tool) {
-                self.not_allowed(&item, "each tool once", None);
-            } else {
+            if listed.insert(tool.clone()) {
                 tools.push(tool);
+            } else {
+                self.not_allowed(&item, "each tool once", None);
             }
         }
         tools
