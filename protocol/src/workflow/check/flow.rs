@@ -297,12 +297,11 @@ impl<'p, 'w> Flow<'p, 'w> {
 
     fn enter(&mut self, role: usize, state: &State, open: &mut BTreeSet<usize>) {
         let Some(known) = self.states.get_mut(role) else { return };
-        let grew = match known {
-            Some(known) => known.join(state),
-            None => {
-                *known = Some(state.clone());
-                true
-            }
+        let grew = if let Some(known) = known {
+            known.join(state)
+        } else {
+            *known = Some(state.clone());
+            true
         };
         if grew {
             open.insert(role);

@@ -110,16 +110,16 @@ impl Findings<'_> {
     fn has(&self, path: &str) -> bool {
         self.places.has(path)
     }
+}
 
-    /// A hint at the nearest of some names.
-    fn nearest<'a>(&self, word: &str, known: impl Iterator<Item = &'a str>) -> Option<String> {
-        nearest(word, known).map(|near| format!("did you mean `{near}`?"))
-    }
+/// A hint at the nearest of some names.
+fn hint_near<'a>(word: &str, known: impl Iterator<Item = &'a str>) -> Option<String> {
+    nearest(word, known).map(|near| format!("did you mean `{near}`?"))
+}
 
-    /// A hint at the nearest role.
-    fn near(&self, word: &str, plan: &Plan<'_>) -> Option<String> {
-        self.nearest(word, plan.names()).or_else(|| Some("declare it under `roles`".to_owned()))
-    }
+/// A hint at the nearest role.
+fn hint_role(word: &str, plan: &Plan<'_>) -> Option<String> {
+    hint_near(word, plan.names()).or_else(|| Some("declare it under `roles`".to_owned()))
 }
 
 #[cfg(test)]

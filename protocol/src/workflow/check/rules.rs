@@ -2,9 +2,9 @@
 
 use std::collections::BTreeSet;
 
-use super::Findings;
 use super::lanes::Lanes;
 use super::plan::{Node, Plan, RESERVED, To, Way};
+use super::{Findings, hint_near, hint_role};
 use crate::diagnostic::Code;
 use crate::workflow::places::{item, key};
 use crate::workflow::{FanOut, ModelRole, Need, Outgoing, Policy, RoleKind, Target};
@@ -63,7 +63,7 @@ fn known_model(plan: &Plan<'_>, model: &str, path: &str, findings: &mut Findings
         return;
     }
     let known = plan.workflow.models.keys().map(String::as_str).chain([DEFAULT_MODEL]);
-    let hint = findings.nearest(model, known).unwrap_or_else(|| "declare it under `models`".to_owned());
+    let hint = hint_near(model, known).unwrap_or_else(|| "declare it under `models`".to_owned());
     findings.at(Code::UnknownModel, path, format!("there is no model `{model}`"), Some(hint));
 }
 
@@ -71,7 +71,7 @@ fn known_model(plan: &Plan<'_>, model: &str, path: &str, findings: &mut Findings
 fn known_role(plan: &Plan<'_>, name: &str, path: &str, findings: &mut Findings<'_>) -> bool {
     let known = plan.number(name).is_some();
     if !known {
-        findings.at(Code::UnknownRole, path, format!("there is no role `{name}`"), findings.near(name, plan));
+        findings.at(Code::UnknownRole, path, format!("there is no role `{name}`"), hint_role(name, plan));
     }
     known
 }
@@ -83,25 +83,18 @@ pub(super) fn entries(plan: &Plan<'_>, findings: &mut Findings<'_>) {
         let path = key("graph", name);
         match outgoing {
             Outgoing::Start(_) => has_start = true,
-            Outgoing::Role(statuses) => match plan.number(name).and_then(|number| plan.role(number)) {
-                Some(role) => {
-                    for (status, _) in statuses {
-                        if !role.statuses.contains(&status.as_str()) {
-                            let known = role.statuses.iter().copied().filter(|status| !RESERVED.contains(status));
-                            let listed: Vec<String> = known.clone().map(|known| format!("`{known}`")).collect();
-                            let hint = findings
-                                .nearest(status.as_str(), known)
-                                .unwrap_or_else(|| format!("it may answer with {}", listed.join(", ")));
-                            let message = format!("`{name}` has no status `{status}`");
-                            findings.at_key(Code::UnknownStatus, &key(&path, status.as_str()), message, Some(hint));
-                        }
+            Outgoing::Role(statuses) => {
+                let Some(role) = plan.number(name).and_then(|number| plan.role(number)) else {
+                    let message = format!("the graph has an entry for `{name}`, which is not a role");
+                    findings.at_key(Code::UnknownRole, &path, message, hint_role(name, plan));
+                    continue;
+                };
+                for (status, _) in statuses {
+                    if !role.statuses.contains(&status.as_str()) {
+                        unknown_status(role, status.as_str(), &key(&path, status.as_str()), findings);
                     }
                 }
-                None => {
-                    let message = format!("the graph has an entry for `{name}`, which is not a role");
-                    findings.at_key(Code::UnknownRole, &path, message, findings.near(name, plan));
-                }
-            },
+            }
         }
     }
     if !has_start && !findings.is_incomplete("graph.start") {
@@ -138,6 +131,14 @@ pub(super) fn entries(plan: &Plan<'_>, findings: &mut Findings<'_>) {
     }
 }
 
+fn unknown_status(role: &Node<'_>, status: &str, path: &str, findings: &mut Findings<'_>) {
+    let known = role.statuses.iter().copied().filter(|status| !RESERVED.contains(status));
+    let listed: Vec<String> = known.clone().map(|known| format!("`{known}`")).collect();
+    let hint = hint_near(status, known).unwrap_or_else(|| format!("it may answer with {}", listed.join(", ")));
+    let message = format!("`{}` has no status `{status}`", role.name);
+    findings.at_key(Code::UnknownStatus, path, message, Some(hint));
+}
+
 /// What each edge may hold.
 pub(super) fn edges(plan: &Plan<'_>, lanes: &Lanes, findings: &mut Findings<'_>) {
     for way in &plan.ways {
@@ -172,7 +173,7 @@ fn targets(plan: &Plan<'_>, way: &Way<'_>, findings: &mut Findings<'_>) {
         Target::Role(name) => {
             if plan.number(name.as_str()).is_none() {
                 let ends = plan.names().chain(["end", "fail", "back"]);
-                let hint = findings.nearest(name.as_str(), ends).or_else(|| findings.near(name.as_str(), plan));
+                let hint = hint_near(name.as_str(), ends).or_else(|| hint_role(name.as_str(), plan));
                 findings.at(Code::UnknownRole, &to, format!("there is no role `{name}`"), hint);
             }
         }
@@ -240,13 +241,16 @@ fn prompt(plan: &Plan<'_>, way: &Way<'_>, findings: &mut Findings<'_>) {
     let is_model = |role: usize| plan.role(role).is_some_and(|role| matches!(role.role.kind, RoleKind::Model(_)));
     let missing = |path: &str, findings: &Findings<'_>| !findings.has(&key(path, "prompt"));
     match (way.to, &way.edge.to) {
-        (To::Role(role), _) if is_model(role) && way.edge.prompt.is_empty() && missing(&way.path, findings) => {
-            // A lane's last edge has `{{ body }}` for its part.
-            if !plan.fans.iter().any(|fan| fan.join == role) {
-                let message = format!("the edge gives `{}` no prompt", plan.name(role));
-                let hint = "add `prompt:`; `prompt: \"\"` says that nothing is to be said".to_owned();
-                findings.at(Code::MissingPrompt, &key(&way.path, "to"), message, Some(hint));
-            }
+        // A lane's last edge has `{{ body }}` for its part.
+        (To::Role(role), _)
+            if is_model(role)
+                && way.edge.prompt.is_empty()
+                && missing(&way.path, findings)
+                && !plan.fans.iter().any(|fan| fan.join == role) =>
+        {
+            let message = format!("the edge gives `{}` no prompt", plan.name(role));
+            let hint = "add `prompt:`; `prompt: \"\"` says that nothing is to be said".to_owned();
+            findings.at(Code::MissingPrompt, &key(&way.path, "to"), message, Some(hint));
         }
         (To::Fan(_), Target::Fan(fan)) => {
             for (position, branch) in fan.branches.iter().enumerate() {
@@ -314,12 +318,19 @@ fn fan_out(plan: &Plan<'_>, lanes: &Lanes, way: &Way<'_>, fan: &FanOut, findings
     let Some(opened) = plan.fans.get(number) else { return };
     let arrivals = lanes.arrivals.get(number).map_or(&[][..], Vec::as_slice);
     let is_reached = way.from.is_none_or(|(role, _)| lanes.reachable.contains(&role));
+    // An edge to `end` within a lane has been named for that.
+    let ends_within = (plan.ways.iter())
+        .any(|way| way.to == To::End && way.from.is_some_and(|(role, _)| lanes.contexts_of(role).contains(&number)));
     for (position, (first, _)) in opened.branches.iter().enumerate() {
         let path = item(&to, position);
         if *first == opened.join {
             let message = format!("a lane that begins at its join `{}` has no part", plan.name(*first));
             findings.at(Code::LaneEnd, &path, message, Some("let another role stand in the lane".to_owned()));
-        } else if is_reached && arrivals.get(position).is_some_and(Vec::is_empty) && !findings.is_incomplete("graph") {
+        } else if is_reached
+            && !ends_within
+            && arrivals.get(position).is_some_and(Vec::is_empty)
+            && !findings.is_incomplete("graph")
+        {
             let message =
                 format!("the lane of `{}` never reaches its join `{}`", plan.name(*first), plan.name(opened.join));
             let hint = format!("lead the lane's last edge there: `to: {}`", plan.name(opened.join));

@@ -21,7 +21,7 @@ const AT_JOIN: &str = "several lanes lead here";
 type Names<'w> = Vec<(&'w str, Known<'w>)>;
 
 /// Checks every template.
-pub(super) fn check<'w>(plan: &Plan<'w>, lanes: &Lanes, findings: &mut Findings<'_>) {
+pub(super) fn check(plan: &Plan<'_>, lanes: &Lanes, findings: &mut Findings<'_>) {
     let flow = Flow::new(plan, lanes);
     let mut templates = Templates { plan, lanes, flow: &flow, given: BTreeMap::new(), findings };
     templates.name_lanes();
@@ -235,8 +235,8 @@ impl<'p, 'w> Templates<'_, 'p, 'w, '_> {
         match &role.kind {
             RoleKind::Tool(tool) => self.value(&key(&path, "args"), &tool.args.0, place.as_ref()),
             RoleKind::Workflow(child) => self.value(&key(&path, "input"), &child.input.0, place.as_ref()),
-            RoleKind::Rule(rule) => {
-                for (status, rule) in &rule.rules {
+            RoleKind::Rule(decision) => {
+                for (status, rule) in &decision.rules {
                     let path = key(&key(&path, "output"), status.as_str());
                     if let Some(when) = &rule.when {
                         self.condition(&key(&path, "when"), when, place.as_ref());
@@ -306,7 +306,9 @@ impl<'p, 'w> Templates<'_, 'p, 'w, '_> {
     }
 
     fn condition(&mut self, path: &str, source: &str, place: Option<&Place<'p, 'w>>) {
-        self.parsed(path, source, place, |typing, expr| typing.condition(expr));
+        self.parsed(path, source, place, |typing, expr| {
+            typing.condition(expr);
+        });
     }
 
     fn expression(&mut self, path: &str, source: &str, place: Option<&Place<'p, 'w>>) {

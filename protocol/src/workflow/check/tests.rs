@@ -232,7 +232,7 @@ fn lanes_end_at_their_join() {
         ("good", "", "  start: { to: [a, b], prompt: p, join: c }\n  a: { ok: { to: c } }\n  b: { done: { to: c } }"),
         (
             "end in a lane",
-            "RN0514 RN0514",
+            "RN0514",
             "  start: { to: [a, b], prompt: p, join: c }\n  a: { ok: { to: end } }\n  b: { done: { to: c } }",
         ),
         (

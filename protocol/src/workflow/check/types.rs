@@ -78,7 +78,6 @@ impl<'w> Known<'w> {
         let mut others = words.into_iter().filter(|word| *word != "null");
         let kind = match (others.next(), others.next()) {
             (None, _) => Type::None,
-            (Some(_), Some(_)) => Type::Any,
             (Some("string"), None) => Type::Text,
             (Some("integer" | "number"), None) => Type::Number,
             (Some("boolean"), None) => Type::Boolean,
@@ -87,7 +86,7 @@ impl<'w> Known<'w> {
                 Type::List(Box::new(items.map_or(Type::Any.into(), |items| Self::of_depth(items, depth + 1))))
             }
             (Some("object"), None) => Type::Schema(schema),
-            (Some(_), None) => Type::Any,
+            (Some(_), _) => Type::Any,
         };
         Self { kind, optional }
     }

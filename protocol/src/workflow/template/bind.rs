@@ -173,7 +173,7 @@ fn map(mut given: Arguments, range: Range<usize>) -> Result<Filter, TemplateFaul
     if matches!(inner, "map" | "select" | "selectattr" | "default") {
         return Err(arguments_fault(first.range.clone(), format!("`map` does not apply `{inner}`")));
     }
-    filter(inner, given, first.range.clone()).map(|filter| Filter::MapFilter(Box::new(filter)))
+    filter(inner, given, first.range.clone()).map(|filter| Filter::MapEach(Box::new(filter)))
 }
 
 /// `select(test, argument)` and `selectattr(attribute, test, argument)`.

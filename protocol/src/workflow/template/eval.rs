@@ -387,8 +387,8 @@ pub(super) fn holds(test: &Test, view: &View<'_>, range: &Range<usize>, env: &En
         Test::StartingWith(part) | Test::EndingWith(part) => {
             let part = eval(part, env)?;
             match (view.as_str(), part.as_str()) {
-                (Some(text), Some(part)) if matches!(test, Test::StartingWith(_)) => Ok(text.starts_with(part)),
-                (Some(text), Some(part)) => Ok(text.ends_with(part)),
+                (Some(whole), Some(part)) if matches!(test, Test::StartingWith(_)) => Ok(whole.starts_with(part)),
+                (Some(whole), Some(part)) => Ok(whole.ends_with(part)),
                 (None, _) => Err(operand("startingwith")),
                 (_, None) => {
                     Err(Cause::Operand { operation: "startingwith", found: kind_name(&part.as_value()) }.at(range))

@@ -135,11 +135,11 @@ impl fmt::Display for Segment {
 }
 
 impl Segment {
-    /// What it names in `value`: `None` where the path breaks off, `Some(None)` for a member that is not there.
-    pub(super) fn of<'v>(&self, value: &'v Value) -> Option<Option<&'v Value>> {
+    /// What it names in `value`: none for a member that is not there, `None` where the path breaks off.
+    pub(super) fn of<'v>(&self, value: &'v Value) -> Option<&'v Value> {
         match (self, value) {
-            (Self::Name(name), Value::Object(members)) => Some(members.get(&**name)),
-            (Self::Index(index), Value::List(items)) => Some(items.get(*index)),
+            (Self::Name(name), Value::Object(members)) => Some(members.get(&**name).unwrap_or(&Value::Null)),
+            (Self::Index(index), Value::List(items)) => Some(items.get(*index).unwrap_or(&Value::Null)),
             _ => None,
         }
     }
@@ -283,7 +283,7 @@ pub(crate) enum Filter {
     /// What of each element is meant.
     MapAttribute(Attribute, Option<Expr>),
     /// Each element through a filter.
-    MapFilter(Box<Filter>),
+    MapEach(Box<Filter>),
     /// One text for another, wherever it stands.
     Replace(Expr, Expr),
     /// From the last to the first.
@@ -352,7 +352,7 @@ impl Filter {
             Self::Last => "last",
             Self::Length => "length",
             Self::Lower => "lower",
-            Self::MapAttribute(..) | Self::MapFilter(_) => "map",
+            Self::MapAttribute(..) | Self::MapEach(_) => "map",
             Self::Replace(..) => "replace",
             Self::Reverse => "reverse",
             Self::Round { .. } => "round",
@@ -376,7 +376,7 @@ impl Filter {
             Self::Indent { width, first, blank } => [width, first, blank].into_iter().flatten().collect(),
             Self::Join { separator, .. } => separator.iter().collect(),
             Self::MapAttribute(_, default) => default.iter().collect(),
-            Self::MapFilter(filter) => filter.arguments(),
+            Self::MapEach(filter) => filter.arguments(),
             Self::Replace(old, new) => vec![old, new],
             Self::Round { digits, .. } => digits.iter().collect(),
             Self::Select(test) | Self::SelectAttribute(_, test) => test.iter().filter_map(Test::argument).collect(),

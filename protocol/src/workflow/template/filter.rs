@@ -68,7 +68,7 @@ pub(super) fn apply<'a>(
         }
         Filter::Join { separator, attribute } => call.join(&input, separator.as_ref(), attribute.as_ref()),
         Filter::MapAttribute(attribute, default) => call.map_attribute(&input, attribute, default.as_ref()),
-        Filter::MapFilter(inner) => call.each(&input, |item| {
+        Filter::MapEach(inner) => call.each(&input, |item| {
             // The element is copied, because what a filter gives back may be a part of it.
             env.meter.copy(item).map_err(|cause| call.fault(cause))?;
             apply(inner, View::Owned(item.clone()), range, env).map(|view| Some(view.into_value()))
@@ -104,7 +104,7 @@ pub(super) fn apply<'a>(
 impl Attribute {
     /// What is meant of `item`, if it is there.
     fn of<'v>(&self, item: &'v Value) -> Option<&'v Value> {
-        self.0.iter().try_fold(item, |value, segment| segment.of(value).flatten())
+        self.0.iter().try_fold(item, |value, segment| segment.of(value))
     }
 }
 
@@ -145,8 +145,7 @@ impl<'a> Call<'_, 'a> {
             (None, other) => return Err(self.refuse(other)),
         };
         self.env.meter.make(text.len()).map_err(|cause| self.fault(cause))?;
-        let made = make(text).map_err(|cause| self.fault(cause))?;
-        Ok(View::Owned(Value::Str(made)))
+        make(text).map(|text| View::Owned(Value::Str(text))).map_err(|cause| self.fault(cause))
     }
 
     /// An argument that counts something: cut to `max`.
@@ -207,13 +206,13 @@ impl<'a> Call<'_, 'a> {
         mut make: impl FnMut(&Value) -> Result<Option<Value>, RenderError>,
     ) -> Result<View<'a>, RenderError> {
         let value = input.as_value();
-        let mut made = Vec::new();
+        let mut kept = Vec::new();
         for item in self.list(&value)? {
             if let Some(item) = make(item)? {
-                made.push(item);
+                kept.push(item);
             }
         }
-        Ok(View::Owned(Value::List(made)))
+        Ok(View::Owned(Value::List(kept)))
     }
 
     fn end(&self, input: &View<'a>, first: bool) -> Result<View<'a>, RenderError> {

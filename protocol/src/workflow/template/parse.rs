@@ -246,17 +246,14 @@ impl Lowering {
                 }
                 return self.member(&get.expr, Segment::Name(get.name.into()), own.end);
             }
-            ast::Expr::GetItem(get) => match subscript(&get.subscript_expr) {
-                Some(segment) => return self.member(&get.expr, segment, own.end),
-                None => {
-                    let at = range_of(get.subscript_expr.span());
-                    self.refuse(
-                        at,
-                        "a subscript is a text or a number written out",
-                        "use `| first`, `| last` or a loop",
-                    )
+            ast::Expr::GetItem(get) => {
+                if let Some(segment) = subscript(&get.subscript_expr) {
+                    return self.member(&get.expr, segment, own.end);
                 }
-            },
+                let at = range_of(get.subscript_expr.span());
+                let hint = "use `| first`, `| last` or a loop";
+                self.refuse(at, "a subscript is a text or a number written out", hint)
+            }
             ast::Expr::UnaryOp(unary) => match unary.op {
                 ast::UnaryOpKind::Not => self.negation(&unary.expr),
                 ast::UnaryOpKind::Neg => Node::Negate(self.boxed(&unary.expr)),

@@ -59,7 +59,7 @@ pub enum View<'s> {
     Owned(Value),
 }
 
-impl<'s> View<'s> {
+impl View<'_> {
     /// What is not there.
     pub fn none() -> Self {
         Self::Owned(Value::Null)
@@ -100,7 +100,7 @@ impl<'s> View<'s> {
     /// The member of an object, or the element of a list, that `segment` names.
     pub(super) fn member(self, segment: &super::expr::Segment) -> Option<Self> {
         match self {
-            Self::Value(value) => Some(segment.of(value)?.map_or_else(Self::none, View::Value)),
+            Self::Value(value) => segment.of(value).map(View::Value),
             Self::Text(_) => None,
             Self::Owned(value) => Some(Self::Owned(segment.take(value)?)),
         }

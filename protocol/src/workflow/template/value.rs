@@ -111,14 +111,14 @@ fn within<T>(place: &mut String, part: &str, then: impl FnOnce(&mut String) -> T
 fn render(part: &Part, scope: &dyn Scope, left: &mut usize) -> Result<Value, RenderError> {
     match part {
         Part::Fixed(value) => Ok(value.clone()),
-        Part::Text(template) => match template.single() {
-            Some(expr) => super::eval::value_within(expr, scope, left),
-            None => {
-                let text = template.render(scope, *left)?;
-                *left -= text.len();
-                Ok(Value::Str(text))
+        Part::Text(template) => {
+            if let Some(expr) = template.single() {
+                return super::eval::value_within(expr, scope, left);
             }
-        },
+            let text = template.render(scope, *left)?;
+            *left -= text.len();
+            Ok(Value::Str(text))
+        }
         Part::List(items) => {
             items.iter().map(|item| render(item, scope, left)).collect::<Result<_, _>>().map(Value::List)
         }

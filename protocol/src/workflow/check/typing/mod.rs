@@ -1,0 +1,357 @@
+//! Types and presence within one template: what each path stands for at its place, and whether it may stand there.
+
+mod filter;
+mod path;
+mod presence;
+
+use std::ops::Range;
+
+use super::flow::{Flow, State};
+use super::plan::Plan;
+use super::types::{Known, Type};
+use crate::canonical::Value;
+use crate::diagnostic::Code;
+use crate::workflow::template::expr::{Comparison, Node, Test};
+use crate::workflow::template::{Expr, Statement, TemplateFault};
+
+/// What a template can see at its place.
+pub(super) struct Place<'p, 'w> {
+    pub(super) plan: &'p Plan<'w>,
+    pub(super) flow: &'p Flow<'p, 'w>,
+    /// What has run.
+    pub(super) state: State,
+    /// The steps that may lead here, by role and status.
+    pub(super) steps: Vec<(usize, usize)>,
+    /// Whether something leads here that is not one step: `start`, or the lanes of a fan-out.
+    pub(super) without_step: Option<&'static str>,
+    /// Whether lanes have met here.
+    pub(super) has_branches: bool,
+    /// The names that lanes give.
+    pub(super) names: Vec<(&'w str, Known<'w>)>,
+}
+
+/// What an expression is wanted for.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Want {
+    /// To be printed.
+    Print,
+    /// For an operator or a filter, which does not take none.
+    Operand,
+    /// To be kept with its type, or compared: none is a value.
+    Value,
+    /// As a condition: an optional part of it may be absent.
+    Condition,
+    /// By `default`, or a test for none: it may break off anywhere.
+    Presence,
+}
+
+/// The walk over one template.
+pub(super) struct Typing<'p, 'w> {
+    place: &'p Place<'p, 'w>,
+    faults: Vec<TemplateFault>,
+    /// Paths that are known to be there, as they are written.
+    present: Vec<String>,
+    /// What the names of each open loop stand for.
+    loops: Vec<Vec<Known<'w>>>,
+}
+
+impl<'p, 'w> Typing<'p, 'w> {
+    pub(super) fn new(place: &'p Place<'p, 'w>) -> Self {
+        Self { place, faults: Vec::new(), present: Vec::new(), loops: Vec::new() }
+    }
+
+    /// What was found, in source order.
+    pub(super) fn finish(mut self) -> Vec<TemplateFault> {
+        self.faults.sort_by_key(|fault| (fault.range.start, fault.range.end));
+        self.faults
+    }
+
+    /// A template that becomes a text.
+    pub(super) fn text(&mut self, statements: &[Statement]) {
+        for statement in statements {
+            match statement {
+                Statement::Text(_) => {}
+                Statement::Print(expr) => self.printed(expr),
+                Statement::If { test, then, otherwise } => {
+                    self.condition(test);
+                    self.assuming(test, true, |typing| typing.text(then));
+                    self.assuming(test, false, |typing| typing.text(otherwise));
+                }
+                Statement::For { names, over, body, otherwise } => {
+                    let element = self.element(over);
+                    let given = match names.len() {
+                        1 => vec![element],
+                        // Two names are for pairs, which lists of lists and `items` give.
+                        count => vec![Type::Any.into(); count],
+                    };
+                    self.loops.push(given);
+                    self.text(body);
+                    self.loops.pop();
+                    self.text(otherwise);
+                }
+            }
+        }
+    }
+
+    /// An expression whose value is kept with its type.
+    pub(super) fn value(&mut self, expr: &Expr) -> Known<'w> {
+        let known = self.expr(expr, Want::Value);
+        if matches!(known.kind, Type::Step(_) | Type::PastStep(_)) {
+            self.fault(
+                Code::PrintedCollection,
+                &expr.range,
+                "a step as a whole is not a value".to_owned(),
+                "name what of it is meant, such as `.output` or `.body`",
+            );
+        }
+        known
+    }
+
+    /// The elements of what `each` or `for` goes over.
+    pub(super) fn element(&mut self, over: &Expr) -> Known<'w> {
+        let known = self.expr(over, Want::Operand);
+        match known.kind {
+            Type::List(element) => *element,
+            Type::Any => Type::Any.into(),
+            other => {
+                let hint = if other.is_object() { "`| items` makes a list of pairs of it" } else { "name a list" };
+                self.fault(
+                    Code::WrongOperand,
+                    &over.range,
+                    format!("a loop goes over a list, and this is a {}", other.name()),
+                    hint,
+                );
+                Type::Any.into()
+            }
+        }
+    }
+
+    /// A condition.
+    pub(super) fn condition(&mut self, expr: &Expr) {
+        match &expr.node {
+            Node::Not(operand) => self.condition(operand),
+            Node::And(left, right) => {
+                self.condition(left);
+                self.assuming(left, true, |typing| typing.condition(right));
+            }
+            Node::Or(left, right) => {
+                self.condition(left);
+                self.assuming(left, false, |typing| typing.condition(right));
+            }
+            Node::If { test, then, otherwise } => {
+                self.condition(test);
+                self.assuming(test, true, |typing| typing.condition(then));
+                self.assuming(test, false, |typing| typing.condition(otherwise));
+            }
+            Node::Path(path) => {
+                let known = self.path(
+                    path,
+                    &expr.range,
+                    if path.whole_step().is_some() { Want::Presence } else { Want::Condition },
+                );
+                let is_asked = known.optional || matches!(known.kind, Type::Any | Type::Boolean | Type::Step(_));
+                if !is_asked {
+                    self.not_a_condition(expr, &known);
+                }
+            }
+            _ => {
+                let known = self.expr(expr, Want::Value);
+                if !matches!(known.kind, Type::Any | Type::Boolean) {
+                    self.not_a_condition(expr, &known);
+                }
+            }
+        }
+    }
+
+    fn not_a_condition(&mut self, expr: &Expr, known: &Known<'w>) {
+        let hint = match known.kind {
+            Type::Text => "compare it: `!= \"\"`, `== \"...\"`",
+            Type::Number => "compare it: `> 0`, `== 3`",
+            Type::List(_) => "ask for its length: `| length > 0`",
+            _ => "compare it, or ask for something that may be absent",
+        };
+        let message = format!("a {} that is always there is not a condition", known.kind.name());
+        self.fault(Code::NotACondition, &expr.range, message, hint);
+    }
+
+    fn fault(&mut self, code: Code, range: &Range<usize>, message: String, hint: impl Into<String>) {
+        self.faults.push(TemplateFault::new(code, range.clone(), message).with_hint(hint));
+    }
+
+    fn printed(&mut self, expr: &Expr) {
+        if let Node::If { test, then, otherwise } = &expr.node {
+            self.condition(test);
+            self.assuming(test, true, |typing| typing.printed(then));
+            self.assuming(test, false, |typing| typing.printed(otherwise));
+            return;
+        }
+        let known = self.expr(expr, Want::Print);
+        match &known.kind {
+            Type::List(_) => self.fault(
+                Code::PrintedCollection,
+                &expr.range,
+                "a list is printed as it is".to_owned(),
+                "write `| join(\", \")`, `| tojson`, or a `for` loop",
+            ),
+            kind if kind.is_object() => {
+                let message = format!("a {} is printed as it is", kind.name());
+                let hint = if matches!(kind, Type::Step(_) | Type::PastStep(_)) {
+                    "name what of it is meant, such as `.body`"
+                } else {
+                    "write `| tojson`, or print its members"
+                };
+                self.fault(Code::PrintedCollection, &expr.range, message, hint);
+            }
+            Type::None => {
+                self.fault(Code::OptionalUnguarded, &expr.range, "none cannot be printed".to_owned(), "print a text");
+            }
+            _ => {}
+        }
+    }
+
+    /// Runs `then` with what is known when `test` is `truth`.
+    fn assuming(&mut self, test: &Expr, truth: bool, then: impl FnOnce(&mut Self)) {
+        let known = self.present.len();
+        presence::implied(test, truth, &mut self.present);
+        then(self);
+        self.present.truncate(known);
+    }
+
+    fn is_present(&self, path: &str) -> bool {
+        self.present.iter().any(|present| present == path)
+    }
+
+    fn expr(&mut self, expr: &Expr, want: Want) -> Known<'w> {
+        match &expr.node {
+            Node::Const(value) => Type::of_value(value).into(),
+            Node::Path(path) => self.path(path, &expr.range, want),
+            Node::LoopIndex => Type::Number.into(),
+            Node::Member(base, segment) => {
+                let base_known = self.expr(base, if want == Want::Presence { want } else { Want::Operand });
+                self.member(&base_known, segment, &expr.range)
+            }
+            Node::List(items) => {
+                for item in items {
+                    self.expr(item, Want::Value);
+                }
+                Type::list().into()
+            }
+            Node::Not(_) | Node::And(..) | Node::Or(..) => {
+                self.condition(expr);
+                Type::Boolean.into()
+            }
+            Node::Negate(operand) => {
+                self.number(operand, "-");
+                Type::Number.into()
+            }
+            Node::Arithmetic(operator, left, right) => {
+                self.number(left, operator.symbol());
+                self.number(right, operator.symbol());
+                Type::Number.into()
+            }
+            Node::Concat(left, right) => {
+                self.scalar(left, "~");
+                self.scalar(right, "~");
+                Type::Text.into()
+            }
+            Node::Compare(first, rest) => {
+                self.compare(first, rest);
+                Type::Boolean.into()
+            }
+            Node::If { test, then, otherwise } => {
+                self.condition(test);
+                let (mut yes, mut no) = (Type::Any.into(), Type::Any.into());
+                self.assuming(test, true, |typing| yes = typing.expr(then, want));
+                self.assuming(test, false, |typing| no = typing.expr(otherwise, want));
+                either(yes, no)
+            }
+            Node::Filter(input, filter) => self.filter(input, filter, want),
+            Node::Test(input, test) => {
+                let want = if matches!(**test, Test::Defined | Test::None) { Want::Presence } else { Want::Value };
+                self.expr(input, want);
+                if let Some(argument) = test.argument() {
+                    self.expr(argument, Want::Value);
+                }
+                Type::Boolean.into()
+            }
+        }
+    }
+
+    fn number(&mut self, expr: &Expr, operation: &str) {
+        let known = self.expr(expr, Want::Operand);
+        if !matches!(known.kind, Type::Any | Type::Number) {
+            let message = format!("`{operation}` calculates with numbers, and this is a {}", known.kind.name());
+            self.fault(Code::WrongOperand, &expr.range, message, "texts are joined with `~`; `| length` counts");
+        }
+    }
+
+    fn scalar(&mut self, expr: &Expr, operation: &str) {
+        let known = self.expr(expr, Want::Operand);
+        if !matches!(known.kind, Type::Any | Type::Text | Type::Number | Type::Boolean) {
+            let message = format!("`{operation}` takes texts and numbers, and this is a {}", known.kind.name());
+            self.fault(Code::WrongOperand, &expr.range, message, "`| join(...)` or `| tojson` makes a text of it");
+        }
+    }
+
+    fn compare(&mut self, first: &Expr, rest: &[(Comparison, Expr)]) {
+        let is_order = |at: usize| rest.get(at).is_some_and(|(comparison, _)| comparison.is_order());
+        let want = |ordered: bool| if ordered { Want::Operand } else { Want::Value };
+        let mut left =
+            (first, self.comparable(first, want(is_order(0)), is_none(rest.first().map(|(_, right)| right))));
+        for (at, (comparison, operand)) in rest.iter().enumerate() {
+            let ordered = comparison.is_order() || is_order(at + 1);
+            let right = self.comparable(operand, want(ordered), is_none(Some(left.0)));
+            self.compared(*comparison, &left.1, &right, operand);
+            left = (operand, right);
+        }
+    }
+
+    fn comparable(&mut self, expr: &Expr, want: Want, with_none: bool) -> Known<'w> {
+        self.expr(expr, if with_none { Want::Presence } else { want })
+    }
+
+    fn compared(&mut self, comparison: Comparison, left: &Known<'w>, right: &Known<'w>, operand: &Expr) {
+        let (left, right) = (&left.kind, &right.kind);
+        let either_any = matches!(left, Type::Any) || matches!(right, Type::Any);
+        if comparison.is_order() {
+            let fits = either_any || matches!((left, right), (Type::Number, Type::Number) | (Type::Text, Type::Text));
+            if !fits {
+                let message =
+                    format!("`{}` does not order a {} and a {}", comparison.symbol(), left.name(), right.name());
+                self.fault(Code::WrongOperand, &operand.range, message, "compare two numbers, or two texts");
+            }
+        } else if matches!(comparison, Comparison::In | Comparison::NotIn) {
+            let fits = matches!(right, Type::Any | Type::Text | Type::List(_)) || right.is_object();
+            if !fits {
+                let message = format!("nothing is in a {}", right.name());
+                self.fault(
+                    Code::WrongOperand,
+                    &operand.range,
+                    message,
+                    "`in` takes a list, a text or a map on its right",
+                );
+            }
+        } else {
+            let scalar = |kind: &Type<'_>| matches!(kind, Type::Text | Type::Number | Type::Boolean);
+            if scalar(left) && scalar(right) && left != right {
+                let message = format!("a {} never equals a {}", left.name(), right.name());
+                self.fault(Code::WrongOperand, &operand.range, message, "compare values of one type");
+            }
+        }
+    }
+}
+
+fn is_none(expr: Option<&Expr>) -> bool {
+    matches!(expr, Some(Expr { node: Node::Const(Value::Null), .. }))
+}
+
+/// One of two types: what they have in common.
+fn either<'w>(left: Known<'w>, right: Known<'w>) -> Known<'w> {
+    let optional = left.optional || right.optional;
+    let kind = match (left.kind, right.kind) {
+        (left, right) if left == right => left,
+        (Type::List(_), Type::List(_)) => Type::list(),
+        _ => Type::Any,
+    };
+    Known { kind, optional }
+}

@@ -1,0 +1,343 @@
+//! What a path stands for at its place, and whether it may stand there.
+
+use std::ops::Range;
+
+use super::super::plan::Plan;
+use super::super::types::{Known, Member, Type};
+use super::{Place, Typing, Want, either};
+use crate::diagnostic::{Code, nearest};
+use crate::id::FieldName;
+use crate::workflow::Field;
+use crate::workflow::template::expr::Root;
+use crate::workflow::template::{Path, Segment};
+
+impl<'w> Typing<'_, 'w> {
+    /// A member of a value that is not reached by a path.
+    pub(super) fn member(&mut self, base: &Known<'w>, segment: &Segment, range: &Range<usize>) -> Known<'w> {
+        let found = match base.kind {
+            Type::Step(role) | Type::PastStep(role) => {
+                step_member(self.place, &base.kind, segment, &all_statuses(self.place, role))
+            }
+            _ => base.kind.member(segment),
+        };
+        match found {
+            Member::Known(known) => known,
+            Member::Unknown(known) => {
+                self.unknown_member("this", segment, &known, range);
+                Type::Any.into()
+            }
+            Member::NotAnObject => {
+                self.not_an_object("this", &base.kind, segment, range);
+                Type::Any.into()
+            }
+        }
+    }
+
+    fn unknown_member(&mut self, of: &str, segment: &Segment, known: &[String], range: &Range<usize>) {
+        let name = segment.to_string();
+        let name = name.trim_start_matches('.');
+        let hint = match nearest(name, known.iter().map(String::as_str)) {
+            Some(near) => format!("did you mean `{near}`?"),
+            None if known.is_empty() => "it has no fields".to_owned(),
+            None => format!("it has {}", listed(known.iter().map(String::as_str))),
+        };
+        self.fault(Code::UnknownField, range, format!("{of} has no `{name}`"), hint);
+    }
+
+    fn not_an_object(&mut self, of: &str, kind: &Type<'_>, segment: &Segment, range: &Range<usize>) {
+        let name = segment.to_string();
+        let message = format!("{of} is a {} and has no `{}`", kind.name(), name.trim_start_matches('.'));
+        let hint = if matches!(kind, Type::List(_)) {
+            "go over it with `for`, or take `| first`"
+        } else {
+            "end the path here"
+        };
+        self.fault(Code::UnknownField, range, message, hint);
+    }
+
+    pub(super) fn path(&mut self, path: &Path, range: &Range<usize>, want: Want) -> Known<'w> {
+        let mut written = path.root().to_owned();
+        let (mut known, rest) = match &path.root {
+            Root::Local { up, slot, .. } => {
+                let given = self.loops.iter().rev().nth(*up).and_then(|names| names.get(*slot));
+                (given.cloned().unwrap_or(Type::Any.into()), path.segments())
+            }
+            Root::Name(name) if &**name == "steps" => match path.segments() {
+                [] => return Type::Object.into(),
+                [Segment::Name(role), rest @ ..] => {
+                    written = format!("steps.{role}");
+                    match self.step(role, range, want) {
+                        Some(known) => (known, rest),
+                        None => return Type::Any.into(),
+                    }
+                }
+                [segment, ..] => {
+                    self.unknown_member("steps", segment, &[], range);
+                    return Type::Any.into();
+                }
+            },
+            Root::Name(name) => match self.root(name, range) {
+                Some(known) => (known, path.segments()),
+                None => return Type::Any.into(),
+            },
+        };
+        for segment in rest {
+            // Where this part is absent the path breaks off, and all of it is.
+            let mut breaks_off = known.optional && !self.is_present(&written);
+            if breaks_off && !matches!(want, Want::Presence | Want::Condition) {
+                self.absent(&written, range);
+                breaks_off = false;
+            }
+            let found = match known.kind {
+                Type::Step(role) => {
+                    let statuses = self.place.flow.statuses(&self.place.state, role);
+                    step_member(self.place, &known.kind, segment, &statuses)
+                }
+                Type::PastStep(role) => step_member(self.place, &known.kind, segment, &all_statuses(self.place, role)),
+                ref kind => kind.member(segment),
+            };
+            let of = format!("`{written}`");
+            written.push_str(&segment.to_string());
+            known = match found {
+                Member::Known(next) => next.or_absent(breaks_off),
+                Member::Unknown(names) => {
+                    self.missing_field(&of, segment, &names, &known, range, want);
+                    return Type::Any.into();
+                }
+                Member::NotAnObject => {
+                    self.not_an_object(&of, &known.kind, segment, range);
+                    return Type::Any.into();
+                }
+            };
+        }
+        if self.is_present(&written) {
+            known.optional = false;
+        }
+        if known.optional && matches!(want, Want::Print | Want::Operand) {
+            self.absent(&written, range);
+            known.optional = false;
+        }
+        known
+    }
+
+    fn absent(&mut self, written: &str, range: &Range<usize>) {
+        let hint = format!("ask first, `{{% if {written} %}}`, or write `| default(...)` behind it");
+        self.fault(Code::OptionalUnguarded, range, format!("`{written}` may be absent"), hint);
+    }
+
+    /// A field that none of the statuses declares, or that only some of them do.
+    fn missing_field(
+        &mut self,
+        of: &str,
+        segment: &Segment,
+        names: &[String],
+        base: &Known<'w>,
+        range: &Range<usize>,
+        want: Want,
+    ) {
+        let Segment::Name(name) = segment else { return self.unknown_member(of, segment, names, range) };
+        let Type::Fields(_) = base.kind else { return self.unknown_member(of, segment, names, range) };
+        let steps = self.statuses_of(of);
+        let without: Vec<&str> = steps
+            .iter()
+            .filter(|(role, status)| {
+                !fields_of(self.place.plan, *role, *status).iter().any(|(field, _)| **field == **name)
+            })
+            .filter_map(|(role, status)| self.place.plan.role(*role)?.statuses.get(*status).copied())
+            .collect();
+        if without.is_empty() || without.len() == steps.len() {
+            return self.unknown_member(of, segment, names, range);
+        }
+        if want == Want::Presence {
+            return;
+        }
+        let message =
+            format!("{of} has no `{name}` when the status is {}, which may lead here", listed(without.into_iter()));
+        let hint = format!("declare `{name}` under each of these statuses, or write `| default(...)` behind it");
+        self.fault(Code::FieldNotInEveryStatus, range, message, hint);
+    }
+
+    /// The steps whose output is written `output` or `steps.ROLE.output`.
+    fn statuses_of(&self, of: &str) -> Vec<(usize, usize)> {
+        let written = of.trim_matches('`');
+        let role = written.strip_prefix("steps.").and_then(|rest| rest.strip_suffix(".output"));
+        match role.and_then(|role| self.place.plan.number(role)) {
+            Some(role) => {
+                self.place.flow.statuses(&self.place.state, role).into_iter().map(|status| (role, status)).collect()
+            }
+            None => self.place.steps.clone(),
+        }
+    }
+
+    fn root(&mut self, name: &str, range: &Range<usize>) -> Option<Known<'w>> {
+        let place = self.place;
+        if let Some((_, known)) = place.names.iter().find(|(given, _)| *given == name) {
+            return Some(known.clone());
+        }
+        match name {
+            "input" => {
+                let inputs = place.plan.workflow.input.iter();
+                return Some(
+                    Type::Fields(inputs.map(|(name, field)| (name.as_str().to_owned(), input(field))).collect()).into(),
+                );
+            }
+            "output" | "body" | "status" => {
+                if let Some(why) = place.without_step {
+                    let message = format!("`{name}` is not in scope: {why}");
+                    let hint = if place.has_branches { "use `branches`, or `steps.ROLE`" } else { "use `input`" };
+                    self.fault(Code::UnknownVariable, range, message, hint);
+                    return None;
+                }
+                return Some(if name == "output" {
+                    common_fields(place.plan, &place.steps).into()
+                } else {
+                    Type::Text.into()
+                });
+            }
+            "branches" if place.has_branches => return Some(Type::List(Box::new(branch().into())).into()),
+            _ => {}
+        }
+        let hint = self.meant(name);
+        self.fault(Code::UnknownVariable, range, format!("nothing called `{name}` is in scope here"), hint);
+        None
+    }
+
+    /// What may be meant by a name that is not in scope.
+    fn meant(&self, name: &str) -> String {
+        let place = self.place;
+        let is_field = place
+            .steps
+            .iter()
+            .any(|(role, status)| fields_of(place.plan, *role, *status).iter().any(|(field, _)| **field == *name));
+        if place.plan.workflow.input.iter().any(|(input, _)| input.as_str() == name) {
+            return format!("an input is written `input.{name}`");
+        }
+        if is_field {
+            return format!("a field is written `output.{name}`");
+        }
+        if place.plan.number(name).is_some() {
+            return format!("a role's step is written `steps.{name}`");
+        }
+        match name {
+            "branches" => return "`branches` is in scope in a join's prompt and on the edges of its role".to_owned(),
+            "item" | "index" => return "this is in scope in a lane".to_owned(),
+            _ => {}
+        }
+        let roots = ["input", "output", "body", "status", "steps"].into_iter();
+        match nearest(name, roots.chain(place.names.iter().map(|(given, _)| *given))) {
+            Some(near) => format!("did you mean `{near}`?"),
+            None => "in scope are `input`, `output`, `body`, `status` and `steps`".to_owned(),
+        }
+    }
+
+    fn step(&mut self, role: &str, range: &Range<usize>, want: Want) -> Option<Known<'w>> {
+        let place = self.place;
+        let Some(number) = place.plan.number(role) else {
+            let hint = match nearest(role, place.plan.names()) {
+                Some(near) => format!("did you mean `{near}`?"),
+                None => format!("the roles are {}", listed(place.plan.names())),
+            };
+            self.fault(Code::UnknownField, range, format!("there is no role `{role}`"), hint);
+            return None;
+        };
+        let missing = place.flow.may_be_missing(&place.state, number);
+        if missing && want != Want::Presence && !self.is_present(&format!("steps.{role}")) {
+            let message = format!("`{role}` may not have run when this is read");
+            let hint = format!("ask first, `{{% if steps.{role} %}}`, or write `| default(...)` behind it");
+            self.fault(Code::StepMayBeMissing, range, message, hint);
+            return None;
+        }
+        Some(Type::Step(number).into())
+    }
+}
+
+/// A member of a role's step, which may have one of these statuses.
+fn step_member<'w>(place: &Place<'_, 'w>, kind: &Type<'w>, segment: &Segment, statuses: &[usize]) -> Member<'w> {
+    let (Type::Step(role) | Type::PastStep(role)) = *kind else { return Member::NotAnObject };
+    let Segment::Name(name) = segment else { return Member::NotAnObject };
+    let steps: Vec<(usize, usize)> = statuses.iter().map(|status| (role, *status)).collect();
+    let is_latest = matches!(kind, Type::Step(_));
+    match &**name {
+        "status" | "body" | "prompt" => Member::Known(Type::Text.into()),
+        "output" => Member::Known(common_fields(place.plan, &steps).into()),
+        "visits" if is_latest => Member::Known(Type::Number.into()),
+        "all" if is_latest => Member::Known(Type::List(Box::new(Type::PastStep(role).into())).into()),
+        "visit" if !is_latest => Member::Known(Type::Number.into()),
+        _ => {
+            let own: &[&str] = if is_latest { &["visits", "all"] } else { &["visit"] };
+            Member::Unknown(
+                ["status", "output", "body", "prompt"].iter().chain(own).map(|name| (*name).to_owned()).collect(),
+            )
+        }
+    }
+}
+
+fn all_statuses(place: &Place<'_, '_>, role: usize) -> Vec<usize> {
+    // A step with a reserved status is there only where an edge takes it.
+    place.plan.role(role).map_or_else(Vec::new, |role| (0..role.role.output.len()).collect())
+}
+
+fn listed<'a>(names: impl Iterator<Item = &'a str>) -> String {
+    const SHOWN: usize = 12;
+    let mut names: Vec<String> = names.take(SHOWN + 1).map(|name| format!("`{name}`")).collect();
+    if names.len() > SHOWN {
+        names.truncate(SHOWN);
+        names.push("...".to_owned());
+    }
+    names.join(", ")
+}
+
+/// An input with a default is always there.
+fn input(field: &Field) -> Known<'_> {
+    let optional = field.optional && field.schema.get("default").is_none();
+    Known::of(&field.schema).or_absent(optional)
+}
+
+/// The fields that a role's answer with a status has.
+fn fields_of<'w>(plan: &Plan<'w>, role: usize, status: usize) -> Vec<(&'w str, Known<'w>)> {
+    let Some(role) = plan.role(role) else { return Vec::new() };
+    match role.role.output.get(status) {
+        Some((_, fields)) => fields.iter().map(|(name, field)| field_of(name, field)).collect(),
+        // A reserved status.
+        None => vec![("code", Type::Text.into()), ("message", Type::Text.into())],
+    }
+}
+
+fn field_of<'w>(name: &'w FieldName, field: &'w Field) -> (&'w str, Known<'w>) {
+    (name.as_str(), Known::of(&field.schema).or_absent(field.optional))
+}
+
+/// The fields that all of these steps have.
+fn common_fields<'w>(plan: &Plan<'w>, steps: &[(usize, usize)]) -> Type<'w> {
+    let mut steps = steps.iter();
+    let Some((role, status)) = steps.next() else { return Type::Any };
+    let first = fields_of(plan, *role, *status);
+    let common = steps.fold(first, |common, (role, status)| {
+        let other = fields_of(plan, *role, *status);
+        common
+            .into_iter()
+            .filter_map(|(name, known)| {
+                let (_, found) = other.iter().find(|(field, _)| *field == name)?;
+                Some((name, either(known, found.clone())))
+            })
+            .collect()
+    });
+    Type::Fields(common.into_iter().map(|(name, known)| (name.to_owned(), known)).collect())
+}
+
+/// An entry of `branches`.
+fn branch<'w>() -> Type<'w> {
+    let text = || Known::from(Type::Text);
+    let absent = || Known { kind: Type::Any, optional: true };
+    let fields = [
+        ("role", text()),
+        ("index", Type::Number.into()),
+        ("item", Type::Any.into()),
+        ("status", text()),
+        ("output", Type::Any.into()),
+        ("body", text()),
+        ("part", text()),
+        ("error", absent()),
+    ];
+    Type::Fields(fields.into_iter().map(|(name, known)| (name.to_owned(), known)).collect())
+}
