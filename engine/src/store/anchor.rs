@@ -82,12 +82,17 @@ pub(super) struct Anchor {
 }
 
 impl Anchor {
-    /// Takes over the anchor of `folder` in the next generation, and puts that on the device. The lock is held.
+    /// Takes over the anchor of `folder` in the next generation. The lock is held.
+    ///
+    /// # Durability
+    /// A new anchor is on the device when this returns. An old one is not: the generation is for processes of this
+    /// machine to see, and none of them outlives a loss of power.
     ///
     /// # Errors
     /// [`Error::Io`], [`Error::Format`].
     pub(super) fn claim(folder: &Path, ledger: Ledger) -> Result<Self, Error> {
-        let (generation, turn) = match look(folder)? {
+        let found = look(folder)?;
+        let (generation, turn) = match found {
             Found::Slot(slot) => (slot.generation, slot.turn),
             Found::Absent | Found::Unreadable => (0, 0),
         };
@@ -103,15 +108,19 @@ impl Anchor {
             .map_err(io)?;
         let mut bytes = [0; FILE_BYTES];
         read_up_to(&file, &mut bytes).map_err(io)?;
-        // Both slots hold bytes from here on: a later write changes no size and needs no new block.
-        file.write_all_at(&bytes, 0).map_err(io)?;
-        file.set_len(FILE_BYTES as u64).map_err(io)?;
         let last = Slot { generation: generation.saturating_add(1), turn, ledger };
         let mut anchor = Self { file, path: path.clone(), last, bytes, synced_at: Instant::now(), dirty: false };
+        if !matches!(found, Found::Slot(_)) {
+            // Both slots hold bytes from here on: a later write changes no size and needs no new block.
+            anchor.file.write_all_at(&bytes, 0).map_err(io)?;
+            anchor.file.set_len(FILE_BYTES as u64).map_err(io)?;
+            anchor.write(ledger)?;
+            anchor.file.sync_all().map_err(io)?;
+            File::open(folder).and_then(|folder| folder.sync_all()).map_err(io)?;
+            anchor.dirty = false;
+            return Ok(anchor);
+        }
         anchor.write(ledger)?;
-        anchor.file.sync_all().map_err(io)?;
-        File::open(folder).and_then(|folder| folder.sync_all()).map_err(io)?;
-        anchor.dirty = false;
         Ok(anchor)
     }
 

@@ -95,19 +95,19 @@ pub(super) fn row(version: u64, seq: u64, head: Option<Digest>) -> Row {
 }
 
 /// A thread of trunk steps, commit by commit.
-pub(super) struct Story {
+pub(super) struct Trunk {
     pub(super) thread: ThreadId,
     pub(super) head: Option<Digest>,
     pub(super) seq: u64,
     pub(super) version: u64,
 }
 
-impl Story {
+impl Trunk {
     pub(super) fn new(number: u8) -> Self {
         Self { thread: thread(number), head: None, seq: 0, version: 0 }
     }
 
-    /// The commit of the next step; the story goes on as if it were stored.
+    /// The commit of the next step; the trunk goes on as if it were stored.
     pub(super) fn next(&mut self, answer: &str) -> Commit {
         let commit = self.with(&step(self.head, answer, &LanePath::trunk()));
         self.head = commit.step.as_ref().map(|step| step.digest);
@@ -167,52 +167,52 @@ fn record(lane: &str, position: u32, text: &str) -> JournalRecord {
 }
 
 async fn what_is_committed_is_read_back(store: Arc<dyn StepStore>) {
-    let mut story = Story::new(1);
+    let mut trunk = Trunk::new(1);
     let object = br#"{"text":"hello"}"#.to_vec();
     let digest = Digest::of_bytes(Kind::Message, &object);
-    let mut first = story.next("one");
+    let mut first = trunk.next("one");
     first.objects.push((Kind::Message, digest, object.clone()));
-    let second = story.next("two");
+    let second = trunk.next("two");
     store.commit(first.clone()).await.unwrap();
     store.commit(second.clone()).await.unwrap();
 
-    assert_eq!(store.row(&story.thread), Ok(Some(second.row.clone())));
+    assert_eq!(store.row(&trunk.thread), Ok(Some(second.row.clone())));
     assert_eq!(store.object(Kind::Message, digest), Ok(Some(object)));
-    assert_eq!(answers(&*store, &story.thread).unwrap(), ["one", "two"]);
-    let (stored, note) = store.step(&story.thread, 2).unwrap().unwrap();
+    assert_eq!(answers(&*store, &trunk.thread).unwrap(), ["one", "two"]);
+    let (stored, note) = store.step(&trunk.thread, 2).unwrap().unwrap();
     let committed = second.step.unwrap();
     assert_eq!((stored.seq, stored.digest, stored.visit), (2, committed.digest, 2));
     assert_eq!(note, committed.note);
-    assert_eq!(store.locate(committed.digest), Ok(vec![(story.thread.clone(), 2)]));
-    let trunk = LanePath::trunk();
-    assert_eq!(store.visits(&story.thread, &trunk, &writer(), 1..=9), Ok(vec![(1, 1), (2, 2)]));
-    assert_eq!(store.visits(&story.thread, &trunk, &writer(), 2..=2), Ok(vec![(2, 2)]));
+    assert_eq!(store.locate(committed.digest), Ok(vec![(trunk.thread.clone(), 2)]));
+    let lane = LanePath::trunk();
+    assert_eq!(store.visits(&trunk.thread, &lane, &writer(), 1..=9), Ok(vec![(1, 1), (2, 2)]));
+    assert_eq!(store.visits(&trunk.thread, &lane, &writer(), 2..=2), Ok(vec![(2, 2)]));
 
     assert_eq!(store.row(&thread(9)), Ok(None));
-    assert_eq!(store.step(&story.thread, 3), Ok(None));
-    assert_eq!(store.step(&story.thread, 0), Ok(None));
+    assert_eq!(store.step(&trunk.thread, 3), Ok(None));
+    assert_eq!(store.step(&trunk.thread, 0), Ok(None));
     assert_eq!(store.object(Kind::Message, Digest([1; 32])), Ok(None));
     assert_eq!(store.locate(Digest([1; 32])), Ok(Vec::new()));
     assert_eq!(answers(&*store, &thread(9)), Ok(Vec::new()));
 }
 
 async fn a_commit_that_expects_another_version_loses(store: Arc<dyn StepStore>) {
-    let mut story = Story::new(1);
-    let first = story.next("one");
+    let mut trunk = Trunk::new(1);
+    let first = trunk.next("one");
     store.commit(first.clone()).await.unwrap();
-    let conflict = Err(Error::Conflict { thread: story.thread.clone() });
+    let conflict = Err(Error::Conflict { thread: trunk.thread.clone() });
     assert_eq!(store.commit(first.clone()).await, conflict);
-    let mut ahead = Story::new(1);
-    (ahead.seq, ahead.version, ahead.head) = (5, 5, story.head);
+    let mut ahead = Trunk::new(1);
+    (ahead.seq, ahead.version, ahead.head) = (5, 5, trunk.head);
     assert_eq!(store.commit(ahead.next("six")).await, conflict);
-    assert_eq!(store.row(&story.thread), Ok(Some(first.row)));
-    assert_eq!(answers(&*store, &story.thread).unwrap(), ["one"]);
+    assert_eq!(store.row(&trunk.thread), Ok(Some(first.row)));
+    assert_eq!(answers(&*store, &trunk.thread).unwrap(), ["one"]);
 }
 
 async fn a_commit_that_would_leave_a_gap_is_refused(store: Arc<dyn StepStore>) {
-    let mut story = Story::new(1);
-    store.commit(story.next("one")).await.unwrap();
-    let good = story.next("two");
+    let mut trunk = Trunk::new(1);
+    store.commit(trunk.next("one")).await.unwrap();
+    let good = trunk.next("two");
     let broken: [fn(&mut Commit); 5] = [
         |commit| commit.row.version += 1,
         |commit| commit.row.seq += 1,
@@ -230,12 +230,12 @@ async fn a_commit_that_would_leave_a_gap_is_refused(store: Arc<dyn StepStore>) {
         assert!(matches!(refused, Err(Error::Malformed { .. })), "case {case}: {refused:?}");
     }
     store.commit(good).await.unwrap();
-    store.commit(story.row_only()).await.unwrap();
-    assert_eq!(answers(&*store, &story.thread).unwrap(), ["one", "two"]);
+    store.commit(trunk.row_only()).await.unwrap();
+    assert_eq!(answers(&*store, &trunk.thread).unwrap(), ["one", "two"]);
 }
 
 async fn of_commits_on_one_row_at_once_exactly_one_wins(store: Arc<dyn StepStore>) {
-    let commits: Vec<Commit> = (0..16).map(|number| Story::new(1).next(&format!("answer {number}"))).collect();
+    let commits: Vec<Commit> = (0..16).map(|number| Trunk::new(1).next(&format!("answer {number}"))).collect();
     let running: Vec<_> = commits
         .into_iter()
         .map(|commit| {
@@ -259,9 +259,9 @@ async fn many_threads_commit_at_once(store: Arc<dyn StepStore>) {
         .map(|number| {
             let store = Arc::clone(&store);
             tokio::spawn(async move {
-                let mut story = Story::new(number);
+                let mut trunk = Trunk::new(number);
                 for step in 0..10 {
-                    store.commit(story.next(&format!("answer {step}"))).await.unwrap();
+                    store.commit(trunk.next(&format!("answer {step}"))).await.unwrap();
                 }
             })
         })
@@ -275,42 +275,42 @@ async fn many_threads_commit_at_once(store: Arc<dyn StepStore>) {
 }
 
 async fn a_journal_is_read_in_order_and_cleared_by_its_commit(store: Arc<dyn StepStore>) {
-    let mut story = Story::new(1);
-    let trunk = LanePath::trunk();
+    let mut trunk = Trunk::new(1);
+    let lane = LanePath::trunk();
     // Not awaited one by one: the unsynced record rides with what follows.
     let records = [(1, false), (0, false), (2, true)];
     for (position, sync) in records {
-        store.record(story.thread.clone(), vec![record("", position, "reply")], sync).await.unwrap();
+        store.record(trunk.thread.clone(), vec![record("", position, "reply")], sync).await.unwrap();
     }
     let positions = |store: &dyn StepStore| -> Vec<u32> {
-        store.journal(&thread(1), &trunk).unwrap().into_iter().map(|record| record.position).collect()
+        store.journal(&thread(1), &lane).unwrap().into_iter().map(|record| record.position).collect()
     };
     assert_eq!(positions(&*store), [0, 1, 2]);
-    assert_eq!(store.journal(&story.thread, &trunk).unwrap()[0], record("", 0, "reply"));
-    assert_eq!(store.journal(&thread(2), &trunk), Ok(Vec::new()));
+    assert_eq!(store.journal(&trunk.thread, &lane).unwrap()[0], record("", 0, "reply"));
+    assert_eq!(store.journal(&thread(2), &lane), Ok(Vec::new()));
 
     // A record that waits together with the commit that clears it is cleared too; one that comes after it stays.
-    let clearing = Commit { clear_journal: vec![trunk.clone()], ..story.next("one") };
-    let before = store.record(story.thread.clone(), vec![record("", 3, "last reply")], true);
+    let clearing = Commit { clear_journal: vec![lane.clone()], ..trunk.next("one") };
+    let before = store.record(trunk.thread.clone(), vec![record("", 3, "last reply")], true);
     let commit = store.commit(clearing);
-    let after = store.record(story.thread.clone(), vec![record("", 0, "next step")], true);
+    let after = store.record(trunk.thread.clone(), vec![record("", 0, "next step")], true);
     before.await.unwrap();
     commit.await.unwrap();
     after.await.unwrap();
-    assert_eq!(store.journal(&story.thread, &trunk), Ok(vec![record("", 0, "next step")]));
+    assert_eq!(store.journal(&trunk.thread, &lane), Ok(vec![record("", 0, "next step")]));
 }
 
 async fn a_lane_clears_its_own_journal_only(store: Arc<dyn StepStore>) {
-    let mut story = Story::new(1);
+    let mut trunk = Trunk::new(1);
     let lanes = ["a[1]", "a[10]", ""];
     let records = lanes.map(|lane| record(lane, 0, lane)).to_vec();
-    store.record(story.thread.clone(), records, true).await.unwrap();
+    store.record(trunk.thread.clone(), records, true).await.unwrap();
     let lane = LanePath::new("a[1]").unwrap();
-    let clearing = Commit { clear_journal: vec![lane.clone()], ..story.next("one") };
+    let clearing = Commit { clear_journal: vec![lane.clone()], ..trunk.next("one") };
     store.commit(clearing).await.unwrap();
-    assert_eq!(store.journal(&story.thread, &lane), Ok(Vec::new()));
+    assert_eq!(store.journal(&trunk.thread, &lane), Ok(Vec::new()));
     for lane in ["a[10]", ""] {
-        assert_eq!(store.journal(&story.thread, &LanePath::new(lane).unwrap()), Ok(vec![record(lane, 0, lane)]));
+        assert_eq!(store.journal(&trunk.thread, &LanePath::new(lane).unwrap()), Ok(vec![record(lane, 0, lane)]));
     }
 }
 
@@ -332,7 +332,7 @@ async fn hooks_have_private_key_spaces(store: Arc<dyn StepStore>) {
 
 async fn rows_come_oldest_first(store: Arc<dyn StepStore>) {
     for number in [7, 2, 5] {
-        store.commit(Story::new(number).next("one")).await.unwrap();
+        store.commit(Trunk::new(number).next("one")).await.unwrap();
     }
     let rows = store.rows().unwrap();
     assert_eq!(rows.iter().map(|(thread, _)| thread.clone()).collect::<Vec<_>>(), [2, 5, 7].map(thread));
@@ -340,13 +340,13 @@ async fn rows_come_oldest_first(store: Arc<dyn StepStore>) {
 }
 
 async fn a_scan_visits_its_range_until_it_is_told_to_stop(store: Arc<dyn StepStore>) {
-    let mut story = Story::new(1);
+    let mut trunk = Trunk::new(1);
     for number in 1..=600 {
-        store.commit(story.next(&number.to_string())).await.unwrap();
+        store.commit(trunk.next(&number.to_string())).await.unwrap();
     }
     let scan = |seqs, stop_at: u64| {
         let mut seen = Vec::new();
-        let outcome = store.scan(&story.thread, seqs, &mut |stored, note| {
+        let outcome = store.scan(&trunk.thread, seqs, &mut |stored, note| {
             assert_eq!((stored.step.answer, note.started_at_ms), (stored.seq.to_string(), stored.seq));
             seen.push(stored.seq);
             stored.seq != stop_at
@@ -359,64 +359,66 @@ async fn a_scan_visits_its_range_until_it_is_told_to_stop(store: Arc<dyn StepSto
     assert_eq!(scan(599..=700, 0), Ok(vec![599, 600]));
     assert_eq!(scan(10..=600, 11), Ok(vec![10, 11]));
     assert_eq!(scan(601..=700, 0), Ok(Vec::new()));
-    assert_eq!(scan(5..=4, 0), Ok(Vec::new()));
+    #[expect(clippy::reversed_empty_ranges, reason = "a range without steps is what is asked for")]
+    let backwards = 5..=4;
+    assert_eq!(scan(backwards, 0), Ok(Vec::new()));
     assert_eq!(scan(u64::MAX..=u64::MAX, 0), Ok(Vec::new()));
 }
 
 async fn a_step_under_a_wrong_digest_is_damage(store: Arc<dyn StepStore>) {
-    let mut story = Story::new(1);
-    let mut commit = story.next("one");
+    let mut trunk = Trunk::new(1);
+    let mut commit = trunk.next("one");
     let answer = commit.step.as_mut().unwrap();
     answer.bytes = String::from_utf8(answer.bytes.clone()).unwrap().replace("one", "two").into_bytes();
     store.commit(commit).await.unwrap();
-    let what = format!("step 1 of thread {} is not what its digest says", story.thread);
-    assert_eq!(answers(&*store, &story.thread), Err(Error::Damaged { what: what.clone() }));
-    assert_eq!(store.step(&story.thread, 1).map(|_| ()), Err(Error::Damaged { what }));
+    let what = format!("step 1 of thread {} is not what its digest says", trunk.thread);
+    assert_eq!(answers(&*store, &trunk.thread), Err(Error::Damaged { what: what.clone() }));
+    assert_eq!(store.step(&trunk.thread, 1).map(|_| ()), Err(Error::Damaged { what }));
 }
 
 async fn a_step_that_does_not_follow_is_damage(store: Arc<dyn StepStore>) {
-    let mut story = Story::new(1);
-    store.commit(story.next("one")).await.unwrap();
-    let second = story.next("two");
-    let mut lost = Story::new(1);
+    let mut trunk = Trunk::new(1);
+    store.commit(trunk.next("one")).await.unwrap();
+    let second = trunk.next("two");
+    let mut lost = Trunk::new(1);
     (lost.seq, lost.version, lost.head) = (1, 1, Some(Digest([9; 32])));
     store.commit(lost.next("two")).await.unwrap();
     drop(second);
-    let what = format!("step 2 of thread {} does not follow its predecessor", story.thread);
-    assert_eq!(answers(&*store, &story.thread), Err(Error::Damaged { what: what.clone() }));
+    let what = format!("step 2 of thread {} does not follow its predecessor", trunk.thread);
+    assert_eq!(answers(&*store, &trunk.thread), Err(Error::Damaged { what: what.clone() }));
     // A scan that begins at the step holds it to the one before, which it does not show.
-    let from_second = store.scan(&story.thread, 2..=2, &mut |_, _| true);
+    let from_second = store.scan(&trunk.thread, 2..=2, &mut |_, _| true);
     assert_eq!(from_second, Err(Error::Damaged { what }));
 }
 
 async fn a_lane_step_names_earlier_steps_of_its_thread(store: Arc<dyn StepStore>) {
     let lanes = ["a[0]", "a[1]"].map(|lane| LanePath::new(lane).unwrap());
-    let mut story = Story::new(1);
-    let fork = story.next("fork");
-    let fork_digest = story.head;
+    let mut trunk = Trunk::new(1);
+    let fork = trunk.next("fork");
+    let fork_digest = trunk.head;
     store.commit(fork).await.unwrap();
     let mut arrived = Vec::new();
     for lane in &lanes {
-        let commit = story.with(&step(fork_digest, "lane", lane));
+        let commit = trunk.with(&step(fork_digest, "lane", lane));
         arrived.push(commit.step.as_ref().unwrap().digest);
         store.commit(commit).await.unwrap();
     }
     let join = Step { prev: arrived, ..step(None, "join", &LanePath::trunk()) };
-    store.commit(story.with(&join)).await.unwrap();
-    assert_eq!(answers(&*store, &story.thread).unwrap(), ["fork", "lane", "lane", "join"]);
-    assert!(store.scan(&story.thread, 3..=4, &mut |_, _| true).is_ok());
+    store.commit(trunk.with(&join)).await.unwrap();
+    assert_eq!(answers(&*store, &trunk.thread).unwrap(), ["fork", "lane", "lane", "join"]);
+    assert!(store.scan(&trunk.thread, 3..=4, &mut |_, _| true).is_ok());
 
-    store.commit(story.with(&step(Some(Digest([8; 32])), "stranger", &lanes[0]))).await.unwrap();
-    let what = format!("step 5 of thread {} does not follow its predecessor", story.thread);
-    assert_eq!(answers(&*store, &story.thread), Err(Error::Damaged { what }));
+    store.commit(trunk.with(&step(Some(Digest([8; 32])), "stranger", &lanes[0]))).await.unwrap();
+    let what = format!("step 5 of thread {} does not follow its predecessor", trunk.thread);
+    assert_eq!(answers(&*store, &trunk.thread), Err(Error::Damaged { what }));
 }
 
 async fn an_object_under_a_wrong_digest_is_damage(store: Arc<dyn StepStore>) {
-    let mut story = Story::new(1);
+    let mut trunk = Trunk::new(1);
     let bytes = b"{}".to_vec();
     let (right, wrong) = (Digest::of_bytes(Kind::Head, &bytes), Digest([7; 32]));
     let objects = vec![(Kind::Head, right, bytes.clone()), (Kind::Head, wrong, bytes.clone())];
-    store.commit(Commit { objects, ..story.next("one") }).await.unwrap();
+    store.commit(Commit { objects, ..trunk.next("one") }).await.unwrap();
     assert_eq!(store.object(Kind::Head, right), Ok(Some(bytes)));
     for (kind, digest) in [(Kind::Head, wrong), (Kind::Message, right)] {
         let what = format!("the object {digest} is not the {} that its digest says", kind.name());
@@ -425,10 +427,10 @@ async fn an_object_under_a_wrong_digest_is_damage(store: Arc<dyn StepStore>) {
 }
 
 async fn a_row_that_names_another_end_is_damage(store: Arc<dyn StepStore>) {
-    let mut story = Story::new(1);
-    let mut commit = story.next("one");
+    let mut trunk = Trunk::new(1);
+    let mut commit = trunk.next("one");
     commit.row.frontier = BTreeMap::from([(LanePath::trunk(), Digest([6; 32]))]);
     store.commit(commit).await.unwrap();
-    let what = format!("the row of thread {} does not end at its last step 1", story.thread);
-    assert_eq!(answers(&*store, &story.thread), Err(Error::Damaged { what }));
+    let what = format!("the row of thread {} does not end at its last step 1", trunk.thread);
+    assert_eq!(answers(&*store, &trunk.thread), Err(Error::Damaged { what }));
 }

@@ -14,7 +14,7 @@ use rondo_protocol::id::{LanePath, RoleName, ThreadId};
 use rondo_protocol::object::Note;
 
 use super::trail::{Trail, verified, verified_object};
-use super::{Commit, Error, JournalRecord, Read, Row, StepStore, StoredStep};
+use super::{Commit, Entries, Error, JournalRecord, Read, Row, StepStore, StoredStep};
 
 /// How many steps a scan takes out of the store at a time; the store is not locked while a visitor looks at them.
 const SCAN_STEPS: u64 = 256;
@@ -217,7 +217,7 @@ impl Read for MemoryStore {
         Ok(self.contents().hooks.get(space).and_then(|values| values.get(key).cloned()))
     }
 
-    fn hook_values(&self, space: &str, from: &[u8], limit: usize) -> Result<Vec<(Vec<u8>, Vec<u8>)>, Error> {
+    fn hook_values(&self, space: &str, from: &[u8], limit: usize) -> Result<Entries, Error> {
         let contents = self.contents();
         let values = contents.hooks.get(space).map(|values| values.range(from.to_vec()..));
         Ok(values.into_iter().flatten().take(limit).map(|(key, value)| (key.clone(), value.clone())).collect())

@@ -242,7 +242,7 @@ impl Error {
             Self::Io { .. } => Code::StoreUnusable,
             Self::ReadOnly => Code::StoreReadOnly,
             Self::Format { .. } => Code::StoreFormat,
-            Self::Malformed { .. } => Code::StoreDamaged,
+            Self::Malformed { .. } => Code::StoreRefused,
         }
     }
 }
@@ -252,6 +252,9 @@ impl Error {
         Self::Io { path: path.display().to_string(), what: error.to_string() }
     }
 }
+
+/// Keys and values, in order of the keys.
+pub type Entries = Vec<(Vec<u8>, Vec<u8>)>;
 
 /// What can be asked of a store that is open in any way. Everything read by digest is verified against it.
 pub trait Read: Send + Sync {
@@ -326,7 +329,7 @@ pub trait Read: Send + Sync {
     ///
     /// # Errors
     /// [`Error::Damaged`].
-    fn hook_values(&self, space: &str, from: &[u8], limit: usize) -> Result<Vec<(Vec<u8>, Vec<u8>)>, Error>;
+    fn hook_values(&self, space: &str, from: &[u8], limit: usize) -> Result<Entries, Error>;
 }
 
 /// A store that can be written.

@@ -10,12 +10,13 @@ use std::fs::{self, DirBuilder};
 use std::ops::Range;
 use std::os::unix::fs::DirBuilderExt as _;
 use std::path::{Path, PathBuf};
-use std::sync::{Arc, OnceLock};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
 
 use futures_util::future::{self, BoxFuture};
 use rocksdb::{
     BlockBasedOptions, Cache, ColumnFamily, ColumnFamilyDescriptor, DB, DBCompressionType, DBRecoveryMode, ErrorKind,
-    InfoLogger, LogLevel, ReadOptions, WriteBatch, WriteBufferManager, WriteOptions,
+    FlushOptions, InfoLogger, LogLevel, ReadOptions, WriteBatch, WriteBufferManager, WriteOptions,
 };
 use rondo_protocol::event::Durability;
 use rondo_protocol::id::ThreadId;
@@ -35,7 +36,9 @@ const MEMORY_BYTES: usize = 64 << 20;
 const MEMTABLE_BYTES: usize = 24 << 20;
 /// One memtable. A log is replayed at opening: small memtables keep that short.
 const FAMILY_MEMTABLE_BYTES: usize = 8 << 20;
-const LOG_BYTES: u64 = 16 << 20;
+const LOG_BYTES: u64 = 8 << 20;
+/// A log that is longer at close is emptied into tables, which the next opening need not replay.
+const LOG_BYTES_AT_CLOSE: u64 = 1 << 20;
 const OPEN_FILES: i32 = 256;
 const BLOCK_BYTES: usize = 8 << 10;
 const BLOOM_BITS: f64 = 10.0;
@@ -85,13 +88,12 @@ impl RocksStore {
         let db = open_database(&database, DBRecoveryMode::TolerateCorruptedTailRecords)
             .map_err(|error| fault(&database, &error))?;
         let failure = Failure::default();
-        let tables = RocksTables { db, path: database, failure: Arc::clone(&failure) };
+        let tables = RocksTables::new(db, &database, Arc::clone(&failure));
         let ledger = tables.ledger()?;
         if let Some(held) = held {
             reaches(ledger, held)?;
         }
         anchor.write(ledger)?;
-        anchor.sync()?;
         let tables = Arc::new(tables);
         let displaced = Error::Busy { pid: lock::holder(folder).ok().flatten().unwrap_or(0) };
         let durability = if options.durability == Durability::Sync { Durability::Sync } else { Durability::Log };
@@ -199,7 +201,7 @@ impl RocksReader {
             None => DB::open_cf_descriptors_read_only(&options, database, families, false),
         };
         let db = db.map_err(|error| fault(database, &error))?;
-        let tables = RocksTables { db, path: database.to_owned(), failure: Failure::default() };
+        let tables = RocksTables::new(db, database, Failure::default());
         reaches(tables.ledger()?, promised.unwrap_or_default())?;
         Ok(tables)
     }
@@ -263,10 +265,16 @@ impl Drop for Scratch {
 struct RocksTables {
     db: DB,
     path: PathBuf,
-    failure: Arc<OnceLock<Error>>,
+    failure: Failure,
+    /// What has been written since this process opened the database.
+    written_bytes: AtomicU64,
 }
 
 impl RocksTables {
+    fn new(db: DB, path: &Path, failure: Failure) -> Self {
+        Self { db, path: path.to_owned(), failure, written_bytes: AtomicU64::new(0) }
+    }
+
     fn family(&self, family: Family) -> Result<&ColumnFamily, Error> {
         self.db
             .cf_handle(family.name())
@@ -324,11 +332,18 @@ impl WriteTables for RocksTables {
         }
         let mut options = WriteOptions::default();
         options.set_sync(sync);
+        self.written_bytes.fetch_add(batch.size_in_bytes() as u64, Ordering::Relaxed);
         self.db.write_opt(batch, &options).map_err(|error| error.to_string())
     }
 
-    fn sync(&self) -> Result<(), String> {
-        self.db.flush_wal(true).map_err(|error| error.to_string())
+    fn close(&self) -> Result<(), String> {
+        self.db.flush_wal(true).map_err(|error| error.to_string())?;
+        if self.written_bytes.load(Ordering::Relaxed) > LOG_BYTES_AT_CLOSE {
+            let families = Family::ALL.map(|family| self.family(family));
+            let families: Vec<_> = families.into_iter().flatten().collect();
+            self.db.flush_cfs_opt(&families, &FlushOptions::default()).map_err(|error| error.to_string())?;
+        }
+        Ok(())
     }
 }
 
@@ -375,7 +390,7 @@ fn inspect(folder: &Path, promised: Option<Ledger>, opened: &mut Opened) -> Resu
     let families = families(&Cache::new_lru_cache(MEMORY_BYTES));
     let refused = match DB::open_cf_descriptors_read_only(&settings(), &database, families, false) {
         Ok(db) => {
-            let tables = RocksTables { db, path: database, failure: Failure::default() };
+            let tables = RocksTables::new(db, &database, Failure::default());
             let ledger = tables.ledger()?;
             return reaches(ledger, at_least).map(|()| Some(ledger));
         }
@@ -399,7 +414,7 @@ fn inspect(folder: &Path, promised: Option<Ledger>, opened: &mut Opened) -> Resu
 /// The copy at `path`, recovered to its last whole record; `None` where RocksDB refuses that as well.
 fn recovered(path: &Path, promised: Option<Ledger>) -> Result<Option<RocksTables>, Error> {
     let Ok(db) = open_database(path, DBRecoveryMode::PointInTime) else { return Ok(None) };
-    let tables = RocksTables { db, path: path.to_owned(), failure: Failure::default() };
+    let tables = RocksTables::new(db, path, Failure::default());
     reaches(tables.ledger()?, promised.unwrap_or_default())?;
     Ok(Some(tables))
 }

@@ -13,7 +13,7 @@ use rondo_protocol::object::Note;
 use super::codec::{self, StepValue};
 use super::keys::{self, Family};
 use super::trail::{Trail, verified, verified_object};
-use super::{Error, JournalRecord, Read, Row, StoredStep};
+use super::{Entries, Error, JournalRecord, Read, Row, StoredStep};
 
 /// What a visitor of entries says: go on, or stop.
 pub(super) type Visited = Result<ControlFlow<()>, Error>;
@@ -57,11 +57,11 @@ pub(super) trait WriteTables: Tables {
     /// What the database says. Whether the changes were made is then unknown.
     fn write(&self, changes: &[Change], sync: bool) -> Result<(), String>;
 
-    /// Puts every earlier write on the device.
+    /// Puts every earlier write on the device, the last thing that is done.
     ///
     /// # Errors
     /// What the database says.
-    fn sync(&self) -> Result<(), String>;
+    fn close(&self) -> Result<(), String>;
 }
 
 /// How many notes a scan reads ahead.
@@ -274,7 +274,7 @@ impl<T: Tables> Read for T {
         value.map(|value| codec::read_opaque(&value).map(<[u8]>::to_vec)).transpose()
     }
 
-    fn hook_values(&self, space: &str, from: &[u8], limit: usize) -> Result<Vec<(Vec<u8>, Vec<u8>)>, Error> {
+    fn hook_values(&self, space: &str, from: &[u8], limit: usize) -> Result<Entries, Error> {
         let mut values = Vec::new();
         let Some(range) = keys::hooks(space, from) else { return Ok(values) };
         if limit == 0 {

@@ -91,7 +91,7 @@ impl<'a> Trail<'a> {
         }
         for named in &step.prev {
             let seen = self.last.as_ref().is_some_and(|last| last.digest == *named);
-            if !seen && !(self.place)(*named)?.is_some_and(|place| place < seq) {
+            if !seen && (self.place)(*named)?.is_none_or(|place| place >= seq) {
                 return wrong();
             }
         }

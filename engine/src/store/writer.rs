@@ -322,7 +322,7 @@ impl<T: WriteTables> Desk<T> {
         if self.failure.get().is_some() || !self.target.anchor.is_ours().unwrap_or(false) {
             return;
         }
-        if self.target.tables.sync().is_ok() && self.target.anchor.write(self.target.ledger).is_ok() {
+        if self.target.tables.close().is_ok() && self.target.anchor.write(self.target.ledger).is_ok() {
             let _ = self.target.anchor.sync();
         }
     }

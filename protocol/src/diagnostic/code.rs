@@ -144,6 +144,7 @@ codes! {
     "1305" Error StoreUnusable,
     "1306" Error StoreReadOnly,
     "1307" Error StoreFormat,
+    "1308" Error StoreRefused,
     "1401" Error ThreadUnknown,
     "1402" Error ThreadAmbiguous,
     "1403" Error WorkflowNotFound,

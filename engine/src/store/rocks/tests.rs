@@ -3,7 +3,7 @@
 use std::fs::OpenOptions;
 use std::os::unix::fs::FileExt as _;
 
-use super::super::contract::{Story, answers, thread};
+use super::super::contract::{Trunk, answers, thread};
 use super::super::{Read, StepStore};
 use super::*;
 
@@ -63,14 +63,14 @@ fn contents(folder: &Path) -> std::collections::BTreeMap<PathBuf, Vec<u8>> {
 }
 
 /// A store of `steps` steps whose process was killed.
-async fn killed(steps: u64) -> (tempfile::TempDir, Story) {
+async fn killed(steps: u64) -> (tempfile::TempDir, Trunk) {
     let folder = tempfile::tempdir().unwrap();
     let (store, _) = open(folder.path()).unwrap();
-    let mut story = Story::new(1);
+    let mut trunk = Trunk::new(1);
     for number in 1..=steps {
-        store.commit(story.next(&number.to_string())).await.unwrap();
+        store.commit(trunk.next(&number.to_string())).await.unwrap();
     }
-    (crash(folder.path()), story)
+    (crash(folder.path()), trunk)
 }
 
 fn flip(path: &Path, at: u64) {
@@ -89,10 +89,10 @@ fn read_all(folder: &Path) -> Result<usize, Error> {
 async fn a_killed_process_loses_nothing_that_was_acknowledged() {
     let folder = tempfile::tempdir().unwrap();
     let (store, _) = open(folder.path()).unwrap();
-    let mut story = Story::new(1);
+    let mut trunk = Trunk::new(1);
     for round in 1..=5 {
         for number in 0..40 {
-            store.commit(story.next(&format!("{round} {number}"))).await.unwrap();
+            store.commit(trunk.next(&format!("{round} {number}"))).await.unwrap();
         }
         let crashed = crash(folder.path());
         assert_eq!(read_all(crashed.path()), Ok(round * 40));
@@ -105,11 +105,11 @@ async fn a_killed_process_loses_nothing_that_was_acknowledged() {
 #[tokio::test]
 async fn a_store_that_was_closed_is_the_same_when_it_is_opened_again() {
     let folder = tempfile::tempdir().unwrap();
-    let mut story = Story::new(1);
+    let mut trunk = Trunk::new(1);
     for round in 1..=3 {
         let (store, opened) = open(folder.path()).unwrap();
         assert_eq!(opened, Opened::default());
-        store.commit(story.next("one")).await.unwrap();
+        store.commit(trunk.next("one")).await.unwrap();
         assert_eq!(answers(&store, &thread(1)).unwrap().len(), round);
     }
 }
@@ -161,14 +161,14 @@ async fn damage_that_loses_acknowledged_steps_is_refused_and_changes_nothing() {
 async fn a_damaged_end_that_nobody_was_promised_is_recovered_and_said() {
     let folder = tempfile::tempdir().unwrap();
     let (store, _) = open(folder.path()).unwrap();
-    let mut story = Story::new(1);
+    let mut trunk = Trunk::new(1);
     for number in 1..=20 {
-        store.commit(story.next(&number.to_string())).await.unwrap();
+        store.commit(trunk.next(&number.to_string())).await.unwrap();
     }
     let crashed = crash(folder.path());
     let promised = fs::read(crashed.path().join("anchor")).unwrap();
     for number in 21..=30 {
-        store.commit(story.next(&number.to_string())).await.unwrap();
+        store.commit(trunk.next(&number.to_string())).await.unwrap();
     }
     let crashed = crash(folder.path());
     fs::write(crashed.path().join("anchor"), promised).unwrap();
@@ -191,21 +191,21 @@ async fn two_openers_exclude_each_other_even_without_rocksdbs_lock() {
     let (store, _) = open(folder.path()).unwrap();
     fs::remove_file(folder.path().join(DATABASE).join("LOCK")).unwrap();
     assert_eq!(open(folder.path()).map(|_| ()), Err(Error::Busy { pid: std::process::id() }));
-    store.commit(Story::new(1).next("one")).await.unwrap();
+    store.commit(Trunk::new(1).next("one")).await.unwrap();
 }
 
 #[tokio::test]
 async fn a_reader_beside_the_writer_sees_what_was_acknowledged() {
     let folder = tempfile::tempdir().unwrap();
     let (store, _) = open(folder.path()).unwrap();
-    let mut story = Story::new(1);
-    store.commit(story.next("one")).await.unwrap();
+    let mut trunk = Trunk::new(1);
+    store.commit(trunk.next("one")).await.unwrap();
     let (reader, opened) = RocksReader::open(folder.path()).unwrap();
     assert_eq!(opened, Opened::default());
     for number in 2..50 {
-        store.commit(story.next(&number.to_string())).await.unwrap();
+        store.commit(trunk.next(&number.to_string())).await.unwrap();
         reader.refresh().unwrap();
-        assert_eq!(answers(&reader, &story.thread).unwrap().len(), number);
+        assert_eq!(answers(&reader, &trunk.thread).unwrap().len(), number);
     }
     assert_eq!(read_all(folder.path()), Ok(49));
 }
@@ -227,17 +227,17 @@ async fn a_missing_or_unreadable_anchor_is_said() {
 
 #[tokio::test]
 async fn a_step_lost_from_the_tables_is_damage() {
-    let (folder, story) = killed(5).await;
+    let (folder, trunk) = killed(5).await;
     let (store, _) = open(folder.path()).unwrap();
     let cut = |seq| {
-        store.tables.write(&[Change { family: Family::Steps, key: keys::step(&story.thread, seq), value: None }], true)
+        store.tables.write(&[Change { family: Family::Steps, key: keys::step(&trunk.thread, seq), value: None }], true)
     };
     cut(5).unwrap();
-    let missing = |seq| Err(Error::Damaged { what: format!("step {seq} of thread {} is missing", story.thread) });
-    assert_eq!(answers(&store, &story.thread), missing(5));
-    assert_eq!(store.step(&story.thread, 5).map(|_| Vec::new()), missing(5));
+    let missing = |seq| Err(Error::Damaged { what: format!("step {seq} of thread {} is missing", trunk.thread) });
+    assert_eq!(answers(&store, &trunk.thread), missing(5));
+    assert_eq!(store.step(&trunk.thread, 5).map(|_| Vec::new()), missing(5));
     cut(3).unwrap();
-    assert_eq!(answers(&store, &story.thread), missing(3));
+    assert_eq!(answers(&store, &trunk.thread), missing(3));
 }
 
 #[test]
