@@ -198,13 +198,13 @@ impl<'a> Rebuilding<'a> {
             }
             let newest_first = told.since.iter().rev().map(Arc::as_ref);
             let summary = history::summary(&told.telling, &step.role, !told.visited, newest_first);
-            history::open_visit(&mut told.conversation, &step.edge.prompt, &summary);
+            told.conversation.push(history::opening(&step.edge.prompt, &summary));
             let opened = told.conversation.messages().len();
             if let Some(digest) = step.transcript.filter(|_| wanted) {
                 goes_on = self.transcript(stored, digest, &mut told, each)?;
                 told.conversation.truncate(opened);
             }
-            history::close_visit(&mut told.conversation, &step.answer);
+            told.conversation.push(history::closing(&step.answer));
             told.since.clear();
             told.visited = true;
             self.roles.insert(step.role.clone(), told);
@@ -239,7 +239,7 @@ impl<'a> Rebuilding<'a> {
                 }
             }
             if let Some(message) = spoken(entry) {
-                let _ = told.conversation.push(message);
+                told.conversation.push(message);
             }
         }
         Ok(true)

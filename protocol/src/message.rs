@@ -85,15 +85,13 @@ impl Default for Conversation {
 
 impl Conversation {
     /// Appends a message and extends the chain.
-    ///
-    /// # Errors
-    /// Never for a message of this crate; the canonical form of texts always exists.
-    pub fn push(&mut self, message: Message) -> Result<(), canonical::Error> {
-        let (digest, _) = Digest::of(Kind::Message, &message)?;
+    pub fn push(&mut self, message: Message) {
+        // A message is made of texts, whose canonical form always exists.
+        let bytes = canonical::to_bytes(&message).unwrap_or_default();
+        let digest = Digest::of_bytes(Kind::Message, &bytes);
         let link = Digest::of_parts(Kind::Messages, &[self.chain().as_bytes(), digest.as_bytes()]);
         self.chain.push(link);
         self.messages.push(message);
-        Ok(())
     }
 
     /// Forgets the messages after the first `length`.
@@ -122,8 +120,7 @@ impl FromIterator<Message> for Conversation {
     fn from_iter<T: IntoIterator<Item = Message>>(messages: T) -> Self {
         let mut conversation = Self::default();
         for message in messages {
-            // A message is made of texts, whose canonical form always exists.
-            let _ = conversation.push(message);
+            conversation.push(message);
         }
         conversation
     }

@@ -1,2 +1,34 @@
-//! placeholder
-fn main() {}
+//! The figures of DESIGN §12 that exist by now, each beside a reference measured in the same run.
+//!
+//! `make bench` prints the table; an argument keeps only the figures whose name contains it. Nothing here fails when a
+//! machine is slow: a figure is for reading.
+
+mod durable;
+mod history;
+mod memory;
+mod resume;
+mod size;
+mod support;
+
+fn main() {
+    let arguments: Vec<String> = std::env::args().skip(1).filter(|argument| !argument.starts_with("--")).collect();
+    if let [verb, folder, thread] = arguments.as_slice()
+        && verb == resume::CHILD
+    {
+        return resume::child(folder, thread);
+    }
+    let wanted = |name: &str| arguments.is_empty() || arguments.iter().any(|argument| name.contains(argument.as_str()));
+    println!("{:<58} {:>14}   {:<40}", "figure", "measured", "reference of the same run");
+    for (name, figure) in [
+        ("step", memory::step as fn()),
+        ("durable", durable::one_thread),
+        ("threads", durable::many_threads),
+        ("history", history::messages),
+        ("size", size::bytes),
+        ("resume", resume::first_call),
+    ] {
+        if wanted(name) {
+            figure();
+        }
+    }
+}

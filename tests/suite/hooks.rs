@@ -92,7 +92,7 @@ fn answered(call: &Call) -> Reply {
 
 fn rewritten(call: Call) -> Call {
     let say = |messages: &mut Arc<rondo_protocol::message::Conversation>| {
-        Arc::make_mut(messages).push(Message::user("In short.")).unwrap();
+        Arc::make_mut(messages).push(Message::user("In short."));
     };
     match call {
         Call::Turn(mut call) => {

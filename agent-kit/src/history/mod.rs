@@ -12,7 +12,7 @@ use std::sync::Arc;
 
 use rondo_protocol::Value;
 use rondo_protocol::id::{LanePath, RoleName, Status};
-use rondo_protocol::message::{Conversation, Message};
+use rondo_protocol::message::Message;
 use rondo_protocol::object::LAYOUT;
 use rondo_protocol::workflow::{Context, History};
 
@@ -67,25 +67,25 @@ pub fn history(
     lane: &LanePath,
     episodes: &[Arc<Episode>],
     prompt: &str,
-) -> Result<Conversation, UnknownLayout> {
+) -> Result<Vec<Message>, UnknownLayout> {
     if layout != LAYOUT {
         return Err(UnknownLayout { found: layout });
     }
-    let mut conversation = Conversation::default();
+    let mut messages = Vec::new();
     let mut since = 0;
     for (at, own) in episodes.iter().enumerate().filter(|(_, e)| e.role == *role && e.lane == *lane) {
         if telling.history != History::None {
             let others = episodes.get(since..at).unwrap_or_default();
             let told = summary(telling, role, since == 0, others.iter().rev().map(Arc::as_ref));
-            open_visit(&mut conversation, &own.prompt, &told);
-            close_visit(&mut conversation, &own.answer);
+            messages.push(opening(&own.prompt, &told));
+            messages.push(closing(&own.answer));
         }
         since = at + 1;
     }
     let others = episodes.get(since..).unwrap_or_default();
     let told = summary(telling, role, since == 0, others.iter().rev().map(Arc::as_ref));
-    open_visit(&mut conversation, prompt, &told);
-    Ok(conversation)
+    messages.push(opening(prompt, &told));
+    Ok(messages)
 }
 
 /// What happened since a role's last visit (or `before_first`), from the other roles' steps, **newest first**: no more
@@ -111,16 +111,14 @@ pub fn tells_of(context: &Context, role: &RoleName, other: &RoleName) -> bool {
     role != other && context.from.as_ref().is_none_or(|from| from.contains(other))
 }
 
-/// Opens a visit: the prompt, and what happened since, as one message of the user.
-pub fn open_visit(conversation: &mut Conversation, prompt: &str, told: &str) {
-    // The canonical form of a text always exists, so a message can always be pushed.
-    let _ = conversation.push(Message::user(layout_v1::user_text(prompt, told)));
+/// The message that opens a visit: the prompt, and what happened since.
+pub fn opening(prompt: &str, told: &str) -> Message {
+    Message::user(layout_v1::user_text(prompt, told))
 }
 
-/// Closes a visit in condensed form: the conclusion follows the message that opened it.
-pub fn close_visit(conversation: &mut Conversation, answer: &str) {
-    let text = if answer.is_empty() { NO_ANSWER } else { answer };
-    let _ = conversation.push(Message::assistant(text));
+/// The message that closes a visit in condensed form: its conclusion.
+pub fn closing(answer: &str) -> Message {
+    Message::assistant(if answer.is_empty() { NO_ANSWER } else { answer })
 }
 
 #[cfg(test)]

@@ -1,5 +1,5 @@
 use proptest::prelude::*;
-use rondo_protocol::message::Speaker;
+use rondo_protocol::message::{Conversation, Speaker};
 use rondo_protocol::workflow::ContextWhat;
 
 use super::*;
@@ -21,12 +21,12 @@ fn telling(history: History, what: ContextWhat, max_bytes: u64) -> Telling {
     Telling { history, context: Context { from: None, max_bytes, what } }
 }
 
-fn rebuilt(telling: &Telling, role: &str, episodes: &[Arc<Episode>], prompt: &str) -> Conversation {
+fn rebuilt(telling: &Telling, role: &str, episodes: &[Arc<Episode>], prompt: &str) -> Vec<Message> {
     history(1, telling, &RoleName::new(role).unwrap(), &LanePath::trunk(), episodes, prompt).unwrap()
 }
 
-fn print(conversation: &Conversation) -> String {
-    conversation.messages().iter().map(|m| format!("--- {:?}\n{}\n", m.role, m.text)).collect()
+fn print(messages: &[Message]) -> String {
+    messages.iter().map(|m| format!("--- {:?}\n{}\n", m.role, m.text)).collect()
 }
 
 fn loop_of_three() -> Vec<Arc<Episode>> {
@@ -62,7 +62,7 @@ fn the_newest_steps_stay_where_not_all_fit_and_the_cut_is_marked() {
 #[test]
 fn nothing_to_say_is_one_fixed_line() {
     let telling = telling(History::Condensed, ContextWhat::None, 1000);
-    assert_eq!(rebuilt(&telling, "lead", &loop_of_three(), "").messages(), [Message::user(EMPTY_LINE)]);
+    assert_eq!(rebuilt(&telling, "lead", &loop_of_three(), ""), [Message::user(EMPTY_LINE)]);
 }
 
 #[test]
@@ -98,12 +98,12 @@ proptest! {
     ) {
         let telling = telling(History::Condensed, what, max_bytes);
         for role in ["a", "b", "c"] {
-            let mut previous: Option<(Conversation, String)> = None;
+            let mut previous: Option<(Vec<Message>, String)> = None;
             for (at, own) in episodes.iter().enumerate().filter(|(_, e)| e.role.as_str() == role) {
                 let request = rebuilt(&telling, role, episodes.get(..at).unwrap(), &own.prompt);
                 if let Some((before, answer)) = &previous {
-                    let (kept, rest) = request.messages().split_at(before.messages().len());
-                    prop_assert_eq!(kept, before.messages());
+                    let (kept, rest) = request.split_at(before.len());
+                    prop_assert_eq!(kept, &before[..]);
                     let (first, new) = rest.split_first().unwrap();
                     prop_assert_eq!(first.role, Speaker::Assistant);
                     prop_assert_eq!(&first.text, if answer.is_empty() { NO_ANSWER } else { answer });
@@ -125,13 +125,13 @@ proptest! {
         for (at, own) in episodes.iter().enumerate().filter(|(_, e)| e.role == role) {
             let others = episodes.get(since..at).unwrap();
             let told = summary(&telling, &role, since == 0, others.iter().rev().map(Arc::as_ref));
-            open_visit(&mut extended, &own.prompt, &told);
+            extended.push(opening(&own.prompt, &told));
             let opened = rebuilt(&telling, "a", episodes.get(..at).unwrap(), &own.prompt);
-            prop_assert_eq!(&extended, &opened);
+            prop_assert_eq!(&extended, &opened.into_iter().collect::<Conversation>());
             let length = extended.messages().len();
-            extended.push(Message::user("a repair that does not stay")).unwrap();
+            extended.push(Message::user("a repair that does not stay"));
             extended.truncate(length);
-            close_visit(&mut extended, &own.answer);
+            extended.push(closing(&own.answer));
             since = at + 1;
         }
     }

@@ -1,7 +1,8 @@
 use std::collections::{BTreeMap, VecDeque};
 
 use futures_util::future::BoxFuture;
-use rondo_protocol::call::{FaultClass, ModelAnswer, ToolReply};
+use rondo_protocol::call::{FaultClass, ModelAnswer, Reply, ToolReply};
+use rondo_protocol::message::ToolUse;
 use rondo_protocol::digest::Kind;
 use rondo_protocol::id::{LanePath, RoleName, Status, ThreadId};
 use rondo_protocol::message::Message;

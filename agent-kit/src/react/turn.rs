@@ -149,10 +149,10 @@ impl<'a> Turn<'a> {
     fn say(&mut self, entry: Entry) {
         if let Some(message) = spoken(&entry) {
             if let Some((_, shadow)) = &mut self.shadow {
-                let _ = shadow.push(message.clone());
+                shadow.push(message.clone());
             }
             // Nobody else holds the conversation by now unless a hook kept the call; then it keeps what it saw.
-            let _ = Arc::make_mut(&mut self.conversation).push(message);
+            Arc::make_mut(&mut self.conversation).push(message);
         }
         self.entries.push(entry);
     }

@@ -120,7 +120,7 @@ fn own_failure() -> Fault {
 
 pub(crate) fn rewrite(call: Call) -> Call {
     let more = |conversation: &mut Arc<Conversation>| {
-        Arc::make_mut(conversation).push(Message::user("Rewritten.")).unwrap();
+        Arc::make_mut(conversation).push(Message::user("Rewritten."));
     };
     match call {
         Call::Turn(mut call) => {

@@ -53,7 +53,7 @@ impl Memories {
         };
         let since = memory.last_seq + 1..=state.seq;
         let told = told(role, telling, memory.last_seq == 0, since, &state.recent, steps)?;
-        history::open_visit(Arc::make_mut(&mut memory.conversation), prompt, &told);
+        Arc::make_mut(&mut memory.conversation).push(history::opening(prompt, &told));
         let opened = Arc::clone(&memory.conversation);
         self.roles.insert(role.clone(), memory);
         Ok(opened)
@@ -66,7 +66,7 @@ impl Memories {
             if telling.history == History::None {
                 memory.conversation = Arc::default();
             } else {
-                history::close_visit(Arc::make_mut(&mut memory.conversation), answer);
+                Arc::make_mut(&mut memory.conversation).push(history::closing(answer));
             }
         }
     }
@@ -93,8 +93,8 @@ fn recollect(role: &RoleName, telling: &Telling, state: &State, steps: &Steps<'_
         let told = told(role, telling, memory.last_seq == 0, since, &VecDeque::new(), steps)?;
         let what = || format!("step {seq} of thread {} is missing", steps.thread);
         let (own, _) = steps.store.step(steps.thread, seq)?.ok_or_else(|| Error::Damaged { what: what() })?;
-        history::open_visit(conversation, &own.step.edge.prompt, &told);
-        history::close_visit(conversation, &own.step.answer);
+        conversation.push(history::opening(&own.step.edge.prompt, &told));
+        conversation.push(history::closing(&own.step.answer));
         memory.last_seq = seq;
     }
     Ok(memory)

@@ -1,0 +1,84 @@
+//! A step without durability, at the beginning of a thread and far on, beside the floor: hashing and writing the
+//! canonical bytes that a step has.
+
+use std::sync::Arc;
+use std::sync::Mutex;
+use std::time::{Duration, Instant};
+
+use rondo_engine::store::MemoryStore;
+use rondo_protocol::call::ModelCall;
+use rondo_protocol::digest::{Digest, Kind};
+use rondo_protocol::id::{LanePath, RoleName, Status};
+use rondo_protocol::message::Message;
+use rondo_protocol::object::{EdgeTaken, Entry, Finish, ModelReply, Step, StepKind, Transcript};
+use rondo_protocol::Value;
+use rondo_tests::{FnModel, follow, start};
+
+use crate::support::{answer, engine, print, runtime, two_roles, us};
+
+const STEPS: u64 = 100_000;
+const WINDOW: usize = 1_000;
+
+pub fn step() {
+    let floor = floor();
+    let at: Arc<Mutex<Vec<Instant>>> = Arc::default();
+    let marks = Arc::clone(&at);
+    let model = FnModel(move |call: &ModelCall| {
+        if call.site.visit % (WINDOW as u64 / 2) == 1 && call.site.role.as_str() == "a" {
+            marks.lock().expect("a lock").push(Instant::now());
+        }
+        Ok(answer())
+    });
+    let checked = two_roles(STEPS, "outputs");
+    runtime().block_on(async {
+        let engine = engine(Arc::new(MemoryStore::default()));
+        let mut handle = start(&engine, &checked, Value::empty_object(), Arc::new(model)).await;
+        handle.events.close();
+        follow(handle).await;
+    });
+    let at = at.lock().expect("a lock");
+    let windows: Vec<Duration> = at
+        .windows(2)
+        .filter_map(|pair| match pair {
+            [from, to] => Some(to.duration_since(*from) / u32::try_from(WINDOW).unwrap_or(1)),
+            _ => None,
+        })
+        .collect();
+    let early = windows.get(1).copied().unwrap_or_default();
+    let late = windows.last().copied().unwrap_or_default();
+    let reference = format!("{} hashing and canonical bytes alone", us(floor));
+    print("step without durability, steps 1,000 to 2,000", &us(early), &reference);
+    print("step without durability, steps 99,000 to 100,000", &us(late), &format!("{:.2} x the early ones", late.as_secs_f64() / early.as_secs_f64()));
+}
+
+/// What hashing a step of the same size costs: two messages, their chain, the request, the transcript and the step.
+fn floor() -> Duration {
+    let digest = Digest::of_bytes(Kind::Step, b"");
+    let reply = ModelReply { finish: Finish::Stop, reasoning: None, text: answer(), tool_calls: Vec::new() };
+    let transcript = Transcript { entries: vec![Entry::Model { asked: None, head: digest, reply, request: digest }] };
+    let prompt = format!("Go on with this: {}", crate::support::BODY);
+    let step = Step {
+        answer: answer(),
+        edge: EdgeTaken { from: "a".to_owned(), prompt: prompt.clone(), status: Status::new("done").ok() },
+        kind: StepKind::Step,
+        lane: LanePath::trunk(),
+        observations: Vec::new(),
+        output: Value::empty_object(),
+        prev: vec![digest],
+        role: RoleName::new("a").expect("a name"),
+        start: digest,
+        status: Status::new("done").expect("a status"),
+        transcript: Some(digest),
+    };
+    let message = Message::user(prompt);
+    let rounds = 20_000;
+    let started = Instant::now();
+    for _ in 0..rounds {
+        let message = Digest::of(Kind::Message, &message).expect("canonical").0;
+        let link = Digest::of_parts(Kind::Messages, &[digest.as_bytes(), message.as_bytes()]);
+        std::hint::black_box(Digest::of_parts(Kind::Request, &[digest.as_bytes(), link.as_bytes()]));
+        std::hint::black_box(Digest::of(Kind::Transcript, &transcript).expect("canonical"));
+        std::hint::black_box(Digest::of(Kind::Step, &step).expect("canonical"));
+    }
+    started.elapsed() / rounds
+}
