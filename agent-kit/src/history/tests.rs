@@ -73,6 +73,38 @@ fn an_unknown_layout_is_refused() {
     assert_eq!(refused.unwrap_err(), UnknownLayout { found: 2 });
 }
 
+/// Law `format`: the texts of layout 1 stand word for word on their page.
+#[test]
+fn the_page_of_layout_1_holds_the_texts_as_they_are_sent() {
+    let page = include_str!("../../../engine/docs/layout-1.md");
+    let (_, sections) = page.split_once("## Summary").unwrap();
+    let texts: Vec<&str> = sections.split("~~~text\n").skip(1).map(|rest| rest.split("\n~~~").next().unwrap()).collect();
+    let episode = |seq, role: &str, status: &str, output: &str| {
+        let mut made = (*episode(seq, role, "", "x", output)).clone();
+        made.status = Status::new(status).unwrap();
+        Arc::new(made)
+    };
+    let own = episode(1, "writer", "done", "{}");
+    let checker = episode(2, "checker", "done", "{}");
+    let editor = episode(3, "editor", "revise", r#"{"comments":["Shorter","Cite"]}"#);
+    let outputs = telling(History::Condensed, ContextWhat::Outputs, 16384);
+    let messages = rebuilt(&outputs, "writer", &[own, checker, editor.clone()], "Revise it.\n");
+    let line = |told: &str, at: usize| told.lines().nth(at).unwrap().to_owned();
+    let first = rebuilt(&outputs, "writer", &[editor.clone()], "");
+    let failed = rebuilt(&outputs, "writer", &[self::episode(1, "writer", "", "", "{}")], "");
+    let few = rebuilt(&telling(History::None, ContextWhat::Outputs, 0), "lead", &[editor.clone(), editor], "");
+    let made = [
+        messages.last().unwrap().text.clone(),
+        line(&first[0].text, 0),
+        failed[1].text.clone(),
+        line(&few[0].text, 2),
+        line(&few[0].text, 5),
+        failed[0].text.clone(),
+    ];
+    assert_eq!(made.iter().map(String::as_str).collect::<Vec<_>>(), texts);
+    assert_eq!(Context::default().max_bytes, 16384);
+}
+
 fn any_episodes() -> impl Strategy<Value = Vec<Arc<Episode>>> {
     let step = (prop::sample::select(vec!["a", "b", "c"]), ".{0,40}", ".{0,40}", prop::collection::vec(".{0,10}", 0..3));
     prop::collection::vec(step, 0..24).prop_map(|steps| {
