@@ -27,7 +27,7 @@ pub fn cancel(args: &CancelArgs, output: &mut Output) -> Result<Exit, Failure> {
     drop(look);
     let showing = Showing { is_quiet: true, concurrency: 1 };
     let request = Request::Cancel { thread: thread.clone() };
-    let exit = watch(vec![request], settings.store.value, settings.durability.value, showing, output)?;
+    let exit = watch(std::iter::once(request), settings.store.value, settings.durability.value, showing, output)?;
     if exit == Exit::Done && !output.is_json() {
         tell(&format!("thread {thread} is cancelled\n"));
     }

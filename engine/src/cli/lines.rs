@@ -3,7 +3,7 @@
 
 use rondo_protocol::digest::Kind;
 use rondo_protocol::id::{LanePath, RoleName, Status as Word, ThreadId};
-use rondo_protocol::object::{AnsweredBy, EdgeTaken, Note, Transcript, Usage};
+use rondo_protocol::object::{AnsweredBy, EdgeTaken, Note, Observation, Transcript, Usage};
 use rondo_protocol::{Digest, Value};
 use serde::Serialize;
 
@@ -132,6 +132,9 @@ pub struct StepLine {
     answer: String,
     /// What was said within it.
     pub transcript: Option<Transcript>,
+    /// What decided a route and is no answer. With `start` it is what the step's digest needs beside the rest.
+    observations: Vec<Observation>,
+    start: Digest,
     /// What is known of it and not hashed.
     pub note: NoteLine,
 }
@@ -190,6 +193,8 @@ pub fn step_line(store: &dyn Read, stored: StoredStep, note: Note, body: String)
         body,
         answer: step.answer,
         transcript,
+        observations: step.observations,
+        start: step.start,
         note: NoteLine {
             usage: note.usage,
             cost_usd: note.cost_usd,

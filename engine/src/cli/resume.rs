@@ -69,5 +69,5 @@ pub fn resume(args: &ResumeArgs, output: &mut Output) -> Result<Exit, Failure> {
     let provision = Provision { settings, script: script.map(|(script, _)| script) };
     let request = Request::Resume(Box::new(ResumeRequest { thread: id, provision }));
     let showing = Showing { is_quiet: args.quiet, concurrency: 1 };
-    watch(vec![request], store, durability, showing, output)
+    watch(std::iter::once(request), store, durability, showing, output)
 }

@@ -95,19 +95,18 @@ pub fn run(args: RunArgs, output: &mut Output) -> Result<Exit, Failure> {
     // What the operator lacks is told before a store is opened.
     operating(&checked.workflow, &provision)?;
     let file = absolute(&loaded.path, &here);
-    let requests = inputs
-        .into_iter()
-        .map(|input| {
-            Request::Run(Box::new(RunRequest {
-                workflow: checked.workflow.clone(),
-                policy: checked.policy.clone(),
-                input,
-                file: Some(file.clone()),
-                script: script_file.clone(),
-                provision: provision.clone(),
-            }))
-        })
-        .collect();
+    let (workflow, policy) = (loaded.checked.workflow, loaded.checked.policy);
+    // Made one by one when their turn comes: a file of inputs may hold many thousands.
+    let requests = inputs.into_iter().map(move |input| {
+        Request::Run(Box::new(RunRequest {
+            workflow: workflow.clone(),
+            policy: policy.clone(),
+            input,
+            file: Some(file.clone()),
+            script: script_file.clone(),
+            provision: provision.clone(),
+        }))
+    });
     let showing = Showing { is_quiet: args.quiet, concurrency: usize::from(args.concurrency) };
     watch(requests, store, durability, showing, output)
 }

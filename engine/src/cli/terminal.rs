@@ -77,7 +77,7 @@ pub enum Reply {
     /// The request has been taken over.
     Taken,
     /// Something happened in the thread.
-    Event(Box<Event>),
+    Event(Told),
     /// The request was carried out; nothing follows.
     End {
         /// The exit code.
@@ -94,6 +94,40 @@ pub enum Reply {
         /// What to do.
         hint: Option<String>,
     },
+}
+
+/// An event on its way. What of it is an author's value travels beside it: the reader of events buffers numbers in a
+/// form that holds fewer digits than a value may have.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct Told {
+    event: Box<Event>,
+    value: Value,
+}
+
+impl From<Event> for Told {
+    fn from(mut event: Event) -> Self {
+        let value = value_of(&mut event.what).map(std::mem::take).unwrap_or_default();
+        Self { event: Box::new(event), value }
+    }
+}
+
+impl From<Told> for Event {
+    fn from(Told { mut event, value }: Told) -> Self {
+        if let Some(place) = value_of(&mut event.what) {
+            *place = value;
+        }
+        *event
+    }
+}
+
+/// The author's value in an event, if it has one.
+fn value_of(what: &mut What) -> Option<&mut Value> {
+    match what {
+        What::ThreadFinished { result: value, .. }
+        | What::ThreadWaiting { form: value }
+        | What::HookReport { metrics: value, .. } => Some(value),
+        _ => None,
+    }
 }
 
 /// The frame of a request or a reply: canonical JSON, which keeps every digit and holds no newline.
@@ -230,7 +264,7 @@ async fn begin(
                 Resumed::Ended { ending, head } => {
                     let exit = Exit::of_outcome(ending.outcome);
                     let event = ended_event(engine.store().as_ref(), thread, ending, head);
-                    let _ = replies.send(Reply::Event(Box::new(event))).await;
+                    let _ = replies.send(Reply::Event(event.into())).await;
                     Ok(exit)
                 }
             }
@@ -257,7 +291,7 @@ async fn follow(mut handle: ThreadHandle, stop: &CancellationToken, replies: &mp
         tokio::select! {
             event = handle.events.recv() => {
                 let Some(event) = event else { break };
-                if replies.send(Reply::Event(Box::new(event))).await.is_err() {
+                if replies.send(Reply::Event(event.into())).await.is_err() {
                     handle.stopper.stop();
                     break;
                 }

@@ -338,7 +338,7 @@ fn requests_and_replies_survive_the_way() {
         at_ms: 3,
         what,
     };
-    let reply = terminal::Reply::Event(Box::new(event));
+    let reply = terminal::Reply::Event(event.into());
     let bytes = rondo_protocol::canonical::to_bytes(&reply).unwrap();
     assert_eq!(rondo_protocol::canonical::from_slice::<terminal::Reply>(&bytes), Ok(reply));
 }

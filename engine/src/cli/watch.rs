@@ -2,12 +2,12 @@
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
-use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use rondo_protocol::diagnostic::Code;
-use rondo_protocol::event::{Durability, What};
+use rondo_protocol::event::{Durability, Event, What};
 use tokio::sync::{Notify, Semaphore, mpsc};
 use tokio::task::JoinHandle;
 use tokio_util::sync::CancellationToken;
@@ -45,7 +45,7 @@ pub struct Showing {
 /// # Errors
 /// When the store can neither be opened nor reached, or stdout cannot be written.
 pub fn watch(
-    requests: Vec<Request>,
+    requests: impl ExactSizeIterator<Item = Request> + Send + 'static,
     store: PathBuf,
     durability: Durability,
     showing: Showing,
@@ -62,7 +62,7 @@ pub fn watch(
 }
 
 async fn watch_all(
-    requests: Vec<Request>,
+    requests: impl ExactSizeIterator<Item = Request> + Send + 'static,
     store: PathBuf,
     durability: Durability,
     showing: Showing,
@@ -105,13 +105,13 @@ async fn watch_all(
 /// Asks for each request in order, as many at once as there are turns.
 async fn ask_all(
     holder: Holder,
-    requests: Vec<Request>,
+    requests: impl Iterator<Item = Request> + Send + 'static,
     turns: Arc<Semaphore>,
     stop: CancellationToken,
     replies: mpsc::Sender<(usize, Reply)>,
 ) {
     let mut tasks = tokio::task::JoinSet::new();
-    for (at, request) in requests.into_iter().enumerate() {
+    for (at, request) in requests.enumerate() {
         let Ok(turn) = Arc::clone(&turns).acquire_owned().await else { break };
         if stop.is_cancelled() || replies.is_closed() {
             break;
@@ -149,7 +149,7 @@ struct Here {
     engine: Engine,
     /// Requests of other terminals that are being carried out.
     guests: Arc<Guests>,
-    serving: Option<JoinHandle<()>>,
+    serving: Mutex<Option<JoinHandle<()>>>,
 }
 
 /// A count of requests that other terminals have handed over.
@@ -188,7 +188,7 @@ impl Here {
                 None
             }
         };
-        Self { engine, guests, serving }
+        Self { engine, guests, serving: Mutex::new(serving) }
     }
 
     /// Stays until the requests of other terminals have been carried out.
@@ -204,8 +204,11 @@ impl Here {
             }
             left.await;
         }
-        if let Some(serving) = &self.serving {
+        let serving = self.serving.lock().unwrap_or_else(PoisonError::into_inner).take();
+        if let Some(serving) = serving {
+            // The socket goes before the store: the next holder must not lose its own to this one.
             serving.abort();
+            let _ = serving.await;
         }
     }
 }
@@ -294,7 +297,8 @@ impl Shown<'_> {
     /// Shows a reply; gives the exit with the last one of a request.
     fn reply(&mut self, reply: Reply) -> Result<Option<Exit>, Failure> {
         match reply {
-            Reply::Event(event) => {
+            Reply::Event(told) => {
+                let event = Event::from(told);
                 self.progress.event(&event);
                 if self.output.is_json() {
                     self.output.line(&event)?;
