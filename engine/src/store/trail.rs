@@ -6,8 +6,10 @@
 
 use rondo_protocol::canonical;
 use rondo_protocol::digest::{Digest, Kind};
-use rondo_protocol::id::{LanePath, ThreadId};
-use rondo_protocol::object::Step;
+use rondo_protocol::id::{LanePath, RoleName, Status, ThreadId};
+use rondo_protocol::object::{EdgeTaken, Observation, Step, StepKind};
+use serde::Deserialize;
+use serde_json::value::RawValue;
 
 use super::{Error, Row, StoredStep};
 
@@ -108,7 +110,33 @@ pub(super) fn verified(thread: &ThreadId, seq: u64, digest: Digest, bytes: &[u8]
     if Digest::of_bytes(Kind::Step, bytes) != digest {
         return Err(damaged("is not what its digest says"));
     }
-    canonical::from_slice(bytes).map_err(|error| damaged(&format!("cannot be read: {error}")))
+    decode(bytes).map_err(|error| damaged(&format!("cannot be read: {error}")))
+}
+
+/// A step as it is written. Only `output` holds numbers, and only there does it matter which reader reads them: it goes
+/// through the canonical one, everything else straight into its place, which is several times faster.
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Written<'a> {
+    answer: String,
+    edge: EdgeTaken,
+    kind: StepKind,
+    lane: LanePath,
+    observations: Vec<Observation>,
+    #[serde(borrow)]
+    output: &'a RawValue,
+    prev: Vec<Digest>,
+    role: RoleName,
+    start: Digest,
+    status: Status,
+    transcript: Option<Digest>,
+}
+
+fn decode(bytes: &[u8]) -> Result<Step, String> {
+    let written: Written<'_> = serde_json::from_slice(bytes).map_err(|error| error.to_string())?;
+    let Written { answer, edge, kind, lane, observations, output, prev, role, start, status, transcript } = written;
+    let output = canonical::parse_canonical(output.get().as_bytes()).map_err(|error| error.to_string())?;
+    Ok(Step { answer, edge, kind, lane, observations, output, prev, role, start, status, transcript })
 }
 
 /// The bytes of an object, when they are those of `digest`.
@@ -120,4 +148,38 @@ pub(super) fn verified_object(kind: Kind, digest: Digest, stored: Kind, bytes: &
         return Ok(());
     }
     Err(Error::Damaged { what: format!("the object {digest} is not the {} that its digest says", kind.name()) })
+}
+
+#[cfg(test)]
+mod tests {
+    use rondo_protocol::Value;
+
+    use super::*;
+
+    #[test]
+    fn a_step_is_decoded_as_the_canonical_reader_would() {
+        let numbers = "[-18446744073709551615,18446744073709551615,-9223372036854775809,0.1,1e+21]";
+        let step = Step {
+            answer: "\u{1}\"é\u{1f41a}".to_owned(),
+            edge: EdgeTaken { from: "a".to_owned(), prompt: "line\n".to_owned(), status: Status::new("ok").ok() },
+            kind: StepKind::Step,
+            lane: LanePath::new("a[0]").unwrap(),
+            observations: vec![
+                Observation::Join { arrived: vec![LanePath::new("a[1]").unwrap()], cancelled: Vec::new() },
+                Observation::Limit { code: "RN1201".to_owned() },
+            ],
+            output: [("n", canonical::parse(numbers.as_bytes()).unwrap())].into_iter().collect::<Value>(),
+            prev: vec![Digest([1; 32]), Digest([2; 32])],
+            role: RoleName::new("a").unwrap(),
+            start: Digest([3; 32]),
+            status: Status::new("done").unwrap(),
+            transcript: Some(Digest([4; 32])),
+        };
+        let bytes = canonical::to_bytes(&step).unwrap();
+        assert_eq!(decode(&bytes), Ok(step));
+        assert_eq!(decode(&bytes).ok(), canonical::from_slice(&bytes).ok());
+        for broken in ["{}", "null", "", "{\"answer\":\"\",\"answer\":\"\"}"] {
+            assert!(decode(broken.as_bytes()).is_err(), "{broken}");
+        }
+    }
 }

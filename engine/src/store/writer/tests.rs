@@ -77,13 +77,13 @@ fn writer(folder: &tempfile::TempDir, durability: Durability) -> (Writer, Arc<Di
 #[tokio::test]
 async fn commits_that_wait_together_share_one_sync_and_losers_are_left_out() {
     let folder = tempfile::tempdir().unwrap();
-    let (desk, disk) = writer(&folder, Durability::Sync);
+    let (pen, disk) = writer(&folder, Durability::Sync);
     let shut = disk.gate.lock().unwrap();
     // The first is taken alone, or with some of the others; all that come while it is written share the next sync.
-    let mut waiting = vec![(desk.commit(Trunk::new(0).next("first")), true)];
+    let mut waiting = vec![(pen.commit(Trunk::new(0).next("first")), true)];
     for number in 1..=64 {
-        waiting.push((desk.commit(Trunk::new(number).next("a")), true));
-        waiting.push((desk.commit(Trunk::new(number).next("b")), false));
+        waiting.push((pen.commit(Trunk::new(number).next("a")), true));
+        waiting.push((pen.commit(Trunk::new(number).next("b")), false));
     }
     drop(shut);
     for (outcome, wins) in waiting {
@@ -98,11 +98,11 @@ async fn commits_that_wait_together_share_one_sync_and_losers_are_left_out() {
 #[tokio::test]
 async fn a_failed_sync_leaves_everything_unknown_and_is_not_tried_again() {
     let folder = tempfile::tempdir().unwrap();
-    let (desk, disk) = writer(&folder, Durability::Sync);
-    desk.commit(Trunk::new(1).next("one")).await.unwrap();
+    let (pen, disk) = writer(&folder, Durability::Sync);
+    pen.commit(Trunk::new(1).next("one")).await.unwrap();
     disk.fails.store(true, Ordering::SeqCst);
     let shut = disk.gate.lock().unwrap();
-    let waiting = [2, 3].map(|number| desk.commit(Trunk::new(number).next("one")));
+    let waiting = [2, 3].map(|number| pen.commit(Trunk::new(number).next("one")));
     drop(shut);
     let poisoned = Err(Error::Poisoned { what: "no space left on device".to_owned() });
     for outcome in waiting {
@@ -110,20 +110,20 @@ async fn a_failed_sync_leaves_everything_unknown_and_is_not_tried_again() {
     }
     let writes = disk.writes.load(Ordering::SeqCst);
     disk.fails.store(false, Ordering::SeqCst);
-    assert_eq!(desk.commit(Trunk::new(4).next("one")).await, poisoned);
-    assert_eq!(desk.record(thread(4), Vec::new(), true).await, poisoned);
-    drop(desk);
+    assert_eq!(pen.commit(Trunk::new(4).next("one")).await, poisoned);
+    assert_eq!(pen.record(thread(4), Vec::new(), true).await, poisoned);
+    drop(pen);
     assert_eq!(disk.writes.load(Ordering::SeqCst), writes);
 }
 
 #[tokio::test]
 async fn a_writer_that_was_displaced_stops() {
     let folder = tempfile::tempdir().unwrap();
-    let (desk, disk) = writer(&folder, Durability::Sync);
-    desk.commit(Trunk::new(1).next("one")).await.unwrap();
+    let (pen, disk) = writer(&folder, Durability::Sync);
+    pen.commit(Trunk::new(1).next("one")).await.unwrap();
     let writes = disk.writes.load(Ordering::SeqCst);
     let _other = Anchor::claim(folder.path(), Ledger::default()).unwrap();
-    assert_eq!(desk.commit(Trunk::new(2).next("one")).await, Err(Error::Busy { pid: 7 }));
+    assert_eq!(pen.commit(Trunk::new(2).next("one")).await, Err(Error::Busy { pid: 7 }));
     assert_eq!(disk.writes.load(Ordering::SeqCst), writes);
 }
 
@@ -133,15 +133,15 @@ async fn only_what_must_be_safe_is_synced() {
     let record = |position| JournalRecord { lane: LanePath::trunk(), position, bytes: b"reply".to_vec() };
     let hook = || Change { family: Family::Hooks, key: b"k".to_vec(), value: Some(b"v".to_vec()) };
     for (durability, expected) in [(Durability::Sync, [0, 0, 1, 2]), (Durability::Log, [0, 0, 0, 0])] {
-        let (desk, disk) = writer(&folder, durability);
+        let (pen, disk) = writer(&folder, durability);
         let mut syncs = Vec::new();
-        desk.change(hook()).await.unwrap();
+        pen.change(hook()).await.unwrap();
         syncs.push(disk.syncs.load(Ordering::SeqCst));
-        desk.record(thread(1), vec![record(0)], false).await.unwrap();
+        pen.record(thread(1), vec![record(0)], false).await.unwrap();
         syncs.push(disk.syncs.load(Ordering::SeqCst));
-        desk.record(thread(1), vec![record(1)], true).await.unwrap();
+        pen.record(thread(1), vec![record(1)], true).await.unwrap();
         syncs.push(disk.syncs.load(Ordering::SeqCst));
-        desk.commit(Trunk::new(1).next("one")).await.unwrap();
+        pen.commit(Trunk::new(1).next("one")).await.unwrap();
         syncs.push(disk.syncs.load(Ordering::SeqCst));
         assert_eq!(syncs, expected, "{durability:?}");
     }
@@ -150,8 +150,8 @@ async fn only_what_must_be_safe_is_synced() {
 #[tokio::test]
 async fn a_commit_whose_future_is_dropped_is_carried_out() {
     let folder = tempfile::tempdir().unwrap();
-    let (desk, disk) = writer(&folder, Durability::Sync);
-    drop(desk.commit(Trunk::new(1).next("one")));
-    drop(desk);
+    let (pen, disk) = writer(&folder, Durability::Sync);
+    drop(pen.commit(Trunk::new(1).next("one")));
+    drop(pen);
     assert_eq!(answers(&*disk, &thread(1)).unwrap(), ["one"]);
 }
