@@ -1,0 +1,95 @@
+//! Against a real model server, which nobody here wrote: `make test-llm` builds and starts one, or takes the one that
+//! `RONDO_TEST_LLM_URL` names. Kept apart from the other tests by `#[ignore]`.
+
+#![expect(clippy::expect_used, reason = "a test says what is wrong by panicking")]
+
+use std::path::Path;
+use std::process::{Command, Output};
+
+use serde_json::Value;
+
+/// Two roles that take turns. The texts are long, as real ones are, and the answers are held to a schema.
+const WORKFLOW: &str = r#"
+rondo: 1
+name: cached-prefix
+models:
+  default: { temperature: 0, seed: 7, max_output_tokens: 200 }
+roles:
+  asker:
+    system: &text |
+      You take part in an interview for the newsletter of a small aquarium on a rocky coast. Its readers are families
+      who come on Sundays, and a few who have come for thirty years. They know the names of the animals in the touch
+      pool and want to hear what those animals do when nobody looks. Speak plainly and shortly. Name one animal at a
+      time. Do not greet, do not thank, do not say who you are, and never answer with more than one short sentence.
+      The interview is about tide pools: how warm they get, how salt, who lives high on the shore and who lives low,
+      who eats whom, and what changes when the tide comes back. Leave the text of the answer empty.
+    format: json
+    context: none
+    output:
+      asked: { question: { type: string, maxLength: 80 } }
+  answerer:
+    system: *text
+    format: json
+    context: none
+    output:
+      answered: { answer: { type: string, maxLength: 80 } }
+graph:
+  start: { to: asker, prompt: "Ask your first question." }
+  asker:
+    asked: { to: answerer, prompt: "{{ output.question }}" }
+  answerer:
+    answered:
+      to: asker
+      max: 3
+      on_max: { to: end }
+      prompt: "{{ output.answer }} Ask the next question."
+result: { turns: "{{ steps.asker.visits }}" }
+"#;
+
+fn rondo(folder: &Path, words: &[&str]) -> Output {
+    let url = std::env::var("RONDO_TEST_LLM_URL").expect("RONDO_TEST_LLM_URL names a server; see `make test-llm`");
+    Command::new(env!("CARGO_BIN_EXE_rondo"))
+        .args(words)
+        .current_dir(folder)
+        .env_clear()
+        .env("OPENAI_BASE_URL", url)
+        .env("OPENAI_API_KEY", "none")
+        .env("RONDO_MODEL", "smollm2-135m")
+        .output()
+        .expect("the binary starts")
+}
+
+fn lines(output: &Output) -> Vec<Value> {
+    let told = String::from_utf8_lossy(&output.stdout);
+    told.lines().map(|line| serde_json::from_str(line).expect("each line is JSON")).collect()
+}
+
+#[test]
+#[ignore = "needs a model server: make test-llm"]
+fn a_role_that_comes_back_finds_its_prefix_in_the_cache() {
+    let folder = tempfile::tempdir().expect("a temporary folder can be made");
+    std::fs::write(folder.path().join("workflow.yaml"), WORKFLOW).expect("the folder can be written");
+
+    let run = rondo(folder.path(), &["run", "workflow.yaml", "--json"]);
+    assert_eq!(run.status.code(), Some(0), "{}", String::from_utf8_lossy(&run.stderr));
+    let told = lines(&run);
+    let thread = told[0]["thread"].as_str().expect("an event names its thread").to_owned();
+
+    let shown = lines(&rondo(folder.path(), &["show", &thread, "--json"]));
+    let steps: Vec<&Value> = shown.iter().filter(|line| line["event"] == "step").collect();
+    assert_eq!(steps.len(), 8, "four turns of two roles");
+    for role in ["asker", "answerer"] {
+        let own: Vec<&&Value> = steps.iter().filter(|step| step["role"] == role).collect();
+        for pair in own.windows(2) {
+            let before = pair[0]["note"]["usage"]["prompt_tokens"].as_u64().expect("the server counts");
+            let cached = pair[1]["note"]["usage"]["cached_tokens"].as_u64().expect("the server counts");
+            let visit = &pair[1]["visit"];
+            println!("{role}, visit {visit}: {cached} tokens cached, {before} in the request before");
+            // A request that took two attempts counts twice, so only what is certain is asked for.
+            assert!(cached * 10 >= before * 8, "{role}, visit {visit}: {cached} of {before} tokens were cached");
+        }
+    }
+
+    let verified = rondo(folder.path(), &["verify", &thread]);
+    assert_eq!(verified.status.code(), Some(0), "{}", String::from_utf8_lossy(&verified.stderr));
+}
