@@ -193,7 +193,7 @@ fn of_system(store: &Path) -> Vec<Finding> {
 /// The file system that the store lies on: some keep no promise about a sync.
 fn file_system(stat: &rustix::fs::StatFs) -> Finding {
     // Magic numbers of statfs(2).
-    let (name, is_fault) = match i64::try_from(stat.f_type).unwrap_or_default() {
+    let (name, is_fault) = match stat.f_type {
         0xEF53 => ("ext", false),
         0x5846_5342 => ("xfs", false),
         0x9123_683E => ("btrfs", false),

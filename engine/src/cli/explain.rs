@@ -16,8 +16,9 @@ pub struct ExplainArgs {
 /// Prints the page of a code, or the list of them.
 pub fn explain(args: &ExplainArgs, output: &mut Output) -> Result<Exit, Failure> {
     let Some(wanted) = &args.code else {
-        let list: String = Code::ALL.iter().map(|code| format!("{code}  {}\n", code.title())).collect();
-        output.text(&list)?;
+        for code in Code::ALL {
+            output.text(&format!("{code}  {}\n", code.title()))?;
+        }
         return Ok(Exit::Done);
     };
     let Some(code) = Code::find(wanted) else {

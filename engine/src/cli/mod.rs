@@ -148,7 +148,7 @@ impl Verb {
         match self {
             Self::Init(args) => init::init(&args, output),
             Self::Validate(args) => validate::validate(&args, output),
-            Self::Run(args) => run::run(*args, output),
+            Self::Run(args) => run::run(&args, output),
             Self::Resume(args) => resume::resume(&args, output),
             Self::Cancel(args) => cancel::cancel(&args, output),
             Self::Threads(args) => threads::threads(&args, output),

@@ -71,7 +71,7 @@ enum DurabilityArg {
 pub(super) type Scripted = Option<(Script, String)>;
 
 /// Runs a workflow.
-pub fn run(args: RunArgs, output: &mut Output) -> Result<Exit, Failure> {
+pub fn run(args: &RunArgs, output: &mut Output) -> Result<Exit, Failure> {
     let here = working_folder()?;
     let durability = args.durability.map(|durability| match durability {
         DurabilityArg::Sync => Durability::Sync,
@@ -137,11 +137,11 @@ pub(super) fn read_script(file: &Path, workflow: &Workflow, here: &Path) -> Resu
     let text = read_text(file, MAX_SCRIPT_BYTES)?;
     let name = file.to_string_lossy().into_owned();
     let source = Source::new(name.clone(), text.clone());
-    let faulty = |faults| Failure::from(Faulty { faults, sources: [(name.clone(), text.clone())].into() });
-    let script = Script::read(&source).map_err(faulty)?;
+    let refuse = |found| Failure::from(Faulty { faults: found, sources: [(name.clone(), text.clone())].into() });
+    let script = Script::read(&source).map_err(refuse)?;
     let faults = script.check(&source, &scripted_cast(workflow)?);
     if !faults.is_empty() {
-        return Err(faulty(faults));
+        return Err(refuse(faults));
     }
     Ok((script, absolute(file, here)))
 }

@@ -100,10 +100,10 @@ pub fn of_store(error: &store::Error) -> Failure {
 /// # Errors
 /// [`Code::ThreadUnknown`], [`Code::ThreadAmbiguous`], or a fault of the store.
 pub fn thread(store: &dyn Read, word: &str) -> Result<(ThreadId, Row), Failure> {
-    if let Ok(id) = ThreadId::new(word) {
-        if let Some(row) = store.row(&id).map_err(|error| of_store(&error))? {
-            return Ok((id, row));
-        }
+    if let Ok(id) = ThreadId::new(word)
+        && let Some(row) = store.row(&id).map_err(|error| of_store(&error))?
+    {
+        return Ok((id, row));
     }
     let mut rows = store.rows().map_err(|error| of_store(&error))?;
     if word == "last" {

@@ -36,9 +36,9 @@ pub fn show(args: &ShowArgs, output: &mut Output) -> Result<Exit, Failure> {
     }
     steps(look.store.as_ref(), &line, &row, &mut |step| {
         if output.is_json() {
-            output.line(&step)?
+            output.line(&step)?;
         } else {
-            output.text(&step_text(&step))?
+            output.text(&step_text(&step))?;
         }
         Ok(!output.is_closed())
     })?;
@@ -76,7 +76,7 @@ pub(super) fn thread_text(line: &ThreadLine) -> String {
     let mut text = format!("{}  {}  {}", line.thread, line.name, standing(line.status));
     let totals = &line.totals;
     let _ = write!(text, "  {} step{}", totals.steps, if totals.steps == 1 { "" } else { "s" });
-    let _ = write!(text, "{}\n", spending(Some(totals.usage()), totals.cost_usd));
+    let _ = writeln!(text, "{}", spending(Some(totals.usage()), totals.cost_usd));
     if let Some(head) = line.head {
         let _ = writeln!(text, "head {head}");
     }

@@ -111,7 +111,7 @@ fn help_of_every_verb_reads_well() {
     let mut text = command.render_help().to_string();
     for verb in command.get_subcommands_mut() {
         let help = verb.render_help();
-        text.push_str(&format!("\n=== {}\n{help}", verb.get_name()));
+        text = format!("{text}\n=== {}\n{help}", verb.get_name());
     }
     insta::assert_snapshot!(text);
 }

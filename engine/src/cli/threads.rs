@@ -1,5 +1,7 @@
 //! `rondo threads`: every thread of the store, oldest first.
 
+use std::fmt::Write as _;
+
 use super::exit::Exit;
 use super::failure::Failure;
 use super::lines::{ThreadLine, origin, standing, thread_line};
@@ -51,13 +53,14 @@ pub(super) fn table(lines: &[(ThreadLine, u64)]) -> String {
     let mut text = format!("{:<26}  {:<width$}  {:<9}  {:>6}  {:>8}\n", "THREAD", "WORKFLOW", "STATUS", "STEPS", "AGE");
     for (line, age_ms) in lines {
         let name: String = line.name.chars().take(width).collect();
-        text.push_str(&format!(
-            "{}  {name:<width$}  {:<9}  {:>6}  {:>8}\n",
+        let _ = writeln!(
+            text,
+            "{}  {name:<width$}  {:<9}  {:>6}  {:>8}",
             line.thread,
             standing(line.status),
             line.totals.steps,
             age(*age_ms),
-        ));
+        );
     }
     text
 }

@@ -115,7 +115,7 @@ impl Reader<'_> {
     fn provider(&mut self, table: &Table<'_>, at: &str) -> StatedProvider {
         self.only(table, at, &["base_url", "key_env", "connect_timeout", "idle_timeout", "total_timeout"]);
         StatedProvider {
-            base_url: self.checked(table, "base_url", |url| super::resolve::address(url)),
+            base_url: self.checked(table, "base_url", super::resolve::address),
             key_env: self.variable(table, "key_env"),
             connect_timeout_ms: self.duration(table, "connect_timeout"),
             idle_timeout_ms: self.duration(table, "idle_timeout"),
@@ -172,7 +172,7 @@ impl Reader<'_> {
             command: self.plain_text(table, "command"),
             args: self.texts(table, "args"),
             env,
-            url: self.checked(table, "url", |url| super::resolve::address(url)).map(|url| url.value),
+            url: self.checked(table, "url", super::resolve::address).map(|url| url.value),
             key_env: self.variable(table, "key_env").map(|name| name.value),
         };
         if table.contains_key("command") == table.contains_key("url") {
@@ -329,13 +329,11 @@ impl Reader<'_> {
 
     fn text(&mut self, table: &Table<'_>, key: &str) -> Option<Sourced<String>> {
         let value = table.get(key)?;
-        match value.get_ref().as_str() {
-            Some(text) => Some(Sourced { value: text.to_owned(), from: self.line(&value.span()) }),
-            None => {
-                self.wrong(key, "a text", value);
-                None
-            }
-        }
+        let Some(text) = value.get_ref().as_str() else {
+            self.wrong(key, "a text", value);
+            return None;
+        };
+        Some(Sourced { value: text.to_owned(), from: self.line(&value.span()) })
     }
 
     fn texts(&mut self, table: &Table<'_>, key: &str) -> Vec<String> {

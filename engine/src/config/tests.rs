@@ -13,7 +13,12 @@ fn in_force(text: &str, flags: &Flags, variables: &[(&str, &str)]) -> Settings {
 }
 
 fn faults(text: &str) -> String {
-    read("rondo.toml", text).expect_err("the file is bad").iter().map(|fault| format!("{fault}\n")).collect()
+    read("rondo.toml", text)
+        .expect_err("the file is bad")
+        .iter()
+        .map(ToString::to_string)
+        .collect::<Vec<_>>()
+        .join("\n")
 }
 
 #[test]
