@@ -12,10 +12,9 @@ use rondo_agent_kit::react::spoken;
 use rondo_protocol::digest::Kind;
 use rondo_protocol::id::{RoleName, ThreadId};
 use rondo_protocol::message::{Conversation, Message};
-use rondo_protocol::object::{Entry, Head, LAYOUT, Note, Start, Transcript};
+use rondo_protocol::object::{self, Entry, Head, LAYOUT, Note, Start, Transcript};
 use rondo_protocol::workflow::{History, RoleKind, Workflow};
 use rondo_protocol::{Digest, canonical};
-use serde::{Deserialize, Serialize};
 
 use crate::cast;
 use crate::store::{self, Read, Row, StoredStep};
@@ -53,16 +52,6 @@ impl Request {
     pub fn is_proven(&self) -> bool {
         self.rebuilt == self.recorded && self.fault.is_none()
     }
-}
-
-/// A request that a hook rewrote, as it is stored under the request's own digest: the chain over its messages and its
-/// head give that digest.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
-pub struct Rewritten {
-    /// The digest of the head.
-    pub head: Digest,
-    /// The messages as they were sent.
-    pub messages: Vec<Message>,
 }
 
 /// Why a thread cannot be rebuilt.
@@ -273,10 +262,9 @@ impl<'a> Rebuilding<'a> {
             fault: None,
         };
         if asked.is_some() {
-            let rewritten: Rewritten = object(self.store, Kind::Request, recorded)?;
+            let rewritten: object::Request = object(self.store, Kind::Request, recorded)?;
+            request.rebuilt = rewritten.digest();
             request.asked_messages = Some(std::mem::replace(&mut request.messages, rewritten.messages));
-            let sent: Conversation = request.messages.iter().cloned().collect();
-            request.rebuilt = sent.request(rewritten.head);
         } else if request.head.system != told.script.system
             || request.head.response_format != told.script.response_format
         {

@@ -96,7 +96,7 @@ impl<'a> Turn<'a> {
         if let Some(cost) = cost_usd {
             *self.cost_usd.get_or_insert_default() += cost;
         }
-        let asked = sent.asked.or_else(|| self.shadow.as_ref().map(|(head, shadow)| shadow.request(*head)));
+        let asked = self.shadow.as_ref().map(|(head, shadow)| shadow.request(*head)).or(sent.asked);
         let (head, request) = (sent.head, sent.request);
         self.last = Some((sent, answered_by));
 

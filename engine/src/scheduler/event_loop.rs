@@ -86,7 +86,8 @@ struct Made {
 impl Run {
     /// Runs the thread until it ends or stops. Every way out leaves the store whole.
     pub async fn go(self) -> Ended {
-        let mut going = Going { run: self, memories: Memories::default(), stored_heads: BTreeSet::new() };
+        let mut going =
+            Going { run: self, memories: Memories::default(), stored_heads: BTreeSet::new(), under_way: None };
         match going.steps().await {
             Ok(finish) => going.finish(finish).await,
             Err(fault) => going.stop(fault).await,
@@ -98,6 +99,8 @@ struct Going {
     run: Run,
     memories: Memories,
     stored_heads: BTreeSet<Digest>,
+    /// The visit that has begun and is not committed yet.
+    under_way: Option<Visit>,
 }
 
 impl Going {
@@ -163,6 +166,7 @@ impl Going {
         };
         let visit = self.visit_number(&dispatch.role, 1);
         let run = &self.run;
+        self.under_way = Some(visit.clone());
         run.sink.emit(What::StepStarted { visit: visit.clone() }).await;
         let site = Site {
             thread: run.thread.clone(),
@@ -216,7 +220,8 @@ impl Going {
 
     fn wall_time(&self) -> Deadline {
         let left = self.run.limits.wall_time_ms.map(|most| most.saturating_sub(self.run.state.spent.active_ms));
-        let message = format!("the thread reached its limit of {} ms wall time", self.run.limits.wall_time_ms.unwrap_or(0));
+        let message =
+            format!("the thread reached its limit of {} ms wall time", self.run.limits.wall_time_ms.unwrap_or(0));
         Deadline::after(left, Fault::new(Code::ThreadLimit, FaultClass::Limit, message))
     }
 
@@ -300,6 +305,7 @@ impl Going {
         };
         run.store.commit(commit).await.map_err(|error| worker::store_fault(&error))?;
         run.row = row;
+        self.under_way = None;
         let visit = Visit { role, visit, lane: LanePath::trunk() };
         let (seq, prev, status) = (run.row.seq, step.prev, step.status);
         run.sink.emit(What::StepCommitted { visit, seq, step: digest, prev, status }).await;
@@ -370,7 +376,8 @@ impl Going {
     }
 
     async fn tell_stop(self, fault: Fault) -> Ended {
-        let place = Place::Thread { thread: self.run.thread.clone(), role: None, visit: None };
+        let (role, visit) = self.under_way.map(|visit| (visit.role, visit.visit)).unzip();
+        let place = Place::Thread { thread: self.run.thread.clone(), role, visit };
         let (code, message) = (fault.code.to_string(), fault.message.clone());
         self.run.sink.emit(What::Error { code, message, place: Some(place) }).await;
         Ended::Stopped(fault)

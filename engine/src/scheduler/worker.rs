@@ -18,7 +18,7 @@ use rondo_protocol::diagnostic::Code;
 use rondo_protocol::digest::Kind;
 use rondo_protocol::event::{Visit, What};
 use rondo_protocol::message::Conversation;
-use rondo_protocol::object::{AnsweredBy, Head};
+use rondo_protocol::object::{AnsweredBy, Head, Request};
 use rondo_protocol::workflow::RolePolicy;
 use rondo_protocol::{Digest, canonical};
 use tokio_util::sync::CancellationToken;
@@ -30,7 +30,6 @@ use crate::cast::{Player, PlayerHead};
 use crate::env::Env;
 use crate::hook::CallPath;
 use crate::models::{Models, ResolvedModel};
-use crate::rebuild::Rewritten;
 use crate::store::{self, StepStore};
 
 /// What a visit is carried out with.
@@ -81,6 +80,7 @@ pub(super) async fn visit(stage: &Stage<'_>, site: Site, conversation: Arc<Conve
         tool_calls: 0,
         last: None,
         objects: Vec::new(),
+        turn_is_rewritten: false,
     };
     let result = tokio::select! {
         biased;
@@ -106,6 +106,8 @@ async fn turn(stage: &Stage<'_>, call: TurnCall, performing: &mut Performing<'_>
     let port = |call: Call| -> BoxFuture<'_, Result<Reply, Fault>> {
         Box::pin(async move {
             let Call::Turn(call) = call else { return Err(wrong_kind()) };
+            performing.turn_is_rewritten = call.conversation.chain() != asked.conversation.chain()
+                || !Arc::ptr_eq(&call.head, &asked.head) && call.head != asked.head;
             react::run(&stage.player.agent, call, &asked, performing).await.map(|reply| Reply::Turn(Box::new(reply)))
         })
     };
@@ -134,6 +136,8 @@ struct Performing<'a> {
     /// The last model call and its reply, until the loop has settled it.
     last: Option<(ModelCall, ModelAnswer, AnsweredBy)>,
     objects: Vec<Object>,
+    /// Whether a hook rewrote the turn, so that no request of it follows from the steps.
+    turn_is_rewritten: bool,
 }
 
 impl Effects for Performing<'_> {
@@ -310,11 +314,18 @@ impl Performing<'_> {
                 };
                 let answered = path.run(Call::Model(call.clone()), Box::new(port)).await?;
                 if let Some(Call::Model(reached)) = &answered.reached {
-                    self.rewritten(&call, reached, &mut sent)?;
+                    let same_head = Arc::ptr_eq(&call.head, &reached.head) || call.head == reached.head;
+                    if !same_head || call.conversation.chain() != reached.conversation.chain() {
+                        sent.asked = Some(sent.request);
+                        self.keep_rewritten(reached, &mut sent)?;
+                    }
                 }
                 (answered.reply, answered.answered_by)
             }
         };
+        if self.turn_is_rewritten && sent.asked.is_none() {
+            self.keep_rewritten(&call, &mut sent)?;
+        }
         let Reply::Model(mut answer) = reply else { return Err(wrong_kind()) };
         if answered_by == AnsweredBy::Port && answer.cost_usd.is_none() {
             answer.cost_usd = resolved.price.zip(answer.usage).map(|(price, usage)| price.of(usage));
@@ -322,25 +333,15 @@ impl Performing<'_> {
         Ok((answer, answered_by, sent))
     }
 
-    /// Keeps what a hook rewrote: the request as it was sent, under its digest, and its head.
-    fn rewritten(&mut self, asked: &ModelCall, reached: &ModelCall, sent: &mut Sent) -> Result<(), Fault> {
-        let same_head = Arc::ptr_eq(&asked.head, &reached.head) || asked.head == reached.head;
-        if same_head && asked.conversation.chain() == reached.conversation.chain() {
-            return Ok(());
-        }
+    /// Keeps a request that no steps lead to: as it was sent, under its digest, and its head.
+    fn keep_rewritten(&mut self, call: &ModelCall, sent: &mut Sent) -> Result<(), Fault> {
         let object = |error: canonical::Error| Fault::new(Code::HookFailed, FaultClass::Hook, error.to_string());
-        let (head, bytes) = Digest::of::<Head>(Kind::Head, &reached.head).map_err(object)?;
-        let request = reached.conversation.request(head);
-        let rewritten = Rewritten { head, messages: reached.conversation.messages().to_vec() };
+        let (head, bytes) = Digest::of::<Head>(Kind::Head, &call.head).map_err(object)?;
+        let request = call.conversation.request(head);
+        let rewritten = Request { head, messages: call.conversation.messages().to_vec() };
         self.objects.push((Kind::Head, head, bytes));
         self.objects.push((Kind::Request, request, canonical::to_bytes(&rewritten).map_err(object)?));
-        *sent = Sent {
-            head,
-            request,
-            asked: Some(asked.request()),
-            model: reached.head.model.clone(),
-            fallback: sent.fallback.take(),
-        };
+        (sent.head, sent.request, sent.model) = (head, request, call.head.model.clone());
         Ok(())
     }
 

@@ -7,7 +7,7 @@
 use rondo_protocol::canonical;
 use rondo_protocol::digest::{Digest, Kind};
 use rondo_protocol::id::{LanePath, RoleName, Status, ThreadId};
-use rondo_protocol::object::{EdgeTaken, Observation, Step, StepKind};
+use rondo_protocol::object::{EdgeTaken, Observation, Step, StepKind, digest_of};
 use serde::Deserialize;
 use serde_json::value::RawValue;
 
@@ -144,7 +144,7 @@ fn decode(bytes: &[u8]) -> Result<Step, String> {
 /// # Errors
 /// [`Error::Damaged`].
 pub(super) fn verified_object(kind: Kind, digest: Digest, stored: Kind, bytes: &[u8]) -> Result<(), Error> {
-    if stored == kind && Digest::of_bytes(kind, bytes) == digest {
+    if stored == kind && digest_of(kind, bytes) == Some(digest) {
         return Ok(());
     }
     Err(Error::Damaged { what: format!("the object {digest} is not the {} that its digest says", kind.name()) })

@@ -7,12 +7,14 @@
 
 mod head;
 mod note;
+mod request;
 mod start;
 mod step;
 mod transcript;
 
 pub use head::{Head, Parameters, ToolSpec};
 pub use note::{AnsweredBy, Note, Usage};
+pub use request::{Request, digest_of};
 pub use start::{LAYOUT, Start};
 pub use step::{Compaction, EdgeTaken, FaultKind, Observation, Rebind, Step, StepKind};
 pub use transcript::{Entry, Finish, ModelReply, Transcript};

@@ -1,0 +1,31 @@
+use serde::{Deserialize, Serialize};
+
+use crate::canonical;
+use crate::digest::{Digest, Kind};
+use crate::message::{Conversation, Message};
+
+/// A request that a hook rewrote, object kind `request`: it follows from no steps, so it is stored as it was sent. Its
+/// digest is not that of its bytes but the request's own, over the head and the chain of messages.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Request {
+    /// The digest of the head.
+    pub head: Digest,
+    /// The messages, oldest first.
+    pub messages: Vec<Message>,
+}
+
+impl Request {
+    /// The request's digest: `H("rondo/request/v1\n" || head || mn)`.
+    pub fn digest(&self) -> Digest {
+        self.messages.iter().cloned().collect::<Conversation>().request(self.head)
+    }
+}
+
+/// The digest that an object of that kind has by its canonical bytes, or `None` when they are not such an object.
+pub fn digest_of(kind: Kind, bytes: &[u8]) -> Option<Digest> {
+    match kind {
+        Kind::Request => canonical::from_slice::<Request>(bytes).ok().map(|request| request.digest()),
+        _ => Some(Digest::of_bytes(kind, bytes)),
+    }
+}

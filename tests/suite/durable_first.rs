@@ -1,0 +1,183 @@
+//! Law `durable_first`: no acknowledgement, non-provisional event or further call that depends on a step precedes its
+//! sync. A store that holds every commit back shows what happens before one is let through.
+
+use std::ops::RangeInclusive;
+use std::sync::{Arc, Mutex};
+
+use futures_util::future::BoxFuture;
+use rondo_engine::store::{
+    Commit, Error, JournalRecord, MemoryStore, Read, Row, StepStore, StoredStep,
+};
+use rondo_engine::{Engine, SystemEnv, registry};
+use rondo_protocol::call::ModelCall;
+use rondo_protocol::digest::{Digest, Kind};
+use rondo_protocol::event::{Durability, Event, What};
+use rondo_protocol::id::{LanePath, RoleName, ThreadId};
+use rondo_protocol::object::Note;
+use rondo_protocol::Value;
+use rondo_tests::{FnModel, checked, start};
+use tokio::sync::{Semaphore, mpsc};
+
+/// A store whose commits and synced records wait until they are let through, and say that they wait.
+struct Gated {
+    inner: MemoryStore,
+    gate: Semaphore,
+    waiting: mpsc::UnboundedSender<&'static str>,
+}
+
+impl Gated {
+    async fn pass(&self, what: &'static str) {
+        let _ = self.waiting.send(what);
+        self.gate.acquire().await.unwrap().forget();
+    }
+}
+
+impl Read for Gated {
+    fn row(&self, thread: &ThreadId) -> Result<Option<Row>, Error> {
+        self.inner.row(thread)
+    }
+
+    fn rows(&self) -> Result<Vec<(ThreadId, Row)>, Error> {
+        self.inner.rows()
+    }
+
+    fn scan(
+        &self,
+        thread: &ThreadId,
+        seqs: RangeInclusive<u64>,
+        visit: &mut dyn FnMut(StoredStep, Note) -> bool,
+    ) -> Result<(), Error> {
+        self.inner.scan(thread, seqs, visit)
+    }
+
+    fn step(&self, thread: &ThreadId, seq: u64) -> Result<Option<(StoredStep, Note)>, Error> {
+        self.inner.step(thread, seq)
+    }
+
+    fn visits(
+        &self,
+        thread: &ThreadId,
+        lane: &LanePath,
+        role: &RoleName,
+        visits: RangeInclusive<u64>,
+    ) -> Result<Vec<(u64, u64)>, Error> {
+        self.inner.visits(thread, lane, role, visits)
+    }
+
+    fn locate(&self, digest: Digest) -> Result<Vec<(ThreadId, u64)>, Error> {
+        self.inner.locate(digest)
+    }
+
+    fn object(&self, kind: Kind, digest: Digest) -> Result<Option<Vec<u8>>, Error> {
+        self.inner.object(kind, digest)
+    }
+
+    fn journal(&self, thread: &ThreadId, lane: &LanePath) -> Result<Vec<JournalRecord>, Error> {
+        self.inner.journal(thread, lane)
+    }
+
+    fn hook_value(&self, space: &str, key: &[u8]) -> Result<Option<Vec<u8>>, Error> {
+        self.inner.hook_value(space, key)
+    }
+
+    fn hook_values(&self, space: &str, from: &[u8], limit: usize) -> Result<Vec<(Vec<u8>, Vec<u8>)>, Error> {
+        self.inner.hook_values(space, from, limit)
+    }
+}
+
+impl StepStore for Gated {
+    fn commit(&self, commit: Commit) -> BoxFuture<'_, Result<(), Error>> {
+        Box::pin(async move {
+            self.pass(if commit.step.is_some() { "step" } else { "row" }).await;
+            self.inner.commit(commit).await
+        })
+    }
+
+    fn record(&self, thread: ThreadId, records: Vec<JournalRecord>, sync: bool) -> BoxFuture<'_, Result<(), Error>> {
+        Box::pin(async move {
+            if sync {
+                self.pass("record").await;
+            }
+            self.inner.record(thread, records, sync).await
+        })
+    }
+
+    fn put_hook_value(&self, space: &str, key: Vec<u8>, value: Option<Vec<u8>>) -> BoxFuture<'_, Result<(), Error>> {
+        self.inner.put_hook_value(space, key, value)
+    }
+
+    fn durability(&self) -> Durability {
+        self.inner.durability()
+    }
+}
+
+const WORKFLOW: &str = r#"
+rondo: 1
+name: gated
+roles:
+  a: { system: x }
+  b: { system: y }
+graph:
+  start: { to: a, prompt: go }
+  a: { done: { to: b, prompt: "{{ body }}", say: "a is done" } }
+  b: { done: { to: end } }
+"#;
+
+fn name(event: &Event) -> &'static str {
+    match event.what {
+        What::ThreadStarted { .. } => "thread_started",
+        What::StepStarted { .. } => "step_started",
+        What::StepCommitted { .. } => "step_committed",
+        What::EdgeTaken { .. } => "edge_taken",
+        What::Said { .. } => "said",
+        What::ThreadFinished { .. } => "thread_finished",
+        What::CallSettled { .. } => "call_settled",
+        _ => "other",
+    }
+}
+
+#[tokio::test]
+async fn durable_first() {
+    let (waiting, mut waits) = mpsc::unbounded_channel();
+    let store = Arc::new(Gated { inner: MemoryStore::default(), gate: Semaphore::new(0), waiting });
+    let engine = Engine::new(Arc::clone(&store) as _, Arc::new(SystemEnv::default()), registry());
+    let calls: Arc<Mutex<Vec<String>>> = Arc::default();
+    let made = Arc::clone(&calls);
+    // The first answer of `b` breaks its contract, so that a record must be synced before it is sent back.
+    let model = FnModel(move |call: &ModelCall| {
+        made.lock().unwrap().push(format!("{}{}", call.site.role, call.site.position));
+        let broken = call.site.role.as_str() == "b" && call.site.position == 0;
+        Ok(if broken { "broken".to_owned() } else { "---\nstatus: done\n---\n".to_owned() })
+    });
+    let starting = tokio::spawn({
+        let (engine, checked) = (engine.clone(), checked(WORKFLOW));
+        async move { start(&engine, &checked, Value::empty_object(), Arc::new(model)).await }
+    });
+    assert_eq!(waits.recv().await, Some("row"));
+    tokio::task::yield_now().await;
+    assert!(!starting.is_finished(), "a thread is acknowledged only when its row is stored");
+    store.gate.add_permits(1);
+    let mut handle = starting.await.unwrap();
+
+    let mut seen = Vec::new();
+    for (wait, calls_by_then, events_by_then) in [
+        ("step", vec!["a0"], vec!["thread_started", "edge_taken", "step_started", "call_settled"]),
+        ("record", vec!["b0"], vec!["step_committed", "edge_taken", "said", "step_started", "call_settled"]),
+        ("step", vec!["b1"], vec!["call_settled"]),
+    ] {
+        assert_eq!(waits.recv().await, Some(wait));
+        // The run waits for the store now: whatever it had to tell or to ask before is there.
+        while let Ok(event) = handle.events.try_recv() {
+            seen.push(name(&event));
+        }
+        assert_eq!(seen, events_by_then, "before the {wait} is stored");
+        assert_eq!(std::mem::take(&mut *calls.lock().unwrap()), calls_by_then, "before the {wait} is stored");
+        seen.clear();
+        store.gate.add_permits(1);
+    }
+    let mut last = Vec::new();
+    while let Some(event) = handle.events.recv().await {
+        last.push(name(&event));
+    }
+    assert_eq!(last, ["step_committed", "edge_taken", "thread_finished"]);
+}
