@@ -33,12 +33,13 @@ impl<M: Model> Model for Redacting<M> {
         Box::pin(async move {
             let redacting = RedactingDeltas { inner: deltas, stream: Mutex::new(self.redactor.stream()) };
             let answered = self.inner.complete(call, &redacting).await;
-            redacting.finish();
             match answered {
                 Ok(mut answer) => {
+                    redacting.finish();
                     redact(&self.redactor, &mut answer.reply);
                     Ok(answer)
                 }
+                // Of a reply that was cut, what could be the beginning of a key is never told.
                 Err(mut fault) => {
                     self.redactor.string(&mut fault.message);
                     Err(fault)

@@ -1,7 +1,8 @@
 //! Keeping the operator's keys out of everything that is stored, hashed, shown or sent on.
 //!
 //! Redaction acts on what *enters* a thread: its input, tool results, model replies, faults. A known key value becomes
-//! `[redacted:NAME]`, also where it stands escaped as in JSON.
+//! `[redacted:NAME]`, also where any of its characters are spelt as escapes of JSON or YAML: a reader of the text would
+//! put the key together again.
 //!
 //! Laws:
 //! - `no_secret`: no output holds a known key.
@@ -11,12 +12,16 @@
 //! This module knows nothing of where keys come from, and no pattern of what a key may look like: that is the business
 //! of the `redact` hook.
 
+mod spelling;
+
 use std::borrow::Cow;
 use std::collections::BTreeMap;
 use std::fmt;
 use std::sync::Arc;
 
 use rondo_protocol::Value;
+
+use spelling::Match;
 
 /// The shortest value that is redacted. A shorter one would be found in the middle of words that are no secret.
 pub const MIN_SECRET_BYTES: usize = 8;
@@ -80,16 +85,16 @@ impl Redactor {
                 continue;
             }
             let replacement = format!("[redacted:{name}]");
-            let escaped = escape(&secret);
-            // Some writers escape the slash, too.
-            for text in [escaped.replace('/', "\\/"), escaped, secret] {
-                if !needles.iter().any(|known| known.text == text) {
-                    needles.push(Needle { text, replacement: replacement.clone() });
-                }
+            if !needles.iter().any(|known| known.text == secret) {
+                needles.push(Needle { text: secret, replacement });
             }
         }
         needles.sort_by(|a, b| b.text.len().cmp(&a.text.len()).then_with(|| a.text.cmp(&b.text)));
         let mut first_bytes: Vec<u8> = needles.iter().filter_map(|needle| needle.text.bytes().next()).collect();
+        if !needles.is_empty() {
+            // Its first character may be spelt as an escape.
+            first_bytes.push(b'\\');
+        }
         first_bytes.sort_unstable();
         first_bytes.dedup();
         Self { needles: needles.into(), first_bytes: first_bytes.into(), ignored }
@@ -156,23 +161,20 @@ impl Redactor {
                 break;
             };
             scan.read += skipped;
-            let rest = bytes.get(scan.read..).unwrap_or_default();
-            let found = self.needles.iter().find_map(|needle| {
-                let needed = needle.text.as_bytes();
-                if rest.starts_with(needed) {
-                    Some(Some(needle))
-                } else {
-                    // A longer needle is asked first, so that a shorter one is not taken too early.
-                    (!whole && needed.starts_with(rest)).then_some(None)
-                }
+            let rest = text.get(scan.read..).unwrap_or_default();
+            let found = self.needles.iter().find_map(|needle| match spelling::find(&needle.text, rest, whole) {
+                Match::No => None,
+                // A longer needle is asked first, so that a shorter one is not taken too early.
+                Match::Begun => Some(None),
+                Match::Whole(spelt_bytes) => Some(Some((needle, spelt_bytes))),
             });
             match found {
                 None => scan.read += 1,
                 Some(None) => break,
-                Some(Some(needle)) => {
+                Some(Some((needle, spelt_bytes))) => {
                     out.push_str(text.get(copied..scan.read).unwrap_or_default());
                     out.push_str(&needle.replacement);
-                    scan.read += needle.text.len();
+                    scan.read += spelt_bytes;
                     scan.replaced = true;
                     copied = scan.read;
                 }
@@ -191,7 +193,7 @@ struct Scan {
     replaced: bool,
 }
 
-/// Redacts a text that arrives in pieces. It holds back no more than the longest key has bytes.
+/// Redacts a text that arrives in pieces. It holds back no more than the longest spelling of the longest key.
 #[derive(Debug)]
 pub struct StreamRedactor {
     redactor: Redactor,
@@ -213,12 +215,6 @@ impl StreamRedactor {
         let held = std::mem::take(&mut self.held);
         self.redactor.text(&held).into_owned()
     }
-}
-
-/// The text as it stands between the quotes of a JSON string.
-fn escape(text: &str) -> String {
-    let json = Value::from(text).to_text();
-    json.strip_prefix('"').and_then(|json| json.strip_suffix('"')).unwrap_or(&json).to_owned()
 }
 
 #[cfg(test)]

@@ -18,6 +18,9 @@ fn keys_become_their_names() {
         (r#"{"key":"a\"b\\c/d\ne"}"#, r#"{"key":"[redacted:ODD]"}"#),
         (r#"{"key":"a\"b\\c\/d\ne"}"#, r#"{"key":"[redacted:ODD]"}"#),
         ("a\"b\\c/d\ne!", "[redacted:ODD]!"),
+        (r"sk\u002d12345 \x73k-1234\u0035678", "[redacted:SHORT] [redacted:LONG]"),
+        (r"\U00000073k-12345\u", r"[redacted:SHORT]\u"),
+        (r"\u0073k-1234 \u00 \uzzzzsk-12345", r"\u0073k-1234 \u00 \uzzzz[redacted:SHORT]"),
     ] {
         assert_eq!(redactor.text(text), wanted);
     }
@@ -59,7 +62,7 @@ fn text_with_secrets() -> impl Strategy<Value = String> {
         3 => prop::sample::select(secrets).prop_map(str::to_owned),
         2 => "[ab]{0,12}",
         1 => any::<String>(),
-        1 => prop::sample::select(vec!["\\\"é😀\\\\/x\\\"", "\\\"é😀\\\\\\/x\\\"", "\"é😀"]).prop_map(str::to_owned),
+        1 => prop::sample::select(vec![r#"\u0022\xe9\ud83d\uDE00\u005c/x\""#, r"\ud83d\u0022", "\\\"é😀\\\\/x\\\"", "\\\"é😀\\\\\\/x\\\"", "\"é😀"]).prop_map(str::to_owned),
     ];
     prop::collection::vec(piece, 0..8).prop_map(|pieces| pieces.concat())
 }
@@ -83,7 +86,8 @@ proptest! {
             prop_assert!(!whole.contains(secret), "{}", whole);
         }
         let mut stream = redactor.stream();
-        let longest = 24;
+        // Twelve characters, each spelt with up to twelve bytes.
+        let longest = 12 * 12;
         let mut joined = String::new();
         for piece in cut(&text, &cuts) {
             joined.push_str(&stream.push(piece));

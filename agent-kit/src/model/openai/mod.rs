@@ -138,7 +138,7 @@ impl OpenAi {
         if !status.is_success() {
             return Err(self.refused(response, &clock).await);
         }
-        match ContentType::of(&response) {
+        match ContentType::of(&response, &self.redactor) {
             ContentType::EventStream => self.read_stream(response, &clock, call.ordinal, deltas).await,
             ContentType::Json => self.read_whole(response, &clock, call.ordinal, deltas).await,
             ContentType::Other(kind) => Err(unreadable(format!(
@@ -171,7 +171,7 @@ impl OpenAi {
                 if data == "[DONE]" {
                     break 'stream;
                 }
-                let added = assembly.take(&data)?;
+                let added = assembly.take(&data, &self.redactor)?;
                 if !added.is_empty() {
                     deltas.text(&added);
                 }
@@ -206,7 +206,7 @@ impl OpenAi {
         }
         let body = String::from_utf8(body).map_err(|_| unreadable("the reply is not UTF-8".to_owned()))?;
         let mut assembly = Assembly::default();
-        let text = assembly.take(&body)?;
+        let text = assembly.take(&body, &self.redactor)?;
         let answer = assembly
             .complete(ordinal)
             .ok_or_else(|| unreadable("the provider answered with JSON that is no completion".to_owned()))?;
@@ -222,15 +222,23 @@ impl OpenAi {
         let now_s = SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |now| now.as_secs());
         let retry_after_ms = retry_after::retry_after_ms(response.headers(), now_s);
         let mut body = Vec::new();
-        while body.len() < MAX_REFUSAL_BYTES {
+        let mut is_whole = false;
+        while body.len() < MAX_REFUSAL_BYTES && !is_whole {
             // The status says the most; a body that does not come changes nothing.
-            let Ok(Ok(Some(chunk))) = clock.wait(response.chunk()).await else { break };
-            body.extend_from_slice(&chunk);
+            match clock.wait(response.chunk()).await {
+                Ok(Ok(Some(chunk))) => body.extend_from_slice(&chunk),
+                Ok(Ok(None)) => is_whole = true,
+                Ok(Err(_)) | Err(_) => break,
+            }
         }
+        is_whole &= body.len() <= MAX_REFUSAL_BYTES;
         body.truncate(MAX_REFUSAL_BYTES);
-        // Before anything is cut to a shorter length, so that no part of a key is left over.
-        let body = String::from_utf8_lossy(&body).into_owned();
-        let mut fault = refusal::of_status(status, &self.redactor.text(&body));
+        let mut body = String::from_utf8_lossy(&body).into_owned();
+        if !is_whole {
+            // What could be the beginning of a key is left out.
+            body = self.redactor.stream().push(&body);
+        }
+        let mut fault = refusal::of_status(status, &body, &self.redactor);
         if let Some(hint) = self.hint(status) {
             fault.message.push_str("; ");
             fault.message.push_str(&hint);
@@ -314,14 +322,14 @@ enum ContentType {
 }
 
 impl ContentType {
-    fn of(response: &Response) -> Self {
+    fn of(response: &Response, redactor: &Redactor) -> Self {
         let header = response.headers().get(CONTENT_TYPE).and_then(|value| value.to_str().ok()).unwrap_or_default();
-        let kind = header.split(';').next().unwrap_or_default().trim().to_ascii_lowercase();
-        match kind.as_str() {
+        let kind = header.split(';').next().unwrap_or_default().trim();
+        match kind.to_ascii_lowercase().as_str() {
             // A server that does not say what it sends was asked for a stream.
             "text/event-stream" | "" => Self::EventStream,
             "application/json" => Self::Json,
-            other => Self::Other(refusal::excerpt(other)),
+            _ => Self::Other(refusal::words(kind, redactor)),
         }
     }
 }

@@ -5,31 +5,38 @@ use rondo_protocol::diagnostic::Code;
 use serde_json::Value;
 
 use crate::model::status;
+use crate::redact::Redactor;
 
 /// How much of a provider's words is shown.
 const MAX_WORDS_CHARS: usize = 400;
 
+/// The longest error object that is looked into; of a longer one the beginning is shown.
+const MAX_ERROR_BYTES: usize = 64 << 10;
+
 /// The fault of an answer with an HTTP status that is no success, and of this body.
-pub(super) fn of_status(status: u16, body: &str) -> Fault {
+pub(super) fn of_status(status: u16, body: &str, redactor: &Redactor) -> Fault {
     match serde_json::from_str::<Value>(body) {
         Ok(Value::Object(members)) => {
             let error = members.get("error").cloned().unwrap_or(Value::Object(members));
-            of_value(Some(status), &error)
+            of_value(Some(status), &error, redactor)
         }
-        _ => status::fault(status, &excerpt(body)),
+        _ => status::fault(status, &words(body, redactor)),
     }
 }
 
 /// The fault of an error object, which stands in a body or inside a stream.
-pub(super) fn of_error(status: Option<u16>, json: &str) -> Fault {
-    of_value(status, &serde_json::from_str(json).unwrap_or(Value::Null))
+pub(super) fn of_error(json: &str, redactor: &Redactor) -> Fault {
+    if json.len() > MAX_ERROR_BYTES {
+        return status::fault(500, &words(json, redactor));
+    }
+    of_value(None, &serde_json::from_str(json).unwrap_or(Value::Null), redactor)
 }
 
-fn of_value(status: Option<u16>, error: &Value) -> Fault {
+fn of_value(status: Option<u16>, error: &Value, redactor: &Redactor) -> Fault {
     let member = |name: &str| error.get(name).and_then(Value::as_str).unwrap_or_default();
     let message = error.as_str().unwrap_or_else(|| member("message"));
     let (code, kind) = (member("code"), member("type"));
-    let words = excerpt(if message.is_empty() { code } else { message });
+    let words = words(if message.is_empty() { code } else { message }, redactor);
     if code == "insufficient_quota" || kind == "insufficient_quota" {
         let message = format!("the provider's quota is used up: {words}");
         return Fault::new(Code::QuotaUsedUp, FaultClass::Refused, message);
@@ -48,14 +55,27 @@ fn of_value(status: Option<u16>, error: &Value) -> Fault {
     status::fault(status, &words)
 }
 
-/// The beginning of the words on one line.
-pub(super) fn excerpt(text: &str) -> String {
-    let line = text.split_whitespace().collect::<Vec<_>>().join(" ");
-    let mut shown: String = line.chars().filter(|c| !c.is_control()).take(MAX_WORDS_CHARS).collect();
-    if shown.len() < line.len() {
-        shown.push('…');
+/// The beginning of what a provider says, on one line. Keys are taken out before it is cut, so that no part of one is
+/// left over, and after everything that could put one together.
+pub(super) fn words(text: &str, redactor: &Redactor) -> String {
+    let mut line = String::new();
+    for word in text.split_whitespace() {
+        if !line.is_empty() {
+            line.push(' ');
+        }
+        line.extend(word.chars().filter(|c| !c.is_control()));
     }
-    shown
+    redactor.string(&mut line);
+    if let Some((end, _)) = line.char_indices().nth(MAX_WORDS_CHARS) {
+        line.truncate(end);
+        line.push('…');
+    }
+    line
+}
+
+/// The beginning of words that are not a provider's, on one line.
+pub(super) fn excerpt(text: &str) -> String {
+    words(text, &Redactor::default())
 }
 
 #[cfg(test)]
@@ -65,7 +85,7 @@ mod tests {
     #[test]
     fn the_kind_of_a_refusal_is_told_by_status_or_words() {
         let of = |status: u16, body: &str| {
-            let fault = of_status(status, body);
+            let fault = of_status(status, body, &Redactor::default());
             (fault.code, fault.class, fault.message)
         };
         for (status, body, code, class, message) in [
@@ -109,7 +129,7 @@ mod tests {
             (r#""overloaded""#, FaultClass::Server),
             ("{", FaultClass::Server),
         ] {
-            assert_eq!(of_error(None, json).class, class, "{json}");
+            assert_eq!(of_error(json, &Redactor::default()).class, class, "{json}");
         }
     }
 }

@@ -1,24 +1,31 @@
 //! Putting a reply together from the chunks of a stream, or taking it whole.
 
 use std::borrow::Cow;
+use std::fmt;
+use std::marker::PhantomData;
 
 use rondo_protocol::call::{Fault, FaultClass, ModelAnswer};
 use rondo_protocol::diagnostic::Code;
 use rondo_protocol::message::ToolUse;
 use rondo_protocol::object::{Finish, ModelReply, Usage};
-use serde::Deserialize;
+use serde::de::{Error as _, SeqAccess, Visitor};
+use serde::{Deserialize, Deserializer};
 use serde_json::value::RawValue;
 
 use super::refusal;
+use crate::redact::Redactor;
 
 /// The most tool calls of one reply.
 const MAX_TOOL_CALLS: usize = 128;
 
+/// The most items of a list in one chunk. An item may be a hundred times as large in memory as on the wire.
+const MAX_ITEMS: usize = 1024;
+
 /// A chunk of a stream or a whole completion. Everything may be missing, and what is not named here is ignored.
 #[derive(Deserialize)]
 struct Chunk<'a> {
-    #[serde(default)]
-    choices: Option<Vec<Choice<'a>>>,
+    #[serde(default, borrow)]
+    choices: Option<Items<Choice<'a>>>,
     #[serde(default)]
     usage: Option<WireUsage>,
     #[serde(default, borrow)]
@@ -41,7 +48,7 @@ struct Delta<'a> {
     reasoning_content: Option<String>,
     refusal: Option<String>,
     #[serde(borrow)]
-    tool_calls: Option<Vec<ToolDelta<'a>>>,
+    tool_calls: Option<Items<ToolDelta<'a>>>,
 }
 
 #[derive(Deserialize)]
@@ -75,6 +82,36 @@ struct PromptTokensDetails {
     cached_tokens: Option<u64>,
 }
 
+/// A list of at most [`MAX_ITEMS`] items; a longer one is refused before it takes memory.
+struct Items<T>(Vec<T>);
+
+impl<'de, T: Deserialize<'de>> Deserialize<'de> for Items<T> {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        deserializer.deserialize_seq(ItemsVisitor(PhantomData))
+    }
+}
+
+struct ItemsVisitor<T>(PhantomData<T>);
+
+impl<'de, T: Deserialize<'de>> Visitor<'de> for ItemsVisitor<T> {
+    type Value = Items<T>;
+
+    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "a list of at most {MAX_ITEMS} items")
+    }
+
+    fn visit_seq<A: SeqAccess<'de>>(self, mut list: A) -> Result<Self::Value, A::Error> {
+        let mut items = Vec::new();
+        while let Some(item) = list.next_element()? {
+            if items.len() >= MAX_ITEMS {
+                return Err(A::Error::custom(format_args!("a list has more than {MAX_ITEMS} items")));
+            }
+            items.push(item);
+        }
+        Ok(Items(items))
+    }
+}
+
 /// A reply in the making.
 #[derive(Debug, Default)]
 pub(super) struct Assembly {
@@ -87,11 +124,16 @@ pub(super) struct Assembly {
 
 impl Assembly {
     /// Takes in a chunk, or a whole completion, as JSON. Gives the text that it adds.
-    pub(super) fn take(&mut self, json: &str) -> Result<String, Fault> {
-        let chunk: Chunk<'_> =
-            serde_json::from_str(json).map_err(|error| unreadable(format!("an event cannot be read: {error}")))?;
+    ///
+    /// # Errors
+    /// A chunk that cannot be read, or that tells of an error; its words are redacted before they are cut.
+    pub(super) fn take(&mut self, json: &str, redactor: &Redactor) -> Result<String, Fault> {
+        let chunk: Chunk<'_> = serde_json::from_str(json).map_err(|error| {
+            // It quotes what it did not expect.
+            unreadable(format!("an event cannot be read: {}", refusal::words(&error.to_string(), redactor)))
+        })?;
         if let Some(error) = chunk.error.filter(|error| error.get() != "null") {
-            return Err(refusal::of_error(None, error.get()));
+            return Err(refusal::of_error(error.get(), redactor));
         }
         if let Some(usage) = chunk.usage {
             let cached_tokens = usage.prompt_tokens_details.and_then(|details| details.cached_tokens).unwrap_or(0);
@@ -100,7 +142,7 @@ impl Assembly {
         }
         let mut added = String::new();
         // Only one choice is asked for.
-        for choice in chunk.choices.into_iter().flatten().filter(|choice| choice.index == 0) {
+        for choice in chunk.choices.into_iter().flat_map(|choices| choices.0).filter(|choice| choice.index == 0) {
             if let Some(reason) = choice.finish_reason.filter(|reason| !reason.is_empty()) {
                 self.finish = Some(Finish::from(reason.as_str()));
             }
@@ -110,7 +152,7 @@ impl Assembly {
                 added.push_str(&text);
             }
             self.reasoning.push_str(delta.reasoning_content.as_deref().unwrap_or_default());
-            for tool in delta.tool_calls.into_iter().flatten() {
+            for tool in delta.tool_calls.into_iter().flat_map(|calls| calls.0) {
                 self.take_tool(tool)?;
             }
         }
@@ -195,7 +237,7 @@ mod tests {
     fn assembled(chunks: &[&str]) -> Result<ModelAnswer, Fault> {
         let mut assembly = Assembly::default();
         for chunk in chunks {
-            assembly.take(chunk)?;
+            assembly.take(chunk, &Redactor::default())?;
         }
         Ok(assembly.complete(7).unwrap())
     }
