@@ -8,7 +8,7 @@ use rondo_protocol::workflow::{Retry, RetryFault};
 use tokio::time::Instant;
 
 /// The longest pause between two attempts, whatever a provider asks for.
-pub const MAX_PAUSE: Duration = Duration::from_secs(60);
+pub const MAX_PAUSE: Duration = Duration::from_mins(1);
 
 /// Until when a step or a call may take.
 #[derive(Debug, Clone)]
@@ -25,7 +25,8 @@ impl Deadline {
 
     /// The deadline of a step that may take `limit_ms`.
     pub fn of_step(limit_ms: Option<u64>) -> Self {
-        let message = format!("the step took longer than its timeout of {} s", limit_ms.unwrap_or(0) / 1000);
+        let limit = Duration::from_millis(limit_ms.unwrap_or(0));
+        let message = format!("the step took longer than its timeout of {limit:?}");
         Self::after(limit_ms, Fault::new(Code::StepTimeout, FaultClass::Timeout, message))
     }
 
@@ -42,6 +43,11 @@ impl Deadline {
     /// How long it is until then.
     pub fn left(&self) -> Duration {
         self.at.map_or(Duration::MAX, |at| at.saturating_duration_since(Instant::now()))
+    }
+
+    /// What it means that it has passed.
+    pub fn fault(&self) -> &Fault {
+        &self.fault
     }
 
     /// Waits until it has passed, and gives its fault; for ever if there is none.

@@ -224,7 +224,8 @@ impl Performing<'_> {
     /// Attempts at the role's model, then at each fallback, until one answers or there is nothing left to try.
     async fn attempts(&mut self, call: ModelCall) -> Result<(ModelAnswer, AnsweredBy, Sent), Fault> {
         let total = self.stage.call_total_ms;
-        let message = format!("the call took longer than the total timeout of {} ms", total.unwrap_or(0));
+        let message =
+            format!("the call took longer than the total timeout of {:?}", Duration::from_millis(total.unwrap_or(0)));
         let deadline = Deadline::after(total, Fault::new(Code::StepTimeout, FaultClass::Timeout, message))
             .or_earlier(self.stage.deadline.clone());
         let retry = &self.stage.policy.retry;
@@ -258,12 +259,15 @@ impl Performing<'_> {
                 self.attempts -= 1;
             }
             let passed = deadline.left() == Duration::ZERO;
+            // A provider that was given until the deadline gives up with it; the deadline says which limit that was.
+            let fault = if passed && fault.class == FaultClass::Timeout { deadline.fault().clone() } else { fault };
             let again = !passed && of_this_model < retry.attempts && retry::is_worth_another(&fault, retry);
             let wait = if again {
                 let wait = retry::pause(retry, of_this_model, &fault, self.stage.env.random());
                 of_this_model += 1;
                 wait
-            } else if !passed && retry::is_worth_another_model(&fault) && self.model + 1 < self.stage.player.heads.len() {
+            } else if !passed && retry::is_worth_another_model(&fault) && self.model + 1 < self.stage.player.heads.len()
+            {
                 self.model += 1;
                 of_this_model = 1;
                 Duration::ZERO
@@ -353,12 +357,8 @@ impl Performing<'_> {
             return Ok(Performed { reply: Reply::Tool(reply), answered_by: AnsweredBy::Journal, sent: None });
         }
         self.keep(&call.site).await?;
-        let started = What::ToolStarted {
-            visit: visit.clone(),
-            tool: tool.clone(),
-            call: id.clone(),
-            effect: effect.clone(),
-        };
+        let started =
+            What::ToolStarted { visit: visit.clone(), tool: tool.clone(), call: id.clone(), effect: effect.clone() };
         self.stage.sink.emit(started).await;
         let started_ms = self.stage.env.elapsed_ms();
         let position = call.site.position;
