@@ -8,31 +8,37 @@ use std::process::{Command, Output};
 
 use serde_json::Value;
 
-/// Two roles that take turns. The texts are long, as real ones are, and the answers are held to a schema.
+/// Two roles that take turns. Their system texts are long, as real ones are, and differ from the first word: the server
+/// keeps one conversation in each of its slots, and takes a slot whose beginning is alike. The penalty ends the small
+/// model's repetitions.
 const WORKFLOW: &str = r#"
 rondo: 1
 name: cached-prefix
 models:
-  default: { temperature: 0, seed: 7, max_output_tokens: 200 }
+  default: { temperature: 0, seed: 7, frequency_penalty: 0.6, max_output_tokens: 500 }
 roles:
   asker:
-    system: &text |
-      You take part in an interview for the newsletter of a small aquarium on a rocky coast. Its readers are families
-      who come on Sundays, and a few who have come for thirty years. They know the names of the animals in the touch
-      pool and want to hear what those animals do when nobody looks. Speak plainly and shortly. Name one animal at a
-      time. Do not greet, do not thank, do not say who you are, and never answer with more than one short sentence.
-      The interview is about tide pools: how warm they get, how salt, who lives high on the shore and who lives low,
-      who eats whom, and what changes when the tide comes back. Leave the text of the answer empty.
+    system: |
+      Interviews for the newsletter of a small aquarium on a rocky coast are what you do. Your readers are families who
+      come on Sundays, and a few who have come for thirty years. They know the names of the animals in the touch pool
+      and want to hear what those animals do when nobody looks. Ask one short question at a time about tide pools: how
+      warm they get, how salt, who lives high on the shore and who lives low, who eats whom, and what changes when the
+      tide comes back. Do not greet, do not thank, do not say who you are. Leave the body empty.
     format: json
     context: none
     output:
-      asked: { question: { type: string, maxLength: 80 } }
+      asked: { question: { type: string, minLength: 10, maxLength: 80 } }
   answerer:
-    system: *text
+    system: |
+      You look after the touch pool of an aquarium and have done so since it was built. You answer questions of its
+      newsletter about tide pools from what you have seen yourself: limpets that come home before the water leaves,
+      barnacles that close, crabs under the weed, sea stars that climb down with the tide. Speak plainly, name one
+      animal at a time, and give each answer in one short sentence. Do not greet, do not thank, do not ask anything
+      back, and never say that something is fascinating. Leave the body empty.
     format: json
     context: none
     output:
-      answered: { answer: { type: string, maxLength: 80 } }
+      answered: { answer: { type: string, minLength: 10, maxLength: 80 } }
 graph:
   start: { to: asker, prompt: "Ask your first question." }
   asker:
