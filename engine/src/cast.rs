@@ -154,7 +154,7 @@ fn head(
         system: script.system.clone(),
         tools: Vec::new(),
     };
-    let (digest, bytes) = Digest::of(Kind::Head, &head)
-        .map_err(|error| Error::Unfit { role: role.clone(), what: error.to_string() })?;
+    let (digest, bytes) =
+        Digest::of(Kind::Head, &head).map_err(|error| Error::Unfit { role: role.clone(), what: error.to_string() })?;
     Ok(PlayerHead { model: model.to_owned(), head: Arc::new(head), digest, bytes: bytes.into() })
 }

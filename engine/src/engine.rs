@@ -333,8 +333,7 @@ impl Engine {
         let expected = row.version;
         row.version += 1;
         let (objects, clear_journal) = (Vec::new(), Vec::new());
-        let commit =
-            Commit { thread: thread.clone(), expected, row: row.clone(), step: None, objects, clear_journal };
+        let commit = Commit { thread: thread.clone(), expected, row: row.clone(), step: None, objects, clear_journal };
         self.parts.store.commit(commit).await?;
         Ok(row)
     }
@@ -410,14 +409,7 @@ impl Engine {
         Ok(graph.roles().map(|(role, _)| (role.clone(), of_role(role))).collect())
     }
 
-    fn run(
-        &self,
-        ready: Ready,
-        first: What,
-        row: Row,
-        origin: Origin,
-        state: State,
-    ) -> Result<ThreadHandle, Error> {
+    fn run(&self, ready: Ready, first: What, row: Row, origin: Origin, state: State) -> Result<ThreadHandle, Error> {
         let Ready { thread, graph, players, operating, limits, sink, events, paths } = ready;
         let stopper = Stopper::default();
         match self.running().entry(thread.clone()) {

@@ -119,13 +119,11 @@ pub fn requests(
     }
     let mut rebuilding = Rebuilding::new(store, &workflow)?;
     let mut fault = None;
-    store.scan(thread, 1..=row.seq, &mut |stored, _: Note| {
-        match rebuilding.step(&stored, wanted(&stored), each) {
-            Ok(goes_on) => goes_on,
-            Err(error) => {
-                fault = Some(error);
-                false
-            }
+    store.scan(thread, 1..=row.seq, &mut |stored, _: Note| match rebuilding.step(&stored, wanted(&stored), each) {
+        Ok(goes_on) => goes_on,
+        Err(error) => {
+            fault = Some(error);
+            false
         }
     })?;
     fault.map_or(Ok(()), Err)

@@ -1,6 +1,8 @@
 //! What the end-to-end suite and the benches share: a workflow from its text, models that are functions, and runs that
 //! are followed to their end.
 
+#![expect(clippy::panic, reason = "what cannot be set up fails its test")]
+
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
@@ -44,10 +46,10 @@ pub fn answer(text: String) -> ModelAnswer {
 }
 
 /// Every logical model of `workflow` answered by `model`.
-pub fn operating(workflow: &Workflow, model: Arc<dyn Model>) -> Operating {
+pub fn operating(workflow: &Workflow, model: &Arc<dyn Model>) -> Operating {
     let named = workflow.models.keys().map(String::as_str).chain(["default"]);
     let resolved = |name: &str| {
-        let model = ResolvedModel { id: format!("{name}-id"), provider: Arc::clone(&model), price: None };
+        let model = ResolvedModel { id: format!("{name}-id"), provider: Arc::clone(model), price: None };
         (name.to_owned(), model)
     };
     Operating { models: Models(named.map(resolved).collect::<BTreeMap<_, _>>()), ..Operating::default() }
@@ -58,7 +60,7 @@ pub fn operating(workflow: &Workflow, model: Arc<dyn Model>) -> Operating {
 /// # Panics
 /// When it cannot be started.
 pub async fn start(engine: &Engine, checked: &Checked, input: Value, model: Arc<dyn Model>) -> ThreadHandle {
-    let operating = operating(&checked.workflow, model);
+    let operating = operating(&checked.workflow, &model);
     let (workflow, policy) = (checked.workflow.clone(), checked.policy.clone());
     let new = NewThread { workflow, policy, input, file: None, script: None };
     engine.start(new, operating).await.unwrap_or_else(|error| panic!("not started: {error}"))

@@ -24,7 +24,8 @@ fn hash(kind: &str, bytes: &[u8]) -> [u8; 32] {
 }
 
 fn hex(digest: [u8; 32]) -> String {
-    digest.iter().map(|byte| format!("{byte:02x}")).collect()
+    let digit = |nibble: u8| char::from_digit(u32::from(nibble), 16).unwrap();
+    digest.iter().flat_map(|byte| [digit(byte >> 4), digit(byte & 15)]).collect()
 }
 
 /// The digest of the step that a line of `rondo show --json` tells of.
@@ -35,7 +36,11 @@ fn step_digest(line: &Value) -> String {
     }
     step.insert("kind".to_owned(), json!("step"));
     let transcript = &line["transcript"];
-    let named = if transcript.is_null() { Value::Null } else { json!(hex(hash("transcript", canonical(transcript).as_bytes()))) };
+    let named = if transcript.is_null() {
+        Value::Null
+    } else {
+        json!(hex(hash("transcript", canonical(transcript).as_bytes())))
+    };
     step.insert("transcript".to_owned(), named);
     hex(hash("step", canonical(&Value::Object(step)).as_bytes()))
 }
@@ -58,7 +63,8 @@ fn an_outsider_recomputes_every_step_and_request_of_a_thread() {
     let run = place.run(["run", triage, "--offline", "--input-file", &format!("{triage}/input.json")]);
     assert_eq!(run.code, Some(0), "{}", run.stderr);
     let lines = |words: &[&str]| -> Vec<Value> { place.run(words).lines.iter().map(|line| json(line)).collect() };
-    let steps: Vec<Value> = lines(&["show", "last", "--json"]).into_iter().filter(|line| line["event"] == "step").collect();
+    let steps: Vec<Value> =
+        lines(&["show", "last", "--json"]).into_iter().filter(|line| line["event"] == "step").collect();
     assert!(steps.len() >= 5);
     for step in &steps {
         assert_eq!(step["step"], json!(step_digest(step)), "{step}");

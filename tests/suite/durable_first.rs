@@ -5,16 +5,14 @@ use std::ops::RangeInclusive;
 use std::sync::{Arc, Mutex};
 
 use futures_util::future::BoxFuture;
-use rondo_engine::store::{
-    Commit, Error, JournalRecord, MemoryStore, Read, Row, StepStore, StoredStep,
-};
+use rondo_engine::store::{Commit, Error, JournalRecord, MemoryStore, Read, Row, StepStore, StoredStep};
 use rondo_engine::{Engine, SystemEnv, registry};
+use rondo_protocol::Value;
 use rondo_protocol::call::ModelCall;
 use rondo_protocol::digest::{Digest, Kind};
 use rondo_protocol::event::{Durability, Event, What};
 use rondo_protocol::id::{LanePath, RoleName, ThreadId};
 use rondo_protocol::object::Note;
-use rondo_protocol::Value;
 use rondo_tests::{FnModel, checked, start};
 use tokio::sync::{Semaphore, mpsc};
 

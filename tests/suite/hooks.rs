@@ -5,20 +5,18 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use futures_util::future::BoxFuture;
+use rondo_agent_kit::model::{Deltas, Model};
 use rondo_engine::hook::{Context, Hook, HookKind, Next, Registry, RoleView};
 use rondo_engine::store::{MemoryStore, Read};
 use rondo_engine::{Engine, SystemEnv, rebuild};
 use rondo_protocol::Value;
-use rondo_protocol::call::{
-    Call, CallKind, Fault, FaultClass, ModelAnswer, ModelCall, Reply, ToolReply, TurnReply,
-};
+use rondo_protocol::call::{Call, CallKind, Fault, FaultClass, ModelAnswer, ModelCall, Reply, ToolReply, TurnReply};
 use rondo_protocol::diagnostic::Code;
 use rondo_protocol::event::{Event, What};
 use rondo_protocol::id::{RoleName, Status, ThreadId};
 use rondo_protocol::message::{Message, ToolUse};
 use rondo_protocol::object::{AnsweredBy, Entry, Finish, ModelReply, Transcript};
 use rondo_protocol::workflow::{HookUse, OnHookError};
-use rondo_agent_kit::model::{Deltas, Model};
 use rondo_tests::{answer, checked, follow, start};
 
 const GOOD: &str = "---\nstatus: done\n---\n\nfrom the model";
@@ -50,11 +48,7 @@ impl HookKind for Kind {
         Value::empty_object()
     }
 
-    fn build(
-        &self,
-        _: &BTreeMap<String, Value>,
-        _: &BTreeMap<RoleName, RoleView>,
-    ) -> Result<Arc<dyn Hook>, String> {
+    fn build(&self, _: &BTreeMap<String, Value>, _: &BTreeMap<RoleName, RoleView>) -> Result<Arc<dyn Hook>, String> {
         Ok(Arc::new(*self))
     }
 }
@@ -104,7 +98,7 @@ fn rewritten(call: Call) -> Call {
             Call::Model(call)
         }
         Call::Tool(mut call) => {
-            call.arguments = "{\"rewritten\":true}".to_owned();
+            "{\"rewritten\":true}".clone_into(&mut call.arguments);
             Call::Tool(call)
         }
     }
@@ -117,12 +111,8 @@ impl Model for AsksForATool {
     fn complete<'a>(&'a self, call: &'a ModelCall, _: &'a dyn Deltas) -> BoxFuture<'a, Result<ModelAnswer, Fault>> {
         let asked = call.conversation.messages().iter().any(|message| !message.tool_calls.is_empty());
         let tool = ToolUse { arguments: "{}".to_owned(), id: "t1".to_owned(), name: "look".to_owned() };
-        let reply = ModelReply {
-            finish: Finish::ToolCalls,
-            reasoning: None,
-            text: String::new(),
-            tool_calls: vec![tool],
-        };
+        let reply =
+            ModelReply { finish: Finish::ToolCalls, reasoning: None, text: String::new(), tool_calls: vec![tool] };
         let first = ModelAnswer { reply, usage: None, cost_usd: None };
         Box::pin(std::future::ready(Ok(if asked { answer(GOOD.to_owned()) } else { first })))
     }
@@ -164,7 +154,8 @@ impl Ran {
 
     fn transcript(&self) -> Transcript {
         let (stored, _) = self.store.step(&self.thread, 1).unwrap().unwrap();
-        rebuild::object(&*self.store, rondo_protocol::digest::Kind::Transcript, stored.step.transcript.unwrap()).unwrap()
+        rebuild::object(&*self.store, rondo_protocol::digest::Kind::Transcript, stored.step.transcript.unwrap())
+            .unwrap()
     }
 
     fn answer(&self) -> String {
@@ -206,10 +197,16 @@ async fn a_hook_that_answers_is_named_by_the_event_that_tells_of_the_answer() {
     let hook = AnsweredBy::Hook("answers".to_owned());
     let ran = run("answers", CallKind::Model, OnHookError::Fail).await;
     assert_eq!(ran.answer(), GOOD.replace("model", "model hook"));
-    assert!(ran.events.iter().any(|event| matches!(&event.what, What::CallSettled { answered_by, .. } if *answered_by == hook)));
+    assert!(
+        ran.events
+            .iter()
+            .any(|event| matches!(&event.what, What::CallSettled { answered_by, .. } if *answered_by == hook))
+    );
 
     let ran = run("answers", CallKind::Tool, OnHookError::Fail).await;
-    assert!(ran.events.iter().any(|event| matches!(&event.what, What::ToolFinished { answered_by, failed: false, .. } if *answered_by == hook)));
+    assert!(ran.events.iter().any(
+        |event| matches!(&event.what, What::ToolFinished { answered_by, failed: false, .. } if *answered_by == hook)
+    ));
 
     let ran = run("answers", CallKind::Turn, OnHookError::Fail).await;
     assert_eq!(ran.answer(), GOOD.replace("model", "turn hook"));

@@ -49,6 +49,7 @@ fn print(events: &[Event]) -> String {
 }
 
 /// An answer with that status and one text field.
+#[expect(clippy::unnecessary_wraps, reason = "it is what a model's function gives")]
 fn says(status: &str, field: &str) -> Result<String, Fault> {
     Ok(format!("---\nstatus: {status}\nnote: {field}\n---\n\nbody of {status}"))
 }
@@ -79,18 +80,24 @@ graph:
 
 #[tokio::test]
 async fn a_loop_goes_round_until_its_bound_and_then_takes_its_other_edge() {
-    insta::assert_snapshot!(told(LOOP, |call| match call.site.role.as_str() {
-        "writer" => says("drafted", prompt(call)),
-        _ => says("revise", prompt(call)),
-    }).await);
+    insta::assert_snapshot!(
+        told(LOOP, |call| match call.site.role.as_str() {
+            "writer" => says("drafted", prompt(call)),
+            _ => says("revise", prompt(call)),
+        })
+        .await
+    );
 }
 
 #[tokio::test]
 async fn a_result_without_a_template_is_the_last_step() {
-    insta::assert_snapshot!(told(LOOP, |call| match call.site.role.as_str() {
-        "writer" => says("drafted", "first"),
-        _ => says("approved", "fine"),
-    }).await);
+    insta::assert_snapshot!(
+        told(LOOP, |call| match call.site.role.as_str() {
+            "writer" => says("drafted", "first"),
+            _ => says("approved", "fine"),
+        })
+        .await
+    );
 }
 
 #[tokio::test]
@@ -141,10 +148,13 @@ graph:
   expert:
     done: { to: back, prompt: "answer to {{ steps.expert.prompt }}", max: 5, on_max: { to: fail } }
 "#;
-    insta::assert_snapshot!(told(workflow, |call| Ok(match call.site.role.as_str() {
-        "expert" => "---\nstatus: done\n---\n".to_owned(),
-        _ => "---\nstatus: ask\n---\n".to_owned(),
-    })).await);
+    insta::assert_snapshot!(
+        told(workflow, |call| Ok(match call.site.role.as_str() {
+            "expert" => "---\nstatus: done\n---\n".to_owned(),
+            _ => "---\nstatus: ask\n---\n".to_owned(),
+        }))
+        .await
+    );
 }
 
 fn busy() -> Fault {
@@ -188,11 +198,12 @@ async fn an_unrouted_fault_stops_the_thread_and_it_can_be_resumed() {
     let (_, ended) = follow(handle).await;
     assert!(matches!(ended, Ended::Stopped(fault) if fault.code == Code::KeyRefused));
 
-    let good = Arc::new(FnModel(|call: &ModelCall| match call.site.role.as_str() {
-        "writer" => says("drafted", "first"),
-        _ => says("approved", "fine"),
-    }));
-    let operating = |workflow: &_, _: &_| Ok::<_, rondo_engine::Error>(rondo_tests::operating(workflow, good));
+    let good: Arc<dyn rondo_agent_kit::model::Model> =
+        Arc::new(FnModel(|call: &ModelCall| match call.site.role.as_str() {
+            "writer" => says("drafted", "first"),
+            _ => says("approved", "fine"),
+        }));
+    let operating = |workflow: &_, _: &_| Ok::<_, rondo_engine::Error>(rondo_tests::operating(workflow, &good));
     let rondo_engine::Resumed::Running(handle) = engine.resume(&thread, operating).await.unwrap() else {
         panic!("it has not ended")
     };
@@ -208,9 +219,10 @@ async fn limits_stop_a_thread_or_are_routed() {
         _ => says("revise", "y"),
     };
     insta::assert_snapshot!(told(&stopping, model).await);
-    let routed = LOOP
-        .replace("graph:", "limits: { visits: 1 }\ngraph:")
-        .replace("  writer: { drafted:", "  writer: { on_limit: { to: end, result: { said: \"{{ output.code }}\" } }, drafted:");
+    let routed = LOOP.replace("graph:", "limits: { visits: 1 }\ngraph:").replace(
+        "  writer: { drafted:",
+        "  writer: { on_limit: { to: end, result: { said: \"{{ output.code }}\" } }, drafted:",
+    );
     insta::assert_snapshot!(told(&routed, model).await);
 }
 

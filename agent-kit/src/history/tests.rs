@@ -26,7 +26,7 @@ fn rebuilt(telling: &Telling, role: &str, episodes: &[Arc<Episode>], prompt: &st
 }
 
 fn print(messages: &[Message]) -> String {
-    messages.iter().map(|m| format!("--- {:?}\n{}\n", m.role, m.text)).collect()
+    messages.iter().flat_map(|m| [format!("--- {:?}\n", m.role), m.text.clone(), "\n".to_owned()]).collect()
 }
 
 fn loop_of_three() -> Vec<Arc<Episode>> {
@@ -78,7 +78,8 @@ fn an_unknown_layout_is_refused() {
 fn the_page_of_layout_1_holds_the_texts_as_they_are_sent() {
     let page = include_str!("../../../engine/docs/layout-1.md");
     let (_, sections) = page.split_once("## Summary").unwrap();
-    let texts: Vec<&str> = sections.split("~~~text\n").skip(1).map(|rest| rest.split("\n~~~").next().unwrap()).collect();
+    let texts: Vec<&str> =
+        sections.split("~~~text\n").skip(1).map(|rest| rest.split("\n~~~").next().unwrap()).collect();
     let episode = |seq, role: &str, status: &str, output: &str| {
         let mut made = (*episode(seq, role, "", "x", output)).clone();
         made.status = Status::new(status).unwrap();
@@ -90,7 +91,7 @@ fn the_page_of_layout_1_holds_the_texts_as_they_are_sent() {
     let outputs = telling(History::Condensed, ContextWhat::Outputs, 16384);
     let messages = rebuilt(&outputs, "writer", &[own, checker, editor.clone()], "Revise it.\n");
     let line = |told: &str, at: usize| told.lines().nth(at).unwrap().to_owned();
-    let first = rebuilt(&outputs, "writer", &[editor.clone()], "");
+    let first = rebuilt(&outputs, "writer", std::slice::from_ref(&editor), "");
     let failed = rebuilt(&outputs, "writer", &[self::episode(1, "writer", "", "", "{}")], "");
     let few = rebuilt(&telling(History::None, ContextWhat::Outputs, 0), "lead", &[editor.clone(), editor], "");
     let made = [
@@ -106,13 +107,15 @@ fn the_page_of_layout_1_holds_the_texts_as_they_are_sent() {
 }
 
 fn any_episodes() -> impl Strategy<Value = Vec<Arc<Episode>>> {
-    let step = (prop::sample::select(vec!["a", "b", "c"]), ".{0,40}", ".{0,40}", prop::collection::vec(".{0,10}", 0..3));
+    let step =
+        (prop::sample::select(vec!["a", "b", "c"]), ".{0,40}", ".{0,40}", prop::collection::vec(".{0,10}", 0..3));
     prop::collection::vec(step, 0..24).prop_map(|steps| {
         steps
             .into_iter()
             .zip(1..)
             .map(|((role, prompt, answer, comments), seq)| {
-                let output = Value::from_iter([("comments", Value::List(comments.into_iter().map(Value::Str).collect()))]);
+                let output =
+                    Value::from_iter([("comments", Value::List(comments.into_iter().map(Value::Str).collect()))]);
                 episode(seq, role, &prompt, &answer, &output.to_text())
             })
             .collect()

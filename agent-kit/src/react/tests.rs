@@ -2,10 +2,10 @@ use std::collections::{BTreeMap, VecDeque};
 
 use futures_util::future::BoxFuture;
 use rondo_protocol::call::{FaultClass, ModelAnswer, Reply, ToolReply};
-use rondo_protocol::message::ToolUse;
 use rondo_protocol::digest::Kind;
 use rondo_protocol::id::{LanePath, RoleName, Status, ThreadId};
 use rondo_protocol::message::Message;
+use rondo_protocol::message::ToolUse;
 use rondo_protocol::object::{AnsweredBy, Entry, Finish, ModelReply, Parameters};
 use rondo_protocol::workflow::AnswerFormat;
 

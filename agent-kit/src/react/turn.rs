@@ -41,7 +41,11 @@ pub(super) struct Turn<'a> {
 }
 
 impl<'a> Turn<'a> {
-    pub(super) fn new(agent: &'a Agent, conversation: Arc<Conversation>, shadow: Option<(Digest, Conversation)>) -> Self {
+    pub(super) fn new(
+        agent: &'a Agent,
+        conversation: Arc<Conversation>,
+        shadow: Option<(Digest, Conversation)>,
+    ) -> Self {
         Self {
             agent,
             conversation,

@@ -247,7 +247,7 @@ async fn hold(folder: PathBuf, durability: Durability, stop: &CancellationToken)
             Err(busy @ store::Error::Busy { .. }) => busy,
             Err(error) => return Err(of_store(&error)),
         };
-        if socket::connect(&folder).await.is_ok() {
+        if socket::connect(&folder).is_ok() {
             return Ok(Holder::There(folder));
         }
         if since.elapsed() >= ANSWER || stop.is_cancelled() {
@@ -264,7 +264,7 @@ impl Holder {
                 carry_out(&here.engine, request, stop, &replies).await;
                 Ok(())
             }
-            Self::There(folder) => match socket::connect(folder).await {
+            Self::There(folder) => match socket::connect(folder) {
                 Ok(connection) => ask(connection, &request, stop, &replies).await,
                 Err(error) => Err(Failure::new(Code::StoreBusy, error.to_string())),
             },

@@ -39,7 +39,11 @@ pub(super) fn lower(
         start: inner.add_node(Node::Start),
         end: inner.add_node(Node::End),
         fail: inner.add_node(Node::Fail),
-        roles: workflow.roles.iter().map(|(name, _)| (name.clone(), inner.add_node(Node::Role(name.clone())))).collect(),
+        roles: workflow
+            .roles
+            .iter()
+            .map(|(name, _)| (name.clone(), inner.add_node(Node::Role(name.clone()))))
+            .collect(),
         inner,
         edges: 0,
         targets: BTreeMap::new(),
@@ -67,8 +71,7 @@ pub(super) fn lower(
 
     let views = role_views(workflow, policy);
     let hooks = place(&views);
-    let hook_nodes: Vec<NodeIndex> =
-        (0..hooks.len()).map(|index| lowering.inner.add_node(Node::Hook(index))).collect();
+    let hook_nodes: Vec<NodeIndex> = (0..hooks.len()).map(|index| lowering.inner.add_node(Node::Hook(index))).collect();
     let mut ports: BTreeMap<CallKind, NodeIndex> = BTreeMap::new();
     let mut roles = BTreeMap::new();
     for (name, role) in &workflow.roles {

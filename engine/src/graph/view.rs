@@ -4,6 +4,7 @@ use std::fmt::Write as _;
 
 use rondo_protocol::Value;
 use rondo_protocol::call::CallKind;
+use rondo_protocol::id::Status;
 
 use super::{Edge, Graph, Link, Node};
 
@@ -53,7 +54,7 @@ fn picture(graph: &Graph) -> (Vec<Shape>, Vec<Line>) {
         let (order, kind, label, max) = match link {
             Link::Route { status, edge, .. } => {
                 let max = edge.bound.as_ref().map(|bound| bound.max);
-                ((0, edge.id.0), "edge", route_label(status.as_ref().map(|s| s.as_str()), edge), max)
+                ((0, edge.id.0), "edge", route_label(status.as_ref().map(Status::as_str), edge), max)
             }
             Link::Calls(kind) => ((1, *kind as u32), "call", kind.name().to_owned(), None),
         };
@@ -182,6 +183,7 @@ fn json(name: &str, shapes: &[Shape], lines: &[Line]) -> String {
             ])
         })
         .collect::<Vec<_>>();
-    let graph = Value::from_iter([("name", Value::from(name)), ("nodes", Value::List(nodes)), ("edges", Value::List(edges))]);
+    let graph =
+        Value::from_iter([("name", Value::from(name)), ("nodes", Value::List(nodes)), ("edges", Value::List(edges))]);
     graph.to_text() + "\n"
 }

@@ -5,7 +5,9 @@ use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
-use rondo_protocol::call::{Effect, FaultClass, ModelAnswer, ModelCall, Site, ToolCall, ToolReply, TurnCall, TurnReply};
+use rondo_protocol::call::{
+    Effect, FaultClass, ModelAnswer, ModelCall, Site, ToolCall, ToolReply, TurnCall, TurnReply,
+};
 use rondo_protocol::diagnostic::Code;
 use rondo_protocol::digest::{Digest, Kind};
 use rondo_protocol::id::{LanePath, RoleName, Status, ThreadId};
@@ -223,13 +225,8 @@ async fn a_transparent_hook_changes_neither_call_nor_reply() {
 /// Law `one_effect`: an attempt reaches a port at most once, whatever hooks stand before it.
 #[tokio::test]
 async fn one_effect() {
-    let all = [
-        Behaviour::Answers,
-        Behaviour::Rewrites,
-        Behaviour::FailsBefore,
-        Behaviour::FailsAfter,
-        Behaviour::Panics,
-    ];
+    let all =
+        [Behaviour::Answers, Behaviour::Rewrites, Behaviour::FailsBefore, Behaviour::FailsAfter, Behaviour::Panics];
     for outer in all {
         for inner in all {
             for on_error in [OnHookError::Bypass, OnHookError::Fail] {

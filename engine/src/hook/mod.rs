@@ -38,7 +38,13 @@ pub trait Hook: Send + Sync {
 
     /// Tells what the loop made of the reply to a model call that passed this hook: whatever is kept of a reply is
     /// kept only when it was accepted.
-    fn settle<'a>(&'a self, call: &'a Call, reply: &'a Reply, verdict: Verdict, context: &'a Context) -> BoxFuture<'a, ()> {
+    fn settle<'a>(
+        &'a self,
+        call: &'a Call,
+        reply: &'a Reply,
+        verdict: Verdict,
+        context: &'a Context,
+    ) -> BoxFuture<'a, ()> {
         let _ = (call, reply, verdict, context);
         Box::pin(std::future::ready(()))
     }

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use crate::store::{Error, StepStore};
+use crate::store::{Entries, Error, StepStore};
 
 /// Keys and values that one hook kind keeps. No other kind and no thread sees them; all of it can be lost.
 #[derive(Clone)]
@@ -29,7 +29,7 @@ impl Space {
     ///
     /// # Errors
     /// When the store is damaged.
-    pub fn scan(&self, from: &[u8], limit: usize) -> Result<Vec<(Vec<u8>, Vec<u8>)>, Error> {
+    pub fn scan(&self, from: &[u8], limit: usize) -> Result<Entries, Error> {
         self.store.hook_values(&self.name, from, limit)
     }
 

@@ -102,9 +102,8 @@ pub fn decide(graph: &Graph, state: &State) -> Result<Decision, Fault> {
         }
     };
     let from = state.last.as_ref().map_or("start", |last| last.episode.role.as_str());
-    let render = |template: &Template| {
-        template.render(&scope, MAX_RENDERED_BYTES).map_err(|error| render_fault(from, &error))
-    };
+    let render =
+        |template: &Template| template.render(&scope, MAX_RENDERED_BYTES).map_err(|error| render_fault(from, &error));
     let chosen = Chosen {
         say: edge.say.as_ref().map(render).transpose()?,
         bounded: edge.bound.as_ref().map(|bound| (edge.id, bound.per.clone())).into_iter().collect(),

@@ -123,15 +123,12 @@ impl Going {
 
     /// Tells which edge was chosen.
     async fn tell(&self, decision: &Decision) {
-        let (visit, from, status) = match &self.run.state.last {
-            Some(last) => {
-                let episode = &last.episode;
-                (self.visit_number(&episode.role, 0), episode.role.to_string(), Some(episode.status.clone()))
-            }
-            None => {
-                let Ok(role) = RoleName::new("start") else { return };
-                (Visit { role, visit: 0, lane: LanePath::trunk() }, "start".to_owned(), None)
-            }
+        let (visit, from, status) = if let Some(last) = &self.run.state.last {
+            let episode = &last.episode;
+            (self.visit_number(&episode.role, 0), episode.role.to_string(), Some(episode.status.clone()))
+        } else {
+            let Ok(role) = RoleName::new("start") else { return };
+            (Visit { role, visit: 0, lane: LanePath::trunk() }, "start".to_owned(), None)
         };
         let to = vec![decision.leads_to().to_owned()];
         self.run.sink.emit(What::EdgeTaken { visit: visit.clone(), from, status, to }).await;

@@ -43,13 +43,7 @@ impl Sink {
     }
 
     fn event(&self, what: What) -> Event {
-        Event {
-            thread: self.thread.clone(),
-            parent: None,
-            durability: self.durability,
-            at_ms: self.env.now_ms(),
-            what,
-        }
+        Event { thread: self.thread.clone(), parent: None, durability: self.durability, at_ms: self.env.now_ms(), what }
     }
 }
 

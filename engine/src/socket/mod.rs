@@ -86,7 +86,10 @@ impl Drop for Server {
 ///
 /// # Errors
 /// [`Error::Io`] when nobody listens, [`Error::OtherUser`].
-pub async fn connect(folder: &Path) -> Result<Connection, Error> {
+///
+/// # Panics
+/// Outside a tokio runtime.
+pub fn connect(folder: &Path) -> Result<Connection, Error> {
     let stream = at_address(folder, |address| std::os::unix::net::UnixStream::connect(address))?;
     stream.set_nonblocking(true)?;
     Connection::new(UnixStream::from_std(stream)?)
@@ -172,7 +175,7 @@ mod tests {
         let mode = std::fs::metadata(folder.path().join(FILE)).unwrap().permissions().mode();
         assert_eq!(mode & 0o777, 0o600);
         let asking = async {
-            let mut client = connect(folder.path()).await.unwrap();
+            let mut client = connect(folder.path()).unwrap();
             client.outgoing.send(b"{\"a\":1}".to_vec()).await.unwrap();
             client.incoming.next().await.unwrap()
         };
@@ -187,7 +190,7 @@ mod tests {
         assert_eq!(asked.as_deref(), Some(b"{\"a\":1}".as_slice()));
         assert_eq!(after, None);
         drop(server);
-        assert!(matches!(connect(folder.path()).await, Err(Error::Io(_))));
+        assert!(matches!(connect(folder.path()), Err(Error::Io(_))));
     }
 
     #[tokio::test]
@@ -198,7 +201,7 @@ mod tests {
         let left = Server::bind(&deep).unwrap();
         std::mem::forget(left);
         let server = Server::bind(&deep).unwrap();
-        let (client, peer) = tokio::join!(connect(&deep), server.accept());
+        let (client, peer) = (connect(&deep), server.accept().await);
         assert!(client.is_ok() && peer.is_ok());
     }
 
@@ -206,7 +209,7 @@ mod tests {
     async fn a_frame_that_is_too_large_is_refused() {
         let folder = tempfile::tempdir().unwrap();
         let server = Server::bind(folder.path()).unwrap();
-        let mut client = connect(folder.path()).await.unwrap();
+        let mut client = connect(folder.path()).unwrap();
         let mut peer = server.accept().await.unwrap();
         let frame = vec![b'x'; MAX_FRAME_BYTES + 1];
         assert!(matches!(client.outgoing.send(frame.clone()).await, Err(Error::TooLarge)));

@@ -100,12 +100,16 @@ impl Checkpoint {
         let mut state = State::new(start, input, keep_all);
         state.seq = seq;
         state.spent = self.spent();
-        state.taken =
-            self.edges.iter().map(|(edge, (count, mark))| (EdgeId(*edge), Taken { count: *count, mark: *mark })).collect();
+        state.taken = self
+            .edges
+            .iter()
+            .map(|(edge, (count, mark))| (EdgeId(*edge), Taken { count: *count, mark: *mark }))
+            .collect();
         for (role, (visits, attempts, latest)) in &self.roles {
             let (stored, _) = from.read(*latest)?;
             let latest = from.episode(&stored);
-            let all = if state.keep_all.contains(role) { from.all(role, &stored.step.lane, *visits)? } else { Vec::new() };
+            let all =
+                if state.keep_all.contains(role) { from.all(role, &stored.step.lane, *visits)? } else { Vec::new() };
             state.roles.insert(role.clone(), Visited { visits: *visits, attempts: *attempts, latest, all });
         }
         if seq > 0 {
@@ -155,7 +159,12 @@ impl Loaded<'_> {
         Arc::new(super::episode(stored.seq, &stored.step, (self.body)(stored)))
     }
 
-    fn all(&self, role: &RoleName, lane: &rondo_protocol::id::LanePath, visits: u64) -> Result<Vec<Arc<Episode>>, Error> {
+    fn all(
+        &self,
+        role: &RoleName,
+        lane: &rondo_protocol::id::LanePath,
+        visits: u64,
+    ) -> Result<Vec<Arc<Episode>>, Error> {
         self.steps
             .visits(self.thread, lane, role, 1..=visits)?
             .into_iter()

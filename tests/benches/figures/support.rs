@@ -28,10 +28,9 @@ roles:
 graph:
   start: {{ to: a, prompt: "Begin." }}
   a: {{ done: {{ to: b, prompt: "Go on with this: {{{{ body }}}}" }} }}
-  b: {{ done: {{ to: a, prompt: "Go on with that: {{{{ body }}}}", max: {max}, on_max: {{ to: end }} }} }}
+  b: {{ done: {{ to: a, prompt: "Go on with that: {{{{ body }}}}", max: {steps}, on_max: {{ to: end }} }} }}
 limits: {{ steps: {steps} }}
-"#,
-        max = steps
+"#
     ))
 }
 
@@ -55,6 +54,9 @@ pub fn engine(store: Arc<dyn StepStore>) -> Engine {
 }
 
 /// A runtime as the command line has it.
+///
+/// # Panics
+/// Without threads.
 pub fn runtime() -> tokio::runtime::Runtime {
     tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build().expect("a runtime")
 }
@@ -72,7 +74,12 @@ pub fn us(duration: Duration) -> String {
 /// The value below which `share` of `sorted` lies.
 pub fn quantile(sorted: &[Duration], share: f64) -> Duration {
     let last = sorted.len().saturating_sub(1);
-    #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, clippy::cast_precision_loss, reason = "an index")]
+    #[expect(
+        clippy::cast_possible_truncation,
+        clippy::cast_sign_loss,
+        clippy::cast_precision_loss,
+        reason = "an index"
+    )]
     let index = (last as f64 * share) as usize;
     sorted.get(index).copied().unwrap_or_default()
 }

@@ -48,7 +48,7 @@ limits: {{ steps: 1000000 }}
     // The lead speaks every `between` steps; the last call, which is the lead's, fails, and there the thread stops.
     let model = FnModel(move |call: &ModelCall| match call.site.role.as_str() {
         "lead" if call.site.visit > VISITS => Err(Fault::new(Code::KeyRefused, FaultClass::Refused, "stop here")),
-        "a" if call.site.visit % (between / 2) == 0 => Ok(answer().replace("done", "ask")),
+        "a" if call.site.visit.is_multiple_of(between / 2) => Ok(answer().replace("done", "ask")),
         _ => Ok(answer()),
     });
     let store = open(folder.path(), Durability::Log);
@@ -94,8 +94,9 @@ pub fn child(folder: &str, thread: &str) {
     });
     runtime().block_on(async {
         let engine = engine(open(Path::new(folder), Durability::Log));
-        let model = Arc::new(model);
-        let resumed = engine.resume(&thread, |workflow, _| Ok::<_, rondo_engine::Error>(operating(workflow, model))).await;
+        let model: Arc<dyn rondo_agent_kit::model::Model> = Arc::new(model);
+        let resumed =
+            engine.resume(&thread, |workflow, _| Ok::<_, rondo_engine::Error>(operating(workflow, &model))).await;
         if let Ok(Resumed::Running(handle)) = resumed {
             follow(handle).await;
         }

@@ -6,12 +6,12 @@ use std::sync::Mutex;
 use std::time::{Duration, Instant};
 
 use rondo_engine::store::MemoryStore;
+use rondo_protocol::Value;
 use rondo_protocol::call::ModelCall;
 use rondo_protocol::digest::{Digest, Kind};
 use rondo_protocol::id::{LanePath, RoleName, Status};
 use rondo_protocol::message::Message;
 use rondo_protocol::object::{EdgeTaken, Entry, Finish, ModelReply, Step, StepKind, Transcript};
-use rondo_protocol::Value;
 use rondo_tests::{FnModel, follow, start};
 
 use crate::support::{answer, engine, print, runtime, two_roles, us};
@@ -48,7 +48,11 @@ pub fn step() {
     let late = windows.last().copied().unwrap_or_default();
     let reference = format!("{} hashing and canonical bytes alone", us(floor));
     print("step without durability, steps 1,000 to 2,000", &us(early), &reference);
-    print("step without durability, steps 99,000 to 100,000", &us(late), &format!("{:.2} x the early ones", late.as_secs_f64() / early.as_secs_f64()));
+    print(
+        "step without durability, steps 99,000 to 100,000",
+        &us(late),
+        &format!("{:.2} x the early ones", late.as_secs_f64() / early.as_secs_f64()),
+    );
 }
 
 /// What hashing a step of the same size costs: two messages, their chain, the request, the transcript and the step.
