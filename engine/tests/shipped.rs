@@ -1,6 +1,11 @@
 //! The workflows that ship, run by the binary without a model, each on its real input.
 
-#![expect(clippy::expect_used, clippy::panic, reason = "a test says what is wrong by panicking")]
+#![expect(
+    clippy::expect_used,
+    clippy::indexing_slicing,
+    clippy::panic,
+    reason = "a test says what is wrong by panicking"
+)]
 
 use std::path::{Path, PathBuf};
 use std::process::Command;
