@@ -1,7 +1,7 @@
 //! Against a real model server, which nobody here wrote: `make test-llm` builds and starts one, or takes the one that
 //! `RONDO_TEST_LLM_URL` names. Kept apart from the other tests by `#[ignore]`.
 
-#![expect(clippy::expect_used, clippy::indexing_slicing, reason = "a test says what is wrong by panicking")]
+#![expect(clippy::expect_used, reason = "a test says what is wrong by panicking")]
 
 use std::path::Path;
 use std::process::{Command, Output};
