@@ -1,0 +1,8 @@
+//! The binary against a model server that is played byte for byte: what is sent, what faults become, and that no key
+//! stays anywhere.
+
+pub mod client;
+mod faults;
+mod secret;
+mod server;
+mod wire;
