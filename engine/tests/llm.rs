@@ -3,6 +3,7 @@
 
 #![expect(clippy::expect_used, reason = "a test says what is wrong by panicking")]
 
+use std::fmt::Write as _;
 use std::path::Path;
 use std::process::{Command, Output};
 
@@ -70,6 +71,41 @@ fn lines(output: &Output) -> Vec<Value> {
     told.lines().map(|line| serde_json::from_str(line).expect("each line is JSON")).collect()
 }
 
+/// What share of a role's prompt tokens the server had cached, and what a perfect prefix cache would have served.
+struct Shares {
+    /// A row a visit, and one for all of them.
+    table: String,
+    /// Over all visits. What the first one found there is from other threads and does not count.
+    reached: f64,
+    /// 1 - F/P: P is the sum of all requests, F the tokens that no request before has sent, which are those of the last
+    /// request, because each begins with the one before.
+    closed_form: f64,
+}
+
+impl Shares {
+    fn of(role: &str, steps: &[&Value]) -> Self {
+        let tokens = |step: &Value, name: &str| {
+            let count = step["note"]["usage"][name].as_u64().and_then(|count| u32::try_from(count).ok());
+            f64::from(count.expect("the server counts"))
+        };
+        let mut table = String::new();
+        let (mut sent, mut cached) = (0.0, 0.0);
+        let mut closed_form = 0.0;
+        for (at, step) in steps.iter().enumerate() {
+            let (prompt, served) = (tokens(step, "prompt_tokens"), tokens(step, "cached_tokens"));
+            sent += prompt;
+            cached += if at == 0 { 0.0 } else { served };
+            closed_form = 1.0 - prompt / sent;
+            let (visit, share) = (&step["visit"], 100.0 * served / prompt);
+            let _ = writeln!(table, "| {role} | {visit} | {prompt} | {served} | {share:.1}% | |");
+        }
+        let reached = cached / sent;
+        let (share, most) = (100.0 * reached, 100.0 * closed_form);
+        let _ = writeln!(table, "| {role} | all | {sent} | {cached} | {share:.1}% | {most:.1}% |");
+        Self { table, reached, closed_form }
+    }
+}
+
 #[test]
 #[ignore = "needs a model server: make test-llm"]
 fn a_role_that_comes_back_finds_its_prefix_in_the_cache() {
@@ -84,13 +120,16 @@ fn a_role_that_comes_back_finds_its_prefix_in_the_cache() {
     let shown = lines(&rondo(folder.path(), &["show", &thread, "--json"]));
     let steps: Vec<&Value> = shown.iter().filter(|line| line["event"] == "step").collect();
     assert_eq!(steps.len(), 8, "four turns of two roles");
+    println!("| role | visit | prompt tokens | cached tokens | share | 1 - F/P |\n|---|--:|--:|--:|--:|--:|");
     for role in ["asker", "answerer"] {
-        let own: Vec<&&Value> = steps.iter().filter(|step| step["role"] == role).collect();
+        let own: Vec<&Value> = steps.iter().copied().filter(|step| step["role"] == role).collect();
+        let shares = Shares::of(role, &own);
+        print!("{}", shares.table);
+        assert!(shares.reached >= 0.98 * shares.closed_form, "{role}: less than a perfect prefix cache serves");
         for pair in own.windows(2) {
             let before = pair[0]["note"]["usage"]["prompt_tokens"].as_u64().expect("the server counts");
             let cached = pair[1]["note"]["usage"]["cached_tokens"].as_u64().expect("the server counts");
             let visit = &pair[1]["visit"];
-            println!("{role}, visit {visit}: {cached} tokens cached, {before} in the request before");
             // A request that took two attempts counts twice, so only what is certain is asked for.
             assert!(cached * 10 >= before * 8, "{role}, visit {visit}: {cached} of {before} tokens were cached");
         }
