@@ -1,5 +1,12 @@
 //! The end-to-end suite.
 
+#![expect(
+    clippy::unwrap_used,
+    clippy::panic,
+    clippy::indexing_slicing,
+    reason = "a test says what it expects by failing"
+)]
+
 mod binary;
 mod digest;
 mod durable_first;
@@ -7,4 +14,7 @@ mod hooks;
 mod kill;
 mod laws;
 mod provider;
+mod reading;
+mod refusals;
 mod routing;
+mod terminals;

@@ -1,0 +1,209 @@
+//! What the binary says to input that it cannot use: soon, with the right exit code, and never with a panic.
+
+use std::io::Read as _;
+use std::os::unix::fs::PermissionsExt as _;
+use std::process::Stdio;
+use std::time::Duration;
+
+use crate::binary::{Finished, Place, Running};
+
+const WORKFLOW: &str = r#"
+rondo: 1
+name: pair
+input: { topic: string, words: { type: integer, default: 3 } }
+roles:
+  writer: { system: You write. }
+  reader: { system: You read. }
+graph:
+  start: { to: writer, prompt: "{{ input.topic }}, {{ input.words }}" }
+  writer: { done: { to: reader, prompt: "{{ body }}" } }
+  reader: { done: { to: end } }
+"#;
+
+const SCRIPT: &str = "writer: [ { status: done } ]\nreader: [ { status: done } ]\n";
+
+/// What any refusal may take; on an idle machine it takes milliseconds.
+const SOON: Duration = Duration::from_secs(10);
+
+fn place() -> Place {
+    let place = Place::new();
+    place.file("pair/workflow.yaml", WORKFLOW);
+    place.file("pair/script.yaml", SCRIPT);
+    place
+}
+
+/// Holds `words` to be refused with `code` and to leave no store behind.
+#[track_caller]
+fn refused(place: &Place, words: &[&str], code: i32) -> Finished {
+    let refused = place.start(words).finish_within(SOON).exits(code);
+    assert!(!refused.stderr.is_empty() || !refused.lines.is_empty(), "{words:?} ended without a word");
+    assert!(!place.store().exists(), "{words:?} left a store");
+    refused
+}
+
+#[test]
+fn a_file_that_is_no_workflow_is_refused() {
+    let place = place();
+    let file = |name: &str, text: &[u8]| place.file(name, text);
+    let deep = |open: &str, close: &str| format!("{}{}", open.repeat(100_000), close.repeat(100_000));
+    let paths = [
+        file("empty.yaml", b""),
+        file("cut.yaml", &WORKFLOW.as_bytes()[..WORKFLOW.len() / 2]),
+        file("no-text.yaml", b"\xff\xfe\0rondo"),
+        file("zeros.yaml", &[0; 4096]),
+        file("lists.yaml", deep("[", "]").as_bytes()),
+        file("lists.json", deep("[", "]").as_bytes()),
+        file("maps.json", deep("{\"a\":", "}").as_bytes()),
+        file("steps.yaml", (0..2000).map(|at| format!("{}a:\n", " ".repeat(at))).collect::<String>().as_bytes()),
+        file("large.yaml", &b"a".repeat(4 << 20)),
+        "missing.yaml".to_owned(),
+        "missing".to_owned(),
+        "/dev/null".to_owned(),
+    ];
+    std::fs::create_dir(place.path().join("folder")).unwrap();
+    for path in paths.iter().map(String::as_str).chain(["folder", ""]) {
+        refused(&place, &["run", path, "--offline", "-i", "topic=x"], 2);
+        refused(&place, &["validate", path], 2);
+        refused(&place, &["graph", path], 2);
+    }
+}
+
+#[test]
+fn a_pipe_that_nobody_writes_to_is_not_waited_for() {
+    let place = place();
+    let pipe = place.path().join("pipe.yaml");
+    rustix::fs::mknodat(
+        rustix::fs::CWD,
+        &pipe,
+        rustix::fs::FileType::Fifo,
+        rustix::fs::Mode::RUSR | rustix::fs::Mode::WUSR,
+        0,
+    )
+    .unwrap();
+    for verb in ["run", "validate"] {
+        refused(&place, &[verb, "pipe.yaml"], 2);
+    }
+    refused(&place, &["run", "pair", "--script", "pipe.yaml", "-i", "topic=x"], 2);
+    refused(&place, &["run", "pair", "--offline", "--input-file", "pipe.yaml"], 2);
+}
+
+#[test]
+fn an_input_that_breaks_its_schema_is_refused_before_anything_is_stored() {
+    let place = place();
+    for inputs in
+        [&[][..], &["-i", "topic=x", "-i", "words=many"], &["-i", "topic=x", "-i", "colour=red"], &["-i", "topic"]]
+    {
+        let words = [&["run", "pair", "--offline"], inputs].concat();
+        refused(&place, &words, 2);
+    }
+}
+
+#[test]
+fn a_script_that_does_not_fit_is_refused() {
+    let place = place();
+    for (at, script) in
+        ["editor: [ { status: done } ]", "writer: [ { status: lost } ]", "writer: 3", "[", ""].iter().enumerate()
+    {
+        let file = place.file(&format!("{at}.yaml"), script);
+        if *script != "" {
+            refused(&place, &["run", "pair", "--script", &file, "-i", "topic=x"], 2);
+        }
+    }
+}
+
+#[test]
+fn a_run_without_a_provider_names_the_way_to_go_without() {
+    let place = place();
+    let told = refused(&place, &["run", "pair", "-i", "topic=x"], 5);
+    assert!(told.stderr.contains("--offline"), "{}", told.stderr);
+}
+
+#[test]
+fn a_script_that_has_run_out_is_added_to_and_resumed() {
+    let place = place();
+    let script = place.file("short.yaml", "writer: [ { status: done } ]\n");
+    let run = place.run(["run", "pair", "--script", &script, "-i", "topic=x", "--json"]).exits(5);
+    let error = run.event("error");
+    assert_eq!(error["code"], "RN0705");
+    assert_eq!((error["where"]["role"].as_str(), error["where"]["visit"].as_u64()), (Some("reader"), Some(1)));
+    place.run(["resume", "--json"]).exits(5);
+    place.file("short.yaml", SCRIPT);
+    let resumed = place.run(["resume", "--json"]).exits(0);
+    assert_eq!(resumed.event("thread_resumed")["seq"], 1);
+    assert_eq!(resumed.event("thread_finished")["outcome"], "done");
+}
+
+#[test]
+fn a_store_that_cannot_be_made_is_told() {
+    let place = place();
+    let file = place.file("file", "no folder");
+    for store in [file.clone(), format!("{file}/below"), "/proc/nothing".to_owned()] {
+        let told = refused(&place, &["run", "pair", "--offline", "-i", "topic=x", "--store", &store], 9);
+        assert!(told.stderr.contains(&store), "{}", told.stderr);
+    }
+    assert_eq!(std::fs::read(&file).unwrap(), b"no folder");
+}
+
+#[test]
+fn a_reader_that_goes_away_ends_nothing() {
+    let place = place();
+    place.run(["run", "pair", "--offline", "-i", "topic=x"]).exits(0);
+    for words in [
+        &["show", "last", "--json"][..],
+        &["show", "last"],
+        &["threads"],
+        &["schema"],
+        &["explain"],
+        &["run", "pair", "--offline", "-i", "topic=y", "--json"],
+    ] {
+        let mut command = place.command(words);
+        let (mut reader, writer) = std::io::pipe().unwrap();
+        let mut child = command.stdout(Stdio::from(writer)).spawn().unwrap();
+        drop(command);
+        let mut first = [0];
+        reader.read_exact(&mut first).unwrap();
+        drop(reader);
+        let mut told = String::new();
+        child.stderr.take().unwrap().read_to_string(&mut told).unwrap();
+        assert_eq!(child.wait().unwrap().code(), Some(0), "{words:?}: {told}");
+        assert!(!told.to_lowercase().contains("pipe"), "{told}");
+    }
+    // The run went on to its end although nobody read of it.
+    let listed = place.run(["threads", "--json"]).exits(0).json();
+    assert!(listed.iter().all(|line| line["status"] == "done"), "{listed:?}");
+}
+
+#[test]
+fn a_store_of_another_user_is_told_and_left_alone() {
+    let place = place();
+    let setpriv = std::path::Path::new("/usr/bin/setpriv");
+    if !rustix::process::geteuid().is_root() || !setpriv.is_file() {
+        println!("skipped: only root can take the place of another user, and needs setpriv");
+        return;
+    }
+    place.run(["run", "pair", "--offline", "-i", "topic=x"]).exits(0);
+    std::fs::set_permissions(place.path(), std::fs::Permissions::from_mode(0o755)).unwrap();
+    // The binary may lie in a folder that others cannot enter.
+    let copy = place.path().join("rondo");
+    if std::fs::hard_link(crate::binary::binary(), &copy).is_err() {
+        std::fs::copy(crate::binary::binary(), &copy).unwrap();
+    }
+    let as_nobody = |words: &[&str]| {
+        let mut command = std::process::Command::new(setpriv);
+        command.args(["--reuid=65534", "--regid=65534", "--clear-groups"]).arg(&copy).args(words);
+        command
+            .current_dir(place.path())
+            .env_clear()
+            .stdin(Stdio::null())
+            .stdout(Stdio::piped())
+            .stderr(Stdio::piped());
+        Running::of(command).finish_within(SOON)
+    };
+    for words in
+        [&["threads"][..], &["show", "last"], &["run", "pair", "--offline", "-i", "topic=x"], &["resume", "last"]]
+    {
+        let told = as_nobody(words).exits(9);
+        assert!(told.stderr.contains("ermission denied"), "{words:?}: {}", told.stderr);
+    }
+    place.run(["verify", "last"]).exits(0);
+}
