@@ -15,6 +15,7 @@ mod explain;
 mod failure;
 mod files;
 mod graph;
+mod hooks;
 mod init;
 mod input;
 mod lines;
@@ -43,7 +44,7 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::path::PathBuf;
 use std::process::ExitCode;
 
-use clap::{Args, Parser, Subcommand};
+use clap::{Args, CommandFactory as _, FromArgMatches as _, Parser, Subcommand};
 use rondo_protocol::diagnostic::Code;
 
 use exit::Exit;
@@ -109,7 +110,15 @@ pub fn main() -> ExitCode {
 }
 
 fn command(words: impl IntoIterator<Item = std::ffi::OsString>) -> u8 {
-    let line = match CommandLine::try_parse_from(words) {
+    let registry = crate::registry();
+    let parsed = hooks::mount(CommandLine::command(), &registry).try_get_matches_from(words).and_then(|matches| {
+        let of_hook = hooks::asked(&matches, &registry);
+        match of_hook {
+            Some(asked) => Ok(Err(asked)),
+            None => CommandLine::from_arg_matches(&matches).map(Ok),
+        }
+    });
+    let line = match parsed {
         Ok(line) => line,
         Err(error) => {
             // A reader of the help that went away is no fault.
@@ -117,8 +126,12 @@ fn command(words: impl IntoIterator<Item = std::ffi::OsString>) -> u8 {
             return u8::try_from(error.exit_code()).unwrap_or(Exit::Invalid.code());
         }
     };
-    let mut output = Output::stdout(line.verb.is_json());
-    let exit = match line.verb.run(&mut output) {
+    let mut output = Output::stdout(line.as_ref().is_ok_and(|line| line.verb.is_json()));
+    let result = match line {
+        Ok(line) => line.verb.run(&mut output),
+        Err((kind, verb, words)) => hooks::run(kind, &verb, &words, &mut output),
+    };
+    let exit = match result {
         Ok(exit) => exit,
         Err(failure) => {
             report::failure(&failure, &mut output);

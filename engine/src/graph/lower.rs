@@ -197,20 +197,20 @@ impl Lowering {
         status: Option<&Status>,
         edges: &[workflow::Edge],
     ) -> Result<Vec<Arc<Edge>>, Error> {
-        edges.iter().zip(0..).map(|(edge, order)| self.route(from, status, order, edge)).collect()
+        edges.iter().zip(0..).map(|(edge, order)| self.route(from, status, (order, None), edge)).collect()
     }
 
     fn route(
         &mut self,
         from: NodeIndex,
         status: Option<&Status>,
-        order: u32,
+        (order, after): (u32, Option<u32>),
         edge: &workflow::Edge,
     ) -> Result<Arc<Edge>, Error> {
         let id = EdgeId(self.edges);
         self.edges += 1;
         // The parser of workflow files bounds how deep `on_max` edges nest.
-        let on_max = edge.on_max.as_ref().map(|next| self.route(from, status, order, next)).transpose()?;
+        let on_max = edge.on_max.as_ref().map(|next| self.route(from, status, (order, edge.max), next)).transpose()?;
         let lowered = Arc::new(Edge {
             id,
             when: edge.when.as_deref().map(condition).transpose()?,
@@ -236,7 +236,7 @@ impl Lowering {
         };
         for target in targets {
             self.targets.entry(target).or_default().push(from);
-            let link = Link::Route { status: status.cloned(), order, edge: Arc::clone(&lowered) };
+            let link = Link::Route { status: status.cloned(), order, after, edge: Arc::clone(&lowered) };
             self.inner.add_edge(from, target, link);
         }
         Ok(lowered)
@@ -255,10 +255,12 @@ impl Lowering {
             origins.dedup();
             for (status, edges) in statuses {
                 for (edge, order) in edges.iter().zip(0..) {
-                    let also = edge.bound.as_ref().map(|bound| &bound.on_max);
-                    for edge in [Some(edge), also].into_iter().flatten().filter(|edge| edge.to == To::Back) {
+                    let also = edge.bound.as_ref().map(|bound| (&bound.on_max, Some(bound.max)));
+                    let both = std::iter::once((edge, None)).chain(also);
+                    for (edge, after) in both.filter(|(edge, _)| edge.to == To::Back) {
                         for origin in &origins {
-                            let link = Link::Route { status: Some(status.clone()), order, edge: Arc::clone(edge) };
+                            let link =
+                                Link::Route { status: Some(status.clone()), order, after, edge: Arc::clone(edge) };
                             self.inner.add_edge(from, *origin, link);
                         }
                     }

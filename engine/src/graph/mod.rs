@@ -54,8 +54,9 @@ enum Node {
 /// What joins two nodes.
 #[derive(Debug)]
 enum Link {
-    /// An edge of the file. `order` is its place among those of its status.
-    Route { status: Option<Status>, order: u32, edge: Arc<Edge> },
+    /// An edge of the file. `order` is its place among those of its status; `after` is the bound of the edge in whose
+    /// place it is taken.
+    Route { status: Option<Status>, order: u32, after: Option<u32>, edge: Arc<Edge> },
     /// A stretch of a call path.
     Calls(CallKind),
 }

@@ -11,7 +11,7 @@ fn graph(text: &str) -> Graph {
 
 const LOOP: &str = r#"
 rondo: 1
-name: "a \"loop\""
+name: a-loop
 roles:
   writer: { system: You write., output: { drafted: { score: integer }, unsure: {} } }
   editor: { system: You edit., output: { approved: {}, revise: {} } }
@@ -19,7 +19,7 @@ graph:
   start: { to: writer, prompt: Write. }
   writer:
     drafted:
-      - { when: output.score < 3, to: writer, prompt: Again., max: 2, on_max: { to: fail } }
+      - { when: 'output.score < 3 and "x" == "x"', to: writer, prompt: Again., max: 2, on_max: { to: fail } }
       - else: { to: editor, prompt: "{{ body }}" }
     unsure: { to: editor, prompt: Help. }
     on_error: { to: fail, reason: "{{ output.message }}" }

@@ -52,9 +52,9 @@ fn picture(graph: &Graph) -> (Vec<Shape>, Vec<Line>) {
     let mut lines: Vec<Line> = Vec::new();
     for (from, link, to) in graph.links() {
         let (order, kind, label, max) = match link {
-            Link::Route { status, edge, .. } => {
+            Link::Route { status, after, edge, .. } => {
                 let max = edge.bound.as_ref().map(|bound| bound.max);
-                ((0, edge.id.0), "edge", route_label(status.as_ref().map(Status::as_str), edge), max)
+                ((0, edge.id.0), "edge", route_label(status.as_ref().map(Status::as_str), *after, edge), max)
             }
             Link::Calls(kind) => ((1, *kind as u32), "call", kind.name().to_owned(), None),
         };
@@ -98,8 +98,11 @@ fn shape(graph: &Graph, node: &Node) -> Shape {
     Shape { id, kind, label }
 }
 
-fn route_label(status: Option<&str>, edge: &Edge) -> String {
+fn route_label(status: Option<&str>, after: Option<u32>, edge: &Edge) -> String {
     let mut label = status.unwrap_or_default().to_owned();
+    if let Some(max) = after {
+        let _ = write!(label, " after {max} times");
+    }
     if let Some(when) = &edge.when {
         let _ = write!(label, " when {}", when.source);
     }

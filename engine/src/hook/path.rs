@@ -145,7 +145,7 @@ impl Steps for Run<'_> {
             let Some(call) = unchanged else { return Err(fault) };
             // The hook failed and may be bypassed. What the port has said by now is the answer; if nobody asked it
             // yet, the rest of the path is taken as if the hook were not there.
-            let said = lock(&self.port_result).take();
+            let said = lock(&self.port_result).clone();
             match said {
                 Some(result) => result,
                 None if lock(&self.port).is_none() => Err(fault),
