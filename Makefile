@@ -50,7 +50,7 @@ lint: prepare
 	fi
 
 bench: prepare
-	cargo bench --workspace
+	cargo bench --workspace --bench figures
 
 test-llm: prepare
 	@tests/support/llm.sh $(LLM_PORT) cargo test $(WORKSPACE) --test llm -- --ignored --nocapture

@@ -86,8 +86,13 @@ struct Made {
 impl Run {
     /// Runs the thread until it ends or stops. Every way out leaves the store whole.
     pub async fn go(self) -> Ended {
-        let mut going =
-            Going { run: self, memories: Memories::default(), stored_heads: BTreeSet::new(), under_way: None };
+        let mut going = Going {
+            run: self,
+            memories: Memories::default(),
+            stored_heads: BTreeSet::new(),
+            under_way: None,
+            may_be_journaled: true,
+        };
         match going.steps().await {
             Ok(finish) => going.finish(finish).await,
             Err(fault) => going.stop(fault).await,
@@ -101,6 +106,8 @@ struct Going {
     stored_heads: BTreeSet<Digest>,
     /// The visit that has begun and is not committed yet.
     under_way: Option<Visit>,
+    /// Whether an earlier run may have left a journal: a commit clears it, so only before the first one.
+    may_be_journaled: bool,
 }
 
 impl Going {
@@ -182,6 +189,7 @@ impl Going {
             policy,
             paths: run.paths.get(&dispatch.role).unwrap_or(&no_paths),
             cancel: &run.cancel,
+            may_be_journaled: self.may_be_journaled,
             deadline: Deadline::of_step(policy.timeout_ms).or_earlier(self.wall_time()),
             call_total_ms: run.call_total_ms,
         };
@@ -303,6 +311,7 @@ impl Going {
         run.store.commit(commit).await.map_err(|error| worker::store_fault(&error))?;
         run.row = row;
         self.under_way = None;
+        self.may_be_journaled = false;
         let visit = Visit { role, visit, lane: LanePath::trunk() };
         let (seq, prev, status) = (run.row.seq, step.prev, step.status);
         run.sink.emit(What::StepCommitted { visit, seq, step: digest, prev, status }).await;

@@ -95,15 +95,15 @@ pub(super) struct Journal {
     /// The number of the next record.
     next: u32,
     /// Records that are not written yet, and whether one of them must be synced before anything is done on it.
-    pending: Vec<JournalRecord>,
+    pending: Vec<Record>,
     must_sync: bool,
-    lane: Option<LanePath>,
 }
 
 impl Journal {
-    /// What the store has kept of the step in flight in `lane`.
+    /// What the store has kept of the step in flight in `lane`. Whoever knows that nothing can be there takes an empty
+    /// one.
     pub(super) fn read(store: &dyn Read, thread: &ThreadId, lane: &LanePath) -> Result<Self, store::Error> {
-        let mut journal = Self { lane: Some(lane.clone()), ..Self::default() };
+        let mut journal = Self::default();
         for stored in store.journal(thread, lane)? {
             journal.next = stored.position.saturating_add(1);
             let record: Record = canonical::from_slice(&stored.bytes).map_err(|error| store::Error::Damaged {
@@ -134,18 +134,23 @@ impl Journal {
     }
 
     /// Adds a record, to be written before anything is done on it.
-    pub(super) fn add(&mut self, record: &Record) {
-        // Texts, integers and digests always have a canonical form; a cost is finite.
-        let Ok(bytes) = canonical::to_bytes(record) else { return };
-        let lane = self.lane.clone().unwrap_or_else(LanePath::trunk);
-        self.pending.push(JournalRecord { lane, position: self.next, bytes });
-        self.next = self.next.saturating_add(1);
+    pub(super) fn add(&mut self, record: Record) {
         self.must_sync |= !matches!(record, Record::Tool { .. });
+        self.pending.push(record);
     }
 
-    /// The records to be written now, and whether they must be synced. Results of tools that may be repeated wait for
-    /// the next record that is.
-    pub(super) fn take_pending(&mut self) -> Vec<JournalRecord> {
-        if std::mem::take(&mut self.must_sync) { std::mem::take(&mut self.pending) } else { Vec::new() }
+    /// The records to be written and synced now. Results of tools that may be repeated wait for the next record that
+    /// must be; what the step's own commit keeps is never written.
+    pub(super) fn take_pending(&mut self, lane: &LanePath) -> Vec<JournalRecord> {
+        if !std::mem::take(&mut self.must_sync) {
+            return Vec::new();
+        }
+        let records = std::mem::take(&mut self.pending).into_iter().zip(self.next..).map(|(record, position)| {
+            // Texts, integers and digests always have a canonical form; a cost is finite.
+            JournalRecord { lane: lane.clone(), position, bytes: canonical::to_bytes(&record).unwrap_or_default() }
+        });
+        let records: Vec<JournalRecord> = records.collect();
+        self.next = self.next.saturating_add(u32::try_from(records.len()).unwrap_or(u32::MAX));
+        records
     }
 }

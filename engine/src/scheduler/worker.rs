@@ -42,6 +42,8 @@ pub(super) struct Stage<'a> {
     pub(super) policy: &'a RolePolicy,
     pub(super) paths: &'a BTreeMap<CallKind, CallPath>,
     pub(super) cancel: &'a CancellationToken,
+    /// Whether an earlier run may have left a journal of this step.
+    pub(super) may_be_journaled: bool,
     /// Until when the step may take.
     pub(super) deadline: Deadline,
     /// How long one call may take with all its attempts, in milliseconds.
@@ -64,7 +66,12 @@ type Object = (Kind, Digest, Vec<u8>);
 
 /// Carries out one visit. `attempts` is how many attempts the role made in this lane before it.
 pub(super) async fn visit(stage: &Stage<'_>, site: Site, conversation: Arc<Conversation>, attempts: u64) -> Visited {
-    let journal = match Journal::read(stage.store, &site.thread, &site.lane) {
+    let kept = if stage.may_be_journaled {
+        Journal::read(stage.store, &site.thread, &site.lane)
+    } else {
+        Ok(Journal::default())
+    };
+    let journal = match kept {
         Ok(journal) => journal,
         Err(error) => return Visited::failed(store_fault(&error)),
     };
@@ -168,7 +175,7 @@ impl Effects for Performing<'_> {
 impl Performing<'_> {
     /// Writes what must not be lost before the next call is made.
     async fn keep(&mut self, site: &Site) -> Result<(), Fault> {
-        let records = self.journal.take_pending();
+        let records = self.journal.take_pending(&site.lane);
         if records.is_empty() {
             return Ok(());
         }
@@ -198,14 +205,14 @@ impl Performing<'_> {
         let (answer, answered_by, sent) = match made {
             Ok(made) => made,
             Err(fault) => {
-                self.journal.add(&Record::Failed { attempts });
+                self.journal.add(Record::Failed { attempts });
                 // The fault that ended the call says more than a store that fails on top of it.
                 let _ = self.keep(&call.site).await;
                 return Err(fault);
             }
         };
         self.model_calls += 1;
-        self.journal.add(&Record::Model(Box::new(ModelRecord {
+        self.journal.add(Record::Model(Box::new(ModelRecord {
             position,
             asked,
             attempts,
@@ -377,7 +384,7 @@ impl Performing<'_> {
             }
         };
         self.tool_calls += 1;
-        self.journal.add(&Record::Tool { position, id: id.clone(), reply: reply.clone() });
+        self.journal.add(Record::Tool { position, id: id.clone(), reply: reply.clone() });
         let finished = What::ToolFinished {
             visit,
             tool,
