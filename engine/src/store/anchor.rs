@@ -55,6 +55,16 @@ pub(super) enum Found {
     Slot(Slot),
 }
 
+impl Found {
+    /// The generation of the last opening for writing, where it is known.
+    pub(super) fn generation(&self) -> Option<u64> {
+        match self {
+            Self::Slot(slot) => Some(slot.generation),
+            Self::Absent | Self::Unreadable => None,
+        }
+    }
+}
+
 /// Reads the anchor of the store in `folder` and changes nothing.
 ///
 /// # Errors

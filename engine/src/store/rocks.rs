@@ -147,7 +147,7 @@ impl StepStore for RocksStore {
     }
 }
 
-/// A store that is read, beside whoever writes it. It takes no lock and changes nothing in the store's folder.
+/// A store that is read, beside whoever writes it. It keeps no lock and changes nothing in the store's folder.
 pub struct RocksReader {
     // Dropped in this order: the database closes before its scratch folder is deleted.
     tables: RocksTables,
@@ -174,12 +174,25 @@ impl RocksReader {
         let scratch = Scratch::make();
         let mut refused = None;
         for _ in 0..READER_ATTEMPTS {
-            match Self::beside(&database, scratch.as_ref(), promised) {
-                Ok(tables) => {
-                    return Ok((Self { tables, follows: scratch.is_some(), _copy: None, _scratch: scratch }, opened));
+            let generation = anchor::look(folder)?.generation();
+            let holder = lock::holder(folder)?;
+            // A secondary instance passes over tables that it cannot read and shows what was there before them. So it
+            // is used only beside a writer, which replaces files while they are being opened.
+            let aside = scratch.as_ref().filter(|_| holder.is_some());
+            let follows = aside.is_some();
+            let tried = Self::beside(&database, aside, promised);
+            // A writer that came meanwhile has raised the generation before it changed anything.
+            let was_alone = holder.is_none() && anchor::look(folder)?.generation() == generation;
+            match tried {
+                Ok(tables) if holder.is_some() || was_alone => {
+                    return Ok((Self { tables, follows, _copy: None, _scratch: scratch }, opened));
                 }
+                Ok(_) => refused = Some(Error::Busy { pid: lock::holder(folder)?.unwrap_or(0) }),
                 Err(error @ (Error::Damaged { .. } | Error::Io { .. })) => refused = Some(error),
                 Err(error) => return Err(error),
+            }
+            if was_alone {
+                break;
             }
         }
         let refused = refused.unwrap_or(Error::ReadOnly);

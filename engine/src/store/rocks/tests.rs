@@ -211,6 +211,22 @@ async fn a_reader_beside_the_writer_sees_what_was_acknowledged() {
 }
 
 #[tokio::test]
+async fn a_reader_tells_of_every_table_that_is_gone() {
+    let (folder, _) = killed(5).await;
+    // Opening for writing empties the log into tables.
+    drop(open(folder.path()).unwrap());
+    let tables = files(folder.path(), "sst");
+    assert!(!tables.is_empty());
+    for table in tables {
+        let kept = fs::read(&table).unwrap();
+        fs::remove_file(&table).unwrap();
+        assert!(matches!(read_all(folder.path()), Err(Error::Damaged { .. })), "{}", table.display());
+        fs::write(&table, kept).unwrap();
+    }
+    assert_eq!(read_all(folder.path()), Ok(5));
+}
+
+#[tokio::test]
 async fn a_missing_or_unreadable_anchor_is_said() {
     for harm in [None, Some(vec![0_u8; 100])] {
         let (folder, _) = killed(3).await;
