@@ -85,7 +85,8 @@ struct Shares {
 impl Shares {
     fn of(role: &str, steps: &[&Value]) -> Self {
         let tokens = |step: &Value, name: &str| {
-            let count = step["note"]["usage"][name].as_u64().and_then(|count| u32::try_from(count).ok());
+            let count = step.pointer(&format!("/note/usage/{name}")).and_then(Value::as_u64);
+            let count = count.and_then(|count| u32::try_from(count).ok());
             f64::from(count.expect("the server counts"))
         };
         let mut table = String::new();

@@ -115,7 +115,7 @@ fn what_is_no_reply_is_told() {
         format!("{EVENTS}data: {{\n\n"),
         format!("{EVENTS}data: [1]\n\n"),
         format!("{EVENTS}data: \u{0}\n\n"),
-        format!("{JSON}"),
+        JSON.to_owned(),
         format!("{JSON}<html>"),
         format!("{JSON}{{\"hello\":1}}"),
         format!("{JSON}{}", "[".repeat(100_000)),

@@ -31,6 +31,11 @@ fn part_of_key(bytes: &[u8]) -> Option<String> {
     found.map(|part| String::from_utf8(part.to_vec()).unwrap())
 }
 
+/// The key with each of its characters as an escape.
+fn spelt(escape: impl Fn(u8) -> String) -> String {
+    KEY.bytes().map(escape).collect()
+}
+
 fn assert_clean_folder(folder: &Path) {
     for entry in std::fs::read_dir(folder).unwrap() {
         let path = entry.unwrap().path();
@@ -104,8 +109,8 @@ fn no_secret_stays_of_answers() {
 
 #[test]
 fn no_secret_stays_of_answers_that_hide_it_behind_escapes() {
-    let hidden: String = KEY.bytes().map(|byte| format!("\\u{byte:04x}")).collect();
-    let (json, yaml) = (hidden.clone(), KEY.bytes().map(|byte| format!("\\x{byte:02X}")).collect::<String>());
+    let json = spelt(|byte| format!("\\u{byte:04x}"));
+    let yaml = spelt(|byte| format!("\\x{byte:02X}"));
     let (_, said) = run(move |n| match n {
         0 => Act::answer(&format!("---\nstatus: done\ntitle: \"{yaml}\"\n---\n\nx"), [1, 0, 1]),
         _ => Act::answer(&format!(r#"{{"status":"done","title":"{json}","body":"{json}"}}"#), [1, 0, 1]),
@@ -115,7 +120,7 @@ fn no_secret_stays_of_answers_that_hide_it_behind_escapes() {
 
 #[test]
 fn no_secret_stays_of_errors() {
-    let escaped: String = KEY.bytes().map(|byte| format!("\\u{byte:04x}")).collect();
+    let escaped = spelt(|byte| format!("\\u{byte:04x}"));
     for error in [
         format!(r#"{{"error":{{"message":"bad key {KEY}","code":"{KEY}"}}}}"#),
         format!("bad key {KEY}"),
