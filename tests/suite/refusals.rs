@@ -54,7 +54,7 @@ fn a_file_that_is_no_workflow_is_refused() {
         file("lists.yaml", deep("[", "]").as_bytes()),
         file("lists.json", deep("[", "]").as_bytes()),
         file("maps.json", deep("{\"a\":", "}").as_bytes()),
-        file("steps.yaml", (0..2000).map(|at| format!("{}a:\n", " ".repeat(at))).collect::<String>().as_bytes()),
+        file("steps.yaml", (0..2000).map(|at| " ".repeat(at) + "a:\n").collect::<String>().as_bytes()),
         file("large.yaml", &b"a".repeat(4 << 20)),
         "missing.yaml".to_owned(),
         "missing".to_owned(),
@@ -102,12 +102,10 @@ fn an_input_that_breaks_its_schema_is_refused_before_anything_is_stored() {
 fn a_script_that_does_not_fit_is_refused() {
     let place = place();
     for (at, script) in
-        ["editor: [ { status: done } ]", "writer: [ { status: lost } ]", "writer: 3", "[", ""].iter().enumerate()
+        ["editor: [ { status: done } ]", "writer: [ { status: lost } ]", "writer: 3", "["].iter().enumerate()
     {
         let file = place.file(&format!("{at}.yaml"), script);
-        if *script != "" {
-            refused(&place, &["run", "pair", "--script", &file, "-i", "topic=x"], 2);
-        }
+        refused(&place, &["run", "pair", "--script", &file, "-i", "topic=x"], 2);
     }
 }
 
@@ -116,6 +114,17 @@ fn a_run_without_a_provider_names_the_way_to_go_without() {
     let place = place();
     let told = refused(&place, &["run", "pair", "-i", "topic=x"], 5);
     assert!(told.stderr.contains("--offline"), "{}", told.stderr);
+}
+
+#[test]
+fn a_model_that_nobody_named_is_refused_before_anything_is_stored() {
+    let place = place();
+    let mut command = place.command(["run", "pair", "-i", "topic=x"]);
+    // Nobody listens there, and nobody is asked.
+    command.env("OPENAI_API_KEY", "key").env("OPENAI_BASE_URL", "http://127.0.0.1:9/v1");
+    let told = Running::of(command).finish_within(SOON).exits(5);
+    assert!(told.stderr.contains("RONDO_MODEL"), "{}", told.stderr);
+    assert!(!place.store().exists());
 }
 
 #[test]
