@@ -17,7 +17,7 @@ use rondo_protocol::workflow::Limits;
 use rondo_protocol::{Digest, Value};
 use tokio_util::sync::CancellationToken;
 
-use super::memory::{Memories, Steps};
+use super::memory::{Memories, Opened, Steps};
 use super::retry::Deadline;
 use super::sink::Sink;
 use super::worker::{self, Stage};
@@ -161,7 +161,7 @@ impl Going {
             let message = format!("{} is a {} role, which this version does not run", dispatch.role, role.kind.name());
             return Err(Fault::new(Code::NotYetRun, FaultClass::Denied, message));
         };
-        let conversation = {
+        let Opened { conversation, told } = {
             let contract = |role: &RoleName| run.players.get(role).map(|player| &player.agent.contract);
             let steps = Steps { store: &*run.store, thread: &run.thread, contract: &contract };
             self.memories
@@ -201,6 +201,9 @@ impl Going {
             model_calls: visited.model_calls,
             tool_calls: visited.tool_calls,
             attempts: visited.attempts,
+            usage: visited.usage,
+            cost_usd: visited.cost_usd,
+            told,
             ..Note::default()
         };
         let turn = match visited.result {

@@ -29,7 +29,7 @@ pub(super) enum Record {
         /// The result.
         reply: ToolReply,
     },
-    /// Attempts that failed, of a call that was given up.
+    /// Attempts that failed, of a call that was given up, or whose answer could not be taken.
     Failed {
         /// How many.
         attempts: u64,
@@ -137,6 +137,16 @@ impl Journal {
     pub(super) fn add(&mut self, record: Record) {
         self.must_sync |= !matches!(record, Record::Tool { .. });
         self.pending.push(record);
+    }
+
+    /// Of an answer that is not written yet, keeps only the attempts that it took: it is not to be given again.
+    pub(super) fn give_up_pending(&mut self) {
+        for record in &mut self.pending {
+            if let Record::Model(model) = record {
+                let attempts = model.attempts;
+                *record = Record::Failed { attempts };
+            }
+        }
     }
 
     /// The records to be written and synced now. Results of tools that may be repeated wait for the next record that

@@ -1,6 +1,8 @@
 //! What the roles of a running thread remember: their conversations, extended visit by visit.
 //!
-//! It is `history` kept warm. Whatever is forgotten here is recollected from the steps, with the same bytes.
+//! It is `history` kept warm. Whatever is forgotten here is recollected, with the same bytes: a role's own visits from
+//! its steps, and what it was told in between from their notes, or from the other roles' steps where a note has it not.
+//! `rebuild` trusts no note.
 
 use std::collections::{BTreeMap, VecDeque};
 use std::ops::RangeInclusive;
@@ -30,6 +32,14 @@ struct Memory {
     last_seq: u64,
 }
 
+/// A visit that has been opened.
+pub(super) struct Opened {
+    /// The messages of its first request.
+    pub(super) conversation: Arc<Conversation>,
+    /// What the role was told of the steps since its last visit; `None` where nobody will ask for it again.
+    pub(super) told: Option<String>,
+}
+
 /// Where older steps are read from.
 pub(super) struct Steps<'a> {
     pub(super) store: &'a dyn Read,
@@ -38,7 +48,7 @@ pub(super) struct Steps<'a> {
 }
 
 impl Memories {
-    /// Opens a role's next visit: the messages of its first request.
+    /// Opens a role's next visit.
     pub(super) fn open(
         &mut self,
         role: &RoleName,
@@ -46,7 +56,7 @@ impl Memories {
         prompt: &str,
         state: &State,
         steps: &Steps<'_>,
-    ) -> Result<Arc<Conversation>, Error> {
+    ) -> Result<Opened, Error> {
         let mut memory = match self.roles.remove(role) {
             Some(memory) => memory,
             None => recollect(role, telling, state, steps)?,
@@ -54,9 +64,9 @@ impl Memories {
         let since = memory.last_seq + 1..=state.seq;
         let told = told(role, telling, memory.last_seq == 0, since, &state.recent, steps)?;
         Arc::make_mut(&mut memory.conversation).push(history::opening(prompt, &told));
-        let opened = Arc::clone(&memory.conversation);
+        let conversation = Arc::clone(&memory.conversation);
         self.roles.insert(role.clone(), memory);
-        Ok(opened)
+        Ok(Opened { conversation, told: (telling.history != History::None).then_some(told) })
     }
 
     /// Closes the visit with its answer, which became step `seq`.
@@ -89,10 +99,15 @@ fn recollect(role: &RoleName, telling: &Telling, state: &State, steps: &Steps<'_
     }
     let conversation = Arc::make_mut(&mut memory.conversation);
     for (_, seq) in steps.store.visits(steps.thread, &LanePath::trunk(), role, 1..=visits)? {
-        let since = memory.last_seq + 1..=seq.saturating_sub(1);
-        let told = told(role, telling, memory.last_seq == 0, since, &VecDeque::new(), steps)?;
         let what = || format!("step {seq} of thread {} is missing", steps.thread);
-        let (own, _) = steps.store.step(steps.thread, seq)?.ok_or_else(|| Error::Damaged { what: what() })?;
+        let (own, note) = steps.store.step(steps.thread, seq)?.ok_or_else(|| Error::Damaged { what: what() })?;
+        let told = match note.told {
+            Some(told) => told,
+            None => {
+                let since = memory.last_seq + 1..=seq.saturating_sub(1);
+                told(role, telling, memory.last_seq == 0, since, &VecDeque::new(), steps)?
+            }
+        };
         conversation.push(history::opening(&own.step.edge.prompt, &told));
         conversation.push(history::closing(&own.step.answer));
         memory.last_seq = seq;

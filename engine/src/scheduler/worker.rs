@@ -18,7 +18,7 @@ use rondo_protocol::diagnostic::Code;
 use rondo_protocol::digest::Kind;
 use rondo_protocol::event::{Visit, What};
 use rondo_protocol::message::Conversation;
-use rondo_protocol::object::{AnsweredBy, Head, Request};
+use rondo_protocol::object::{AnsweredBy, Head, Request, Usage};
 use rondo_protocol::workflow::RolePolicy;
 use rondo_protocol::{Digest, canonical};
 use tokio_util::sync::CancellationToken;
@@ -57,6 +57,10 @@ pub(super) struct Visited {
     pub(super) attempts: u64,
     pub(super) model_calls: u64,
     pub(super) tool_calls: u64,
+    /// Tokens of every reply, also of those that led to no answer: they were paid for.
+    pub(super) usage: Option<Usage>,
+    /// What these replies cost, in US dollars.
+    pub(super) cost_usd: Option<f64>,
     /// Requests that hooks rewrote and heads that they made.
     pub(super) objects: Vec<Object>,
 }
@@ -76,6 +80,7 @@ pub(super) async fn visit(stage: &Stage<'_>, site: Site, conversation: Arc<Conve
         Err(error) => return Visited::failed(store_fault(&error)),
     };
     let Some(first) = stage.player.heads.first() else { return Visited::failed(no_head()) };
+    let at = site.clone();
     let call = TurnCall { site, head_digest: first.digest, head: Arc::clone(&first.head), conversation };
     let mut performing = Performing {
         stage,
@@ -85,6 +90,8 @@ pub(super) async fn visit(stage: &Stage<'_>, site: Site, conversation: Arc<Conve
         model: 0,
         model_calls: 0,
         tool_calls: 0,
+        usage: None,
+        cost_usd: None,
         last: None,
         objects: Vec::new(),
         turn_is_rewritten: false,
@@ -95,13 +102,20 @@ pub(super) async fn visit(stage: &Stage<'_>, site: Site, conversation: Arc<Conve
         result = turn(stage, call, &mut performing) => result,
         fault = stage.deadline.passed() => Err(fault),
     };
-    let Performing { attempts, model_calls, tool_calls, objects, .. } = performing;
-    Visited { result, attempts, model_calls, tool_calls, objects }
+    if result.as_ref().is_err_and(|fault| fault.class == FaultClass::Contract) {
+        // A run that resumes asks anew for the reply that could not be taken; what it used of a script stays used.
+        performing.journal.give_up_pending();
+        // The fault that ended the visit says more than a store that fails on top of it.
+        let _ = performing.keep(&at).await;
+    }
+    let Performing { attempts, model_calls, tool_calls, usage, cost_usd, objects, .. } = performing;
+    Visited { result, attempts, model_calls, tool_calls, usage, cost_usd, objects }
 }
 
 impl Visited {
     fn failed(fault: Fault) -> Self {
-        Self { result: Err(fault), attempts: 0, model_calls: 0, tool_calls: 0, objects: Vec::new() }
+        let (usage, cost_usd, objects) = (None, None, Vec::new());
+        Self { result: Err(fault), attempts: 0, model_calls: 0, tool_calls: 0, usage, cost_usd, objects }
     }
 }
 
@@ -140,6 +154,8 @@ struct Performing<'a> {
     model: usize,
     model_calls: u64,
     tool_calls: u64,
+    usage: Option<Usage>,
+    cost_usd: Option<f64>,
     /// The last model call and its reply, until the loop has settled it.
     last: Option<(ModelCall, ModelAnswer, AnsweredBy)>,
     objects: Vec<Object>,
@@ -182,10 +198,20 @@ impl Performing<'_> {
         self.stage.store.record(site.thread.clone(), records, true).await.map_err(|error| store_fault(&error))
     }
 
+    fn count(&mut self, answer: &ModelAnswer) {
+        self.model_calls += 1;
+        if let Some(usage) = answer.usage {
+            *self.usage.get_or_insert_default() += usage;
+        }
+        if let Some(cost) = answer.cost_usd {
+            *self.cost_usd.get_or_insert_default() += cost;
+        }
+    }
+
     async fn model(&mut self, call: ModelCall) -> Result<Performed, Fault> {
         let asked = call.request();
         if let Some(record) = self.journal.model(call.site.position, asked) {
-            self.model_calls += 1;
+            self.count(&record.answer);
             let sent = record.sent();
             self.objects.extend(record.objects.iter().map(|kept| {
                 let kind = if kept.is_head { Kind::Head } else { Kind::Request };
@@ -211,7 +237,7 @@ impl Performing<'_> {
                 return Err(fault);
             }
         };
-        self.model_calls += 1;
+        self.count(&answer);
         self.journal.add(Record::Model(Box::new(ModelRecord {
             position,
             asked,

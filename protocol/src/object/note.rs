@@ -80,4 +80,8 @@ pub struct Note {
     pub tool_calls: u64,
     /// Attempts at a port, failed ones too: the position in a script counts these.
     pub attempts: u64,
+    /// What the role was told of the steps since its last visit, beside its prompt. The steps say it too, but reading
+    /// them all again would make a long thread slow to resume; `None` = they have to be read.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub told: Option<String>,
 }
