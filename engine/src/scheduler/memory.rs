@@ -101,12 +101,11 @@ fn recollect(role: &RoleName, telling: &Telling, state: &State, steps: &Steps<'_
     for (_, seq) in steps.store.visits(steps.thread, &LanePath::trunk(), role, 1..=visits)? {
         let what = || format!("step {seq} of thread {} is missing", steps.thread);
         let (own, note) = steps.store.step(steps.thread, seq)?.ok_or_else(|| Error::Damaged { what: what() })?;
-        let told = match note.told {
-            Some(told) => told,
-            None => {
-                let since = memory.last_seq + 1..=seq.saturating_sub(1);
-                told(role, telling, memory.last_seq == 0, since, &VecDeque::new(), steps)?
-            }
+        let told = if let Some(told) = note.told {
+            told
+        } else {
+            let since = memory.last_seq + 1..=seq.saturating_sub(1);
+            told(role, telling, memory.last_seq == 0, since, &VecDeque::new(), steps)?
         };
         conversation.push(history::opening(&own.step.edge.prompt, &told));
         conversation.push(history::closing(&own.step.answer));
