@@ -110,6 +110,11 @@ impl Findings<'_> {
     fn has(&self, path: &str) -> bool {
         self.places.has(path)
     }
+
+    /// Whether the file declares a role of that name, even one that could not be read.
+    fn is_declared(&self, role: &str) -> bool {
+        self.has(&key("roles", role))
+    }
 }
 
 /// A hint at the nearest of some names.

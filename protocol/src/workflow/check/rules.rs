@@ -70,7 +70,7 @@ fn known_model(plan: &Plan<'_>, model: &str, path: &str, findings: &mut Findings
 /// Whether there is a role of that name; says so if not.
 fn known_role(plan: &Plan<'_>, name: &str, path: &str, findings: &mut Findings<'_>) -> bool {
     let known = plan.number(name).is_some();
-    if !known {
+    if !known && !findings.is_declared(name) {
         findings.at(Code::UnknownRole, path, format!("there is no role `{name}`"), hint_role(name, plan));
     }
     known
@@ -85,6 +85,9 @@ pub(super) fn entries(plan: &Plan<'_>, findings: &mut Findings<'_>) {
             Outgoing::Start(_) => has_start = true,
             Outgoing::Role(statuses) => {
                 let Some(role) = plan.number(name).and_then(|number| plan.role(number)) else {
+                    if findings.is_declared(name) {
+                        continue;
+                    }
                     let message = format!("the graph has an entry for `{name}`, which is not a role");
                     findings.at_key(Code::UnknownRole, &path, message, hint_role(name, plan));
                     continue;
@@ -133,6 +136,10 @@ pub(super) fn entries(plan: &Plan<'_>, findings: &mut Findings<'_>) {
 
 fn unknown_status(role: &Node<'_>, status: &str, path: &str, findings: &mut Findings<'_>) {
     let known = role.statuses.iter().copied().filter(|status| !RESERVED.contains(status));
+    // A role always has a status; without one its `output` could not be read.
+    if known.clone().next().is_none() {
+        return;
+    }
     let listed: Vec<String> = known.clone().map(|known| format!("`{known}`")).collect();
     let hint = hint_near(status, known).unwrap_or_else(|| format!("it may answer with {}", listed.join(", ")));
     let message = format!("`{}` has no status `{status}`", role.name);
@@ -171,7 +178,7 @@ fn targets(plan: &Plan<'_>, way: &Way<'_>, findings: &mut Findings<'_>) {
     let to = key(&way.path, "to");
     match &way.edge.to {
         Target::Role(name) => {
-            if plan.number(name.as_str()).is_none() {
+            if plan.number(name.as_str()).is_none() && !findings.is_declared(name.as_str()) {
                 let ends = plan.names().chain(["end", "fail", "back"]);
                 let hint = hint_near(name.as_str(), ends).or_else(|| hint_role(name.as_str(), plan));
                 findings.at(Code::UnknownRole, &to, format!("there is no role `{name}`"), hint);

@@ -430,6 +430,43 @@ fn an_edge_that_is_used_up_has_been_taken() {
 }
 
 #[test]
+fn what_only_follows_from_another_fault_is_not_said() {
+    let good = "rondo: 1\nname: t
+roles: { a: { output: { ok: , again: } }, b: {} }
+graph:
+  start: { to: a, prompt: p }
+  a: { ok: { to: b, prompt: p }, again: { to: a, prompt: p, max: 2, on_max: { to: end } } }
+  b: { done: { to: end } }
+";
+    assert_eq!(said(good), Vec::<String>::new());
+    for (part, instead, code) in [
+        ("b: {}", "b: { kind: modle }", "RN0207"),
+        ("b: {}", "b: text", "RN0203"),
+        ("b: {}", "b: { output: [done] }", "RN0203"),
+        ("max: 2", "max: \"2\"", "RN0203"),
+        ("max: 2", "max: 0", "RN0207"),
+    ] {
+        let told = said(&good.replace(part, instead));
+        assert!(told.len() == 1 && told.iter().all(|line| line.contains(code)), "{instead}: {told:?}");
+    }
+}
+
+#[test]
+fn a_condition_stands_in_a_list_with_else() {
+    let text = |edge: &str, on_max: &str| {
+        format!(
+            "rondo: 1\nname: t\nroles: {{ a: {{ output: {{ ok: {{ n: integer }} }} }} }}
+graph: {{ start: {{ to: a, prompt: p }}, a: {{ ok: {{ to: a, prompt: p, {edge} max: 2, on_max: {{ to: end {on_max} }} }} }} }}"
+        )
+    };
+    assert_eq!(said(&text("", "")), Vec::<String>::new());
+    for alone in [text("when: output.n > 1,", ""), text("", ", when: output.n > 1")] {
+        let told = said(&alone);
+        assert!(told.len() == 1 && told.iter().all(|line| line.contains("RN0218")), "{told:?}");
+    }
+}
+
+#[test]
 fn back_brings_what_was_known_on_the_edge_that_led_there() {
     let text = "rondo: 1\nname: t
 roles: { a: { output: { ask: , ready: } }, b: { output: { ask: , ready: } }, h: { output: { told: { x: string } } } }

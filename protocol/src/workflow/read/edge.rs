@@ -20,7 +20,7 @@ impl Reader<'_> {
         if !matches!(part.node.kind, Kind::List(_)) {
             let one = part.moved(places::item(path, 0));
             self.place(&one);
-            return self.edge(&one).into_iter().collect();
+            return self.edge_alone(&one).into_iter().collect();
         }
         let items = self.items(&part.moved(path.to_owned())).unwrap_or_default();
         if items.is_empty() {
@@ -82,12 +82,26 @@ impl Reader<'_> {
         self.place(&inner);
         let edge = self.edge(&inner)?;
         if edge.when.is_some() {
-            let at = inner.node.get("when").map_or(inner.node, |node| node);
-            let fault = Part { path: inner.path.clone(), key: None, node: at }
-                .fault(Code::EdgeList, "an edge under `else` has a condition");
-            self.refuse(item, fault.with_hint("take out `when`, or make it an entry of its own before `else`"));
+            let hint = "take out `when`, or make it an entry of its own before `else`";
+            self.refuse_condition(&inner, "an edge under `else` has a condition", hint);
         }
         Some(edge)
+    }
+
+    /// One edge that is no entry of a list, so that nothing is left to take when a condition does not hold.
+    fn edge_alone(&mut self, part: &Part<'_>) -> Option<Edge> {
+        let edge = self.edge(part)?;
+        if edge.when.is_some() {
+            let hint = "write a list: `- { when: EXPR, to: ... }`, and last `- else: { to: ... }`";
+            self.refuse_condition(part, "a single edge has a condition, and nothing says where to go without it", hint);
+        }
+        Some(edge)
+    }
+
+    fn refuse_condition(&mut self, edge: &Part<'_>, message: &str, hint: &str) {
+        let node = edge.node.get("when").unwrap_or(edge.node);
+        let fault = Part { path: edge.path.clone(), key: None, node }.fault(Code::EdgeList, message);
+        self.refuse(edge, fault.with_hint(hint));
     }
 
     /// One edge.
@@ -99,10 +113,11 @@ impl Reader<'_> {
         }
         let fields = self.fields(part, &KEYS, &["to"])?;
         let prompt = fields.get("prompt").and_then(|prompt| self.prompt(prompt)).unwrap_or_default();
-        let max = fields.get("max").and_then(|max| self.integer(max, 1, u64::from(u32::MAX)));
+        // A bound that cannot be read still bounds: its cycle is no second fault.
+        let max = fields.get("max").map(|max| self.integer(max, 1, u64::from(u32::MAX)).unwrap_or(1));
         let per = fields.get("per").and_then(|per| self.role_reference(per));
         let on_max = fields.get("on_max").and_then(|on_max| {
-            let edge = self.edge(on_max);
+            let edge = self.edge_alone(on_max);
             if edge.is_none() {
                 self.places.mark_incomplete(&on_max.path);
             }

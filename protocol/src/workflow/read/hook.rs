@@ -106,7 +106,7 @@ impl Reader<'_> {
                     roles.push(name);
                 }
             } else {
-                let mut fault = item.fault(Code::InvalidValue, format!("there is no role `{name}`"));
+                let mut fault = item.fault(Code::UnknownRole, format!("there is no role `{name}`"));
                 fault.hint = self.near_role(name.as_str()).map(|near| format!("did you mean `{near}`?"));
                 self.refuse(&item, fault);
             }

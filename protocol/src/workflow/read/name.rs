@@ -51,9 +51,9 @@ impl Reader<'_> {
         match RoleName::new(&text) {
             Ok(name) => Some(name),
             Err(error) => {
-                let near = self.near_role(&text);
+                let near = self.near_role(&text).map(|near| format!("did you mean `{near}`?"));
                 let mut fault = part.fault(Code::InvalidName, not_a_name(&error));
-                fault.hint = near.map(|near| format!("did you mean `{near}`?"));
+                fault.hint = near.or_else(|| hint_at_mended(&text, |name| RoleName::new(name).is_ok()));
                 self.refuse(part, fault);
                 None
             }
@@ -83,16 +83,8 @@ impl Reader<'_> {
             Err(error) => error,
         };
         let mut fault = part.key_fault(Code::InvalidName, not_a_name(&error));
-        let mended: String = text.trim().chars().map(|c| if c.is_whitespace() || c == '-' { '_' } else { c }).collect();
-        let lower = mended.to_lowercase();
-        let better = [mended, lower].into_iter().find(|name| name.len() <= LONGEST && new(name).is_ok());
-        fault.hint = Some(match better {
-            Some(name) if text.contains(|c: char| c.is_whitespace() || c == '-') => {
-                format!("write it with `_`: `{name}`")
-            }
-            Some(name) => format!("write `{name}`"),
-            None => error.rule.to_owned(),
-        });
+        let hint = hint_at_mended(text, |name| new(name).is_ok());
+        fault.hint = Some(hint.unwrap_or_else(|| error.rule.to_owned()));
         self.refuse(part, fault);
         None
     }
@@ -105,12 +97,24 @@ impl Reader<'_> {
                 name @ ("error" | "limit" | "timeout") => {
                     format!("to route it, write `on_{name}` beside the statuses in `graph`")
                 }
+                name if name.starts_with("on_") => {
+                    "names with `on_` are kept for `on_error`, `on_limit` and `on_timeout` in `graph`".to_owned()
+                }
                 name => format!("choose another name, such as `{name}_it`"),
             };
             self.refuse(part, part.key_fault(Code::ReservedName, message).with_hint(hint));
         }
         !reserved
     }
+}
+
+/// A hint at the name that is nearest to `text` in form: in lower case, with `_` for blanks and `-`.
+fn hint_at_mended(text: &str, is_name: impl Fn(&str) -> bool) -> Option<String> {
+    let is_gap = |c: char| c.is_whitespace() || c == '-';
+    let mended: String = text.trim().chars().map(|c| if is_gap(c) { '_' } else { c }).collect();
+    let lower = mended.to_lowercase();
+    let name = [mended, lower].into_iter().find(|name| name.len() <= LONGEST && is_name(name))?;
+    Some(if text.contains(is_gap) { format!("write it with `_`: `{name}`") } else { format!("write `{name}`") })
 }
 
 fn not_a_name(error: &InvalidName) -> String {

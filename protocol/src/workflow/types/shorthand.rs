@@ -169,6 +169,9 @@ impl Expander<'_> {
         fault.hint = Some(match (base, usual) {
             ("object" | "map" | "dict", _) => "write its fields as a map, or `{ type: object }`".to_owned(),
             ("array" | "list", _) => "write `\"string[]\"`, or `{ type: array, items: ... }`".to_owned(),
+            (_, Some(word)) if word == base => {
+                "a shorthand has one `[]`; write `{ type: array, items: ... }` for lists of lists".to_owned()
+            }
             (_, Some(word)) => format!("did you mean `{word}{}`?", text.get(base.len()..).unwrap_or_default()),
             _ => "the types are `string`, `integer`, `number`, `boolean`; an enum has words between `|`".to_owned(),
         });
