@@ -73,13 +73,13 @@ impl<'a> Turn<'a> {
         if let Some(tool) = self.waiting.pop_front() {
             self.tool_calls += 1;
             if self.tool_calls > self.agent.tool_calls {
-                return Err(limit("tool_calls", self.agent.tool_calls));
+                return Err(limit("tool calls", self.agent.tool_calls));
             }
             return Ok(Next::Use(tool));
         }
         self.model_calls += 1;
         if self.model_calls > self.agent.model_calls {
-            return Err(limit("model_calls", self.agent.model_calls));
+            return Err(limit("model calls", self.agent.model_calls));
         }
         Ok(Next::Ask(Arc::clone(&self.conversation)))
     }
