@@ -196,6 +196,9 @@ mod tests {
             assert!(code.page().starts_with(&format!("# {code}: ")), "{code}");
             assert!(code.page().lines().count() >= 5, "{code} has no explanation");
             assert_eq!(Code::find(code.as_str()), Some(*code));
+            let fences = code.page().lines().filter(|line| line.starts_with("```"));
+            let named = fences.step_by(2).all(|fence| fence.len() > 3);
+            assert!(named, "{code}: an example without a language is compiled as Rust");
         }
         assert!(Code::ALL.is_sorted_by(|a, b| a.as_str() < b.as_str()), "codes stand in order, each once");
     }
