@@ -142,6 +142,21 @@ fn a_script_that_has_run_out_is_added_to_and_resumed() {
     assert_eq!(resumed.event("thread_finished")["outcome"], "done");
 }
 
+/// What was used of a script stays used, so that the answer behind a broken one is the next.
+#[test]
+fn a_role_that_broke_its_contract_is_asked_again_by_resume() {
+    let place = place();
+    let script = "writer:\n  - { raw: 1 }\n  - { raw: 2 }\n  - { raw: 3 }\n  - { body: fourth }\nreader: [ { status: done } ]\n";
+    let script = place.file("broken.yaml", script.replace("raw: ", "raw: no front matter "));
+    let run = place.run(["run", "pair", "--script", &script, "-i", "topic=x", "--json"]).exits(5);
+    assert_eq!(run.event("error")["code"], "RN1108");
+    let resumed = place.run(["resume", "--json"]).exits(0);
+    // The first two replies stand in the journal and are not asked for again.
+    let answered: Vec<_> = resumed.events("call_settled").iter().map(|call| call["answered_by"].clone()).collect();
+    assert_eq!(answered, ["journal", "journal", "port", "port"]);
+    assert_eq!(resumed.event("thread_finished")["outcome"], "done");
+}
+
 #[test]
 fn a_store_that_cannot_be_made_is_told() {
     let place = place();
