@@ -146,7 +146,8 @@ fn a_script_that_has_run_out_is_added_to_and_resumed() {
 #[test]
 fn a_role_that_broke_its_contract_is_asked_again_by_resume() {
     let place = place();
-    let script = "writer:\n  - { raw: 1 }\n  - { raw: 2 }\n  - { raw: 3 }\n  - { body: fourth }\nreader: [ { status: done } ]\n";
+    let script =
+        "writer:\n  - { raw: 1 }\n  - { raw: 2 }\n  - { raw: 3 }\n  - { body: fourth }\nreader: [ { status: done } ]\n";
     let script = place.file("broken.yaml", script.replace("raw: ", "raw: no front matter "));
     let run = place.run(["run", "pair", "--script", &script, "-i", "topic=x", "--json"]).exits(5);
     assert_eq!(run.event("error")["code"], "RN1108");

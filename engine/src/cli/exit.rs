@@ -93,12 +93,11 @@ impl Exit {
     pub fn of_fault(code: Code) -> Self {
         let hundreds = code.as_str().get(2..4).and_then(|digits| digits.parse::<u8>().ok()).unwrap_or_default();
         match (code, hundreds) {
-            (Code::ScriptEnd, _) | (_, 10 | 11) => Self::Provider,
+            (Code::ScriptEnd | Code::StepTimeout, _) | (_, 10 | 11) => Self::Provider,
             (Code::StoreDamaged, _) => Self::Damaged,
             (Code::StoreBusy | Code::StoreConflict, _) => Self::Busy,
             (Code::Interrupted, _) => Self::Interrupted,
             (Code::WriteFailed | Code::InternalFault, _) | (_, 13 | 15) => Self::InputOutput,
-            (Code::RenderFailed, _) => Self::Invalid,
             (_, 12) => Self::Limit,
             _ => Self::Invalid,
         }
@@ -136,6 +135,8 @@ mod tests {
             (Code::NoProvider, 5),
             (Code::ContractBroken, 5),
             (Code::ThreadLimit, 4),
+            (Code::RenderFailed, 4),
+            (Code::StepTimeout, 5),
             (Code::StoreBusy, 7),
             (Code::ThreadUnknown, 2),
             (Code::WriteFailed, 9),
