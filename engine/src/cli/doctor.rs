@@ -224,8 +224,8 @@ mod tests {
             "RONDO_IDLE_TIMEOUT" => Some("5s".to_owned()),
             _ => None,
         };
-        let file = Path::new("/work/rondo.toml");
-        let settings = config::resolve(Path::new("/work"), Some(file), stated, &Flags::default(), &variable).unwrap();
+        let file = Path::new("/here/rondo.toml");
+        let settings = config::resolve(Path::new("/here"), Some(file), stated, &Flags::default(), &variable).unwrap();
         let shown = table(&of_settings(&settings));
         assert!(!shown.contains("sk-"));
         insta::assert_snapshot!(shown);

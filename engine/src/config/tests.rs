@@ -8,7 +8,7 @@ use super::*;
 fn in_force(text: &str, flags: &Flags, variables: &[(&str, &str)]) -> Settings {
     let stated = read("rondo.toml", text).expect("the file is good");
     let variable = |name: &str| variables.iter().find(|(key, _)| *key == name).map(|(_, value)| (*value).to_owned());
-    resolve(Path::new("/work/sub"), Some(Path::new("/work/rondo.toml")), stated, flags, &variable)
+    resolve(Path::new("/here/sub"), Some(Path::new("/here/rondo.toml")), stated, flags, &variable)
         .expect("the environment is good")
 }
 
@@ -31,10 +31,10 @@ fn a_flag_goes_before_the_environment_before_the_file_before_the_default() {
         (settings.store.value.to_string_lossy().into_owned(), settings.store.from.to_string())
     };
     let none = Flags::default();
-    assert_eq!(store(text, &flags, &variables), ("/work/sub/from-flag".into(), "--store".into()));
-    assert_eq!(store(text, &none, &variables), ("/work/sub/from-env".into(), "$RONDO_STORE".into()));
-    assert_eq!(store(text, &none, &[]), ("/work/from-file".into(), "rondo.toml:2".into()));
-    assert_eq!(store("", &none, &[("RONDO_STORE", "")]), ("/work/.rondo".into(), "default".into()));
+    assert_eq!(store(text, &flags, &variables), ("/here/sub/from-flag".into(), "--store".into()));
+    assert_eq!(store(text, &none, &variables), ("/here/sub/from-env".into(), "$RONDO_STORE".into()));
+    assert_eq!(store(text, &none, &[]), ("/here/from-file".into(), "rondo.toml:2".into()));
+    assert_eq!(store("", &none, &[("RONDO_STORE", "")]), ("/here/.rondo".into(), "default".into()));
     assert_eq!(in_force("[store]\ndurability = \"sync\"", &flags, &[]).durability.value, Durability::Log);
 }
 
