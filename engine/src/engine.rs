@@ -11,7 +11,7 @@ use rondo_protocol::digest::Kind;
 use rondo_protocol::event::{Event, What};
 use rondo_protocol::id::{RoleName, ThreadId};
 use rondo_protocol::object::{LAYOUT, Start};
-use rondo_protocol::workflow::{HookUse, Policy, Workflow};
+use rondo_protocol::workflow::{Policy, Workflow};
 use rondo_protocol::{Digest, Value, canonical};
 use tokio::sync::mpsc;
 use tokio::task::JoinHandle;
@@ -20,7 +20,6 @@ use tokio_util::sync::CancellationToken;
 use crate::cast;
 use crate::env::Env;
 use crate::graph::{self, Graph};
-use crate::hook::registry::RoleView;
 use crate::hook::{CallPath, Context, Node, Registry, Reports, Space};
 use crate::models::Models;
 use crate::moderator::limits::Ceilings;
@@ -306,18 +305,6 @@ impl Engine {
         Ok(())
     }
 
-    /// Tells every running thread to stop; each can be resumed.
-    pub fn stop_all(&self) {
-        for stopper in self.running().values() {
-            stopper.stop();
-        }
-    }
-
-    /// Threads that run in this process.
-    pub fn running_threads(&self) -> Vec<ThreadId> {
-        self.running().keys().cloned().collect()
-    }
-
     fn running(&self) -> MutexGuard<'_, BTreeMap<ThreadId, Stopper>> {
         self.parts.running.lock().unwrap_or_else(PoisonError::into_inner)
     }
@@ -343,9 +330,7 @@ impl Engine {
     /// # Errors
     /// When a stored definition does not fit this version.
     pub fn graph(&self, workflow: &Workflow, policy: &Policy) -> Result<Arc<Graph>, Error> {
-        let uses: Vec<HookUse> = policy.hooks.iter().chain(&workflow.hooks).cloned().collect();
-        let place = |roles: &BTreeMap<RoleName, RoleView>| self.parts.registry.place(&uses, roles);
-        Ok(Arc::new(Graph::new(workflow, policy, place)?))
+        Ok(Arc::new(Graph::new(workflow, policy, |uses, roles| self.parts.registry.place(uses, roles))?))
     }
 
     fn state(

@@ -31,8 +31,7 @@ pub fn graph(args: &GraphArgs, output: &mut Output) -> Result<Exit, Failure> {
     let loaded = workflow::load(&args.workflow, &working_folder()?)?;
     let checked = &loaded.checked;
     let registry = crate::registry();
-    let uses: Vec<_> = checked.policy.hooks.iter().chain(&checked.workflow.hooks).cloned().collect();
-    let graph = Graph::of(checked, |roles| registry.place(&uses, roles))
+    let graph = Graph::of(checked, |uses, roles| registry.place(uses, roles))
         .map_err(|error| Failure::new(Code::InternalFault, error.to_string()))?;
     let format = match args.format {
         Format::Mermaid => view::Format::Mermaid,

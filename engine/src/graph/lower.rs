@@ -7,7 +7,7 @@ use petgraph::stable_graph::{NodeIndex, StableDiGraph};
 use rondo_protocol::call::CallKind;
 use rondo_protocol::id::{RoleName, Status};
 use rondo_protocol::workflow::template::{Expr, Segment, Template, Use, ValueTemplate};
-use rondo_protocol::workflow::{self, Outgoing, Policy, RoleKind, RolePolicy, Target, Workflow};
+use rondo_protocol::workflow::{self, HookUse, Outgoing, Policy, RoleKind, RolePolicy, Target, Workflow};
 
 use super::{Bound, Condition, Edge, EdgeId, Graph, Link, Node, RoleNode, To};
 use crate::hook::registry::{Placed, RoleView};
@@ -32,7 +32,7 @@ pub enum Error {
 pub(super) fn lower(
     workflow: &Workflow,
     policy: &Policy,
-    place: impl FnOnce(&BTreeMap<RoleName, RoleView>) -> Vec<Placed>,
+    place: impl FnOnce(&[HookUse], &BTreeMap<RoleName, RoleView>) -> Vec<Placed>,
 ) -> Result<Graph, Error> {
     let mut inner = StableDiGraph::new();
     let mut lowering = Lowering {
@@ -70,7 +70,8 @@ pub(super) fn lower(
     lowering.draw_back_edges(&routes);
 
     let views = role_views(workflow, policy);
-    let hooks = place(&views);
+    let uses: Vec<HookUse> = policy.hooks.iter().chain(&workflow.hooks).cloned().collect();
+    let hooks = place(&uses, &views);
     let hook_nodes: Vec<NodeIndex> = (0..hooks.len()).map(|index| lowering.inner.add_node(Node::Hook(index))).collect();
     let mut ports: BTreeMap<CallKind, NodeIndex> = BTreeMap::new();
     let mut roles = BTreeMap::new();

@@ -16,7 +16,7 @@ use petgraph::visit::{EdgeRef, IntoEdgeReferences};
 use rondo_protocol::call::CallKind;
 use rondo_protocol::id::{RoleName, Status};
 use rondo_protocol::workflow::template::{Expr, Template, ValueTemplate};
-use rondo_protocol::workflow::{Checked, Policy, Role, RolePolicy, Workflow};
+use rondo_protocol::workflow::{Checked, HookUse, Policy, Role, RolePolicy, Workflow};
 
 use crate::hook::registry::{Placed, RoleView};
 
@@ -129,14 +129,14 @@ pub enum To {
 }
 
 impl Graph {
-    /// Lowers a checked workflow. `place` says where hooks stand.
+    /// Lowers a checked workflow. `place` says where the hooks that it uses stand.
     ///
     /// # Errors
     /// When a template that was checked cannot be parsed, which a stored workflow of another version may cause.
     pub fn new(
         workflow: &Workflow,
         policy: &Policy,
-        place: impl FnOnce(&BTreeMap<RoleName, RoleView>) -> Vec<Placed>,
+        place: impl FnOnce(&[HookUse], &BTreeMap<RoleName, RoleView>) -> Vec<Placed>,
     ) -> Result<Self, Error> {
         lower::lower(workflow, policy, place)
     }
@@ -147,7 +147,7 @@ impl Graph {
     /// As [`new`](Self::new).
     pub fn of(
         checked: &Checked,
-        place: impl FnOnce(&BTreeMap<RoleName, RoleView>) -> Vec<Placed>,
+        place: impl FnOnce(&[HookUse], &BTreeMap<RoleName, RoleView>) -> Vec<Placed>,
     ) -> Result<Self, Error> {
         Self::new(&checked.workflow, &checked.policy, place)
     }

@@ -5,8 +5,7 @@ use super::*;
 
 fn graph(text: &str) -> Graph {
     let checked = rondo_protocol::workflow::read("workflow.yaml", text, &BTreeMap::new()).unwrap();
-    let uses = checked.policy.hooks.clone();
-    Graph::of(&checked, |roles| crate::registry().place(&uses, roles)).unwrap()
+    Graph::of(&checked, |uses, roles| crate::registry().place(uses, roles)).unwrap()
 }
 
 const LOOP: &str = r#"
