@@ -6,6 +6,9 @@
 pub mod answer;
 pub mod effects;
 pub mod history;
+pub mod mcp;
 pub mod model;
 pub mod react;
 pub mod redact;
+pub mod tool;
+pub mod wall;

@@ -81,6 +81,11 @@ impl Kind {
 pub struct Digest(pub [u8; 32]);
 
 impl Digest {
+    /// Plain SHA-256, for what is not an object: a file, an address, a description.
+    pub fn sha256(bytes: &[u8]) -> Self {
+        Self(Sha256::digest(bytes).into())
+    }
+
     /// The digest of `bytes` under the domain of `kind`: SHA-256 of `rondo/<kind>/v1\n` and the bytes.
     pub fn of_bytes(kind: Kind, bytes: &[u8]) -> Self {
         Self::of_parts(kind, &[bytes])

@@ -37,7 +37,8 @@ macro_rules! codes {
 }
 
 // 01 reading a file, 02 structure, 03 types, 04 templates, 05 graph, 06 input, 07 scripts, 08 operator's settings,
-// 10 providers, 11 answers, 12 limits, 13 store, 14 threads and commands, 15 hooks.
+// 10 providers, 11 answers, 12 limits, 13 store, 14 threads and commands, 15 hooks, 16 tools (161 files, 162 programs,
+// 163 HTTP, 164 MCP), 17 grants.
 codes! {
     "0101" Error YamlSyntax,
     "0102" Error JsonSyntax,
@@ -157,6 +158,15 @@ codes! {
     "1411" Error UnknownCode,
     "1501" Error HookFailed,
     "1502" Error HookSettings,
+    "1601" Error UnknownTool,
+    "1602" Error ToolArguments,
+    "1603" Error ToolCallId,
+    "1604" Error RepeatedCall,
+    "1605" Error ToolInDoubt,
+    "1701" Error ToolNotGranted,
+    "1702" Error ToolLacking,
+    "1703" Error NotTrusted,
+    "1704" Error ApprovalMissing,
 }
 
 impl Code {

@@ -1,0 +1,1 @@
+//! MCP: tools that a server offers.

@@ -1,0 +1,82 @@
+//! Tools whose arguments are a Rust type.
+
+use futures_util::future::BoxFuture;
+use rondo_protocol::call::Effect;
+use rondo_protocol::diagnostic::Code;
+use rondo_protocol::{Value, canonical};
+use schemars::JsonSchema;
+use schemars::generate::SchemaSettings;
+use serde::de::DeserializeOwned;
+
+use super::{Error, InDoubt, Invocation, Origin, Spec, Tool};
+
+/// A tool that is part of rondo.
+pub trait BuiltIn: Send + Sync {
+    /// What it takes. The doc comments of its fields are what a model is told of them.
+    type Arguments: DeserializeOwned + JsonSchema + Send;
+
+    /// Its name.
+    const NAME: &'static str;
+    /// What it does, for a model to read.
+    const DESCRIPTION: &'static str;
+
+    /// What a call does to the world.
+    fn effect(&self, arguments: &Self::Arguments) -> Effect;
+
+    /// Does it.
+    ///
+    /// # Errors
+    /// As [`Tool::run`].
+    fn run<'a>(
+        &'a self,
+        arguments: Self::Arguments,
+        invocation: &'a Invocation,
+    ) -> BoxFuture<'a, Result<String, Error>>;
+}
+
+/// A [`BuiltIn`] as a [`Tool`].
+pub struct Typed<T> {
+    spec: Spec,
+    tool: T,
+}
+
+impl<T: BuiltIn> Typed<T> {
+    /// Wraps a tool with the schema of its arguments.
+    pub fn new(tool: T) -> Self {
+        let mut schema = SchemaSettings::draft2020_12().into_generator().into_root_schema_for::<T::Arguments>();
+        // What stands around the properties is of no use to a model.
+        schema.remove("$schema");
+        schema.remove("title");
+        let spec = Spec {
+            name: T::NAME.to_owned(),
+            description: T::DESCRIPTION.to_owned(),
+            parameters: schema.to_value().to_string(),
+            origin: Origin::BuiltIn,
+        };
+        Self { spec, tool }
+    }
+}
+
+fn typed<A: DeserializeOwned>(arguments: Value) -> Result<A, Error> {
+    canonical::from_value(arguments).map_err(|error| Error::new(Code::ToolArguments, error.to_string()))
+}
+
+impl<T: BuiltIn> Tool for Typed<T> {
+    fn spec(&self) -> &Spec {
+        &self.spec
+    }
+
+    fn effect(&self, arguments: &Value) -> Effect {
+        // Arguments that the type does not take are refused before anything is done with them; until then the worst
+        // is assumed of them.
+        typed(arguments.clone()).map_or(Effect::External, |arguments| self.tool.effect(&arguments))
+    }
+
+    fn in_doubt(&self) -> InDoubt {
+        InDoubt::Ask
+    }
+
+    fn run<'a>(&'a self, arguments: Value, invocation: &'a Invocation) -> BoxFuture<'a, Result<String, Error>> {
+        Box::pin(async move { self.tool.run(typed(arguments)?, invocation).await })
+    }
+}

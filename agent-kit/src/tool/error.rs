@@ -1,0 +1,40 @@
+use std::fmt;
+
+use rondo_protocol::diagnostic::Code;
+
+/// Why a call of a tool failed. It is shown to whoever called, so it holds nothing that they must not see.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Error {
+    /// The code, which has a page.
+    pub code: Code,
+    /// What happened and what to do instead.
+    pub message: String,
+    /// What the tool had put out by then.
+    pub output: String,
+}
+
+impl Error {
+    /// An error without output.
+    pub fn new(code: Code, message: impl Into<String>) -> Self {
+        Self { code, message: message.into(), output: String::new() }
+    }
+
+    /// The same error with what the tool had put out.
+    #[must_use]
+    pub fn with_output(self, output: String) -> Self {
+        Self { output, ..self }
+    }
+}
+
+/// As a model is shown it: the line `error RN1602: what happened`, then the output.
+impl fmt::Display for Error {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "error {}: {}", self.code, self.message)?;
+        if !self.output.is_empty() {
+            write!(f, "\n{}", self.output)?;
+        }
+        Ok(())
+    }
+}
+
+impl std::error::Error for Error {}

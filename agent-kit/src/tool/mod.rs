@@ -1,0 +1,96 @@
+//! Tools: what a role can do besides speaking.
+//!
+//! A [`Tool`] says what it is called, what it takes and what it does to the world, and does it. One tool is one file;
+//! those that are part of rondo are [`BuiltIn`]s, whose schema comes from a Rust type. Whatever a tool touches it
+//! reaches through a wall ([`crate::wall`]), never by itself.
+//!
+//! This module knows nothing of models, hooks, journals or grants: who may call what is decided before a tool is run.
+
+mod arguments;
+mod builtin;
+mod error;
+mod toolbox;
+
+use futures_util::future::BoxFuture;
+use rondo_protocol::Value;
+use rondo_protocol::call::Effect;
+
+pub use arguments::Arguments;
+pub use builtin::{BuiltIn, Typed};
+pub use error::Error;
+pub use toolbox::{Clash, Lacking, Offer, ToolSet, Toolbox, means, wire_name};
+
+/// Bytes of one result that are kept; what is longer is cut with a visible mark.
+pub const STORED_MAX_BYTES: usize = 1 << 20;
+
+/// What a role can call.
+pub trait Tool: Send + Sync {
+    /// What it is.
+    fn spec(&self) -> &Spec;
+
+    /// What a call with these arguments, which keep the schema, does to the world. Paths are relative to the
+    /// workspace, with `/` between their parts.
+    fn effect(&self, arguments: &Value) -> Effect;
+
+    /// What happens on resume when nobody knows whether a call has had its effect.
+    fn in_doubt(&self) -> InDoubt {
+        InDoubt::Ask
+    }
+
+    /// Does it. Arguments keep the schema. The result is at most [`STORED_MAX_BYTES`] long; a tool that reads from
+    /// something endless stops there with a mark.
+    ///
+    /// # Errors
+    /// What the caller is shown instead of a result.
+    ///
+    /// # Cancel safety
+    /// Dropping the future ends whatever it started: processes are dead, connections closed, and files are either as
+    /// they were or wholly written.
+    fn run<'a>(&'a self, arguments: Value, invocation: &'a Invocation) -> BoxFuture<'a, Result<String, Error>>;
+}
+
+/// What a tool is.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Spec {
+    /// The name in workflows: `read_file`, or `server.tool` for a tool of a server.
+    pub name: String,
+    /// What it does, for a model to read.
+    pub description: String,
+    /// The JSON Schema of its arguments, as text exactly as sent.
+    pub parameters: String,
+    /// Whose it is.
+    pub origin: Origin,
+}
+
+/// Whose a tool is.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Origin {
+    /// Part of rondo.
+    BuiltIn,
+    /// A program that the operator declared.
+    Program,
+    /// Offered by an MCP server.
+    Mcp {
+        /// The server's name in the operator's settings.
+        server: String,
+    },
+}
+
+/// What a tool is told of its call besides the arguments.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Invocation {
+    /// The same for every execution of this use, so that the other side can tell a repetition.
+    pub idempotency_key: String,
+}
+
+/// What happens on resume when a call may have had its effect.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub enum InDoubt {
+    /// It is made again, with the same idempotency key.
+    Retry,
+    /// The run stops and a person decides.
+    #[default]
+    Ask,
+    /// The caller is told that nobody knows.
+    Skip,
+}

@@ -1,0 +1,216 @@
+//! Which tools there are, and which of them a role is offered.
+
+use std::collections::BTreeMap;
+use std::fmt;
+use std::sync::Arc;
+
+use rondo_protocol::call::{Fault, FaultClass};
+use rondo_protocol::diagnostic::{Code, nearest};
+use rondo_protocol::object::ToolSpec;
+use rondo_protocol::workflow::types::Validator;
+use rondo_protocol::{Digest, Value, canonical};
+
+use super::{Arguments, Error, Tool};
+
+/// The longest name that a provider takes (<https://platform.openai.com/docs/api-reference/chat/create>).
+const WIRE_NAME_MAX: usize = 64;
+
+/// Every tool that the operator has, by name.
+#[derive(Clone, Default)]
+pub struct ToolSet {
+    tools: BTreeMap<String, Arc<dyn Tool>>,
+}
+
+/// Two tools of one name.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[error("there are two tools called {name}")]
+pub struct Clash {
+    /// The name.
+    pub name: String,
+}
+
+impl ToolSet {
+    /// Adds a tool.
+    ///
+    /// # Errors
+    /// [`Clash`] when its name, or the name by which a model would call it, is taken: nobody shadows a tool.
+    pub fn add(&mut self, tool: Arc<dyn Tool>) -> Result<(), Clash> {
+        let name = tool.spec().name.clone();
+        let wire = wire_name(&name);
+        if self.tools.keys().any(|taken| *taken == name || wire_name(taken) == wire) {
+            return Err(Clash { name });
+        }
+        self.tools.insert(name, tool);
+        Ok(())
+    }
+
+    /// The tool of that name.
+    pub fn get(&self, name: &str) -> Option<&Arc<dyn Tool>> {
+        self.tools.get(name)
+    }
+
+    /// Every tool, by name.
+    pub fn iter(&self) -> impl Iterator<Item = (&str, &Arc<dyn Tool>)> {
+        self.tools.iter().map(|(name, tool)| (name.as_str(), tool))
+    }
+
+    /// The tools that a workflow means by `pattern`: a name, or `server.*`.
+    pub fn matching<'a>(&'a self, pattern: &'a str) -> impl Iterator<Item = &'a Arc<dyn Tool>> {
+        self.tools.iter().filter(move |(name, _)| means(pattern, name)).map(|(_, tool)| tool)
+    }
+}
+
+/// Whether `pattern` (a name, `server.*` or `*`) means the tool `name`.
+pub fn means(pattern: &str, name: &str) -> bool {
+    match pattern.strip_suffix('*') {
+        Some(prefix) if prefix.is_empty() || prefix.ends_with('.') => name.starts_with(prefix),
+        _ => pattern == name,
+    }
+}
+
+/// The name by which a model calls a tool: providers take letters, digits, `_` and `-` only, so a `.` becomes `__`.
+/// What is too long keeps its beginning and ends with a digest of the whole.
+pub fn wire_name(name: &str) -> String {
+    let spelled: String = name
+        .chars()
+        .map(|c| match c {
+            '.' => "__".to_owned(),
+            c if c.is_ascii_alphanumeric() || c == '_' || c == '-' => c.to_string(),
+            _ => "_".to_owned(),
+        })
+        .collect();
+    if spelled.len() <= WIRE_NAME_MAX {
+        return spelled;
+    }
+    let digest = Digest::sha256(name.as_bytes()).to_string();
+    let (beginning, end) = (spelled.get(..WIRE_NAME_MAX - 9), digest.get(..8));
+    format!("{}_{}", beginning.unwrap_or_default(), end.unwrap_or_default())
+}
+
+/// A tool that a role is offered.
+#[derive(Clone)]
+pub struct Offer {
+    /// The tool.
+    pub tool: Arc<dyn Tool>,
+    /// Why it may not be called, in words that name the missing grant; `None` = it may.
+    pub denied: Option<String>,
+    /// What its arguments are held to; `None` when its schema is beyond us, and whoever offers it checks them.
+    schema: Option<Validator>,
+}
+
+impl fmt::Debug for Offer {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Offer").field("tool", self.tool.spec()).field("denied", &self.denied).finish()
+    }
+}
+
+impl Offer {
+    /// Offers a tool.
+    pub fn new(tool: Arc<dyn Tool>, denied: Option<String>) -> Self {
+        let schema = canonical::from_slice::<Value>(tool.spec().parameters.as_bytes()).ok();
+        let schema = schema.and_then(|schema| Validator::of_schema(&schema).ok());
+        Self { tool, denied, schema }
+    }
+
+    /// Reads the arguments of a call.
+    ///
+    /// # Errors
+    /// What is wrong with them.
+    pub fn read(&self, arguments: &str) -> Result<Arguments, Error> {
+        Arguments::read(arguments, self.schema.as_ref())
+    }
+}
+
+/// What a role names and the operator does not have.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Lacking {
+    /// What the role names.
+    pub pattern: String,
+    /// Why it is not there and what to do.
+    pub message: String,
+}
+
+/// The tools of one role.
+#[derive(Debug, Clone, Default)]
+pub struct Toolbox {
+    /// By the name on the wire.
+    offers: BTreeMap<String, Offer>,
+    lacking: Vec<Lacking>,
+}
+
+impl Toolbox {
+    /// The tools of a role that names `patterns`. `denied` says of a tool why it may not be called.
+    pub fn new(patterns: &[String], tools: &ToolSet, denied: impl Fn(&dyn Tool) -> Option<String>) -> Self {
+        let mut toolbox = Self::default();
+        for pattern in patterns {
+            let mut known = false;
+            for tool in tools.matching(pattern) {
+                known = true;
+                let wire = wire_name(&tool.spec().name);
+                toolbox.offers.entry(wire).or_insert_with(|| Offer::new(Arc::clone(tool), denied(&**tool)));
+            }
+            if !known {
+                let hint = nearest(pattern, tools.tools.keys().map(String::as_str));
+                let hint = hint.map(|near| format!("; did you mean {near}?")).unwrap_or_default();
+                let message = format!("there is no tool {pattern:?} here{hint}");
+                toolbox.lacking.push(Lacking { pattern: pattern.clone(), message });
+            }
+        }
+        toolbox
+    }
+
+    /// What a model is told of them, sorted by name.
+    pub fn specs(&self) -> Vec<ToolSpec> {
+        let spec = |(wire, offer): (&String, &Offer)| {
+            let spec = offer.tool.spec();
+            let (description, parameters) = (spec.description.clone(), spec.parameters.clone());
+            ToolSpec { description, name: wire.clone(), parameters }
+        };
+        self.offers.iter().map(spec).collect()
+    }
+
+    /// Every offer, by name on the wire.
+    pub fn offers(&self) -> impl Iterator<Item = (&str, &Offer)> {
+        self.offers.iter().map(|(wire, offer)| (wire.as_str(), offer))
+    }
+
+    /// What the role names and the operator does not have.
+    pub fn lacking(&self) -> &[Lacking] {
+        &self.lacking
+    }
+
+    /// The offer that a call by `name` means: the name on the wire, or the workflow's.
+    ///
+    /// # Errors
+    /// Outside, a fault that ends the run: the tool is named by the role, but not there or not permitted. Inside, an
+    /// error for the caller: the role has no such tool.
+    pub fn find(&self, name: &str) -> Result<Result<&Offer, Error>, Fault> {
+        let offer = self.offers.get(name).or_else(|| self.offers.get(&wire_name(name)));
+        if let Some(offer) = offer {
+            return match &offer.denied {
+                Some(why) => Err(Fault::new(Code::ToolNotGranted, FaultClass::Denied, why.clone())),
+                None => Ok(Ok(offer)),
+            };
+        }
+        let is_it = |lacking: &&Lacking| {
+            means(&lacking.pattern, name)
+                || means(&lacking.pattern.replace('.', "__"), name)
+                || lacking.pattern.strip_suffix(".*").is_some_and(|server| name.starts_with(&format!("{server}__")))
+        };
+        if let Some(lacking) = self.lacking.iter().find(is_it) {
+            return Err(Fault::new(Code::ToolLacking, FaultClass::Denied, lacking.message.clone()));
+        }
+        Ok(Err(self.unknown(name)))
+    }
+
+    fn unknown(&self, name: &str) -> Error {
+        let name: String = name.chars().take(80).collect();
+        let message = if self.offers.is_empty() {
+            format!("there is no tool {name:?}; answer without tools")
+        } else {
+            let known = self.offers.keys().map(String::as_str).collect::<Vec<_>>().join(", ");
+            format!("there is no tool {name:?}; there are: {known}")
+        };
+        Error::new(Code::UnknownTool, message)
+    }
+}
