@@ -5,7 +5,7 @@
 
 use futures_util::future::BoxFuture;
 use rondo_protocol::Digest;
-use rondo_protocol::call::{Call, Fault, Reply};
+use rondo_protocol::call::{Call, Fault, Reply, ToolCall};
 use rondo_protocol::object::AnsweredBy;
 
 /// Performs calls.
@@ -15,6 +15,13 @@ pub trait Effects: Send {
     /// # Errors
     /// The fault of the last attempt.
     fn perform(&mut self, call: Call) -> BoxFuture<'_, Result<Performed, Fault>>;
+
+    /// Performs tool calls none of which changes what another sees: side by side where that is possible. The replies
+    /// stand in the order of the calls.
+    ///
+    /// # Errors
+    /// The fault of the first call, in that order, that has one.
+    fn perform_side_by_side(&mut self, calls: Vec<ToolCall>) -> BoxFuture<'_, Result<Vec<Performed>, Fault>>;
 
     /// Tells what the loop made of the reply to the last model call.
     fn settle(&mut self, verdict: Verdict) -> BoxFuture<'_, ()>;

@@ -1,18 +1,79 @@
-//! The cast of a workflow: for each model role what it needs to speak, made once for a run.
+//! The cast of a workflow: for each role what it needs to play its part, made once for a run.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use rondo_agent_kit::answer::Contract;
 use rondo_agent_kit::history::{Telling, system_text};
+use rondo_agent_kit::model::scripted::Scripted;
 use rondo_agent_kit::react::Agent;
+use rondo_agent_kit::tool::{ToolSet, Toolbox};
 use rondo_protocol::Digest;
 use rondo_protocol::digest::Kind;
-use rondo_protocol::id::RoleName;
-use rondo_protocol::object::{Head, Parameters};
-use rondo_protocol::workflow::{Limits, ModelRole, RoleKind, RolePolicy, Workflow};
+use rondo_protocol::id::{FieldName, RoleName, Status};
+use rondo_protocol::object::{Head, Parameters, ToolSpec};
+use rondo_protocol::workflow::types::{SchemaError, Validator};
+use rondo_protocol::workflow::{Limits, ModelRole, Role, RoleKind, RolePolicy, Workflow};
 
+use crate::grant::Grants;
 use crate::models::Models;
+
+/// Every role of a workflow that can be visited, ready.
+#[derive(Debug, Default)]
+pub struct Cast {
+    /// Roles that a model plays.
+    pub players: BTreeMap<RoleName, Player>,
+    /// Roles that a tool plays.
+    pub tool_players: BTreeMap<RoleName, ToolPlayer>,
+    /// How the answers of each are read.
+    pub readings: BTreeMap<RoleName, Reading>,
+}
+
+/// A role that a tool plays, ready to be run.
+#[derive(Debug)]
+pub struct ToolPlayer {
+    /// The tool, by its name in the workflow.
+    pub tool: String,
+    /// It alone, as far as the operator has and grants it.
+    pub toolbox: Toolbox,
+    /// What is read from the result, which is JSON then; `None` = nothing.
+    pub fields: Option<ResultFields>,
+    /// The status when the tool did what it should.
+    pub ok: Status,
+    /// The status when it failed.
+    pub failed: Status,
+    /// Answers in place of the tool where it has entries for the role.
+    pub script: Option<Arc<Scripted>>,
+}
+
+/// The fields that are read from a tool's result.
+#[derive(Debug)]
+pub struct ResultFields {
+    /// Their names.
+    pub names: Vec<FieldName>,
+    /// What they are held to together.
+    pub schema: Validator,
+}
+
+/// How what a step says beside its fields is read from its answer.
+#[derive(Debug, Clone)]
+pub enum Reading {
+    /// By the role's contract.
+    Contract(Contract),
+    /// The answer is the text itself.
+    Text,
+}
+
+impl Reading {
+    /// What an answer says beside its fields; empty where there is none or it cannot be read.
+    pub fn body(&self, answer: &str) -> String {
+        match self {
+            Self::Contract(_) if answer.is_empty() => String::new(),
+            Self::Contract(contract) => contract.parse(answer).map(|answer| answer.body).unwrap_or_default(),
+            Self::Text => answer.to_owned(),
+        }
+    }
+}
 
 /// A role that a model plays, ready to speak.
 #[derive(Debug)]
@@ -69,18 +130,44 @@ pub struct Script {
     pub response_format: Option<String>,
 }
 
+/// How the answers of each role are read.
+///
+/// # Errors
+/// [`Error::Unfit`] when a field's schema cannot be compiled.
+pub fn readings(workflow: &Workflow) -> Result<BTreeMap<RoleName, Reading>, Error> {
+    let reading = |(name, role): &(RoleName, Role)| match &role.kind {
+        RoleKind::Model(model) => Some(contract(name, role, model).map(Reading::Contract)),
+        RoleKind::Tool(_) => Some(Ok(Reading::Text)),
+        _ => None,
+    };
+    let read = |role: &(RoleName, Role)| reading(role).map(|reading| Ok((role.0.clone(), reading?)));
+    workflow.roles.iter().filter_map(read).collect()
+}
+
 /// The contract of each model role.
 ///
 /// # Errors
 /// [`Error::Unfit`] when a field's schema cannot be compiled.
 pub fn contracts(workflow: &Workflow) -> Result<BTreeMap<RoleName, Contract>, Error> {
-    model_roles(workflow)
-        .map(|(name, role, model)| {
-            let contract = Contract::new(model.format, &role.output)
-                .map_err(|error| Error::Unfit { role: name.clone(), what: error.to_string() })?;
-            Ok((name.clone(), contract))
-        })
-        .collect()
+    model_roles(workflow).map(|(name, role, model)| Ok((name.clone(), contract(name, role, model)?))).collect()
+}
+
+fn contract(name: &RoleName, role: &Role, model: &ModelRole) -> Result<Contract, Error> {
+    Contract::new(model.format, &role.output)
+        .map_err(|error| Error::Unfit { role: name.clone(), what: error.to_string() })
+}
+
+/// The tools of each role that may call any.
+pub fn toolboxes(workflow: &Workflow, tools: &ToolSet, grants: &Grants) -> BTreeMap<RoleName, Toolbox> {
+    let toolbox = |(name, role): &(RoleName, Role)| {
+        let named = match &role.kind {
+            RoleKind::Model(model) if !model.tools.is_empty() => model.tools.clone(),
+            RoleKind::Tool(role) => vec![role.tool.clone()],
+            _ => return None,
+        };
+        Some((name.clone(), Toolbox::new(&named, tools, |tool| grants.denied(tool.spec()))))
+    };
+    workflow.roles.iter().filter_map(toolbox).collect()
 }
 
 /// What the workflow decides of a role's request head.
@@ -103,7 +190,7 @@ pub fn model_roles(
     })
 }
 
-/// Casts every model role of a workflow.
+/// Casts every role of a workflow that a model or a tool plays. `script` answers in place of tools where it has entries.
 ///
 /// # Errors
 /// When a model is not resolved, or the definition does not fit this version.
@@ -112,30 +199,64 @@ pub fn cast(
     policies: &BTreeMap<String, RolePolicy>,
     limits: &Limits,
     models: &Models,
-) -> Result<BTreeMap<RoleName, Player>, Error> {
-    let mut contracts = contracts(workflow)?;
-    let mut players = BTreeMap::new();
-    for (name, _, role) in model_roles(workflow) {
-        let Some(contract) = contracts.remove(name) else { continue };
-        let policy = policies.get(name.as_str());
-        let script = script(role, &contract);
-        let fallback = policy.map(|policy| policy.fallback.as_slice()).unwrap_or_default();
-        let heads = std::iter::once(&role.model)
-            .chain(fallback)
-            .map(|model| head(name, model, workflow, models, &script))
-            .collect::<Result<_, _>>()?;
-        let own = policy.map(|policy| policy.limits.clone()).unwrap_or_default();
-        let agent = Agent {
-            contract,
-            model: role.model.clone(),
-            model_calls: own.model_calls.map_or(limits.model_calls, |own| own.min(limits.model_calls)),
-            tool_calls: own.tool_calls.map_or(limits.tool_calls, |own| own.min(limits.tool_calls)),
-            effects: BTreeMap::new(),
-        };
-        players.insert(name.clone(), Player { agent, telling: telling(role), heads });
+    mut toolboxes: BTreeMap<RoleName, Toolbox>,
+    script: Option<&Arc<Scripted>>,
+) -> Result<Cast, Error> {
+    let mut cast = Cast { readings: readings(workflow)?, ..Cast::default() };
+    for (name, role) in &workflow.roles {
+        let toolbox = toolboxes.remove(name).unwrap_or_default();
+        match (&role.kind, cast.readings.get(name)) {
+            (RoleKind::Model(model), Some(Reading::Contract(contract))) => {
+                let policy = policies.get(name.as_str());
+                let script = self::script(model, contract);
+                let fallback = policy.map(|policy| policy.fallback.as_slice()).unwrap_or_default();
+                let specs = toolbox.specs();
+                let heads = std::iter::once(&model.model)
+                    .chain(fallback)
+                    .map(|model| head(name, model, workflow, models, &script, &specs))
+                    .collect::<Result<_, _>>()?;
+                let own = policy.map(|policy| policy.limits.clone()).unwrap_or_default();
+                let agent = Agent {
+                    contract: contract.clone(),
+                    model: model.model.clone(),
+                    model_calls: own.model_calls.map_or(limits.model_calls, |own| own.min(limits.model_calls)),
+                    tool_calls: own.tool_calls.map_or(limits.tool_calls, |own| own.min(limits.tool_calls)),
+                    tools: toolbox,
+                };
+                cast.players.insert(name.clone(), Player { agent, telling: telling(model), heads });
+            }
+            (RoleKind::Tool(tool), _) => {
+                let player = ToolPlayer {
+                    tool: tool.tool.clone(),
+                    toolbox,
+                    fields: fields(name, role)?,
+                    ok: status(name, TOOL_OK)?,
+                    failed: status(name, TOOL_FAILED)?,
+                    script: script.cloned(),
+                };
+                cast.tool_players.insert(name.clone(), player);
+            }
+            _ => {}
+        }
     }
-    Ok(players)
+    Ok(cast)
 }
+
+/// What is read from the result of a tool role: the fields of `ok`, where it declares any.
+fn fields(name: &RoleName, role: &Role) -> Result<Option<ResultFields>, Error> {
+    let ok = role.output.iter().find(|(status, _)| status.as_str() == TOOL_OK).map(|(_, fields)| fields);
+    let Some(declared) = ok.filter(|fields| !fields.is_empty()) else { return Ok(None) };
+    let unfit = |error: SchemaError| Error::Unfit { role: name.clone(), what: error.to_string() };
+    let schema = Validator::of_fields(declared).map_err(unfit)?;
+    Ok(Some(ResultFields { names: declared.iter().map(|(name, _)| name.clone()).collect(), schema }))
+}
+
+fn status(role: &RoleName, word: &str) -> Result<Status, Error> {
+    Status::new(word).map_err(|error| Error::Unfit { role: role.clone(), what: error.to_string() })
+}
+
+const TOOL_OK: &str = "ok";
+const TOOL_FAILED: &str = "failed";
 
 fn head(
     role: &RoleName,
@@ -143,6 +264,7 @@ fn head(
     workflow: &Workflow,
     models: &Models,
     script: &Script,
+    tools: &[ToolSpec],
 ) -> Result<PlayerHead, Error> {
     let unresolved = || Error::UnresolvedModel { role: role.clone(), model: model.to_owned() };
     let resolved = models.0.get(model).ok_or_else(unresolved)?;
@@ -152,7 +274,7 @@ fn head(
         parameters,
         response_format: script.response_format.clone(),
         system: script.system.clone(),
-        tools: Vec::new(),
+        tools: tools.to_vec(),
     };
     let (digest, bytes) =
         Digest::of(Kind::Head, &head).map_err(|error| Error::Unfit { role: role.clone(), what: error.to_string() })?;

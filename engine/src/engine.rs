@@ -4,7 +4,9 @@ use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
+use rondo_agent_kit::model::scripted::Scripted;
 use rondo_agent_kit::redact::Redactor;
+use rondo_agent_kit::tool::{InDoubt, ToolSet};
 use rondo_protocol::call::{CallKind, Fault, FaultClass};
 use rondo_protocol::diagnostic::Code;
 use rondo_protocol::digest::Kind;
@@ -19,6 +21,7 @@ use tokio_util::sync::CancellationToken;
 
 use crate::cast;
 use crate::env::Env;
+use crate::grant::{Approver, Grants};
 use crate::graph::{self, Graph};
 use crate::hook::{CallPath, Context, Node, Registry, Reports, Space};
 use crate::models::Models;
@@ -69,6 +72,16 @@ impl Stopper {
 pub struct Operating {
     /// Who answers for each logical model.
     pub models: Models,
+    /// The tools that there are.
+    pub tools: ToolSet,
+    /// Which of them roles may call.
+    pub grants: Grants,
+    /// Whom single calls are shown to first, where the operator wants that.
+    pub approver: Option<Arc<dyn Approver>>,
+    /// What happens with calls that may have had their effect, in place of what each tool says.
+    pub in_doubt: Option<InDoubt>,
+    /// Answers in place of tools, for tool roles.
+    pub script: Option<Arc<Scripted>>,
     /// The values that must never enter a thread.
     pub redactor: Arc<Redactor>,
     /// The operator's limits.
@@ -340,8 +353,8 @@ impl Engine {
         graph: &Graph,
         beginning: &rebuild::Beginning,
     ) -> Result<State, Error> {
-        let contracts = cast::contracts(&beginning.workflow)?;
-        let body = |stored: &store::StoredStep| rebuild::body(&contracts, &stored.step.role, &stored.step.answer);
+        let readings = cast::readings(&beginning.workflow)?;
+        let body = |stored: &store::StoredStep| rebuild::body(&readings, &stored.step.role, &stored.step.answer);
         let loaded = Loaded { steps: &*self.parts.store, thread, body: &body };
         let input = Arc::new(beginning.start.input.clone());
         let keep_all = graph.roles_told_whole();
@@ -360,11 +373,14 @@ impl Engine {
     ) -> Result<Ready, Error> {
         let parts = &self.parts;
         let limits = operating.ceilings.over(&graph.policy().limits);
-        let players = cast::cast(workflow, &graph.policy().roles, &limits, &operating.models)?;
+        let toolboxes = cast::toolboxes(workflow, &operating.tools, &operating.grants);
+        let policies = &graph.policy().roles;
+        let script = operating.script.as_ref();
+        let cast = cast::cast(workflow, policies, &limits, &operating.models, toolboxes, script)?;
         let (sender, events) = mpsc::channel(EVENTS);
         let sink = Sink::new(sender, thread.clone(), parts.store.durability(), Arc::clone(&parts.env));
         let paths = self.paths(&graph, &sink)?;
-        Ok(Ready { thread, graph, players, operating, limits, sink, events, paths })
+        Ok(Ready { thread, graph, cast, operating, limits, sink, events, paths })
     }
 
     /// Sets up the hooks of a graph, one of each node, and the paths through them.
@@ -395,7 +411,7 @@ impl Engine {
     }
 
     fn run(&self, ready: Ready, first: What, row: Row, origin: Origin, state: State) -> Result<ThreadHandle, Error> {
-        let Ready { thread, graph, players, operating, limits, sink, events, paths } = ready;
+        let Ready { thread, graph, cast, operating, limits, sink, events, paths } = ready;
         let stopper = Stopper::default();
         match self.running().entry(thread.clone()) {
             std::collections::btree_map::Entry::Occupied(_) => return Err(Error::Running { thread }),
@@ -406,11 +422,10 @@ impl Engine {
             env: Arc::clone(&self.parts.env),
             thread: thread.clone(),
             graph,
-            players,
-            models: operating.models,
+            cast,
+            operating,
             paths,
             limits,
-            call_total_ms: operating.call_total_ms,
             sink: sink.clone(),
             cancel: stopper.cancel.clone(),
             for_good: Arc::clone(&stopper.for_good),
@@ -433,7 +448,7 @@ impl Engine {
 struct Ready {
     thread: ThreadId,
     graph: Arc<Graph>,
-    players: BTreeMap<RoleName, cast::Player>,
+    cast: cast::Cast,
     operating: Operating,
     limits: rondo_protocol::workflow::Limits,
     sink: Sink,

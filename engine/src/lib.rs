@@ -11,6 +11,7 @@ pub mod cli;
 pub mod config;
 mod engine;
 pub mod env;
+pub mod grant;
 pub mod graph;
 pub mod hook;
 pub mod models;

@@ -6,9 +6,7 @@
 use std::collections::{BTreeMap, VecDeque};
 use std::sync::Arc;
 
-use rondo_agent_kit::answer::Contract;
 use rondo_agent_kit::history::{self, Episode};
-use rondo_agent_kit::react::spoken;
 use rondo_protocol::digest::Kind;
 use rondo_protocol::id::{RoleName, ThreadId};
 use rondo_protocol::message::{Conversation, Message};
@@ -16,7 +14,7 @@ use rondo_protocol::object::{self, Entry, Head, LAYOUT, Note, Start, Transcript}
 use rondo_protocol::workflow::{History, RoleKind, Workflow};
 use rondo_protocol::{Digest, canonical};
 
-use crate::cast;
+use crate::cast::{self, Reading};
 use crate::store::{self, Read, Row, StoredStep};
 use crate::thread;
 
@@ -129,12 +127,9 @@ pub fn requests(
     fault.map_or(Ok(()), Err)
 }
 
-/// What an answer says beside its fields; empty where there is no answer or it cannot be read.
-pub fn body(contracts: &BTreeMap<RoleName, Contract>, role: &RoleName, answer: &str) -> String {
-    if answer.is_empty() {
-        return String::new();
-    }
-    contracts.get(role).and_then(|contract| contract.parse(answer).ok()).map(|answer| answer.body).unwrap_or_default()
+/// What a role's answer says beside its fields; empty where there is no answer or it cannot be read.
+pub fn body(readings: &BTreeMap<RoleName, Reading>, role: &RoleName, answer: &str) -> String {
+    readings.get(role).map(|reading| reading.body(answer)).unwrap_or_default()
 }
 
 struct Told {
@@ -148,17 +143,19 @@ struct Told {
 
 struct Rebuilding<'a> {
     store: &'a dyn Read,
-    contracts: BTreeMap<RoleName, Contract>,
+    readings: BTreeMap<RoleName, Reading>,
     roles: BTreeMap<RoleName, Told>,
     heads: BTreeMap<Digest, Head>,
 }
 
 impl<'a> Rebuilding<'a> {
     fn new(store: &'a dyn Read, workflow: &Workflow) -> Result<Self, Error> {
-        let contracts = cast::contracts(workflow)?;
+        let readings = cast::readings(workflow)?;
         let mut roles = BTreeMap::new();
         for (name, role) in &workflow.roles {
-            let (RoleKind::Model(model), Some(contract)) = (&role.kind, contracts.get(name)) else { continue };
+            let (RoleKind::Model(model), Some(Reading::Contract(contract))) = (&role.kind, readings.get(name)) else {
+                continue;
+            };
             let told = Told {
                 telling: cast::telling(model),
                 script: cast::script(model, contract),
@@ -168,7 +165,7 @@ impl<'a> Rebuilding<'a> {
             };
             roles.insert(name.clone(), told);
         }
-        Ok(Self { store, contracts, roles, heads: BTreeMap::new() })
+        Ok(Self { store, readings, roles, heads: BTreeMap::new() })
     }
 
     fn step(
@@ -187,16 +184,21 @@ impl<'a> Rebuilding<'a> {
             let summary = history::summary(&told.telling, &step.role, !told.visited, newest_first);
             told.conversation.push(history::opening(&step.edge.prompt, &summary));
             let opened = told.conversation.messages().len();
-            if let Some(digest) = step.transcript.filter(|_| wanted) {
-                goes_on = self.transcript(stored, digest, &mut told, each)?;
+            let exact = told.telling.history == History::Exact;
+            let transcript = match step.transcript.filter(|_| wanted || exact) {
+                Some(digest) => Some(object::<Transcript>(self.store, Kind::Transcript, digest)?),
+                None => None,
+            };
+            if let Some(transcript) = transcript.as_ref().filter(|_| wanted) {
+                goes_on = self.transcript(stored, transcript, &mut told, each)?;
                 told.conversation.truncate(opened);
             }
-            told.conversation.push(history::closing(&step.answer));
+            told.conversation.extend(history::closing(told.telling.history, &step.answer, transcript.as_ref()));
             told.since.clear();
             told.visited = true;
             self.roles.insert(step.role.clone(), told);
         }
-        let body = body(&self.contracts, &step.role, &step.answer);
+        let body = body(&self.readings, &step.role, &step.answer);
         let episode = Arc::new(thread::episode(stored.seq, step, body));
         for (role, told) in &mut self.roles {
             let context = &told.telling.context;
@@ -213,11 +215,10 @@ impl<'a> Rebuilding<'a> {
     fn transcript(
         &mut self,
         stored: &StoredStep,
-        digest: Digest,
+        transcript: &Transcript,
         told: &mut Told,
         each: &mut dyn FnMut(Request) -> bool,
     ) -> Result<bool, Error> {
-        let transcript: Transcript = object(self.store, Kind::Transcript, digest)?;
         for entry in &transcript.entries {
             if let Entry::Model { asked, head, request, .. } = entry {
                 let request = self.request(stored, told, *head, *request, *asked)?;
@@ -225,7 +226,7 @@ impl<'a> Rebuilding<'a> {
                     return Ok(false);
                 }
             }
-            if let Some(message) = spoken(entry) {
+            if let Some(message) = history::spoken(entry) {
                 told.conversation.push(message);
             }
         }

@@ -135,9 +135,9 @@ pub struct ToolCall {
     pub site: Site,
     /// The model's name for this use.
     pub id: String,
-    /// The tool.
+    /// The tool, by its name in workflows.
     pub name: String,
-    /// The arguments as received.
+    /// The arguments as received; they are JSON and keep the tool's schema.
     pub arguments: String,
     /// What the tool says it does to the world.
     pub effect: Effect,
@@ -160,6 +160,16 @@ pub enum Effect {
 }
 
 impl Effect {
+    /// The word in settings and events.
+    pub fn name(&self) -> &'static str {
+        match self {
+            Self::Pure => "pure",
+            Self::Reads(_) => "reads",
+            Self::Writes(_) => "writes",
+            Self::External => "external",
+        }
+    }
+
     /// Whether repeating the call changes nothing.
     pub fn is_repeatable(&self) -> bool {
         matches!(self, Self::Pure | Self::Reads(_))
@@ -216,10 +226,13 @@ pub struct ModelAnswer {
 /// A result of a tool.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ToolReply {
-    /// What the model is shown.
+    /// What it said.
     pub text: String,
     /// Whether the call failed.
     pub failed: bool,
+    /// Of a call that failed: the code of its fault.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub code: Option<String>,
 }
 
 /// Why a call could not be answered. An operating fault, not a fault of the author's file.
@@ -258,6 +271,8 @@ pub enum FaultClass {
     Limit,
     /// Something is not permitted.
     Denied,
+    /// Nobody knows whether a tool call had its effect.
+    InDoubt,
     /// A hook failed that must not be bypassed.
     Hook,
     /// The store failed.
@@ -284,7 +299,11 @@ impl Fault {
             | FaultClass::Hook => Some(FaultKind::Error),
             FaultClass::Timeout => Some(FaultKind::Timeout),
             FaultClass::Limit => Some(FaultKind::Limit),
-            FaultClass::ScriptEnd | FaultClass::Denied | FaultClass::Store | FaultClass::Cancelled => None,
+            FaultClass::ScriptEnd
+            | FaultClass::Denied
+            | FaultClass::InDoubt
+            | FaultClass::Store
+            | FaultClass::Cancelled => None,
         }
     }
 }

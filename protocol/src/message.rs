@@ -116,12 +116,18 @@ impl Conversation {
     }
 }
 
+impl Extend<Message> for Conversation {
+    fn extend<T: IntoIterator<Item = Message>>(&mut self, messages: T) {
+        for message in messages {
+            self.push(message);
+        }
+    }
+}
+
 impl FromIterator<Message> for Conversation {
     fn from_iter<T: IntoIterator<Item = Message>>(messages: T) -> Self {
         let mut conversation = Self::default();
-        for message in messages {
-            conversation.push(message);
-        }
+        conversation.extend(messages);
         conversation
     }
 }

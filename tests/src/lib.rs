@@ -8,10 +8,12 @@ use std::sync::Arc;
 
 use futures_util::future::BoxFuture;
 use rondo_agent_kit::model::{Deltas, Model};
+use rondo_agent_kit::tool::{Error, InDoubt, Invocation, Origin, Spec, Tool, ToolSet};
+use rondo_engine::grant::Grants;
 use rondo_engine::models::{Models, ResolvedModel};
 use rondo_engine::{Ended, Engine, NewThread, Operating, ThreadHandle};
 use rondo_protocol::Value;
-use rondo_protocol::call::{Fault, ModelAnswer, ModelCall};
+use rondo_protocol::call::{Effect, Fault, ModelAnswer, ModelCall};
 use rondo_protocol::event::Event;
 use rondo_protocol::object::{Finish, ModelReply};
 use rondo_protocol::workflow::{Checked, Workflow};
@@ -39,6 +41,59 @@ where
     }
 }
 
+/// A tool that is a function of its arguments and its idempotency key.
+pub struct FnTool<F> {
+    spec: Spec,
+    effect: Effect,
+    in_doubt: InDoubt,
+    run: F,
+}
+
+impl<F: Fn(&Value, &str) -> Result<String, Error> + Send + Sync + 'static> FnTool<F> {
+    /// A tool that takes any object.
+    pub fn new(name: &str, effect: Effect, run: F) -> Self {
+        let (name, description) = (name.to_owned(), format!("Does {name}."));
+        let spec = Spec { name, description, parameters: r#"{"type":"object"}"#.to_owned(), origin: Origin::BuiltIn };
+        Self { spec, effect, in_doubt: InDoubt::Ask, run }
+    }
+
+    /// The same with another policy for calls in doubt.
+    #[must_use]
+    pub fn in_doubt(self, in_doubt: InDoubt) -> Self {
+        Self { in_doubt, ..self }
+    }
+}
+
+impl<F: Fn(&Value, &str) -> Result<String, Error> + Send + Sync + 'static> Tool for FnTool<F> {
+    fn spec(&self) -> &Spec {
+        &self.spec
+    }
+
+    fn effect(&self, _: &Value) -> Effect {
+        self.effect.clone()
+    }
+
+    fn in_doubt(&self) -> InDoubt {
+        self.in_doubt
+    }
+
+    fn run<'a>(&'a self, arguments: Value, invocation: &'a Invocation) -> BoxFuture<'a, Result<String, Error>> {
+        Box::pin(std::future::ready((self.run)(&arguments, &invocation.idempotency_key)))
+    }
+}
+
+/// What a run is given, with these tools, all of them granted.
+///
+/// # Panics
+/// When two tools have one name.
+pub fn equipped(workflow: &Workflow, model: &Arc<dyn Model>, tools: Vec<Arc<dyn Tool>>) -> Operating {
+    let mut set = ToolSet::default();
+    for tool in tools {
+        set.add(tool).unwrap_or_else(|error| panic!("{error}"));
+    }
+    Operating { tools: set, grants: Grants::everything(), ..operating(workflow, model) }
+}
+
 /// A complete reply with that text.
 pub fn answer(text: String) -> ModelAnswer {
     let reply = ModelReply { finish: Finish::Stop, reasoning: None, text, tool_calls: Vec::new() };
@@ -61,6 +116,14 @@ pub fn operating(workflow: &Workflow, model: &Arc<dyn Model>) -> Operating {
 /// When it cannot be started.
 pub async fn start(engine: &Engine, checked: &Checked, input: Value, model: Arc<dyn Model>) -> ThreadHandle {
     let operating = operating(&checked.workflow, &model);
+    start_with(engine, checked, input, operating).await
+}
+
+/// Starts a thread of `checked` on `input` with what `operating` gives.
+///
+/// # Panics
+/// When it cannot be started.
+pub async fn start_with(engine: &Engine, checked: &Checked, input: Value, operating: Operating) -> ThreadHandle {
     let (workflow, policy) = (checked.workflow.clone(), checked.policy.clone());
     let new = NewThread { workflow, policy, input, file: None, script: None };
     engine.start(new, operating).await.unwrap_or_else(|error| panic!("not started: {error}"))

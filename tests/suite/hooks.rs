@@ -6,18 +6,21 @@ use std::sync::Arc;
 
 use futures_util::future::BoxFuture;
 use rondo_agent_kit::model::{Deltas, Model};
+use rondo_agent_kit::tool;
 use rondo_engine::hook::{Context, Hook, HookKind, Next, Registry, RoleView};
 use rondo_engine::store::{MemoryStore, Read};
 use rondo_engine::{Engine, SystemEnv, rebuild};
 use rondo_protocol::Value;
-use rondo_protocol::call::{Call, CallKind, Fault, FaultClass, ModelAnswer, ModelCall, Reply, ToolReply, TurnReply};
+use rondo_protocol::call::{
+    Call, CallKind, Effect, Fault, FaultClass, ModelAnswer, ModelCall, Reply, ToolReply, TurnReply,
+};
 use rondo_protocol::diagnostic::Code;
 use rondo_protocol::event::{Event, What};
 use rondo_protocol::id::{RoleName, Status, ThreadId};
 use rondo_protocol::message::{Message, ToolUse};
 use rondo_protocol::object::{AnsweredBy, Entry, Finish, ModelReply, Transcript};
 use rondo_protocol::workflow::{HookUse, OnHookError};
-use rondo_tests::{answer, checked, follow, start};
+use rondo_tests::{FnTool, answer, checked, equipped, follow, start_with};
 
 const GOOD: &str = "---\nstatus: done\n---\n\nfrom the model";
 
@@ -80,7 +83,7 @@ fn answered(call: &Call) -> Reply {
             answered_by: None,
         })),
         Call::Model(_) => Reply::Model(answer(GOOD.replace("model", "model hook"))),
-        Call::Tool(_) => Reply::Tool(ToolReply { text: "from the tool hook".to_owned(), failed: false }),
+        Call::Tool(_) => Reply::Tool(ToolReply { text: "from the tool hook".to_owned(), failed: false, code: None }),
     }
 }
 
@@ -129,12 +132,16 @@ async fn run(kind: &str, at: CallKind, on_error: OnHookError) -> Ran {
     let store = Arc::new(MemoryStore::default());
     let engine = Engine::new(Arc::clone(&store) as _, Arc::new(SystemEnv::default()), Kind::all());
     let mut checked = checked(
-        "rondo: 1\nname: hooked\nroles: { a: { system: x } }\ngraph:\n  start: { to: a, prompt: go }\n  a:\n    \
+        "rondo: 1\nname: hooked\nroles: { a: { system: x, tools: [look] } }\ngraph:\n  start: { to: a, prompt: go }\n  a:\n    \
          done: { to: end }\n    on_error: { to: fail, reason: \"{{ output.code }}\" }\n",
     );
     checked.policy.hooks =
         vec![HookUse { at, on_error, roles: None, settings: BTreeMap::new(), kind: kind.to_owned() }];
-    let handle = start(&engine, &checked, Value::empty_object(), Arc::new(AsksForATool)).await;
+    let nothing = |_: &Value, _: &str| Err(tool::Error::new(Code::UnknownTool, "there is nothing to look at"));
+    let look = Arc::new(FnTool::new("look", Effect::Pure, nothing));
+    let model: Arc<dyn Model> = Arc::new(AsksForATool);
+    let operating = equipped(&checked.workflow, &model, vec![look]);
+    let handle = start_with(&engine, &checked, Value::empty_object(), operating).await;
     let thread = handle.thread.clone();
     let (events, _) = follow(handle).await;
     Ran { store, thread, events }

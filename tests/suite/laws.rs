@@ -94,7 +94,7 @@ proptest! {
     #[test]
     fn rebuild(
         seed in 0_u64..1000,
-        history in prop::sample::select(vec!["condensed", "none"]),
+        history in prop::sample::select(vec!["condensed", "exact", "none"]),
         context in prop::sample::select(vec!["none", "outputs", "bodies", "{ what: bodies, max_bytes: 60 }"]),
         rounds in 1_u32..6,
     ) {

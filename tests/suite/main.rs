@@ -18,3 +18,4 @@ mod reading;
 mod refusals;
 mod routing;
 mod terminals;
+mod tools;

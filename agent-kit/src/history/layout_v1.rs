@@ -31,6 +31,22 @@ pub fn system_text(role: &str, contract: &str) -> String {
     }
 }
 
+/// Bytes of a tool's result that a model is shown; more than these are cut with a mark.
+pub const SHOWN_MAX_BYTES: usize = 32 << 10;
+
+/// Stands for a tool's result that is empty.
+const NO_OUTPUT: &str = "(no output)";
+
+/// The text of the message that answers a tool call.
+pub fn result_text(result: &str) -> String {
+    if result.is_empty() {
+        return NO_OUTPUT.to_owned();
+    }
+    let mut text = result.to_owned();
+    crate::tool::cut(&mut text, SHOWN_MAX_BYTES);
+    text
+}
+
 /// The text of the message that opens a visit.
 pub(super) fn user_text(prompt: &str, told: &str) -> String {
     match (prompt.is_empty(), told.is_empty()) {

@@ -1,7 +1,7 @@
 //! Reconstruction of message histories: what a role is sent is a pure function of the steps before.
 //!
 //! Law `prefix`: within an epoch of a role in a lane, the first request of visit n+1 starts with the first request of
-//! visit n, followed by its answer. The layout that writes the texts has a version, which a thread pins.
+//! visit n, followed by its answer (`condensed`) or by its whole transcript (`exact`). The layout that writes the texts has a version, which a thread pins.
 //!
 //! This module knows no clock, no file, no network and no digest of its own making.
 
@@ -12,11 +12,11 @@ use std::sync::Arc;
 
 use rondo_protocol::Value;
 use rondo_protocol::id::{LanePath, RoleName, Status};
-use rondo_protocol::message::Message;
-use rondo_protocol::object::LAYOUT;
+use rondo_protocol::message::{Message, Speaker};
+use rondo_protocol::object::{Entry, LAYOUT, Transcript};
 use rondo_protocol::workflow::{Context, History};
 
-pub use layout_v1::{EMPTY_LINE, NO_ANSWER, system_text};
+pub use layout_v1::{EMPTY_LINE, NO_ANSWER, SHOWN_MAX_BYTES, result_text, system_text};
 
 /// A step as history sees it. The body is derived from the answer by whoever knows the contract.
 #[derive(Debug, Clone, PartialEq)]
@@ -37,6 +37,8 @@ pub struct Episode {
     pub output: Value,
     /// What the answer says beside its fields.
     pub body: String,
+    /// All that was said in it, where its role is told its visits exactly.
+    pub transcript: Option<Arc<Transcript>>,
 }
 
 /// How a role is told its history.
@@ -78,7 +80,7 @@ pub fn history(
             let others = episodes.get(since..at).unwrap_or_default();
             let told = summary(telling, role, since == 0, others.iter().rev().map(Arc::as_ref));
             messages.push(opening(&own.prompt, &told));
-            messages.push(closing(&own.answer));
+            messages.extend(closing(telling.history, &own.answer, own.transcript.as_deref()));
         }
         since = at + 1;
     }
@@ -116,9 +118,33 @@ pub fn opening(prompt: &str, told: &str) -> Message {
     Message::user(layout_v1::user_text(prompt, told))
 }
 
-/// The message that closes a visit in condensed form: its conclusion.
-pub fn closing(answer: &str) -> Message {
-    Message::assistant(if answer.is_empty() { NO_ANSWER } else { answer })
+/// The messages that close a visit: its conclusion, or with `exact` all that was said in it, so that the next request
+/// goes on from its last one.
+pub fn closing(history: History, answer: &str, transcript: Option<&Transcript>) -> Vec<Message> {
+    let mut said: Vec<Message> = match transcript {
+        Some(transcript) if history == History::Exact => transcript.entries.iter().filter_map(spoken).collect(),
+        _ if answer.is_empty() => Vec::new(),
+        _ => vec![Message::assistant(answer)],
+    };
+    if said.last().is_none_or(|last| last.role != Speaker::Assistant) {
+        said.push(Message::assistant(NO_ANSWER));
+    }
+    said
+}
+
+/// The message that an entry adds to the conversation of its turn, for the requests that follow it.
+pub fn spoken(entry: &Entry) -> Option<Message> {
+    match entry {
+        Entry::Model { reply, .. } if !reply.tool_calls.is_empty() => Some(Message {
+            reasoning: reply.reasoning.clone(),
+            tool_calls: reply.tool_calls.clone(),
+            ..Message::assistant(reply.text.clone())
+        }),
+        // A provider may refuse an empty message of the assistant, so an empty answer is not told.
+        Entry::Model { reply, .. } => (!reply.text.is_empty()).then(|| Message::assistant(reply.text.clone())),
+        Entry::Tool { id, text, .. } => Some(Message::tool(id.clone(), result_text(text))),
+        Entry::Repair { text } => Some(Message::user(text.clone())),
+    }
 }
 
 #[cfg(test)]

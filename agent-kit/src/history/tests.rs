@@ -1,5 +1,6 @@
 use proptest::prelude::*;
-use rondo_protocol::message::{Conversation, Speaker};
+use rondo_protocol::message::{Conversation, Speaker, ToolUse};
+use rondo_protocol::object::{Finish, ModelReply};
 use rondo_protocol::workflow::ContextWhat;
 
 use super::*;
@@ -14,7 +15,29 @@ fn episode(seq: u64, role: &str, prompt: &str, answer: &str, output: &str) -> Ar
         status: Status::new("done").unwrap(),
         output: rondo_protocol::canonical::parse(output.as_bytes()).unwrap(),
         body: format!("body of {answer}"),
+        transcript: (!answer.is_empty()).then(|| Arc::new(transcript(seq, answer))),
     })
+}
+
+/// A tool call, a repair and the answer.
+fn transcript(seq: u64, answer: &str) -> Transcript {
+    let digest = rondo_protocol::Digest::sha256(b"any");
+    let model = |text: &str, tool_calls: Vec<ToolUse>| Entry::Model {
+        asked: None,
+        head: digest,
+        request: digest,
+        reply: ModelReply { finish: Finish::Stop, reasoning: None, text: text.to_owned(), tool_calls },
+    };
+    let (id, name, arguments) = (format!("call-{seq}"), "read_file".to_owned(), "{}".to_owned());
+    let uses = vec![ToolUse { arguments: arguments.clone(), id: id.clone(), name: name.clone() }];
+    let entries = vec![
+        model("", uses),
+        Entry::Tool { arguments, failed: false, id, name, text: format!("result {seq}") },
+        model("not yet right", Vec::new()),
+        Entry::Repair { text: "Mend it.".to_owned() },
+        model(answer, Vec::new()),
+    ];
+    Transcript { entries }
 }
 
 fn telling(history: History, what: ContextWhat, max_bytes: u64) -> Telling {
@@ -150,10 +173,34 @@ proptest! {
         }
     }
 
+    /// Law `prefix` with `exact`: what follows the request of the visit before is all that was said in it.
+    #[test]
+    fn an_exact_history_goes_on_from_the_whole_transcript(episodes in any_episodes(), max_bytes in 0_u64..400) {
+        let telling = telling(History::Exact, ContextWhat::Outputs, max_bytes);
+        for role in ["a", "b", "c"] {
+            let mut previous: Option<Vec<Message>> = None;
+            for (at, own) in episodes.iter().enumerate().filter(|(_, e)| e.role.as_str() == role) {
+                let request = rebuilt(&telling, role, episodes.get(..at).unwrap(), &own.prompt);
+                if let Some(before) = previous {
+                    prop_assert_eq!(request.get(..before.len()).unwrap(), &before[..]);
+                    prop_assert_eq!(request.len(), before.len() + 1);
+                }
+                let said = own.transcript.iter().flat_map(|said| said.entries.iter().filter_map(spoken));
+                let said: Vec<Message> = said.collect();
+                let whole = if said.is_empty() { vec![Message::assistant(NO_ANSWER)] } else { said };
+                previous = Some(request.into_iter().chain(whole).collect());
+            }
+        }
+    }
+
     /// Extending a conversation visit by visit gives what rebuilding it from all steps gives, chain and all.
     #[test]
-    fn an_extended_conversation_equals_the_rebuilt_one(episodes in any_episodes(), max_bytes in 0_u64..400) {
-        let telling = telling(History::Condensed, ContextWhat::Outputs, max_bytes);
+    fn an_extended_conversation_equals_the_rebuilt_one(
+        episodes in any_episodes(),
+        history in prop::sample::select(vec![History::Condensed, History::Exact]),
+        max_bytes in 0_u64..400,
+    ) {
+        let telling = telling(history, ContextWhat::Outputs, max_bytes);
         let role = RoleName::new("a").unwrap();
         let mut extended = Conversation::default();
         let mut since = 0;
@@ -166,7 +213,7 @@ proptest! {
             let length = extended.messages().len();
             extended.push(Message::user("a repair that does not stay"));
             extended.truncate(length);
-            extended.push(closing(&own.answer));
+            extended.extend(closing(telling.history, &own.answer, own.transcript.as_deref()));
             since = at + 1;
         }
     }

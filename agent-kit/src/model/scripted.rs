@@ -41,6 +41,11 @@ impl Scripted {
         self.attempt(site, ordinal).is_some()
     }
 
+    /// Whether the script answers for the role at `site`; a tool role that it does not answer for runs its tool.
+    pub fn speaks_for(&self, site: &Site) -> bool {
+        self.script.speaks_for(&self.name(site), site.lane.last_index())
+    }
+
     /// What the script says to attempt number `ordinal` (from 0) of the role at `site`, after the pause that it wants.
     /// For a person it is the form as canonical JSON, for a tool its text.
     ///

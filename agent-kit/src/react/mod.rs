@@ -5,19 +5,22 @@
 //! else.
 
 mod turn;
+mod uses;
 
 use std::sync::Arc;
 use std::time::Duration;
 
 use rondo_protocol::Digest;
-use rondo_protocol::call::{Call, Effect, Fault, ModelCall, Site, ToolCall, TurnCall, TurnReply};
-use rondo_protocol::message::{Conversation, ToolUse};
+use rondo_protocol::call::{Call, Fault, ModelCall, Reply, Site, ToolCall, ToolReply, TurnCall, TurnReply};
+use rondo_protocol::message::Conversation;
 use rondo_protocol::object::Head;
 
 use crate::answer::Contract;
 use crate::effects::Effects;
-pub use turn::spoken;
-use turn::{Next, Turn};
+use crate::tool::Toolbox;
+use turn::{Next, Turn, mismatched};
+pub use uses::IDENTICAL_CALLS;
+use uses::{Plan, Planned};
 
 /// An answer that breaks its contract is sent back this often.
 pub const REPAIRS: u32 = 2;
@@ -33,8 +36,8 @@ pub struct Agent {
     pub model_calls: u64,
     /// Tool calls of one turn.
     pub tool_calls: u64,
-    /// What each tool says it does to the world; a tool that is not here is unknown.
-    pub effects: std::collections::BTreeMap<String, Effect>,
+    /// What it may call.
+    pub tools: Toolbox,
 }
 
 /// Takes a turn. `asked` is the turn as the thread's steps give it; `call` is what reached the loop, which differs
@@ -64,10 +67,11 @@ pub async fn run(
                 let verdict = turn.replied(performed)?;
                 effects.settle(verdict).await;
             }
-            Next::Use(tool) => {
-                let call = tool_call(agent, place.next(), &tool);
-                let performed = effects.perform(Call::Tool(call)).await?;
-                turn.used(tool, performed)?;
+            Next::Use(uses) => {
+                let replies = answers(&uses, &mut place, effects).await?;
+                for (planned, reply) in uses.into_iter().zip(replies) {
+                    turn.used(planned, reply);
+                }
             }
             Next::Done(reply) => return Ok(*reply),
         }
@@ -108,18 +112,40 @@ fn model_call(
     }
 }
 
-fn tool_call(agent: &Agent, site: Site, tool: &ToolUse) -> ToolCall {
-    let Site { thread, role, lane, visit, position } = &site;
-    let idempotency_key = format!("{thread}/{lane}/{role}/{visit}/{position}");
-    ToolCall {
-        id: tool.id.clone(),
-        name: tool.name.clone(),
-        arguments: tool.arguments.clone(),
-        // What an unknown tool does to the world is nothing: the port answers that there is none.
-        effect: agent.effects.get(&tool.name).cloned().unwrap_or(Effect::Pure),
-        idempotency_key,
-        site,
+/// The answer of each use, in their order: those that are called run side by side where there are several.
+async fn answers(uses: &[Planned], place: &mut Place, effects: &mut dyn Effects) -> Result<Vec<ToolReply>, Fault> {
+    let mut answers: Vec<Option<ToolReply>> = Vec::with_capacity(uses.len());
+    let mut calls = Vec::new();
+    for planned in uses {
+        let site = place.next();
+        answers.push(match &planned.plan {
+            Plan::Answer(reply) => Some(reply.clone()),
+            Plan::Call { name, effect, .. } => {
+                calls.push(ToolCall {
+                    id: planned.tool.id.clone(),
+                    name: name.clone(),
+                    arguments: planned.tool.arguments.clone(),
+                    effect: effect.clone(),
+                    idempotency_key: idempotency_key(&site),
+                    site,
+                });
+                None
+            }
+        });
     }
+    let performed = if calls.is_empty() { Vec::new() } else { effects.perform_side_by_side(calls).await? };
+    let mut performed = performed.into_iter();
+    let mut next = || match performed.next().map(|performed| performed.reply) {
+        Some(Reply::Tool(reply)) => Ok(reply),
+        _ => Err(mismatched()),
+    };
+    answers.into_iter().map(|answer| answer.map_or_else(&mut next, Ok)).collect()
+}
+
+/// The same for every execution of one tool call, and of no other: thread, step and call.
+pub fn idempotency_key(site: &Site) -> String {
+    let Site { thread, role, lane, visit, position } = site;
+    format!("{thread}/{lane}/{role}/{visit}/{position}")
 }
 
 #[cfg(test)]

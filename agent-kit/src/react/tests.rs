@@ -1,7 +1,9 @@
-use std::collections::{BTreeMap, VecDeque};
+use std::collections::VecDeque;
 
 use futures_util::future::BoxFuture;
-use rondo_protocol::call::{FaultClass, ModelAnswer, Reply, ToolReply};
+use rondo_protocol::Value;
+use rondo_protocol::call::{Effect, FaultClass, ModelAnswer, Reply, ToolReply};
+use rondo_protocol::diagnostic::Code;
 use rondo_protocol::digest::Kind;
 use rondo_protocol::id::{LanePath, RoleName, Status, ThreadId};
 use rondo_protocol::message::Message;
@@ -11,6 +13,7 @@ use rondo_protocol::workflow::AnswerFormat;
 
 use super::*;
 use crate::effects::{Performed, Sent, Verdict};
+use crate::tool::{Error, Invocation, Origin, Spec, Tool, ToolSet};
 
 /// Answers from a list and keeps what it was asked.
 struct Listed {
@@ -28,20 +31,58 @@ impl Effects for Listed {
                 let (head, request) = (call.head_digest, call.request());
                 Some(Sent { head, request, asked: None, model: "m".to_owned(), fallback: None })
             }
-            Call::Tool(call) => {
-                self.asked.push(format!("tool {}: {}({})", call.site.position, call.name, call.arguments));
-                None
-            }
-            Call::Turn(_) => None,
+            Call::Tool(_) | Call::Turn(_) => None,
         };
         let reply = self.replies.pop_front().expect("the list has a reply for each call");
         Box::pin(std::future::ready(Ok(Performed { reply, answered_by: AnsweredBy::Port, sent })))
+    }
+
+    fn perform_side_by_side(&mut self, calls: Vec<ToolCall>) -> BoxFuture<'_, Result<Vec<Performed>, Fault>> {
+        let asked = calls.iter().map(|call| format!("{} {}({})", call.site.position, call.name, call.arguments));
+        self.asked.push(format!("tools {}", asked.collect::<Vec<_>>().join(", ")));
+        let reply = |_| self.replies.pop_front().expect("the list has a reply for each call");
+        let replies =
+            calls.iter().map(reply).map(|reply| Performed { reply, answered_by: AnsweredBy::Port, sent: None });
+        let replies = replies.collect();
+        Box::pin(std::future::ready(Ok(replies)))
     }
 
     fn settle(&mut self, verdict: Verdict) -> BoxFuture<'_, ()> {
         self.verdicts.push(verdict);
         Box::pin(std::future::ready(()))
     }
+}
+
+/// A tool that takes a path and does nothing.
+struct Idle(Spec, Effect);
+
+impl Tool for Idle {
+    fn spec(&self) -> &Spec {
+        &self.0
+    }
+
+    fn effect(&self, _: &Value) -> Effect {
+        self.1.clone()
+    }
+
+    fn run<'a>(&'a self, _: Value, _: &'a Invocation) -> BoxFuture<'a, Result<String, Error>> {
+        Box::pin(std::future::ready(Ok(String::new())))
+    }
+}
+
+fn toolbox() -> Toolbox {
+    let mut tools = ToolSet::default();
+    let of = |name: &str, effect: Effect| {
+        let parameters = r#"{"properties":{"path":{"type":"string"}},"type":"object"}"#.to_owned();
+        let (name, description, origin) = (name.to_owned(), String::new(), Origin::BuiltIn);
+        Arc::new(Idle(Spec { name, description, parameters, origin }, effect))
+    };
+    tools.add(of("a", Effect::Pure)).unwrap();
+    tools.add(of("b", Effect::Reads(Vec::new()))).unwrap();
+    tools.add(of("fs.write", Effect::Writes(Vec::new()))).unwrap();
+    tools.add(of("secret", Effect::External)).unwrap();
+    let named = ["a", "b", "fs.*", "secret", "missing.*"].map(str::to_owned);
+    Toolbox::new(&named, &tools, |tool| (tool.spec().name == "secret").then(|| "no grant for secret".to_owned()))
 }
 
 fn says(text: &str, finish: Finish, tools: &[&str]) -> Reply {
@@ -52,13 +93,17 @@ fn says(text: &str, finish: Finish, tools: &[&str]) -> Reply {
 }
 
 fn turn(replies: Vec<Reply>) -> (Result<TurnReply, Fault>, Listed) {
+    turn_with(3, replies)
+}
+
+fn turn_with(tool_calls: u64, replies: Vec<Reply>) -> (Result<TurnReply, Fault>, Listed) {
     let output = vec![(Status::new("yes_done").unwrap(), Vec::new()), (Status::new("redo").unwrap(), Vec::new())];
     let agent = Agent {
         contract: Contract::new(AnswerFormat::Frontmatter, &output).unwrap(),
         model: "default".to_owned(),
-        model_calls: 4,
-        tool_calls: 3,
-        effects: BTreeMap::new(),
+        model_calls: tool_calls + 1,
+        tool_calls,
+        tools: toolbox(),
     };
     let head = Head {
         model: "m".to_owned(),
@@ -118,19 +163,118 @@ fn an_answer_that_was_cut_is_not_taken_for_whole() {
     assert_eq!(effects.verdicts, [Verdict::Refused, Verdict::Accepted]);
 }
 
+fn done(text: &str) -> Reply {
+    Reply::Tool(ToolReply { text: text.to_owned(), failed: false, code: None })
+}
+
+/// A reply that asks for tools: id, name and arguments of each.
+fn asks(uses: &[(&str, &str, &str)]) -> Reply {
+    let use_of = |(id, name, arguments): &(&str, &str, &str)| ToolUse {
+        arguments: (*arguments).to_owned(),
+        id: (*id).to_owned(),
+        name: (*name).to_owned(),
+    };
+    let tool_calls = uses.iter().map(use_of).collect();
+    let reply = ModelReply { finish: Finish::ToolCalls, reasoning: None, text: String::new(), tool_calls };
+    Reply::Model(ModelAnswer { reply, usage: None, cost_usd: None })
+}
+
+/// The texts of the tool results of a turn, in order.
+fn results(reply: &TurnReply) -> Vec<&str> {
+    let text = |entry| match entry {
+        &Entry::Tool { ref text, .. } => Some(text.as_str()),
+        _ => None,
+    };
+    reply.transcript.entries.iter().filter_map(text).collect()
+}
+
 #[test]
-fn tools_are_answered_in_the_order_asked_and_then_the_model_goes_on() {
-    let done = |text: &str| Reply::Tool(ToolReply { text: text.to_owned(), failed: false });
+fn tools_that_change_nothing_run_side_by_side_and_are_answered_in_the_order_asked() {
     let asks = says("", Finish::ToolCalls, &["a", "b"]);
     let (reply, effects) = turn(vec![asks, done("one"), done("two"), says(GOOD, Finish::Stop, &[])]);
-    assert_eq!(effects.asked, ["model 0: Write.", "tool 1: a({})", "tool 2: b({})", "model 3: Write. |  | one | two"]);
+    assert_eq!(effects.asked, ["model 0: Write.", "tools 1 a({}), 2 b({})", "model 3: Write. |  | one | two"]);
     assert_eq!(reply.unwrap().transcript.entries.len(), 4);
 }
 
 #[test]
-fn endless_calls_reach_a_limit() {
+fn a_tool_that_changes_something_runs_alone_and_after_what_was_asked_before() {
+    let asks = asks(&[("1", "a", ""), ("2", "fs__write", "{}"), ("3", "fs.write", "{}"), ("4", "b", "{}")]);
+    let replies = vec![asks, done("one"), done("two"), done("three"), done("four"), says(GOOD, Finish::Stop, &[])];
+    let (reply, effects) = turn_with(20, replies);
+    let asked = ["tools 1 a()", "tools 2 fs.write({})", "tools 3 fs.write({})", "tools 4 b({})"];
+    assert_eq!(effects.asked.get(1..5).unwrap(), asked);
+    assert_eq!(results(&reply.unwrap()), ["one", "two", "three", "four"]);
+}
+
+#[test]
+fn calls_that_cannot_be_made_are_answered_by_the_loop_and_told_apart() {
+    let wrong = [
+        ("", "a", "{}"),
+        ("1", "a", r#"{"path":1}"#),
+        ("1", "a", "{}"),
+        ("2", "unknown", "{}"),
+        ("3", "a", "{\"path\": "),
+        ("4", "a", "[]"),
+        ("5", "a", r#"{"path":"x","path":"y"}"#),
+    ];
+    let (reply, effects) = turn_with(20, vec![asks(&wrong), says(GOOD, Finish::Stop, &[])]);
+    assert_eq!(effects.asked.len(), 2, "no tool was called: {:?}", effects.asked);
+    let reply = reply.unwrap();
+    let codes: Vec<&str> = results(&reply).iter().map(|text| text.get(..13).unwrap()).collect();
+    let code = |number: u32| format!("error RN{number}:");
+    assert_eq!(codes, [1603, 1602, 1603, 1601, 1602, 1602, 1602].map(code));
+}
+
+#[test]
+fn a_tool_that_is_not_granted_or_not_there_ends_the_run_before_any_call_of_the_reply() {
+    for (name, code) in [("secret", Code::ToolNotGranted), ("missing__x", Code::ToolLacking)] {
+        let (reply, effects) = turn(vec![asks(&[("1", "a", "{}"), ("2", name, "{}")])]);
+        let fault = reply.unwrap_err();
+        assert_eq!((fault.class, fault.code), (FaultClass::Denied, code));
+        assert_eq!(effects.asked.len(), 1);
+    }
+}
+
+#[test]
+fn identical_calls_stop_after_three_unless_something_changed() {
+    let read = || asks(&[("1", "a", r#"{ "path": "x" }"#)]);
+    let again = || asks(&[("2", "a", r#"{"path":"x"}"#)]);
+    let write = || asks(&[("3", "fs__write", "{}")]);
+    let mut replies = vec![read(), done("1"), again(), done("2"), read(), done("3"), again(), write(), done("w")];
+    replies.extend([read(), done("4"), says(GOOD, Finish::Stop, &[])]);
+    let (reply, _) = turn_with(20, replies);
+    let reply = reply.unwrap();
+    let results = results(&reply);
+    assert!(results[3].starts_with("error RN1604: a was called with these arguments 3 times"), "{}", results[3]);
+    assert_eq!([results[0], results[2], results[4], results[5]], ["1", "3", "w", "4"]);
+}
+
+#[test]
+fn a_failed_change_does_not_start_the_count_anew_and_a_change_is_counted_itself() {
+    let failed = || Reply::Tool(ToolReply { text: "no".to_owned(), failed: true, code: None });
+    let write = || asks(&[("3", "fs__write", "{}")]);
+    let mut replies = vec![write(), failed(), write(), done("1"), write(), done("2"), write()];
+    replies.push(says(GOOD, Finish::Stop, &[]));
+    let (reply, _) = turn_with(20, replies);
+    assert!(results(&reply.unwrap())[3].starts_with("error RN1604"));
+}
+
+#[test]
+fn endless_calls_reach_a_limit_before_more_is_done() {
     let asks = || says("", Finish::ToolCalls, &["a"]);
-    let done = || Reply::Tool(ToolReply { text: String::new(), failed: true });
-    let (reply, _) = turn(vec![asks(), done(), asks(), done(), asks(), done(), asks()]);
-    assert_eq!(reply.unwrap_err().code, rondo_protocol::diagnostic::Code::StepLimit);
+    let (reply, _) = turn(vec![asks(), done(""), asks(), done(""), asks(), done(""), asks()]);
+    assert_eq!(reply.unwrap_err().code, Code::StepLimit);
+    let (reply, effects) = turn(vec![says("", Finish::ToolCalls, &["a", "b", "a", "b"])]);
+    assert_eq!(reply.unwrap_err().code, Code::StepLimit);
+    assert_eq!(effects.asked.len(), 1);
+}
+
+#[test]
+fn a_long_result_is_shown_cut_and_kept_whole() {
+    let long = "x".repeat(crate::history::SHOWN_MAX_BYTES * 2);
+    let (reply, effects) = turn(vec![asks(&[("1", "a", "{}")]), done(&long), says(GOOD, Finish::Stop, &[])]);
+    assert_eq!(results(&reply.unwrap()), [long.as_str()]);
+    let shown = effects.asked.last().unwrap();
+    assert!(shown.contains("[cut: 32768 bytes left out]"), "{}", shown.len());
+    assert!(shown.len() < crate::history::SHOWN_MAX_BYTES + 200);
 }

@@ -1,24 +1,29 @@
 //! What one turn does next: pure, without a clock, a file or a provider.
 
-use std::collections::VecDeque;
 use std::sync::Arc;
 
 use rondo_protocol::Digest;
-use rondo_protocol::call::{Fault, FaultClass, ModelAnswer, Reply, TurnReply};
+use rondo_protocol::call::{Fault, FaultClass, ModelAnswer, Reply, ToolReply, TurnReply};
 use rondo_protocol::diagnostic::Code;
-use rondo_protocol::message::{Conversation, Message, ToolUse};
+use rondo_protocol::message::Conversation;
 use rondo_protocol::object::{AnsweredBy, Entry, Finish, Transcript, Usage};
 
+use super::uses::{Planned, Uses};
 use super::{Agent, REPAIRS};
 use crate::answer::{Answer, ContractFault, repair_text};
 use crate::effects::{Performed, Sent, Verdict};
+use crate::history;
+use crate::tool::cut;
+
+/// Bytes of all results that one turn keeps; what comes then is kept as the model is shown it.
+const STORED_IN_ALL_MAX_BYTES: usize = 16 << 20;
 
 /// What the loop does next.
 pub(super) enum Next {
     /// Ask the model with these messages.
     Ask(Arc<Conversation>),
-    /// Run this tool.
-    Use(ToolUse),
+    /// Answer these uses of tools, which may run side by side.
+    Use(Vec<Planned>),
     /// Nothing: the turn has come to this.
     Done(Box<TurnReply>),
 }
@@ -30,7 +35,9 @@ pub(super) struct Turn<'a> {
     /// What the conversation would be had no hook rewritten it, with the head that was asked.
     shadow: Option<(Digest, Conversation)>,
     entries: Vec<Entry>,
-    waiting: VecDeque<ToolUse>,
+    uses: Uses,
+    /// Bytes of the results that are kept.
+    stored_bytes: usize,
     answer: Option<(String, Answer)>,
     repairs: u32,
     model_calls: u64,
@@ -51,7 +58,8 @@ impl<'a> Turn<'a> {
             conversation,
             shadow,
             entries: Vec::new(),
-            waiting: VecDeque::new(),
+            uses: Uses::default(),
+            stored_bytes: 0,
             answer: None,
             repairs: 0,
             model_calls: 0,
@@ -70,12 +78,9 @@ impl<'a> Turn<'a> {
         if let Some((text, answer)) = self.answer.take() {
             return Ok(Next::Done(Box::new(self.reply(text, answer))));
         }
-        if let Some(tool) = self.waiting.pop_front() {
-            self.tool_calls += 1;
-            if self.tool_calls > self.agent.tool_calls {
-                return Err(limit("tool calls", self.agent.tool_calls));
-            }
-            return Ok(Next::Use(tool));
+        let uses = self.uses.next();
+        if !uses.is_empty() {
+            return Ok(Next::Use(uses));
         }
         self.model_calls += 1;
         if self.model_calls > self.agent.model_calls {
@@ -105,7 +110,11 @@ impl<'a> Turn<'a> {
         self.last = Some((sent, answered_by));
 
         if !reply.tool_calls.is_empty() {
-            self.waiting = reply.tool_calls.clone().into();
+            self.tool_calls = self.tool_calls.saturating_add(u64::try_from(reply.tool_calls.len()).unwrap_or(u64::MAX));
+            if self.tool_calls > self.agent.tool_calls {
+                return Err(limit("tool calls", self.agent.tool_calls));
+            }
+            self.uses.take(&reply.tool_calls, &self.agent.tools)?;
             self.say(Entry::Model { asked, head, reply, request });
             return Ok(Verdict::Accepted);
         }
@@ -134,24 +143,20 @@ impl<'a> Turn<'a> {
         Ok(Verdict::Refused)
     }
 
-    /// Takes in what a tool answered.
-    ///
-    /// # Errors
-    /// Never for a reply of a tool.
-    pub(super) fn used(&mut self, tool: ToolUse, performed: Performed) -> Result<(), Fault> {
-        let Reply::Tool(reply) = performed.reply else { return Err(mismatched()) };
-        self.say(Entry::Tool {
-            arguments: tool.arguments,
-            failed: reply.failed,
-            id: tool.id,
-            name: tool.name,
-            text: reply.text,
-        });
-        Ok(())
+    /// Takes in what a use of a tool was answered.
+    pub(super) fn used(&mut self, planned: Planned, reply: ToolReply) {
+        let Planned { tool, plan } = planned;
+        self.uses.went(&plan, reply.failed);
+        let mut text = reply.text;
+        if self.stored_bytes.saturating_add(text.len()) > STORED_IN_ALL_MAX_BYTES {
+            cut(&mut text, history::SHOWN_MAX_BYTES);
+        }
+        self.stored_bytes = self.stored_bytes.saturating_add(text.len());
+        self.say(Entry::Tool { arguments: tool.arguments, failed: reply.failed, id: tool.id, name: tool.name, text });
     }
 
     fn say(&mut self, entry: Entry) {
-        if let Some(message) = spoken(&entry) {
+        if let Some(message) = history::spoken(&entry) {
             if let Some((_, shadow)) = &mut self.shadow {
                 shadow.push(message.clone());
             }
@@ -181,27 +186,12 @@ impl<'a> Turn<'a> {
     }
 }
 
-/// The message that an entry adds to the conversation of its turn, for the requests that follow it.
-pub fn spoken(entry: &Entry) -> Option<Message> {
-    match entry {
-        Entry::Model { reply, .. } if !reply.tool_calls.is_empty() => Some(Message {
-            reasoning: reply.reasoning.clone(),
-            tool_calls: reply.tool_calls.clone(),
-            ..Message::assistant(reply.text.clone())
-        }),
-        // A provider may refuse an empty message of the assistant, so an empty answer is not told.
-        Entry::Model { reply, .. } => (!reply.text.is_empty()).then(|| Message::assistant(reply.text.clone())),
-        Entry::Tool { id, text, .. } => Some(Message::tool(id.clone(), text.clone())),
-        Entry::Repair { text } => Some(Message::user(text.clone())),
-    }
-}
-
 fn limit(name: &str, most: u64) -> Fault {
     let message = format!("the step reached its limit of {most} {name}");
     Fault::new(Code::StepLimit, FaultClass::Limit, message)
 }
 
 /// A hook answered a call of one kind with a reply of another.
-fn mismatched() -> Fault {
+pub(super) fn mismatched() -> Fault {
     Fault::new(Code::HookFailed, FaultClass::Hook, "a hook answered with a reply of the wrong kind")
 }

@@ -8,6 +8,7 @@
 
 mod arguments;
 mod builtin;
+mod cut;
 mod error;
 mod toolbox;
 
@@ -17,6 +18,7 @@ use rondo_protocol::call::Effect;
 
 pub use arguments::Arguments;
 pub use builtin::{BuiltIn, Typed};
+pub use cut::cut;
 pub use error::Error;
 pub use toolbox::{Clash, Lacking, Offer, ToolSet, Toolbox, means, wire_name};
 

@@ -49,6 +49,15 @@ impl ToolSet {
         self.tools.get(name)
     }
 
+    /// Says that there is no tool that `pattern` means.
+    fn lacks(&self, pattern: &str) -> String {
+        let near = nearest(pattern, self.tools.keys().map(String::as_str));
+        let hint = near.map(|near| format!("; did you mean {near}?")).unwrap_or_default();
+        format!(
+            "there is no tool {pattern:?}: it is not part of rondo, and neither [tool] nor [mcp] in rondo.toml has it{hint}"
+        )
+    }
+
     /// Every tool, by name.
     pub fn iter(&self) -> impl Iterator<Item = (&str, &Arc<dyn Tool>)> {
         self.tools.iter().map(|(name, tool)| (name.as_str(), tool))
@@ -121,12 +130,14 @@ impl Offer {
     }
 }
 
-/// What a role names and the operator does not have.
+/// What a role names and cannot use.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Lacking {
     /// What the role names.
     pub pattern: String,
-    /// Why it is not there and what to do.
+    /// Whether it is not there or not granted.
+    pub code: Code,
+    /// Why, and what to do.
     pub message: String,
 }
 
@@ -143,20 +154,38 @@ impl Toolbox {
     pub fn new(patterns: &[String], tools: &ToolSet, denied: impl Fn(&dyn Tool) -> Option<String>) -> Self {
         let mut toolbox = Self::default();
         for pattern in patterns {
-            let mut known = false;
+            let is_one = !pattern.ends_with('*');
+            let mut refused = None;
+            let mut offered = false;
             for tool in tools.matching(pattern) {
-                known = true;
+                let why = denied(&**tool);
+                // Of several, the role has those that are granted. One that it names is missed when it is not.
+                if why.is_some() && !is_one {
+                    refused = refused.or(why);
+                    continue;
+                }
+                offered = true;
                 let wire = wire_name(&tool.spec().name);
-                toolbox.offers.entry(wire).or_insert_with(|| Offer::new(Arc::clone(tool), denied(&**tool)));
+                toolbox.offers.entry(wire).or_insert_with(|| Offer::new(Arc::clone(tool), why));
             }
-            if !known {
-                let hint = nearest(pattern, tools.tools.keys().map(String::as_str));
-                let hint = hint.map(|near| format!("; did you mean {near}?")).unwrap_or_default();
-                let message = format!("there is no tool {pattern:?} here{hint}");
-                toolbox.lacking.push(Lacking { pattern: pattern.clone(), message });
+            if !offered {
+                let (code, message) = match refused {
+                    Some(why) => (Code::ToolNotGranted, why),
+                    None => (Code::ToolLacking, tools.lacks(pattern)),
+                };
+                toolbox.lacking.push(Lacking { pattern: pattern.clone(), code, message });
             }
         }
         toolbox
+    }
+
+    /// Everything that the role names and cannot use: not there, or not granted.
+    pub fn missing(&self) -> Vec<Lacking> {
+        let denied = self.offers.values().filter_map(|offer| {
+            let message = offer.denied.clone()?;
+            Some(Lacking { pattern: offer.tool.spec().name.clone(), code: Code::ToolNotGranted, message })
+        });
+        self.lacking.iter().cloned().chain(denied).collect()
     }
 
     /// What a model is told of them, sorted by name.
@@ -172,11 +201,6 @@ impl Toolbox {
     /// Every offer, by name on the wire.
     pub fn offers(&self) -> impl Iterator<Item = (&str, &Offer)> {
         self.offers.iter().map(|(wire, offer)| (wire.as_str(), offer))
-    }
-
-    /// What the role names and the operator does not have.
-    pub fn lacking(&self) -> &[Lacking] {
-        &self.lacking
     }
 
     /// The offer that a call by `name` means: the name on the wire, or the workflow's.
@@ -198,7 +222,7 @@ impl Toolbox {
                 || lacking.pattern.strip_suffix(".*").is_some_and(|server| name.starts_with(&format!("{server}__")))
         };
         if let Some(lacking) = self.lacking.iter().find(is_it) {
-            return Err(Fault::new(Code::ToolLacking, FaultClass::Denied, lacking.message.clone()));
+            return Err(Fault::new(lacking.code, FaultClass::Denied, lacking.message.clone()));
         }
         Ok(Err(self.unknown(name)))
     }

@@ -84,6 +84,7 @@ impl Exit {
             | FaultClass::ScriptEnd => Self::Provider,
             FaultClass::Limit => Self::Limit,
             FaultClass::Denied => Self::Denied,
+            FaultClass::InDoubt => Self::InDoubt,
             FaultClass::Hook | FaultClass::Store => Self::InputOutput,
             FaultClass::Cancelled => Self::Interrupted,
         }
@@ -97,7 +98,9 @@ impl Exit {
             (Code::StoreDamaged, _) => Self::Damaged,
             (Code::StoreBusy | Code::StoreConflict, _) => Self::Busy,
             (Code::Interrupted, _) => Self::Interrupted,
-            (Code::WriteFailed | Code::InternalFault, _) | (_, 13 | 15) => Self::InputOutput,
+            (Code::ToolInDoubt, _) => Self::InDoubt,
+            (_, 17) => Self::Denied,
+            (Code::WriteFailed | Code::InternalFault, _) | (_, 13 | 15 | 16) => Self::InputOutput,
             (_, 12) => Self::Limit,
             _ => Self::Invalid,
         }

@@ -11,12 +11,14 @@ use rondo_agent_kit::model::redacting::Redacting;
 use rondo_agent_kit::model::script::{Cast, Part, Script};
 use rondo_agent_kit::model::scripted::Scripted;
 use rondo_agent_kit::redact::{Redactor, Secret};
+use rondo_agent_kit::tool::ToolSet;
 use rondo_protocol::diagnostic::Code;
 use rondo_protocol::workflow::Workflow;
 use serde::{Deserialize, Serialize};
 
 use super::failure::Failure;
 use crate::config::{Provider, Settings, Unresolved};
+use crate::grant::Grants;
 use crate::models::{Models, Price, ResolvedModel};
 use crate::{Operating, cast};
 
@@ -82,6 +84,11 @@ pub fn operating(workflow: &Workflow, provision: &Provision) -> Result<Operating
     let totals = settings.providers.values().filter_map(|provider| provider.total_timeout_ms.as_ref());
     Ok(Operating {
         models: Models(models),
+        tools: ToolSet::default(),
+        grants: Grants::default(),
+        approver: None,
+        in_doubt: None,
+        script: None,
         redactor,
         ceilings: settings.limits.clone(),
         call_total_ms: totals.map(|total| total.value).min(),

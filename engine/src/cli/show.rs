@@ -56,15 +56,15 @@ pub(super) fn steps(
     each: &mut dyn FnMut(StepLine) -> Result<bool, Failure>,
 ) -> Result<(), Failure> {
     let beginning = rebuild::beginning(store, row).map_err(|error| of_store(&error))?;
-    // A definition of another version may have no contracts here; its steps can be shown all the same.
-    let contracts = cast::contracts(&beginning.workflow).unwrap_or_default();
+    // A definition of another version may have no readings here; its steps can be shown all the same.
+    let readings = cast::readings(&beginning.workflow).unwrap_or_default();
     let mut outcome = Ok(true);
     if row.seq == 0 {
         return Ok(());
     }
     store
         .scan(&line.thread, 1..=row.seq, &mut |stored, note| {
-            let body = rebuild::body(&contracts, &stored.step.role, &stored.step.answer);
+            let body = rebuild::body(&readings, &stored.step.role, &stored.step.answer);
             outcome = step_line(store, stored, note, body).and_then(&mut *each);
             matches!(outcome, Ok(true))
         })

@@ -216,9 +216,9 @@ impl Reader<'_> {
     fn grant(&mut self, table: &Table<'_>) -> Grant {
         self.only(table, "in [grant]", &["tools", "read", "write", "hosts", "approve", "sandbox"]);
         Grant {
-            tools: self.texts(table, "tools"),
-            read: self.texts(table, "read"),
-            write: self.texts(table, "write"),
+            tools: table.contains_key("tools").then(|| self.texts(table, "tools")),
+            read: table.contains_key("read").then(|| self.texts(table, "read")),
+            write: table.contains_key("write").then(|| self.texts(table, "write")),
             hosts: self.texts(table, "hosts"),
             approve: self.texts(table, "approve"),
             sandbox: self.word(table, "sandbox", &["on", "off"]).map(|word| word.value == "on"),

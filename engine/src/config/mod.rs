@@ -81,6 +81,10 @@ pub struct Settings {
     pub default_model: Option<Sourced<String>>,
     /// Limits that hold besides a workflow's own.
     pub limits: Ceilings,
+    /// The folder that tools work in: that of `rondo.toml`, else the working folder.
+    pub workspace: PathBuf,
+    /// The variables of the environment that outside programs are given.
+    pub environment: BTreeMap<String, String>,
     /// What workflows are granted.
     pub grant: Grant,
     /// Servers of tools.
@@ -163,12 +167,12 @@ pub struct Price {
 /// What workflows are granted.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Grant {
-    /// Tools that roles may use.
-    pub tools: Vec<String>,
-    /// Folders that tools may read.
-    pub read: Vec<String>,
-    /// Folders that tools may write.
-    pub write: Vec<String>,
+    /// Tools that roles may use: names, `server.*` or `*`; `None` = those that only read below the workspace.
+    pub tools: Option<Vec<String>>,
+    /// Files and folders that tools may read; `None` = the workspace.
+    pub read: Option<Vec<String>>,
+    /// Files and folders that tools may write; `None` = the workspace.
+    pub write: Option<Vec<String>>,
     /// Hosts that tools may reach.
     pub hosts: Vec<String>,
     /// Tools that ask a person first.

@@ -131,12 +131,33 @@ pub fn resolve(
         models: stated.models,
         default_model,
         limits: stated.limits,
+        workspace: file.map_or(folder, folder_of).to_path_buf(),
+        environment: passed_on(variable),
         grant: stated.grant,
         mcp: stated.mcp,
         tools: stated.tools,
         hooks: stated.hooks,
         secrets,
     })
+}
+
+/// The variables that outside programs are given: what programs need to find their way, and no key.
+fn passed_on(variable: &dyn Fn(&str) -> Option<String>) -> BTreeMap<String, String> {
+    const PASSED_ON: [&str; 12] = [
+        "PATH",
+        "HOME",
+        "USER",
+        "LOGNAME",
+        "LANG",
+        "LC_ALL",
+        "LC_CTYPE",
+        "TZ",
+        "TERM",
+        "CARGO_HOME",
+        "RUSTUP_HOME",
+        "JAVA_HOME",
+    ];
+    PASSED_ON.into_iter().filter_map(|name| Some((name.to_owned(), variable(name)?))).collect()
 }
 
 impl Settings {

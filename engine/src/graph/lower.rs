@@ -92,6 +92,10 @@ pub(super) fn lower(
         }
         let node = RoleNode {
             role: role.clone(),
+            args: match &role.kind {
+                RoleKind::Tool(tool) => Some(value_template(&tool.args)?),
+                _ => None,
+            },
             policy: policy.roles.get(name.as_str()).cloned().unwrap_or_else(default_policy),
             routes: routes.remove(name).unwrap_or_default(),
             paths,
@@ -99,7 +103,8 @@ pub(super) fn lower(
         roles.insert(name.clone(), node);
     }
     let result = workflow.result.as_ref().map(value_template).transpose()?;
-    let told_whole = told_whole(&lowering.inner, result.as_ref(), roles.keys());
+    let values = result.iter().chain(roles.values().filter_map(|role| role.args.as_ref()));
+    let told_whole = told_whole(&lowering.inner, values, roles.keys());
     Ok(Graph {
         result,
         told_whole,
@@ -143,6 +148,7 @@ fn role_views(workflow: &Workflow, policy: &Policy) -> BTreeMap<RoleName, RoleVi
                 with: transparent.into_iter().chain(role.with.clone()).collect(),
                 tools: match &role.kind {
                     RoleKind::Model(model) => model.tools.clone(),
+                    RoleKind::Tool(tool) => vec![tool.tool.clone()],
                     _ => Vec::new(),
                 },
             };
@@ -154,7 +160,7 @@ fn role_views(workflow: &Workflow, policy: &Policy) -> BTreeMap<RoleName, RoleVi
 /// Roles of which a template asks for every visit.
 fn told_whole<'a>(
     inner: &StableDiGraph<Node, Link>,
-    result: Option<&ValueTemplate>,
+    values: impl Iterator<Item = &'a ValueTemplate>,
     roles: impl Iterator<Item = &'a RoleName>,
 ) -> Arc<[RoleName]> {
     let mut asked: BTreeSet<String> = BTreeSet::new();
@@ -176,7 +182,7 @@ fn told_whole<'a>(
         values.for_each(|leaf| look(leaf.template.uses()));
         edge.when.iter().for_each(|when| look(when.expr.uses()));
     }
-    result.iter().flat_map(|result| result.leaves()).for_each(|leaf| look(leaf.template.uses()));
+    values.flat_map(ValueTemplate::leaves).for_each(|leaf| look(leaf.template.uses()));
     roles.filter(|role| asked.contains(role.as_str())).cloned().collect()
 }
 

@@ -66,6 +66,8 @@ enum Link {
 struct RoleNode {
     role: Role,
     policy: RolePolicy,
+    /// Of a tool role: what its tool is given.
+    args: Option<ValueTemplate>,
     /// For each status its edges in declared order.
     routes: BTreeMap<Status, Vec<Arc<Edge>>>,
     /// For each call kind the nodes that a call passes, outermost first.
@@ -185,6 +187,11 @@ impl Graph {
     /// A role.
     pub fn role(&self, name: &RoleName) -> Option<(&Role, &RolePolicy)> {
         self.roles.get(name).map(|node| (&node.role, &node.policy))
+    }
+
+    /// Of a tool role: what its tool is given.
+    pub fn args(&self, name: &RoleName) -> Option<&ValueTemplate> {
+        self.roles.get(name).and_then(|node| node.args.as_ref())
     }
 
     /// What hooks may know of each role.

@@ -91,7 +91,7 @@ fn reply(call: &Call, text: &str) -> Reply {
             usage: None,
             cost_usd: None,
         }),
-        Call::Tool(_) => Reply::Tool(ToolReply { text: text.to_owned(), failed: false }),
+        Call::Tool(_) => Reply::Tool(ToolReply { text: text.to_owned(), failed: false, code: None }),
     }
 }
 

@@ -37,6 +37,8 @@ pub struct Dispatch {
     pub role: RoleName,
     /// By which edge, with its prompt.
     pub edge: EdgeTaken,
+    /// Of a tool role: what its tool is given, an object.
+    pub args: Option<Value>,
     /// What was chosen on the way.
     pub chosen: Chosen,
 }
@@ -103,7 +105,7 @@ pub fn decide(graph: &Graph, state: &State) -> Result<Decision, Fault> {
     };
     let from = state.last.as_ref().map_or("start", |last| last.episode.role.as_str());
     let render =
-        |template: &Template| template.render(&scope, MAX_RENDERED_BYTES).map_err(|error| render_fault(from, &error));
+        |template: &Template| template.render(&scope, MAX_RENDERED_BYTES).map_err(|error| edge_fault(from, &error));
     let chosen = Chosen {
         say: edge.say.as_ref().map(render).transpose()?,
         bounded: edge.bound.as_ref().map(|bound| (edge.id, bound.per.clone())).into_iter().collect(),
@@ -133,7 +135,12 @@ pub fn decide(graph: &Graph, state: &State) -> Result<Decision, Fault> {
         prompt: render(&edge.prompt)?,
         status: state.last.as_ref().map(|last| last.episode.status.clone()),
     };
-    Ok(Decision::Dispatch(Dispatch { role, edge, chosen }))
+    let args = graph.args(&role).map(|args| {
+        let fault = |error| render_fault(format_args!("the arguments of {role}"), &error);
+        args.render(&scope, MAX_RENDERED_BYTES).map_err(fault)
+    });
+    let args = args.transpose()?;
+    Ok(Decision::Dispatch(Dispatch { role, edge, args, chosen }))
 }
 
 /// The first edge whose condition holds, or what stands behind it once it was taken as often as it may be.
@@ -145,7 +152,7 @@ fn choose<'a>(
 ) -> Result<&'a Edge, Fault> {
     for edge in edges {
         let holds = match &edge.when {
-            Some(condition) => condition.expr.truth(scope).map_err(|error| render_fault(place, &error))?,
+            Some(condition) => condition.expr.truth(scope).map_err(|error| edge_fault(place, &error))?,
             None => true,
         };
         if holds {
@@ -186,11 +193,15 @@ fn result(graph: &Graph, edge: &Edge, state: &State, scope: &dyn Scope, place: &
 }
 
 fn value(template: &ValueTemplate, scope: &dyn Scope, place: &str) -> Result<Value, Fault> {
-    template.render(scope, MAX_RENDERED_BYTES).map_err(|error| render_fault(place, &error))
+    template.render(scope, MAX_RENDERED_BYTES).map_err(|error| edge_fault(place, &error))
 }
 
-fn render_fault(place: &str, error: &RenderError) -> Fault {
-    Fault::new(Code::RenderFailed, FaultClass::Limit, format!("the edge from {place} cannot be rendered: {error}"))
+fn edge_fault(place: &str, error: &RenderError) -> Fault {
+    render_fault(format_args!("the edge from {place}"), error)
+}
+
+fn render_fault(what: std::fmt::Arguments<'_>, error: &RenderError) -> Fault {
+    Fault::new(Code::RenderFailed, FaultClass::Limit, format!("{what} cannot be rendered: {error}"))
 }
 
 fn no_edge(place: &str) -> Fault {

@@ -7,25 +7,28 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
+use rondo_agent_kit::tool::Toolbox;
 use rondo_protocol::call::{CallKind, Fault, FaultClass, Site, TurnReply};
 use rondo_protocol::diagnostic::Code;
 use rondo_protocol::digest::Kind;
 use rondo_protocol::event::{Outcome, Place, Visit, What};
 use rondo_protocol::id::{LanePath, RoleName, Status, ThreadId};
 use rondo_protocol::object::{FaultKind, Note, Observation, Step, StepKind};
-use rondo_protocol::workflow::Limits;
+use rondo_protocol::workflow::{Limits, RolePolicy};
 use rondo_protocol::{Digest, Value};
 use tokio_util::sync::CancellationToken;
 
 use super::memory::{Memories, Opened, Steps};
 use super::retry::Deadline;
 use super::sink::Sink;
-use super::worker::{self, Stage};
-use crate::cast::Player;
+use super::tool_role;
+use super::tools::Tooling;
+use super::worker::{self, Speaking, Stage};
+use crate::cast::Cast;
+use crate::engine::Operating;
 use crate::env::Env;
 use crate::graph::Graph;
 use crate::hook::CallPath;
-use crate::models::Models;
 use crate::moderator::{self, Decision, Dispatch, Finish, limits};
 use crate::store::{self, Commit, NewStep, Row, StepStore};
 use crate::thread::{Checkpoint, Ending, Origin, State, Stop};
@@ -40,16 +43,14 @@ pub struct Run {
     pub thread: ThreadId,
     /// Its workflow.
     pub graph: Arc<Graph>,
-    /// Its model roles.
-    pub players: BTreeMap<RoleName, Player>,
-    /// Who answers.
-    pub models: Models,
+    /// Its roles, ready to be played.
+    pub cast: Cast,
+    /// What the operator gives.
+    pub operating: Operating,
     /// The hooks before each role's calls.
     pub paths: BTreeMap<RoleName, BTreeMap<CallKind, CallPath>>,
     /// The limits in force: the lower of workflow and operator.
     pub limits: Limits,
-    /// How long one call may take with all its attempts, in milliseconds.
-    pub call_total_ms: Option<u64>,
     /// Where events go.
     pub sink: Sink,
     /// Tells the run to stop.
@@ -97,6 +98,33 @@ impl Run {
             Ok(finish) => going.finish(finish).await,
             Err(fault) => going.stop(fault).await,
         }
+    }
+
+    /// What a visit of a role is carried out with.
+    fn stage<'s>(
+        &'s self,
+        role: &RoleName,
+        policy: &RolePolicy,
+        toolbox: &'s Toolbox,
+        no_paths: &'s BTreeMap<CallKind, CallPath>,
+    ) -> Stage<'s> {
+        let Operating { grants, approver, in_doubt, redactor, .. } = &self.operating;
+        Stage {
+            store: &*self.store,
+            env: &*self.env,
+            sink: &self.sink,
+            tooling: Tooling { toolbox, grants, approver: approver.as_deref(), in_doubt: *in_doubt, redactor },
+            paths: self.paths.get(role).unwrap_or(no_paths),
+            cancel: &self.cancel,
+            may_be_journaled: true,
+            deadline: Deadline::of_step(policy.timeout_ms).or_earlier(self.wall_time()),
+        }
+    }
+
+    fn wall_time(&self) -> Deadline {
+        let left = self.limits.wall_time_ms.map(|most| most.saturating_sub(self.state.spent.active_ms));
+        let message = format!("the thread reached its limit of {} ms wall time", self.limits.wall_time_ms.unwrap_or(0));
+        Deadline::after(left, Fault::new(Code::ThreadLimit, FaultClass::Limit, message))
     }
 }
 
@@ -157,21 +185,7 @@ impl Going {
             let note = Note { started_at_ms, ended_at_ms: started_at_ms, ..Note::default() };
             return self.route(&dispatch.role, fault, note);
         }
-        let Some(player) = run.players.get(&dispatch.role) else {
-            let message = format!("{} is a {} role, which this version does not run", dispatch.role, role.kind.name());
-            return Err(Fault::new(Code::NotYetRun, FaultClass::Denied, message));
-        };
-        let Opened { conversation, told } = {
-            let contract = |role: &RoleName| run.players.get(role).map(|player| &player.agent.contract);
-            let steps = Steps { store: &*run.store, thread: &run.thread, contract: &contract };
-            self.memories
-                .open(&dispatch.role, &player.telling, &dispatch.edge.prompt, &run.state, &steps)
-                .map_err(|error| worker::store_fault(&error))?
-        };
         let visit = self.visit_number(&dispatch.role, 1);
-        let run = &self.run;
-        self.under_way = Some(visit.clone());
-        run.sink.emit(What::StepStarted { visit: visit.clone() }).await;
         let site = Site {
             thread: run.thread.clone(),
             role: dispatch.role.clone(),
@@ -179,27 +193,39 @@ impl Going {
             visit: visit.visit,
             position: 0,
         };
-        let no_paths = BTreeMap::new();
-        let stage = Stage {
-            store: &*run.store,
-            env: &*run.env,
-            sink: &run.sink,
-            models: &run.models,
-            player,
-            policy,
-            paths: run.paths.get(&dispatch.role).unwrap_or(&no_paths),
-            cancel: &run.cancel,
-            may_be_journaled: self.may_be_journaled,
-            deadline: Deadline::of_step(policy.timeout_ms).or_earlier(self.wall_time()),
-            call_total_ms: run.call_total_ms,
-        };
         let attempts = run.state.roles.get(&dispatch.role).map_or(0, |visited| visited.attempts);
-        let visited = worker::visit(&stage, site, conversation, attempts).await;
+        let no_paths = BTreeMap::new();
+        let may_be_journaled = self.may_be_journaled;
+        let stage = |toolbox| Stage { may_be_journaled, ..run.stage(&dispatch.role, policy, toolbox, &no_paths) };
+        let (visited, told) = if let Some(player) = run.cast.tool_players.get(&dispatch.role) {
+            self.under_way = Some(visit.clone());
+            run.sink.emit(What::StepStarted { visit }).await;
+            let args = dispatch.args.clone().unwrap_or_else(Value::empty_object);
+            (tool_role::visit(&stage(&player.toolbox), player, site, &args, attempts).await, None)
+        } else if let Some(player) = run.cast.players.get(&dispatch.role) {
+            let Opened { conversation, told } = {
+                let steps = Steps { store: &*run.store, thread: &run.thread, readings: &run.cast.readings };
+                self.memories
+                    .open(&dispatch.role, &player.telling, &dispatch.edge.prompt, &run.state, &steps)
+                    .map_err(|error| worker::store_fault(&error))?
+            };
+            self.under_way = Some(visit.clone());
+            run.sink.emit(What::StepStarted { visit }).await;
+            let Operating { models, call_total_ms, .. } = &run.operating;
+            let speaking = Speaking { models, player, policy, call_total_ms: *call_total_ms };
+            let stage = stage(&player.agent.tools);
+            (worker::visit(&stage, &speaking, site, conversation, attempts).await, told)
+        } else {
+            let message = format!("{} is a {} role, which this version does not run", dispatch.role, role.kind.name());
+            return Err(Fault::new(Code::NotYetRun, FaultClass::Denied, message));
+        };
+        let run = &self.run;
         let note = Note {
             started_at_ms,
             ended_at_ms: run.env.now_ms(),
             model_calls: visited.model_calls,
             tool_calls: visited.tool_calls,
+            tools: visited.tools,
             attempts: visited.attempts,
             usage: visited.usage,
             cost_usd: visited.cost_usd,
@@ -226,13 +252,6 @@ impl Going {
         })
     }
 
-    fn wall_time(&self) -> Deadline {
-        let left = self.run.limits.wall_time_ms.map(|most| most.saturating_sub(self.run.state.spent.active_ms));
-        let message =
-            format!("the thread reached its limit of {} ms wall time", self.run.limits.wall_time_ms.unwrap_or(0));
-        Deadline::after(left, Fault::new(Code::ThreadLimit, FaultClass::Limit, message))
-    }
-
     /// The step that a fault comes to where the graph routes it; otherwise the fault.
     fn route(&self, role: &RoleName, fault: Fault, note: Note) -> Result<Made, Fault> {
         let (Some(status), Some(kind)) = (moderator::routed(&self.run.graph, role, &fault), fault.routed_by()) else {
@@ -251,14 +270,14 @@ impl Going {
     /// Commits the step that a visit came to, together with what follows from it, and tells of it.
     async fn commit(&mut self, dispatch: Dispatch, made: Made) -> Result<Decision, Fault> {
         let Made { turn, status, output, observations, note, mut objects } = made;
-        let (transcript, answer, body) = match turn {
+        let (transcript, said, answer, body) = match turn {
             Some(turn) => {
                 let (digest, bytes) = Digest::of(Kind::Transcript, &turn.transcript).map_err(|e| no_form(&e))?;
                 self.add_heads(&dispatch.role, &turn, &mut objects);
                 objects.push((Kind::Transcript, digest, bytes));
-                (Some(digest), turn.answer, turn.body)
+                (Some(digest), Some(turn.transcript), turn.answer, turn.body)
             }
-            None => (None, String::new(), String::new()),
+            None => (None, None, String::new(), String::new()),
         };
         let role = dispatch.role;
         let step = Step {
@@ -279,8 +298,11 @@ impl Going {
         let run = &mut self.run;
         run.state.take(&dispatch.chosen.bounded);
         run.state.add(digest, &step, body, &note);
-        match run.players.get(&role).filter(|_| answered) {
-            Some(player) => self.memories.close(&role, &player.telling, &step.answer, run.state.seq),
+        match run.cast.players.get(&role).filter(|_| answered) {
+            Some(player) => {
+                let said = said.as_ref();
+                self.memories.close(&role, &player.telling, &step.answer, said, run.state.seq);
+            }
             None => self.memories.forget(&role),
         }
 
@@ -323,7 +345,7 @@ impl Going {
 
     /// The heads that a transcript names and that were not stored by this run yet.
     fn add_heads(&mut self, role: &RoleName, turn: &TurnReply, objects: &mut Vec<(Kind, Digest, Vec<u8>)>) {
-        let Some(player) = self.run.players.get(role) else { return };
+        let Some(player) = self.run.cast.players.get(role) else { return };
         for entry in &turn.transcript.entries {
             let rondo_protocol::object::Entry::Model { head, .. } = entry else { continue };
             let known = player.heads.iter().find(|known| known.digest == *head);

@@ -1,7 +1,7 @@
 //! The journal of a step in flight: what it has already been answered, so that a crash repeats nothing.
 //!
-//! A record is written before what it says is acted on. Model replies are synced; the reply that ends the step is kept
-//! by the commit itself. A record of failed attempts says how far a script has been used up.
+//! A record is written before what it says is acted on. Model replies are synced, and intents and results of tools that
+//! change something; the reply that ends the step is kept by the commit itself. A record of failed attempts says how far a script has been used up.
 
 use std::collections::BTreeMap;
 
@@ -14,26 +14,54 @@ use serde::{Deserialize, Serialize};
 
 use crate::store::{self, JournalRecord, Read};
 
+/// Results of tools that may be had again and wait to be written.
+const MOST_PENDING_BYTES: usize = 4 << 20;
+
 /// What one record says.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub(super) enum Record {
     /// A model answered.
     Model(Box<ModelRecord>),
-    /// A tool answered.
-    Tool {
+    /// A tool that changes something is about to be called.
+    Intent {
         /// The position of the call in the step.
         position: u32,
         /// The use that it answers.
         id: String,
-        /// The result.
-        reply: ToolReply,
     },
+    /// A tool answered.
+    Tool(ToolRecord),
     /// Attempts that failed, of a call that was given up, or whose answer could not be taken.
     Failed {
         /// How many.
         attempts: u64,
     },
+}
+
+/// A tool's result.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub(super) struct ToolRecord {
+    /// The position of the call in the step.
+    pub position: u32,
+    /// The use that it answers.
+    pub id: String,
+    /// The result.
+    pub reply: ToolReply,
+    /// Milliseconds that it took.
+    pub duration_ms: u64,
+    /// Whether the call could be made again without changing anything, so that nothing is lost with this record.
+    pub is_repeatable: bool,
+}
+
+/// What the journal says of a tool call.
+pub(super) enum Kept {
+    /// It was answered.
+    Result(ToolRecord),
+    /// It was begun and may have had its effect.
+    Intent,
+    /// It was never begun.
+    Nothing,
 }
 
 /// A model's answer with what was sent.
@@ -89,13 +117,16 @@ impl ModelRecord {
 #[derive(Debug, Default)]
 pub(super) struct Journal {
     models: BTreeMap<u32, ModelRecord>,
-    tools: BTreeMap<u32, (String, ToolReply)>,
+    tools: BTreeMap<u32, ToolRecord>,
+    /// Calls that were begun: position and use.
+    intents: BTreeMap<u32, String>,
     /// Attempts that all records speak of.
     pub(super) attempts: u64,
     /// The number of the next record.
     next: u32,
     /// Records that are not written yet, and whether one of them must be synced before anything is done on it.
     pending: Vec<Record>,
+    pending_bytes: usize,
     must_sync: bool,
 }
 
@@ -114,8 +145,11 @@ impl Journal {
                     journal.attempts += record.attempts;
                     journal.models.insert(record.position, *record);
                 }
-                Record::Tool { position, id, reply } => {
-                    journal.tools.insert(position, (id, reply));
+                Record::Intent { position, id } => {
+                    journal.intents.insert(position, id);
+                }
+                Record::Tool(record) => {
+                    journal.tools.insert(record.position, record);
                 }
                 Record::Failed { attempts } => journal.attempts += attempts,
             }
@@ -128,14 +162,27 @@ impl Journal {
         self.models.remove(&position).filter(|record| record.asked == asked)
     }
 
-    /// The result that the tool call at `position` has already had.
-    pub(super) fn tool(&mut self, position: u32, id: &str) -> Option<ToolReply> {
-        self.tools.remove(&position).filter(|(recorded, _)| recorded == id).map(|(_, reply)| reply)
+    /// What is known of the tool call at `position`.
+    pub(super) fn tool(&mut self, position: u32, id: &str) -> Kept {
+        if let Some(record) = self.tools.remove(&position).filter(|record| record.id == id) {
+            return Kept::Result(record);
+        }
+        match self.intents.remove(&position) {
+            Some(intended) if intended == id => Kept::Intent,
+            _ => Kept::Nothing,
+        }
     }
 
     /// Adds a record, to be written before anything is done on it.
     pub(super) fn add(&mut self, record: Record) {
-        self.must_sync |= !matches!(record, Record::Tool { .. });
+        if let Record::Tool(ToolRecord { reply, is_repeatable: true, .. }) = &record {
+            // What such results say can be had again, so they wait for the next record that must be synced, but not
+            // until they fill the memory.
+            self.pending_bytes = self.pending_bytes.saturating_add(reply.text.len());
+            self.must_sync |= self.pending_bytes > MOST_PENDING_BYTES;
+        } else {
+            self.must_sync = true;
+        }
         self.pending.push(record);
     }
 
@@ -155,6 +202,7 @@ impl Journal {
         if !std::mem::take(&mut self.must_sync) {
             return Vec::new();
         }
+        self.pending_bytes = 0;
         let records = std::mem::take(&mut self.pending).into_iter().zip(self.next..).map(|(record, position)| {
             // Texts, integers and digests always have a canonical form; a cost is finite.
             JournalRecord { lane: lane.clone(), position, bytes: canonical::to_bytes(&record).unwrap_or_default() }

@@ -8,12 +8,15 @@ use std::collections::{BTreeMap, VecDeque};
 use std::ops::RangeInclusive;
 use std::sync::Arc;
 
-use rondo_agent_kit::answer::Contract;
 use rondo_agent_kit::history::{self, Episode, Telling};
+use rondo_protocol::digest::Kind;
 use rondo_protocol::id::{LanePath, RoleName, ThreadId};
 use rondo_protocol::message::Conversation;
+use rondo_protocol::object::Transcript;
 use rondo_protocol::workflow::{ContextWhat, History};
 
+use crate::cast::Reading;
+use crate::rebuild;
 use crate::store::{Error, Read, StoredStep};
 use crate::thread::{self, State};
 
@@ -44,7 +47,7 @@ pub(super) struct Opened {
 pub(super) struct Steps<'a> {
     pub(super) store: &'a dyn Read,
     pub(super) thread: &'a ThreadId,
-    pub(super) contract: &'a dyn Fn(&RoleName) -> Option<&'a Contract>,
+    pub(super) readings: &'a BTreeMap<RoleName, Reading>,
 }
 
 impl Memories {
@@ -70,13 +73,20 @@ impl Memories {
     }
 
     /// Closes the visit with its answer, which became step `seq`.
-    pub(super) fn close(&mut self, role: &RoleName, telling: &Telling, answer: &str, seq: u64) {
+    pub(super) fn close(
+        &mut self,
+        role: &RoleName,
+        telling: &Telling,
+        answer: &str,
+        transcript: Option<&Transcript>,
+        seq: u64,
+    ) {
         if let Some(memory) = self.roles.get_mut(role) {
             memory.last_seq = seq;
             if telling.history == History::None {
                 memory.conversation = Arc::default();
             } else {
-                Arc::make_mut(&mut memory.conversation).push(history::closing(answer));
+                Arc::make_mut(&mut memory.conversation).extend(history::closing(telling.history, answer, transcript));
             }
         }
     }
@@ -108,7 +118,11 @@ fn recollect(role: &RoleName, telling: &Telling, state: &State, steps: &Steps<'_
             told(role, telling, memory.last_seq == 0, since, &VecDeque::new(), steps)?
         };
         conversation.push(history::opening(&own.step.edge.prompt, &told));
-        conversation.push(history::closing(&own.step.answer));
+        let transcript = match own.step.transcript.filter(|_| telling.history == History::Exact) {
+            Some(digest) => Some(rebuild::object::<Transcript>(steps.store, Kind::Transcript, digest)?),
+            None => None,
+        };
+        conversation.extend(history::closing(telling.history, &own.step.answer, transcript.as_ref()));
         memory.last_seq = seq;
     }
     Ok(memory)
@@ -180,19 +194,12 @@ impl Backward<'_, '_> {
         let from = self.next.saturating_sub(CHUNK - 1).max(self.first);
         let (chunk, with_bodies, steps) = (&mut self.chunk, self.with_bodies, self.steps);
         let scanned = steps.store.scan(steps.thread, from..=self.next, &mut |stored: StoredStep, _| {
-            let body = if with_bodies { body(steps, &stored) } else { String::new() };
+            let role = &stored.step.role;
+            let body =
+                if with_bodies { rebuild::body(steps.readings, role, &stored.step.answer) } else { String::new() };
             chunk.push(Arc::new(thread::episode(stored.seq, &stored.step, body)));
             true
         });
         self.fault = scanned.err();
     }
-}
-
-/// What a step's answer says beside its fields.
-pub(super) fn body(steps: &Steps<'_>, stored: &StoredStep) -> String {
-    if stored.step.answer.is_empty() {
-        return String::new();
-    }
-    let contract = (steps.contract)(&stored.step.role);
-    contract.and_then(|contract| contract.parse(&stored.step.answer).ok()).map(|answer| answer.body).unwrap_or_default()
 }

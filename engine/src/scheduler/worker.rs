@@ -11,14 +11,13 @@ use rondo_agent_kit::effects::{Effects, Performed, Sent, Verdict};
 use rondo_agent_kit::model::Deltas;
 use rondo_agent_kit::react;
 use rondo_protocol::call::{
-    Call, CallKind, Effect, Fault, FaultClass, ModelAnswer, ModelCall, Reply, Site, ToolCall, ToolReply, TurnCall,
-    TurnReply,
+    Call, CallKind, Fault, FaultClass, ModelAnswer, ModelCall, Reply, Site, ToolCall, TurnCall, TurnReply,
 };
 use rondo_protocol::diagnostic::Code;
 use rondo_protocol::digest::Kind;
 use rondo_protocol::event::{Visit, What};
 use rondo_protocol::message::Conversation;
-use rondo_protocol::object::{AnsweredBy, Head, Request, Usage};
+use rondo_protocol::object::{AnsweredBy, Head, Request, ToolNote, Usage};
 use rondo_protocol::workflow::RolePolicy;
 use rondo_protocol::{Digest, canonical};
 use tokio_util::sync::CancellationToken;
@@ -26,6 +25,7 @@ use tokio_util::sync::CancellationToken;
 use super::journal::{Journal, KeptObject, ModelRecord, Record};
 use super::retry::{self, Deadline};
 use super::sink::Sink;
+use super::tools::{Calling, Tooling};
 use crate::cast::{Player, PlayerHead};
 use crate::env::Env;
 use crate::hook::CallPath;
@@ -37,15 +37,20 @@ pub(super) struct Stage<'a> {
     pub(super) store: &'a dyn StepStore,
     pub(super) env: &'a dyn Env,
     pub(super) sink: &'a Sink,
-    pub(super) models: &'a Models,
-    pub(super) player: &'a Player,
-    pub(super) policy: &'a RolePolicy,
+    pub(super) tooling: Tooling<'a>,
     pub(super) paths: &'a BTreeMap<CallKind, CallPath>,
     pub(super) cancel: &'a CancellationToken,
     /// Whether an earlier run may have left a journal of this step.
     pub(super) may_be_journaled: bool,
     /// Until when the step may take.
     pub(super) deadline: Deadline,
+}
+
+/// What a model role speaks with.
+pub(super) struct Speaking<'a> {
+    pub(super) models: &'a Models,
+    pub(super) player: &'a Player,
+    pub(super) policy: &'a RolePolicy,
     /// How long one call may take with all its attempts, in milliseconds.
     pub(super) call_total_ms: Option<u64>,
 }
@@ -61,6 +66,8 @@ pub(super) struct Visited {
     pub(super) usage: Option<Usage>,
     /// What these replies cost, in US dollars.
     pub(super) cost_usd: Option<f64>,
+    /// The tool calls that were made.
+    pub(super) tools: Vec<ToolNote>,
     /// Requests that hooks rewrote and heads that they made.
     pub(super) objects: Vec<Object>,
 }
@@ -68,28 +75,37 @@ pub(super) struct Visited {
 /// Kind, digest, canonical bytes.
 type Object = (Kind, Digest, Vec<u8>);
 
+/// What an earlier run has left of the step in flight.
+pub(super) fn journal(stage: &Stage<'_>, site: &Site) -> Result<Journal, Fault> {
+    if !stage.may_be_journaled {
+        return Ok(Journal::default());
+    }
+    Journal::read(stage.store, &site.thread, &site.lane).map_err(|error| store_fault(&error))
+}
+
 /// Carries out one visit. `attempts` is how many attempts the role made in this lane before it.
-pub(super) async fn visit(stage: &Stage<'_>, site: Site, conversation: Arc<Conversation>, attempts: u64) -> Visited {
-    let kept = if stage.may_be_journaled {
-        Journal::read(stage.store, &site.thread, &site.lane)
-    } else {
-        Ok(Journal::default())
-    };
-    let journal = match kept {
+pub(super) async fn visit(
+    stage: &Stage<'_>,
+    speaking: &Speaking<'_>,
+    site: Site,
+    conversation: Arc<Conversation>,
+    attempts: u64,
+) -> Visited {
+    let journal = match journal(stage, &site) {
         Ok(journal) => journal,
-        Err(error) => return Visited::failed(store_fault(&error)),
+        Err(fault) => return Visited::failed(fault),
     };
-    let Some(first) = stage.player.heads.first() else { return Visited::failed(no_head()) };
+    let Some(first) = speaking.player.heads.first() else { return Visited::failed(no_head()) };
     let at = site.clone();
     let call = TurnCall { site, head_digest: first.digest, head: Arc::clone(&first.head), conversation };
     let mut performing = Performing {
         stage,
+        speaking,
         attempts: journal.attempts,
-        journal,
+        calling: Calling { stage, journal, notes: Vec::new() },
         attempts_before: attempts,
         model: 0,
         model_calls: 0,
-        tool_calls: 0,
         usage: None,
         cost_usd: None,
         last: None,
@@ -104,24 +120,25 @@ pub(super) async fn visit(stage: &Stage<'_>, site: Site, conversation: Arc<Conve
     };
     if result.as_ref().is_err_and(|fault| fault.class == FaultClass::Contract) {
         // A run that resumes asks anew for the reply that could not be taken; what it used of a script stays used.
-        performing.journal.give_up_pending();
+        performing.calling.journal.give_up_pending();
         // The fault that ended the visit says more than a store that fails on top of it.
-        let _ = performing.keep(&at).await;
+        let _ = performing.calling.keep(&at).await;
     }
-    let Performing { attempts, model_calls, tool_calls, usage, cost_usd, objects, .. } = performing;
-    Visited { result, attempts, model_calls, tool_calls, usage, cost_usd, objects }
+    let Performing { attempts, model_calls, calling, usage, cost_usd, objects, .. } = performing;
+    let tool_calls = u64::try_from(calling.notes.len()).unwrap_or(u64::MAX);
+    Visited { result, attempts, model_calls, tool_calls, usage, cost_usd, tools: calling.notes, objects }
 }
 
 impl Visited {
-    fn failed(fault: Fault) -> Self {
-        let (usage, cost_usd, objects) = (None, None, Vec::new());
-        Self { result: Err(fault), attempts: 0, model_calls: 0, tool_calls: 0, usage, cost_usd, objects }
+    pub(super) fn failed(fault: Fault) -> Self {
+        let (usage, cost_usd, tools, objects) = (None, None, Vec::new(), Vec::new());
+        Self { result: Err(fault), attempts: 0, model_calls: 0, tool_calls: 0, usage, cost_usd, tools, objects }
     }
 }
 
 async fn turn(stage: &Stage<'_>, call: TurnCall, performing: &mut Performing<'_>) -> Result<TurnReply, Fault> {
     let Some(path) = stage.paths.get(&CallKind::Turn).filter(|path| !path.is_empty()) else {
-        return react::run(&stage.player.agent, call.clone(), &call, performing).await;
+        return react::run(&performing.speaking.player.agent, call.clone(), &call, performing).await;
     };
     let asked = call.clone();
     let port = |call: Call| -> BoxFuture<'_, Result<Reply, Fault>> {
@@ -129,7 +146,9 @@ async fn turn(stage: &Stage<'_>, call: TurnCall, performing: &mut Performing<'_>
             let Call::Turn(call) = call else { return Err(wrong_kind()) };
             performing.turn_is_rewritten = call.conversation.chain() != asked.conversation.chain()
                 || !Arc::ptr_eq(&call.head, &asked.head) && call.head != asked.head;
-            react::run(&stage.player.agent, call, &asked, performing).await.map(|reply| Reply::Turn(Box::new(reply)))
+            react::run(&performing.speaking.player.agent, call, &asked, performing)
+                .await
+                .map(|reply| Reply::Turn(Box::new(reply)))
         })
     };
     let answered = path.run(Call::Turn(call), Box::new(port)).await?;
@@ -147,13 +166,13 @@ async fn turn(stage: &Stage<'_>, call: TurnCall, performing: &mut Performing<'_>
 /// The effects of one visit.
 struct Performing<'a> {
     stage: &'a Stage<'a>,
-    journal: Journal,
+    speaking: &'a Speaking<'a>,
+    calling: Calling<'a>,
     attempts_before: u64,
     attempts: u64,
     /// Which of the player's heads is asked: a step stays with the model that answered it.
     model: usize,
     model_calls: u64,
-    tool_calls: u64,
     usage: Option<Usage>,
     cost_usd: Option<f64>,
     /// The last model call and its reply, until the loop has settled it.
@@ -168,10 +187,13 @@ impl Effects for Performing<'_> {
         Box::pin(async move {
             match call {
                 Call::Model(call) => self.model(call).await,
-                Call::Tool(call) => self.tool(call).await,
-                Call::Turn(_) => Err(wrong_kind()),
+                Call::Tool(_) | Call::Turn(_) => Err(wrong_kind()),
             }
         })
+    }
+
+    fn perform_side_by_side(&mut self, calls: Vec<ToolCall>) -> BoxFuture<'_, Result<Vec<Performed>, Fault>> {
+        Box::pin(self.calling.perform(calls))
     }
 
     fn settle(&mut self, verdict: Verdict) -> BoxFuture<'_, ()> {
@@ -189,15 +211,6 @@ impl Effects for Performing<'_> {
 }
 
 impl Performing<'_> {
-    /// Writes what must not be lost before the next call is made.
-    async fn keep(&mut self, site: &Site) -> Result<(), Fault> {
-        let records = self.journal.take_pending(&site.lane);
-        if records.is_empty() {
-            return Ok(());
-        }
-        self.stage.store.record(site.thread.clone(), records, true).await.map_err(|error| store_fault(&error))
-    }
-
     fn count(&mut self, answer: &ModelAnswer) {
         self.model_calls += 1;
         if let Some(usage) = answer.usage {
@@ -210,7 +223,7 @@ impl Performing<'_> {
 
     async fn model(&mut self, call: ModelCall) -> Result<Performed, Fault> {
         let asked = call.request();
-        if let Some(record) = self.journal.model(call.site.position, asked) {
+        if let Some(record) = self.calling.journal.model(call.site.position, asked) {
             self.count(&record.answer);
             let sent = record.sent();
             self.objects.extend(record.objects.iter().map(|kept| {
@@ -218,12 +231,12 @@ impl Performing<'_> {
                 (kind, kept.digest, kept.text.clone().into_bytes())
             }));
             if let Some(fallback) = &record.fallback {
-                self.model = self.stage.player.heads.iter().position(|head| head.model == *fallback).unwrap_or(0);
+                self.model = self.speaking.player.heads.iter().position(|head| head.model == *fallback).unwrap_or(0);
             }
             self.last = Some((call, record.answer.clone(), AnsweredBy::Journal));
             return Ok(performed(record.answer, AnsweredBy::Journal, sent));
         }
-        self.keep(&call.site).await?;
+        self.calling.keep(&call.site).await?;
         let (attempts_before, objects_before) = (self.attempts, self.objects.len());
         let position = call.site.position;
         let made = self.attempts(call.clone()).await;
@@ -231,14 +244,14 @@ impl Performing<'_> {
         let (answer, answered_by, sent) = match made {
             Ok(made) => made,
             Err(fault) => {
-                self.journal.add(Record::Failed { attempts });
+                self.calling.journal.add(Record::Failed { attempts });
                 // The fault that ended the call says more than a store that fails on top of it.
-                let _ = self.keep(&call.site).await;
+                let _ = self.calling.keep(&call.site).await;
                 return Err(fault);
             }
         };
         self.count(&answer);
-        self.journal.add(Record::Model(Box::new(ModelRecord {
+        self.calling.journal.add(Record::Model(Box::new(ModelRecord {
             position,
             asked,
             attempts,
@@ -256,17 +269,17 @@ impl Performing<'_> {
 
     /// Attempts at the role's model, then at each fallback, until one answers or there is nothing left to try.
     async fn attempts(&mut self, call: ModelCall) -> Result<(ModelAnswer, AnsweredBy, Sent), Fault> {
-        let total = self.stage.call_total_ms;
+        let total = self.speaking.call_total_ms;
         let message =
             format!("the call took longer than the total timeout of {:?}", Duration::from_millis(total.unwrap_or(0)));
         let deadline = Deadline::after(total, Fault::new(Code::StepTimeout, FaultClass::Timeout, message))
             .or_earlier(self.stage.deadline.clone());
-        let retry = &self.stage.policy.retry;
+        let retry = &self.speaking.policy.retry;
         let mut attempt = 0_u32;
         let mut of_this_model = 1_u32;
         loop {
-            let Some(head) = self.stage.player.heads.get(self.model) else { return Err(no_head()) };
-            let Some(resolved) = self.stage.models.0.get(&head.model) else { return Err(no_head()) };
+            let Some(head) = self.speaking.player.heads.get(self.model) else { return Err(no_head()) };
+            let Some(resolved) = self.speaking.models.0.get(&head.model) else { return Err(no_head()) };
             let call = ModelCall {
                 attempt,
                 ordinal: self.attempts_before + self.attempts,
@@ -299,7 +312,9 @@ impl Performing<'_> {
                 let wait = retry::pause(retry, of_this_model, &fault, self.stage.env.random());
                 of_this_model += 1;
                 wait
-            } else if !passed && retry::is_worth_another_model(&fault) && self.model + 1 < self.stage.player.heads.len()
+            } else if !passed
+                && retry::is_worth_another_model(&fault)
+                && self.model + 1 < self.speaking.player.heads.len()
             {
                 self.model += 1;
                 of_this_model = 1;
@@ -381,49 +396,6 @@ impl Performing<'_> {
         (sent.head, sent.request, sent.model) = (head, request, call.head.model.clone());
         Ok(())
     }
-
-    async fn tool(&mut self, call: ToolCall) -> Result<Performed, Fault> {
-        let (visit, tool, id) = (visit_of(&call.site), call.name.clone(), call.id.clone());
-        let effect = effect_name(&call.effect).to_owned();
-        if let Some(reply) = self.journal.tool(call.site.position, &id) {
-            self.tool_calls += 1;
-            return Ok(Performed { reply: Reply::Tool(reply), answered_by: AnsweredBy::Journal, sent: None });
-        }
-        self.keep(&call.site).await?;
-        let started =
-            What::ToolStarted { visit: visit.clone(), tool: tool.clone(), call: id.clone(), effect: effect.clone() };
-        self.stage.sink.emit(started).await;
-        let started_ms = self.stage.env.elapsed_ms();
-        let position = call.site.position;
-        let (reply, answered_by) = match self.stage.paths.get(&CallKind::Tool).filter(|path| !path.is_empty()) {
-            None => (no_such_tool(&call), AnsweredBy::Port),
-            Some(path) => {
-                let port = |call: Call| -> BoxFuture<'_, Result<Reply, Fault>> {
-                    Box::pin(std::future::ready(match call {
-                        Call::Tool(call) => Ok(Reply::Tool(no_such_tool(&call))),
-                        Call::Turn(_) | Call::Model(_) => Err(wrong_kind()),
-                    }))
-                };
-                let answered = path.run(Call::Tool(call), Box::new(port)).await?;
-                let Reply::Tool(reply) = answered.reply else { return Err(wrong_kind()) };
-                (reply, answered.answered_by)
-            }
-        };
-        self.tool_calls += 1;
-        self.journal.add(Record::Tool { position, id: id.clone(), reply: reply.clone() });
-        let finished = What::ToolFinished {
-            visit,
-            tool,
-            call: id,
-            effect,
-            bytes: u64::try_from(reply.text.len()).unwrap_or(u64::MAX),
-            duration_ms: self.stage.env.elapsed_ms().saturating_sub(started_ms),
-            failed: reply.failed,
-            answered_by: answered_by.clone(),
-        };
-        self.stage.sink.emit(finished).await;
-        Ok(Performed { reply: Reply::Tool(reply), answered_by, sent: None })
-    }
 }
 
 /// Sends the parts of a reply on as provisional events.
@@ -449,22 +421,8 @@ fn performed(answer: ModelAnswer, answered_by: AnsweredBy, sent: Sent) -> Perfor
     Performed { reply: Reply::Model(answer), answered_by, sent: Some(sent) }
 }
 
-/// No role may use a tool yet, so that a model that asks for one is told so and goes on.
-fn no_such_tool(call: &ToolCall) -> ToolReply {
-    ToolReply { text: format!("there is no tool {:?}; answer without tools", call.name), failed: true }
-}
-
 pub(super) fn visit_of(site: &Site) -> Visit {
     Visit { role: site.role.clone(), visit: site.visit, lane: site.lane.clone() }
-}
-
-fn effect_name(effect: &Effect) -> &'static str {
-    match effect {
-        Effect::Pure => "pure",
-        Effect::Reads(_) => "reads",
-        Effect::Writes(_) => "writes",
-        Effect::External => "external",
-    }
 }
 
 pub(super) fn store_fault(error: &store::Error) -> Fault {
@@ -475,7 +433,7 @@ pub(super) fn cancelled() -> Fault {
     Fault::new(Code::Interrupted, FaultClass::Cancelled, "the run was told to stop; the thread can be resumed")
 }
 
-fn wrong_kind() -> Fault {
+pub(super) fn wrong_kind() -> Fault {
     Fault::new(Code::HookFailed, FaultClass::Hook, "a hook answered or let through a call of another kind")
 }
 

@@ -180,5 +180,7 @@ pub fn episode(seq: u64, step: &Step, body: String) -> Episode {
         status: step.status.clone(),
         output: step.output.clone(),
         body,
+        // A role's own visits are told from its memory or from the store, and no other needs it.
+        transcript: None,
     }
 }

@@ -58,6 +58,25 @@ impl<'de> Deserialize<'de> for AnsweredBy {
     }
 }
 
+/// What is known of one tool call of a step and not hashed.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct ToolNote {
+    /// The use that it answers.
+    pub call: String,
+    /// The tool, by its name in workflows.
+    pub tool: String,
+    /// `pure`, `reads`, `writes` or `external`.
+    pub effect: String,
+    /// Bytes of its result.
+    pub bytes: u64,
+    /// Milliseconds that it took.
+    pub duration_ms: u64,
+    /// Whether it failed.
+    pub failed: bool,
+    /// Who answered.
+    pub answered_by: AnsweredBy,
+}
+
 /// What is known of a step and not hashed.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 #[serde(default)]
@@ -78,6 +97,9 @@ pub struct Note {
     pub model_calls: u64,
     /// Tool results that entered the step.
     pub tool_calls: u64,
+    /// The tool calls that were made, in the order asked.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub tools: Vec<ToolNote>,
     /// Attempts at a port, failed ones too: the position in a script counts these.
     pub attempts: u64,
     /// What the role was told of the steps since its last visit, beside its prompt. The steps say it too, but reading

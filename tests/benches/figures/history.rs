@@ -28,6 +28,7 @@ pub fn messages() {
         status: Status::new("done").expect("a status"),
         output: Value::empty_object(),
         body: String::new(),
+        transcript: None,
     };
     let episodes: Vec<Arc<Episode>> = (1..=STEPS).map(|seq| Arc::new(episode(seq))).collect();
     let context = Context { what: ContextWhat::None, ..Context::default() };

@@ -192,9 +192,17 @@ impl Script {
     /// What the attempt number `ordinal` (from 0) of `role` is answered with, in the lane of that index. A list for
     /// `role[lane]` stands in place of the one for `role`.
     pub fn attempt(&self, role: &str, lane: Option<u32>, ordinal: u64) -> Option<&Attempt> {
+        self.list(role, lane)?.attempts.get(usize::try_from(ordinal).ok()?)
+    }
+
+    /// Whether it answers for `role` at all.
+    pub fn speaks_for(&self, role: &str, lane: Option<u32>) -> bool {
+        self.list(role, lane).is_some()
+    }
+
+    fn list(&self, role: &str, lane: Option<u32>) -> Option<&List> {
         let of_lane = lane.and_then(|index| self.lists.get(&format!("{role}[{index}]")));
-        let list = of_lane.or_else(|| self.lists.get(role))?;
-        list.attempts.get(usize::try_from(ordinal).ok()?)
+        of_lane.or_else(|| self.lists.get(role))
     }
 }
 

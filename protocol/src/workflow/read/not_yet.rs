@@ -6,7 +6,7 @@ use std::collections::BTreeSet;
 use super::Reader;
 use crate::diagnostic::Code;
 use crate::workflow::hooks::HookKind;
-use crate::workflow::{Edge, History, ModelRole, Outgoing, Policy, Role, RoleKind, Target, Workflow, places};
+use crate::workflow::{Edge, ModelRole, Outgoing, Policy, Role, RoleKind, Target, Workflow, places};
 
 impl Reader<'_> {
     /// Notes what cannot be run yet, and warns of transparent hooks that are passed through.
@@ -47,17 +47,12 @@ impl Reader<'_> {
     fn role_not_yet(&mut self, path: &str, role: &Role) {
         match &role.kind {
             RoleKind::Model(model) => self.model_not_yet(path, model),
+            RoleKind::Tool(_) => {}
             kind => self.not_yet(&places::key(path, "kind"), &format!("a {} role", kind.name())),
         }
     }
 
     fn model_not_yet(&mut self, path: &str, model: &ModelRole) {
-        if !model.tools.is_empty() {
-            self.not_yet(&places::key(path, "tools"), "a role with tools");
-        }
-        if model.history == History::Exact {
-            self.not_yet(&places::key(path, "history"), "`history: exact`");
-        }
         if model.compact.is_some() {
             self.not_yet(&places::key(path, "compact"), "`compact`");
         }

@@ -1,0 +1,151 @@
+//! A visit of a tool role: one call, whose result is the answer.
+
+use rondo_agent_kit::model::scripted::Scripted;
+use rondo_agent_kit::react::idempotency_key;
+use rondo_agent_kit::tool;
+use rondo_protocol::call::{Fault, FaultClass, Reply, Site, ToolCall, ToolReply, TurnReply};
+use rondo_protocol::diagnostic::Code;
+use rondo_protocol::object::{AnsweredBy, Entry, Transcript};
+use rondo_protocol::{Value, canonical};
+
+use super::tools::Calling;
+use super::worker::{self, Stage, Visited};
+use crate::cast::ToolPlayer;
+
+/// The id of the one call of such a visit.
+const CALL_ID: &str = "call";
+/// The longest `message` of a failed call, in characters.
+const MESSAGE_MAX: usize = 500;
+
+/// Carries out one visit. `attempts` is how many attempts the role made in this lane before it.
+pub(super) async fn visit(stage: &Stage<'_>, player: &ToolPlayer, site: Site, args: &Value, attempts: u64) -> Visited {
+    let journal = match worker::journal(stage, &site) {
+        Ok(journal) => journal,
+        Err(fault) => return Visited::failed(fault),
+    };
+    let mut calling = Calling { stage, journal, notes: Vec::new() };
+    let script = player.script.as_ref().filter(|script| script.speaks_for(&site)).cloned();
+    let played = script.is_some();
+    let arguments = args.to_text();
+    let result = tokio::select! {
+        biased;
+        () = stage.cancel.cancelled() => Err(worker::cancelled()),
+        result = async {
+            match script {
+                Some(script) => play(stage, &script, &site, attempts).await,
+                None => perform(&mut calling, player, site, &arguments).await,
+            }
+        } => result,
+        fault = stage.deadline.passed() => Err(fault),
+    };
+    // Where the script has run out, nothing of it was used up.
+    let has_run_out = result.as_ref().is_err_and(|fault| fault.class == FaultClass::ScriptEnd);
+    let Calling { notes, journal, .. } = calling;
+    Visited {
+        result: result.map(|(reply, answered_by)| answer(player, arguments, reply, answered_by)),
+        attempts: journal.attempts + u64::from(played && !has_run_out),
+        tool_calls: u64::try_from(notes.len()).unwrap_or(u64::MAX),
+        tools: notes,
+        ..Visited::failed(worker::cancelled())
+    }
+}
+
+/// What the script says in place of the tool.
+async fn play(
+    stage: &Stage<'_>,
+    script: &Scripted,
+    site: &Site,
+    ordinal: u64,
+) -> Result<(ToolReply, AnsweredBy), Fault> {
+    let mut text = script.play(site, ordinal).await?.text;
+    stage.tooling.redactor.string(&mut text);
+    Ok((ToolReply { text, failed: false, code: None }, AnsweredBy::Port))
+}
+
+async fn perform(
+    calling: &mut Calling<'_>,
+    player: &ToolPlayer,
+    site: Site,
+    arguments: &str,
+) -> Result<(ToolReply, AnsweredBy), Fault> {
+    let read = player.toolbox.find(&player.tool)?.and_then(|offer| Ok((offer, offer.read(arguments)?)));
+    let (offer, read) = match read {
+        Ok(found) => found,
+        Err(error) => {
+            let reply = ToolReply { text: error.to_string(), failed: true, code: Some(error.code.to_string()) };
+            return Ok((reply, AnsweredBy::Port));
+        }
+    };
+    let call = ToolCall {
+        id: CALL_ID.to_owned(),
+        name: offer.tool.spec().name.clone(),
+        arguments: arguments.to_owned(),
+        effect: offer.tool.effect(read.value()),
+        idempotency_key: idempotency_key(&site),
+        site,
+    };
+    let performed = calling.perform(vec![call]).await?.pop();
+    match performed.map(|performed| (performed.reply, performed.answered_by)) {
+        Some((Reply::Tool(reply), by)) => Ok((reply, by)),
+        _ => Err(worker::wrong_kind()),
+    }
+}
+
+/// What a result comes to: `ok` with the fields that it declares, or `failed` with code and message.
+fn answer(player: &ToolPlayer, arguments: String, mut reply: ToolReply, answered_by: AnsweredBy) -> TurnReply {
+    let output = if reply.failed {
+        Err((reply.code.clone().unwrap_or_default(), message(&reply.text)))
+    } else {
+        fields(player, &reply.text).map_err(|error| (error.code.to_string(), error.message))
+    };
+    let (status, output) = match output {
+        Ok(output) => (&player.ok, output),
+        Err((code, message)) => {
+            reply.failed = true;
+            (&player.failed, Value::from_iter([("code", Value::from(code)), ("message", Value::from(message))]))
+        }
+    };
+    let entry = Entry::Tool {
+        arguments,
+        failed: reply.failed,
+        id: CALL_ID.to_owned(),
+        name: player.tool.clone(),
+        text: reply.text.clone(),
+    };
+    TurnReply {
+        transcript: Transcript { entries: vec![entry] },
+        answer: reply.text.clone(),
+        body: reply.text,
+        status: status.clone(),
+        output,
+        usage: None,
+        cost_usd: None,
+        model: None,
+        fallback: None,
+        answered_by: Some(answered_by),
+    }
+}
+
+/// The fields that `ok` declares, read from the result as JSON.
+fn fields(player: &ToolPlayer, text: &str) -> Result<Value, tool::Error> {
+    let Some(declared) = &player.fields else { return Ok(Value::empty_object()) };
+    let fault = |what: String| {
+        tool::Error::new(Code::ContractBroken, format!("the result is not the JSON that `ok` declares: {what}"))
+    };
+    let value: Value = canonical::from_slice(text.trim().as_bytes()).map_err(|error| fault(error.to_string()))?;
+    if !matches!(value, Value::Object(_)) {
+        return Err(fault("it is not an object".to_owned()));
+    }
+    // A program may say more than a workflow asks for.
+    let asked = declared.names.iter().filter_map(|name| Some((name.as_str(), value.get(name.as_str())?.clone())));
+    let asked: Value = asked.collect();
+    let violations: Vec<String> = declared.schema.violations(&asked).iter().map(ToString::to_string).collect();
+    if violations.is_empty() { Ok(asked) } else { Err(fault(violations.join("; "))) }
+}
+
+/// The words of a failed call: its first line, without the code that stands beside it.
+fn message(text: &str) -> String {
+    let line = text.lines().next().unwrap_or_default();
+    let words = line.strip_prefix("error ").and_then(|rest| rest.split_once(": ")).map_or(line, |(_, words)| words);
+    words.chars().take(MESSAGE_MAX).collect()
+}

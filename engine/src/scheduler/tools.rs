@@ -1,0 +1,260 @@
+//! Tool calls of one visit: the journal in front, then approval, the path of hooks, and the tool itself.
+//!
+//! Law `one_effect`, for what changes something: an intent is synced before the tool is reached and the result before
+//! anybody is told of it. An intent without a result is *in doubt*, and what then happens is a policy, never a guess.
+
+use futures_util::future::{BoxFuture, join_all};
+use rondo_agent_kit::effects::Performed;
+use rondo_agent_kit::redact::Redactor;
+use rondo_agent_kit::tool::{self, InDoubt, Invocation, STORED_MAX_BYTES, Toolbox, cut};
+use rondo_protocol::call::{Call, CallKind, Effect, Fault, FaultClass, Reply, Site, ToolCall, ToolReply};
+use rondo_protocol::diagnostic::Code;
+use rondo_protocol::event::What;
+use rondo_protocol::object::{AnsweredBy, ToolNote};
+
+use super::journal::{Journal, Kept, Record, ToolRecord};
+use super::worker::{Stage, store_fault, visit_of, wrong_kind};
+use crate::grant::{Approver, Grants};
+
+/// What the tools of a role are called with.
+#[derive(Clone, Copy)]
+pub(super) struct Tooling<'a> {
+    pub(super) toolbox: &'a Toolbox,
+    pub(super) grants: &'a Grants,
+    pub(super) approver: Option<&'a dyn Approver>,
+    pub(super) in_doubt: Option<InDoubt>,
+    pub(super) redactor: &'a Redactor,
+}
+
+/// Calls tools for one visit and keeps its journal.
+pub(super) struct Calling<'a> {
+    pub(super) stage: &'a Stage<'a>,
+    pub(super) journal: Journal,
+    /// The calls that were made, in the order asked.
+    pub(super) notes: Vec<ToolNote>,
+}
+
+/// A call that was made.
+struct Made {
+    reply: ToolReply,
+    answered_by: AnsweredBy,
+    duration_ms: u64,
+}
+
+impl Calling<'_> {
+    /// Writes what must not be lost before the next call is made.
+    pub(super) async fn keep(&mut self, site: &Site) -> Result<(), Fault> {
+        let records = self.journal.take_pending(&site.lane);
+        if records.is_empty() {
+            return Ok(());
+        }
+        self.stage.store.record(site.thread.clone(), records, true).await.map_err(|error| store_fault(&error))
+    }
+
+    /// Performs calls side by side; the replies stand in their order.
+    pub(super) async fn perform(&mut self, calls: Vec<ToolCall>) -> Result<Vec<Performed>, Fault> {
+        let mut replies: Vec<Option<Performed>> = Vec::with_capacity(calls.len());
+        let mut open = Vec::new();
+        for call in calls {
+            let kept = match self.journal.tool(call.site.position, &call.id) {
+                Kept::Result(record) => Some(self.replay(&call, record)),
+                Kept::Intent => self.in_doubt(&call)?,
+                Kept::Nothing => None,
+            };
+            let kept = match kept {
+                None => self.refused_by_a_person(&call).await?,
+                kept => kept,
+            };
+            if kept.is_none() {
+                open.push(call);
+            }
+            replies.push(kept);
+        }
+        for call in open.iter().filter(|call| !call.effect.is_repeatable()) {
+            self.journal.add(Record::Intent { position: call.site.position, id: call.id.clone() });
+        }
+        if let Some(first) = open.first() {
+            self.keep(&first.site).await?;
+        }
+        let stage = self.stage;
+        let made = join_all(open.iter().map(|call| make(stage, call))).await;
+        let mut performed = Vec::with_capacity(open.len());
+        for (call, made) in open.iter().zip(made) {
+            performed.push(self.made(call, made?).await?);
+        }
+        let mut performed = performed.into_iter();
+        // There is a reply for each call that was open.
+        Ok(replies.into_iter().filter_map(|kept| kept.or_else(|| performed.next())).collect())
+    }
+
+    fn replay(&mut self, call: &ToolCall, record: ToolRecord) -> Performed {
+        let note = note(call, &record.reply, AnsweredBy::Journal, record.duration_ms);
+        self.notes.push(note);
+        Performed { reply: Reply::Tool(record.reply), answered_by: AnsweredBy::Journal, sent: None }
+    }
+
+    /// What happens with a call that may have had its effect: `None` = it is made again.
+    fn in_doubt(&mut self, call: &ToolCall) -> Result<Option<Performed>, Fault> {
+        let tooling = &self.stage.tooling;
+        let declared = tooling.toolbox.find(&call.name).ok().and_then(Result::ok).map(|offer| offer.tool.in_doubt());
+        match tooling.in_doubt.or(declared).unwrap_or_default() {
+            InDoubt::Retry => Ok(None),
+            InDoubt::Skip => {
+                let message = "the run was interrupted while this call was under way, and nobody knows whether it had its \
+                               effect; look before you do it again";
+                Ok(Some(self.answer(call, &tool::Error::new(Code::ToolInDoubt, message))))
+            }
+            InDoubt::Ask => {
+                let message = format!(
+                    "the run was interrupted while {} was under way (role {}, visit {}, call {}), and nobody knows whether \
+                     it had its effect: look, then `rondo resume {} --in-doubt skip` or `--in-doubt retry`",
+                    call.name, call.site.role, call.site.visit, call.id, call.site.thread
+                );
+                Err(Fault::new(Code::ToolInDoubt, FaultClass::InDoubt, message))
+            }
+        }
+    }
+
+    /// Shows a call to a person where the operator wants that: the answer when they refuse.
+    async fn refused_by_a_person(&mut self, call: &ToolCall) -> Result<Option<Performed>, Fault> {
+        let tooling = self.stage.tooling;
+        if !tooling.grants.needs_approval(&call.name) {
+            return Ok(None);
+        }
+        let Some(approver) = tooling.approver else {
+            let message = format!(
+                "each call of {} needs a person's approval ([grant] approve in rondo.toml), and there is no terminal to \
+                 ask at",
+                call.name
+            );
+            return Err(Fault::new(Code::ApprovalMissing, FaultClass::Denied, message));
+        };
+        if approver.approve(call).await? {
+            return Ok(None);
+        }
+        let message = "a person looked at this call and does not want it; nothing was done";
+        Ok(Some(self.answer(call, &tool::Error::new(Code::ApprovalMissing, message))))
+    }
+
+    /// Answers a call without making it.
+    fn answer(&mut self, call: &ToolCall, error: &tool::Error) -> Performed {
+        let reply = failed(error);
+        self.notes.push(note(call, &reply, AnsweredBy::Port, 0));
+        self.journal.add(Record::Tool(ToolRecord {
+            position: call.site.position,
+            id: call.id.clone(),
+            reply: reply.clone(),
+            duration_ms: 0,
+            is_repeatable: true,
+        }));
+        Performed { reply: Reply::Tool(reply), answered_by: AnsweredBy::Port, sent: None }
+    }
+
+    /// Keeps the result of a call and tells of it.
+    async fn made(&mut self, call: &ToolCall, made: Made) -> Result<Performed, Fault> {
+        let Made { reply, answered_by, duration_ms } = made;
+        let is_repeatable = call.effect.is_repeatable();
+        self.journal.add(Record::Tool(ToolRecord {
+            position: call.site.position,
+            id: call.id.clone(),
+            reply: reply.clone(),
+            duration_ms,
+            is_repeatable,
+        }));
+        if !is_repeatable {
+            // Whoever sees that the call has ended may rely on it: it is never in doubt again.
+            self.keep(&call.site).await?;
+        }
+        let note = note(call, &reply, answered_by.clone(), duration_ms);
+        let finished = What::ToolFinished {
+            visit: visit_of(&call.site),
+            tool: call.name.clone(),
+            call: call.id.clone(),
+            effect: note.effect.clone(),
+            bytes: note.bytes,
+            duration_ms,
+            failed: reply.failed,
+            answered_by: answered_by.clone(),
+        };
+        self.notes.push(note);
+        self.stage.sink.emit(finished).await;
+        Ok(Performed { reply: Reply::Tool(reply), answered_by, sent: None })
+    }
+}
+
+/// Makes a call: through the hooks to the tool.
+async fn make(stage: &Stage<'_>, call: &ToolCall) -> Result<Made, Fault> {
+    let started = What::ToolStarted {
+        visit: visit_of(&call.site),
+        tool: call.name.clone(),
+        call: call.id.clone(),
+        effect: call.effect.name().to_owned(),
+    };
+    stage.sink.emit(started).await;
+    let started_ms = stage.env.elapsed_ms();
+    let (mut reply, answered_by) = match stage.paths.get(&CallKind::Tool).filter(|path| !path.is_empty()) {
+        None => (reach(&stage.tooling, call).await?, AnsweredBy::Port),
+        Some(path) => {
+            let asked = &call.effect;
+            let port = |call: Call| -> BoxFuture<'_, Result<Reply, Fault>> {
+                Box::pin(async move {
+                    let Call::Tool(call) = call else { return Err(wrong_kind()) };
+                    reach(&stage.tooling, &within(asked, call, stage.tooling.toolbox)?).await.map(Reply::Tool)
+                })
+            };
+            let answered = path.run(Call::Tool(call.clone()), Box::new(port)).await?;
+            let Reply::Tool(reply) = answered.reply else { return Err(wrong_kind()) };
+            (reply, answered.answered_by)
+        }
+    };
+    cut(&mut reply.text, STORED_MAX_BYTES);
+    Ok(Made { reply, answered_by, duration_ms: stage.env.elapsed_ms().saturating_sub(started_ms) })
+}
+
+/// The call as it came through the hooks, with the effect that it has now.
+fn within(asked: &Effect, call: ToolCall, toolbox: &Toolbox) -> Result<ToolCall, Fault> {
+    let Ok(offer) = toolbox.find(&call.name)? else { return Ok(call) };
+    let Ok(arguments) = offer.read(&call.arguments) else { return Ok(call) };
+    let effect = offer.tool.effect(arguments.value());
+    if asked.is_repeatable() && !effect.is_repeatable() {
+        // There is no intent in the journal for it.
+        let message = format!("a hook made of a call that changes nothing one that does ({})", call.name);
+        return Err(Fault::new(Code::HookFailed, FaultClass::Hook, message));
+    }
+    Ok(ToolCall { effect, ..call })
+}
+
+/// Reaches the tool itself.
+async fn reach(tooling: &Tooling<'_>, call: &ToolCall) -> Result<ToolReply, Fault> {
+    let found = tooling.toolbox.find(&call.name)?;
+    let read = found.and_then(|offer| Ok((offer, offer.read(&call.arguments)?)));
+    let result = match read {
+        Ok((offer, arguments)) => {
+            let invocation = Invocation { idempotency_key: call.idempotency_key.clone() };
+            offer.tool.run(arguments.into_value(), &invocation).await
+        }
+        Err(error) => Err(error),
+    };
+    let mut reply = match result {
+        Ok(text) => ToolReply { text, failed: false, code: None },
+        Err(error) => failed(&error),
+    };
+    tooling.redactor.string(&mut reply.text);
+    Ok(reply)
+}
+
+fn failed(error: &tool::Error) -> ToolReply {
+    ToolReply { text: error.to_string(), failed: true, code: Some(error.code.to_string()) }
+}
+
+fn note(call: &ToolCall, reply: &ToolReply, answered_by: AnsweredBy, duration_ms: u64) -> ToolNote {
+    ToolNote {
+        call: call.id.clone(),
+        tool: call.name.clone(),
+        effect: call.effect.name().to_owned(),
+        bytes: u64::try_from(reply.text.len()).unwrap_or(u64::MAX),
+        duration_ms,
+        failed: reply.failed,
+        answered_by,
+    }
+}
