@@ -6,21 +6,38 @@
 //!
 //! This module knows nothing of models, hooks, journals or grants: who may call what is decided before a tool is run.
 
+mod apply_patch;
 mod arguments;
 mod builtin;
 mod cut;
+mod edit_file;
 mod error;
+mod files;
+mod list_files;
+mod near;
+mod read_file;
+mod search_files;
+mod text;
 mod toolbox;
+mod tree;
+mod write_file;
 
 use futures_util::future::BoxFuture;
 use rondo_protocol::Value;
 use rondo_protocol::call::Effect;
 
+pub use apply_patch::ApplyPatch;
 pub use arguments::Arguments;
 pub use builtin::{BuiltIn, Typed};
 pub use cut::cut;
+pub use edit_file::EditFile;
 pub use error::Error;
+pub use files::file_tools;
+pub use list_files::ListFiles;
+pub use read_file::ReadFile;
+pub use search_files::SearchFiles;
 pub use toolbox::{Clash, Lacking, Offer, ToolSet, Toolbox, means, wire_name};
+pub use write_file::WriteFile;
 
 /// Bytes of one result that are kept; what is longer is cut with a visible mark.
 pub const STORED_MAX_BYTES: usize = 1 << 20;

@@ -1,0 +1,181 @@
+mod unified;
+
+use std::fmt::Write;
+use std::sync::Arc;
+
+use futures_util::future::BoxFuture;
+use rondo_protocol::call::Effect;
+use rondo_protocol::diagnostic::Code;
+use schemars::JsonSchema;
+use serde::Deserialize;
+
+use super::files::{Patience, named, on_a_thread};
+use super::near::nearest;
+use super::text::{CHANGED_MAX_BYTES, Text};
+use super::{BuiltIn, Error, Invocation};
+use crate::wall::files::{self, Target, Workspace};
+use unified::{FilePatch, Hunk};
+
+/// Applies a unified diff to several files.
+#[derive(Debug)]
+pub struct ApplyPatch {
+    workspace: Arc<Workspace>,
+}
+
+/// What [`ApplyPatch`] takes.
+#[derive(Debug, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct Arguments {
+    /// A unified diff: for each file `--- a/path`, `+++ b/path` and hunks that begin with `@@ -12,5 +12,6 @@`.
+    /// `/dev/null` stands for the file that is created or removed.
+    patch: String,
+}
+
+impl ApplyPatch {
+    /// Patches files of this workspace.
+    pub fn new(workspace: Arc<Workspace>) -> Self {
+        Self { workspace }
+    }
+}
+
+impl BuiltIn for ApplyPatch {
+    type Arguments = Arguments;
+
+    const NAME: &'static str = "apply_patch";
+    const DESCRIPTION: &'static str = "Applies a unified diff to one or more files: all of them are changed, or none. \
+        Context and removed lines must stand in the files exactly; line numbers may be off. Files can be created and \
+        removed, not renamed.";
+
+    fn effect(&self, arguments: &Arguments) -> Effect {
+        // What cannot be read as a patch is refused before anything is written.
+        let files = unified::read(&arguments.patch).unwrap_or_default();
+        Effect::Writes(files.iter().map(|file| named(&self.workspace, file.path())).collect())
+    }
+
+    fn run<'a>(&'a self, arguments: Arguments, _: &'a Invocation) -> BoxFuture<'a, Result<String, Error>> {
+        let workspace = Arc::clone(&self.workspace);
+        on_a_thread(move |patience| apply(&workspace, &arguments.patch, patience))
+    }
+}
+
+fn fault(message: String) -> Error {
+    Error::new(Code::PatchUnusable, message)
+}
+
+fn apply(workspace: &Workspace, patch: &str, patience: &Patience) -> Result<String, Error> {
+    let files = unified::read(patch).map_err(fault)?;
+    let mut changes = Vec::with_capacity(files.len());
+    for file in &files {
+        let change = Change::plan(workspace, file, patience)?;
+        if changes.iter().any(|known: &Change<'_>| known.target.path() == change.target.path()) {
+            return Err(fault(format!("{} stands in the patch under two names", change.target.path())));
+        }
+        changes.push(change);
+    }
+    // What is removed comes last: it is the one thing that cannot be put back exactly.
+    changes.sort_by_key(|change| change.after.is_none());
+    patience.check()?;
+    carry_out(&mut changes)?;
+    let mut done = String::new();
+    for change in &changes {
+        let what = match (&change.before, &change.after) {
+            (None, _) => "created",
+            (_, None) => "removed",
+            _ => "changed",
+        };
+        // Writing to a string cannot fail.
+        let _ = writeln!(done, "{what} {}", change.target.path());
+    }
+    Ok(done)
+}
+
+/// What becomes of one file.
+struct Change<'w> {
+    target: Target<'w>,
+    before: Option<Vec<u8>>,
+    /// `None` = it is removed.
+    after: Option<Vec<u8>>,
+}
+
+impl<'w> Change<'w> {
+    /// Computes it; nothing is written yet.
+    fn plan(workspace: &'w Workspace, file: &FilePatch, patience: &Patience) -> Result<Self, Error> {
+        let target = workspace.target(file.path())?;
+        let path = target.path();
+        let before = target.read(CHANGED_MAX_BYTES)?;
+        let text = match (&file.old, &before) {
+            (None, Some(_)) => return Err(fault(format!("the patch creates {path}, which is there already"))),
+            (Some(_), None) => return Err(files::Error::Missing { path }.into()),
+            (_, before) => Text::read(&path, before.clone().unwrap_or_default())?,
+        };
+        let mut content = text.content.clone();
+        for (index, hunk) in file.hunks.iter().enumerate() {
+            patience.check()?;
+            content = applied(&path, &text, &content, index + 1, hunk)?;
+        }
+        if file.new.is_none() && !content.is_empty() {
+            return Err(fault(format!("the patch removes {path}, but leaves text in it; remove every line of it")));
+        }
+        let after = file.new.as_ref().map(|_| text.encode(&path, content)).transpose()?;
+        Ok(Self { target, before, after })
+    }
+
+    fn carry_out(&mut self) -> Result<(), files::Error> {
+        match &self.after {
+            Some(after) => self.target.replace(after).map(drop),
+            None => self.target.remove(),
+        }
+    }
+
+    fn undo(&mut self) -> Result<(), files::Error> {
+        match &self.before {
+            Some(before) => self.target.replace(before).map(drop),
+            None => self.target.remove(),
+        }
+    }
+
+    /// Whether it has been carried out although an error was told.
+    fn is_carried_out(&self) -> bool {
+        self.target.read(CHANGED_MAX_BYTES * 4).is_ok_and(|now| now == self.after)
+    }
+}
+
+/// Carries out all, or undoes what was done.
+fn carry_out(changes: &mut [Change<'_>]) -> Result<(), Error> {
+    for index in 0..changes.len() {
+        let Some(Err(error)) = changes.get_mut(index).map(Change::carry_out) else { continue };
+        let done = changes.iter_mut().take(index + 1).enumerate();
+        let mut written = Vec::new();
+        for (at, change) in done.rev() {
+            if (at < index || change.is_carried_out()) && change.undo().is_err() {
+                written.push(change.target.path());
+            }
+        }
+        let error = Error::from(error);
+        if written.is_empty() {
+            return Err(Error { message: format!("{}; no file was changed", error.message), ..error });
+        }
+        let written = written.join(", ");
+        let message = format!("{}; these files were changed and could not be put back: {written}", error.message);
+        return Err(Error { code: Code::PatchUnusable, message, ..error });
+    }
+    Ok(())
+}
+
+/// The content with one hunk applied.
+fn applied(path: &str, text: &Text, content: &str, number: usize, hunk: &Hunk) -> Result<String, Error> {
+    let header = hunk.header();
+    let unfit = |why: String| fault(format!("hunk {number} of {path} ({header}) {why}"));
+    let body = text.in_its_newlines(&hunk.body);
+    let diff = format!("--- old\n+++ new\n{header}\n{body}");
+    let diff = diffy::Patch::from_str(&diff).map_err(|error| unfit(format!("cannot be read: {error}")))?;
+    diffy::apply(content, &diff).map_err(|_| {
+        let stands = content.lines().nth(hunk.old_start.saturating_sub(1)).unwrap_or("the end of the file");
+        let stands = super::text::cut(stands, 200);
+        let near = nearest(content, &hunk.old_lines());
+        unfit(format!("does not fit: at line {} stands {stands:?}{near}", hunk.old_start))
+    })
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,234 @@
+//! Unified diffs as models write them.
+//!
+//! What a hunk's header says of its length is counted again, because it is often wrong; what a diff says besides changes
+//! of text (renames, modes, binary content) is refused, because passing over it would be half a patch.
+
+use std::fmt::Write;
+
+/// The most files and hunks of one patch.
+const FILES_MAX: usize = 200;
+const HUNKS_MAX: usize = 2_000;
+
+/// What a patch does to one file.
+#[derive(Debug, PartialEq, Eq)]
+pub(super) struct FilePatch {
+    /// The file as it is; `None` = it is created.
+    pub(super) old: Option<String>,
+    /// The file as it will be; `None` = it is removed.
+    pub(super) new: Option<String>,
+    pub(super) hunks: Vec<Hunk>,
+}
+
+impl FilePatch {
+    /// The path of the file.
+    pub(super) fn path(&self) -> &str {
+        self.new.as_deref().or(self.old.as_deref()).unwrap_or_default()
+    }
+}
+
+/// One place.
+#[derive(Debug, Default, PartialEq, Eq)]
+pub(super) struct Hunk {
+    /// The first line, in the old and in the new file, as its header says.
+    pub(super) old_start: usize,
+    pub(super) new_start: usize,
+    /// Its lines with their marks.
+    pub(super) body: String,
+}
+
+impl Hunk {
+    /// A header that fits the lines.
+    pub(super) fn header(&self) -> String {
+        let count = |marks: [char; 2]| self.body.lines().filter(|line| line.starts_with(marks)).count();
+        let (old, new) = (count([' ', '-']), count([' ', '+']));
+        format!("@@ -{},{old} +{},{new} @@", self.old_start, self.new_start)
+    }
+
+    /// The lines that must stand in the old file.
+    pub(super) fn old_lines(&self) -> String {
+        self.body.lines().filter(|line| line.starts_with([' ', '-'])).fold(String::new(), |mut old, line| {
+            // Writing to a string cannot fail.
+            let _ = writeln!(old, "{}", line.get(1..).unwrap_or_default());
+            old
+        })
+    }
+}
+
+/// Reads a patch.
+///
+/// # Errors
+/// Why it cannot be applied, in words.
+pub(super) fn read(patch: &str) -> Result<Vec<FilePatch>, String> {
+    let mut reader = Reader { lines: patch.lines().collect(), at: 0, hunks: 0, header: None };
+    let mut files: Vec<FilePatch> = Vec::new();
+    while let Some(line) = reader.next() {
+        if line.starts_with("--- ") && reader.peek().is_some_and(|next| next.starts_with("+++ ")) {
+            let file = reader.file(line)?;
+            if files.iter().any(|known| known.path() == file.path()) {
+                return Err(format!("{} stands in the patch twice; put its hunks under one header", file.path()));
+            }
+            files.push(file);
+            if files.len() > FILES_MAX {
+                return Err(format!("the patch has more than {FILES_MAX} files; make several of it"));
+            }
+        } else {
+            reader.beside(line)?;
+        }
+    }
+    reader.end_header()?;
+    if files.is_empty() {
+        return Err("it is not a unified diff: there is no line `--- a/path` followed by `+++ b/path`".to_owned());
+    }
+    Ok(files)
+}
+
+struct Reader<'p> {
+    lines: Vec<&'p str>,
+    at: usize,
+    hunks: usize,
+    /// A `diff --git` line that says more than changes of text, and has had no `---` yet.
+    header: Option<String>,
+}
+
+impl<'p> Reader<'p> {
+    fn next(&mut self) -> Option<&'p str> {
+        let line = self.peek();
+        self.at += 1;
+        line
+    }
+
+    fn peek(&self) -> Option<&'p str> {
+        self.lines.get(self.at).copied()
+    }
+
+    /// A line that belongs to no file's hunks.
+    fn beside(&mut self, line: &str) -> Result<(), String> {
+        let refused = |what: &str| Err(format!("line {} asks for {what}; {MENDED}", self.at));
+        match line {
+            _ if line.starts_with("rename ") || line.starts_with("copy ") => refused("a rename or a copy"),
+            _ if line.starts_with("GIT binary patch") || line.starts_with("Binary files ") => {
+                refused("a binary change")
+            }
+            _ if line.starts_with("old mode ") || line.starts_with("new mode ") => refused("a change of permissions"),
+            _ if line.starts_with("*** ") => Err(format!("line {} is not of a unified diff: {line:?}", self.at)),
+            _ if line.starts_with("@@") => {
+                Err(format!("line {} is a hunk without `--- a/path` and `+++ b/path` in front", self.at))
+            }
+            _ if line.starts_with("diff --git ") => self.end_header(),
+            _ if line.starts_with("new file mode ") || line.starts_with("deleted file mode ") => {
+                self.header = Some(format!("line {} creates or removes a file without any text", self.at));
+                Ok(())
+            }
+            _ => Ok(()),
+        }
+    }
+
+    fn end_header(&mut self) -> Result<(), String> {
+        self.header.take().map_or(Ok(()), |header| Err(format!("{header}; {MENDED}")))
+    }
+
+    fn file(&mut self, old: &str) -> Result<FilePatch, String> {
+        self.header = None;
+        let number = self.at;
+        let (old, new) = (path(old), path(self.next().unwrap_or_default()));
+        if [old, new].iter().any(|path| path.starts_with('"')) {
+            return Err(format!("line {number} quotes its path; write it as it is"));
+        }
+        let (old, new) = match (old, new) {
+            (NOTHING, NOTHING) => return Err(format!("line {number} names no file")),
+            (NOTHING, new) => (None, Some(new.strip_prefix("b/").unwrap_or(new))),
+            (old, NOTHING) => (Some(old.strip_prefix("a/").unwrap_or(old)), None),
+            (old, new) => match (old.strip_prefix("a/"), new.strip_prefix("b/")) {
+                (Some(old), Some(new)) => (Some(old), Some(new)),
+                _ => (Some(old), Some(new)),
+            },
+        };
+        if let (Some(old), Some(new)) = (old, new)
+            && old != new
+        {
+            return Err(format!("line {number} renames {old:?} to {new:?}, which a patch cannot do here; {MENDED}"));
+        }
+        let mut file = FilePatch { old: old.map(str::to_owned), new: new.map(str::to_owned), hunks: Vec::new() };
+        while self.peek().is_some_and(|line| line.starts_with("@@")) {
+            file.hunks.push(self.hunk()?);
+            self.hunks += 1;
+            if self.hunks > HUNKS_MAX {
+                return Err(format!("the patch has more than {HUNKS_MAX} hunks; make several of it"));
+            }
+        }
+        if file.hunks.is_empty() {
+            return Err(format!("{} has no hunk: a line that begins with `@@ -` must follow its header", file.path()));
+        }
+        Ok(file)
+    }
+
+    fn hunk(&mut self) -> Result<Hunk, String> {
+        let header = self.next().unwrap_or_default();
+        let [old, new] = ranges(header)
+            .ok_or_else(|| format!("line {} is not a hunk header like `@@ -12,5 +12,6 @@`: {header:?}", self.at))?;
+        let mut hunk = Hunk { old_start: old.0, new_start: new.0, body: String::new() };
+        // What its header still promises.
+        let (mut olds, mut news) = (old.1, new.1);
+        while let Some(line) = self.peek() {
+            let is_promised = olds > 0 || news > 0;
+            let mark = match line.chars().next() {
+                // An empty context line that has lost its space.
+                None if is_promised => ' ',
+                // The end of a mail.
+                Some('-') if !is_promised && line == "-- " => break,
+                // The next file, unless these are the very two lines that are still promised.
+                Some('-') if (olds, news) != (1, 1) && self.begins_file() => break,
+                Some(mark @ (' ' | '+' | '-' | '\\')) => mark,
+                Some(first) if first != '@' && is_promised && !line.starts_with("diff --git ") => {
+                    let at = self.at + 1;
+                    return Err(format!("line {at} begins with neither a space, `+` nor `-`: {line:?}"));
+                }
+                _ => break,
+            };
+            olds = olds.saturating_sub(usize::from(matches!(mark, ' ' | '-')));
+            news = news.saturating_sub(usize::from(matches!(mark, ' ' | '+')));
+            hunk.body.push_str(if line.is_empty() { " " } else { line });
+            hunk.body.push('\n');
+            self.at += 1;
+        }
+        if olds > 0 || news > 0 {
+            // Empty lines at the end of a patch are no context that was lost.
+            while hunk.body.ends_with("\n \n") && self.peek().is_none() {
+                hunk.body.truncate(hunk.body.len() - 2);
+            }
+        }
+        Ok(hunk)
+    }
+
+    fn begins_file(&self) -> bool {
+        let is = |at: usize, mark: &str| self.lines.get(at).is_some_and(|line| line.starts_with(mark));
+        is(self.at, "--- ") && is(self.at + 1, "+++ ") && is(self.at + 2, "@@")
+    }
+}
+
+/// What to do instead of what is refused.
+const MENDED: &str = "patches change text only: use write_file and edit_file, or leave this out";
+/// How a diff names the file that is not there.
+const NOTHING: &str = "/dev/null";
+
+/// The path of a `---` or `+++` line, without the time that may follow.
+fn path(line: &str) -> &str {
+    let path = line.get(4..).unwrap_or_default();
+    path.split('\t').next().unwrap_or_default().trim_end()
+}
+
+/// Beginning and length, in the old and in the new file, of `@@ -12,5 +12,6 @@`.
+fn ranges(header: &str) -> Option<[(usize, usize); 2]> {
+    let inner = header.strip_prefix("@@ -")?;
+    let (inner, _) = inner.split_once(" @@")?;
+    let (old, new) = inner.split_once(" +")?;
+    Some([range(old)?, range(new)?])
+}
+
+fn range(text: &str) -> Option<(usize, usize)> {
+    let (start, length) = text.split_once(',').unwrap_or((text, "1"));
+    Some((start.trim().parse().ok()?, length.trim().parse().ok()?))
+}
+
+#[cfg(test)]
+mod tests;

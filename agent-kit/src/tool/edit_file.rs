@@ -1,0 +1,141 @@
+use std::borrow::Cow;
+use std::sync::Arc;
+
+use futures_util::future::BoxFuture;
+use rondo_protocol::call::Effect;
+use rondo_protocol::diagnostic::Code;
+use schemars::JsonSchema;
+use serde::Deserialize;
+
+use super::files::{named, on_a_thread};
+use super::near::nearest;
+use super::text::{CHANGED_MAX_BYTES, Text};
+use super::{BuiltIn, Error, Invocation};
+use crate::wall::files::{self, Workspace};
+
+/// The most places that an error names.
+const PLACES_MAX: usize = 20;
+/// The most that replacing every place may put in.
+const RESULT_MAX_BYTES: usize = 16 << 20;
+
+/// Replaces a text in a file.
+#[derive(Debug)]
+pub struct EditFile {
+    workspace: Arc<Workspace>,
+}
+
+/// What [`EditFile`] takes.
+#[derive(Debug, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct Arguments {
+    /// The file, relative to the workspace's root.
+    path: String,
+    /// The text to replace, exactly as it stands in the file: with its indentation, without line numbers.
+    old: String,
+    /// What to put in its place. Empty removes the old text.
+    new: String,
+    /// Replace every place where `old` stands. Otherwise it must stand in exactly one.
+    #[serde(default)]
+    all: bool,
+}
+
+impl EditFile {
+    /// Edits files of this workspace.
+    pub fn new(workspace: Arc<Workspace>) -> Self {
+        Self { workspace }
+    }
+}
+
+impl BuiltIn for EditFile {
+    type Arguments = Arguments;
+
+    const NAME: &'static str = "edit_file";
+    const DESCRIPTION: &'static str = "Replaces a text in a file. `old` must be in the file exactly once, so give enough \
+        of the lines around it; with `all` every place is replaced.";
+
+    fn effect(&self, arguments: &Arguments) -> Effect {
+        Effect::Writes(vec![named(&self.workspace, &arguments.path)])
+    }
+
+    fn run<'a>(&'a self, arguments: Arguments, _: &'a Invocation) -> BoxFuture<'a, Result<String, Error>> {
+        let workspace = Arc::clone(&self.workspace);
+        on_a_thread(move |patience| {
+            let mut target = workspace.target(&arguments.path)?;
+            let path = target.path();
+            let bytes = target.read(CHANGED_MAX_BYTES)?;
+            let text = Text::read(&path, bytes.ok_or_else(|| files::Error::Missing { path: path.clone() })?)?;
+            let edited = edit(&path, &text, &arguments)?;
+            let content = text.encode(&path, edited.content)?;
+            patience.check()?;
+            target.replace(&content)?;
+            Ok(format!("edited {path} at {}\n", edited.places))
+        })
+    }
+}
+
+struct Edited {
+    content: String,
+    /// Where it was changed, in words.
+    places: String,
+}
+
+fn edit(path: &str, text: &Text, arguments: &Arguments) -> Result<Edited, Error> {
+    let fault = |message: String| Error::new(Code::EditUnclear, message);
+    if arguments.old.is_empty() {
+        return Err(fault("`old` is empty; give the text to replace, or use write_file for a new file".to_owned()));
+    }
+    if arguments.old == arguments.new {
+        return Err(fault("`old` and `new` are the same, so there is nothing to change".to_owned()));
+    }
+    let content = text.content.as_str();
+    let mut old = Cow::Borrowed(arguments.old.as_str());
+    let mut new = Cow::Borrowed(arguments.new.as_str());
+    if !content.contains(&*old) || !old.contains('\n') {
+        old = text.in_its_newlines(&arguments.old);
+        new = text.in_its_newlines(&arguments.new);
+    }
+    // Seen from every beginning: of `aa` in `aaa` nobody knows which is meant.
+    let places = beginnings(content, &old);
+    let lines = lines_of(content, &places);
+    match places.len() {
+        0 => Err(fault(format!("`old` is not in {path:?}{}", nearest(content, &arguments.old)))),
+        1 => Ok(Edited { content: content.replacen(&*old, &new, 1), places: lines }),
+        _ if arguments.all => Ok(Edited { content: replaced(path, content, &old, &new)?, places: lines }),
+        _ => Err(fault(format!(
+            "`old` is more than once in {path:?}, at {lines}; give more of the lines around it, or set `all`"
+        ))),
+    }
+}
+
+/// The content with every place replaced. A short text that becomes a long one in many places is refused.
+fn replaced(path: &str, content: &str, old: &str, new: &str) -> Result<String, Error> {
+    let grown = content.matches(old).count().saturating_mul(new.len());
+    if grown > RESULT_MAX_BYTES {
+        let message = format!("{path:?} would grow beyond {} MiB", RESULT_MAX_BYTES >> 20);
+        return Err(Error::new(Code::NotText, message));
+    }
+    Ok(content.replace(old, new))
+}
+
+/// Where `wanted` begins, overlapping places too; one more than can be named is enough.
+fn beginnings(content: &str, wanted: &str) -> Vec<usize> {
+    let mut places = Vec::new();
+    let mut from = 0;
+    while places.len() <= PLACES_MAX
+        && let Some(at) = content.get(from..).and_then(|rest| rest.find(wanted))
+    {
+        places.push(from + at);
+        from += at + content.get(from + at..).and_then(|rest| rest.chars().next()).map_or(1, char::len_utf8);
+    }
+    places
+}
+
+/// The lines of these places, in words.
+fn lines_of(content: &str, places: &[usize]) -> String {
+    let line = |at: &usize| 1 + content.get(..*at).unwrap_or_default().matches('\n').count();
+    let mut lines: Vec<usize> = places.iter().take(PLACES_MAX).map(line).collect();
+    lines.dedup();
+    let named = lines.iter().map(ToString::to_string).collect::<Vec<_>>().join(", ");
+    let more = if places.len() > PLACES_MAX { " and more" } else { "" };
+    format!("{} {named}{more}", if lines.len() == 1 { "line" } else { "lines" })
+}

@@ -1,0 +1,90 @@
+//! What the tools that reach files have in common: the wall's errors in a tool's words, effects, and time.
+
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use futures_util::future::BoxFuture;
+use rondo_protocol::call::Effect;
+use rondo_protocol::diagnostic::Code;
+use tokio_util::sync::CancellationToken;
+
+use super::{ApplyPatch, EditFile, Error, ListFiles, ReadFile, SearchFiles, Tool, Typed, WriteFile};
+use crate::wall::files::{self, Workspace};
+
+/// How long one call may look at files.
+const PATIENCE: Duration = Duration::from_secs(20);
+
+/// The tools that reach the files of a workspace, by name.
+pub fn file_tools(workspace: &Arc<Workspace>) -> Vec<Arc<dyn Tool>> {
+    let shared = || Arc::clone(workspace);
+    vec![
+        Arc::new(Typed::new(ApplyPatch::new(shared()))),
+        Arc::new(Typed::new(EditFile::new(shared()))),
+        Arc::new(Typed::new(ListFiles::new(shared()))),
+        Arc::new(Typed::new(ReadFile::new(shared()))),
+        Arc::new(Typed::new(SearchFiles::new(shared()))),
+        Arc::new(Typed::new(WriteFile::new(shared()))),
+    ]
+}
+
+impl From<files::Error> for Error {
+    fn from(error: files::Error) -> Self {
+        Self::new(error.code(), error.to_string())
+    }
+}
+
+/// A path as an effect names it. One that cannot be used stays as it is: the call is refused when it is made.
+pub(super) fn named(workspace: &Workspace, path: &str) -> String {
+    workspace.normalized(path).unwrap_or_else(|_| path.to_owned())
+}
+
+/// Reads a file.
+pub(super) fn reads_file(workspace: &Workspace, path: &str) -> Effect {
+    Effect::Reads(vec![named(workspace, path)])
+}
+
+/// Reads a folder with all below, or a file that may as well be a folder.
+pub(super) fn reads_below(workspace: &Workspace, path: &str) -> Effect {
+    Effect::Reads(vec![format!("{}/", named(workspace, path).trim_end_matches('/'))])
+}
+
+/// How long a call may still take.
+#[derive(Debug, Clone)]
+pub(super) struct Patience {
+    until: Instant,
+    dropped: CancellationToken,
+}
+
+impl Patience {
+    /// As long as a call may take.
+    pub(super) fn new() -> Self {
+        Self { until: Instant::now() + PATIENCE, dropped: CancellationToken::new() }
+    }
+
+    /// Whether it is over: time is up, or nobody waits for the result any more.
+    pub(super) fn is_over(&self) -> bool {
+        self.dropped.is_cancelled() || Instant::now() >= self.until
+    }
+
+    /// An error when it is over.
+    pub(super) fn check(&self) -> Result<(), Error> {
+        if !self.is_over() {
+            return Ok(());
+        }
+        let message = format!("this took longer than {} s; narrow what is looked at", PATIENCE.as_secs());
+        Err(Error::new(Code::PatternUnusable, message))
+    }
+}
+
+/// Does work that waits for the file system on a thread of its own. When the future is dropped, work that looks stops,
+/// and work that writes either has not begun or goes on to its end.
+pub(super) fn on_a_thread<'a>(
+    work: impl FnOnce(&Patience) -> Result<String, Error> + Send + 'static,
+) -> BoxFuture<'a, Result<String, Error>> {
+    Box::pin(async move {
+        let patience = Patience::new();
+        let _guard = patience.dropped.clone().drop_guard();
+        let done = tokio::task::spawn_blocking(move || work(&patience)).await;
+        done.unwrap_or_else(|_| Err(Error::new(Code::FileAccessFailed, "the work on files was stopped before its end")))
+    })
+}

@@ -1,0 +1,110 @@
+use std::fmt::Write;
+use std::sync::Arc;
+
+use futures_util::future::BoxFuture;
+use rondo_protocol::call::Effect;
+use schemars::JsonSchema;
+use serde::Deserialize;
+
+use super::files::{Patience, on_a_thread, reads_below};
+use super::text::grouped;
+use super::tree::Tree;
+use super::{BuiltIn, Error, Invocation};
+use crate::wall::files::{Entry, Folder, Found, Kind, Workspace, escaped};
+
+/// The most entries of one listing.
+const ENTRIES_MAX: usize = 2_000;
+
+/// Lists the files of a folder.
+#[derive(Debug)]
+pub struct ListFiles {
+    workspace: Arc<Workspace>,
+}
+
+/// What [`ListFiles`] takes.
+#[derive(Debug, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct Arguments {
+    /// The folder, relative to the workspace's root. The root itself when left out.
+    #[serde(default)]
+    path: Option<String>,
+    /// Only what this glob matches, relative to `path`: `*.rs` matches names at any depth, `src/**/*.rs` paths; `!*.md`
+    /// leaves out.
+    #[serde(default)]
+    glob: Option<String>,
+    /// How many levels of folders: 1 lists `path` alone. All when left out.
+    #[serde(default)]
+    depth: Option<u32>,
+}
+
+impl ListFiles {
+    /// Lists files of this workspace.
+    pub fn new(workspace: Arc<Workspace>) -> Self {
+        Self { workspace }
+    }
+}
+
+impl BuiltIn for ListFiles {
+    type Arguments = Arguments;
+
+    const NAME: &'static str = "list_files";
+    const DESCRIPTION: &'static str = "Lists a folder and what is below it, one path a line, relative to the workspace's \
+        root, sorted; folders end with `/`, files are followed by their size in bytes. What .gitignore and .ignore leave \
+        out is not listed, nor are names that begin with a dot, unless `path` names such a folder. At most 2,000 \
+        entries: narrow with `path`, `glob` or `depth`.";
+
+    fn effect(&self, arguments: &Arguments) -> Effect {
+        reads_below(&self.workspace, arguments.path.as_deref().unwrap_or("."))
+    }
+
+    fn run<'a>(&'a self, arguments: Arguments, _: &'a Invocation) -> BoxFuture<'a, Result<String, Error>> {
+        let workspace = Arc::clone(&self.workspace);
+        on_a_thread(move |patience| list(&workspace, &arguments, patience))
+    }
+}
+
+fn list(workspace: &Workspace, arguments: &Arguments, patience: &Patience) -> Result<String, Error> {
+    let folder = match workspace.find(arguments.path.as_deref().unwrap_or("."))? {
+        Found::Folder(folder) => folder,
+        Found::File(file) => return Ok(format!("{}\t{}\n", file.path(), grouped(file.stamp().size_bytes))),
+    };
+    let mut tree = Tree::new(workspace, &folder, arguments.glob.as_deref(), arguments.depth, patience)?;
+    let mut shown = String::new();
+    let mut count = 0;
+    let mut is_cut = false;
+    tree.walk(&folder, &mut |folder, entry| {
+        is_cut = count == ENTRIES_MAX;
+        if !is_cut {
+            count += 1;
+            show(&mut shown, folder, entry);
+        }
+        Ok(!is_cut)
+    })?;
+    if count == 0 {
+        shown.push_str("[nothing to list]\n");
+    }
+    for mark in &tree.marks {
+        // Writing to a string cannot fail.
+        let _ = writeln!(shown, "[{mark}]");
+    }
+    if is_cut {
+        let most = grouped(ENTRIES_MAX as u64);
+        let _ = writeln!(shown, "[cut after {most} entries; narrow with `path`, `glob` or `depth`]");
+    }
+    Ok(shown)
+}
+
+fn show(shown: &mut String, folder: &Folder<'_>, entry: &Entry) {
+    let path = folder.path_of(&entry.name);
+    // Writing to a string cannot fail.
+    let _ = match entry.stamp.kind {
+        Kind::Folder => writeln!(shown, "{path}/"),
+        Kind::File => writeln!(shown, "{path}\t{}", grouped(entry.stamp.size_bytes)),
+        Kind::Link => match folder.link(&entry.name) {
+            // Where a link leads on this machine is nobody's business inside.
+            Ok(target) if target.is_relative() => writeln!(shown, "{path} -> {}", escaped(&target)),
+            _ => writeln!(shown, "{path} -> elsewhere"),
+        },
+        kind => writeln!(shown, "{path} ({kind})"),
+    };
+}

@@ -1,0 +1,70 @@
+//! What in a file comes nearest to a text that is not in it, in words that a model can mend its call by.
+
+use std::borrow::Cow;
+use std::fmt::Write;
+
+use super::text::cut;
+
+/// The most lines that come near which an error names.
+const NEAR_MAX: usize = 3;
+/// The longest line that is compared and shown, and the most lines that are compared: comparing is quadratic.
+const NEAR_LINE_MAX_BYTES: usize = 400;
+const NEAR_LINES_MAX: usize = 20_000;
+/// How alike a line has to be to be named, of 1.
+const NEAR_ENOUGH: f32 = 0.6;
+
+/// What in the file comes nearest to `old`, in words.
+pub(super) fn nearest(content: &str, old: &str) -> String {
+    let lines: Vec<&str> = content.lines().take(NEAR_LINES_MAX).collect();
+    let wanted: Vec<&str> = old.lines().skip_while(|line| line.trim().is_empty()).collect();
+    let Some(first) = wanted.first().map(|line| line.trim()) else {
+        return "; it holds only white space".to_owned();
+    };
+    if let Some(difference) = first_difference(&lines, &wanted) {
+        return difference;
+    }
+    let candidates: Vec<&str> = lines
+        .iter()
+        .map(|line| line.trim())
+        .filter(|line| !line.is_empty() && line.len() <= NEAR_LINE_MAX_BYTES)
+        .collect();
+    let first = first.get(..first.floor_char_boundary(NEAR_LINE_MAX_BYTES)).unwrap_or_default();
+    let near = similar::get_close_matches(first, &candidates, NEAR_MAX, NEAR_ENOUGH);
+    if near.is_empty() {
+        return ", nor anything like it; read the file again".to_owned();
+    }
+    let mut words = "; the lines that come nearest to its first are:".to_owned();
+    let mut seen: Vec<&str> = Vec::new();
+    for (index, line) in lines.iter().enumerate().filter(|(_, line)| near.contains(&line.trim())) {
+        if !seen.contains(line) && seen.len() < NEAR_MAX {
+            seen.push(line);
+            // Writing to a string cannot fail.
+            let _ = write!(words, "\n{:>6}\t{line}", index + 1);
+        }
+    }
+    words
+}
+
+/// Where the file goes on otherwise than `wanted`, at the place that agrees longest but for white space.
+fn first_difference(lines: &[&str], wanted: &[&str]) -> Option<String> {
+    let agreeing = |at: usize| {
+        let pairs = lines.iter().skip(at).zip(wanted);
+        pairs.take_while(|(line, wanted)| line.trim() == wanted.trim()).count()
+    };
+    let first = wanted.first()?.trim();
+    let begins = lines.iter().enumerate().filter(|(_, line)| line.trim() == first).map(|(at, _)| at).take(1_000);
+    let (length, at) = begins.map(|at| (agreeing(at), at)).max_by_key(|(length, at)| (*length, usize::MAX - at))?;
+    let line = at + length + 1;
+    let Some(wanted) = wanted.get(length) else {
+        return Some(format!(
+            "; it is there at line {} but for white space: give indentation, tabs and line ends as they stand there",
+            at + 1
+        ));
+    };
+    let stands = lines.get(at + length).map_or("the end of the file".to_owned(), |line| format!("{:?}", shown(line)));
+    Some(format!("; it agrees from line {} on, but line {line} is {stands} and not {:?}", at + 1, shown(wanted)))
+}
+
+fn shown(line: &str) -> Cow<'_, str> {
+    cut(line, NEAR_LINE_MAX_BYTES)
+}

@@ -1,0 +1,222 @@
+use std::fmt::Write;
+use std::io::{BufRead, BufReader};
+use std::sync::Arc;
+
+use futures_util::future::BoxFuture;
+use rondo_protocol::call::Effect;
+use rondo_protocol::diagnostic::Code;
+use schemars::JsonSchema;
+use serde::Deserialize;
+
+use super::files::{Patience, on_a_thread, reads_file};
+use super::text::{SNIFFED_BYTES, binary, grouped};
+use super::{BuiltIn, Error, Invocation};
+use crate::wall::files::{self, OpenFile, Workspace};
+
+/// The most of a file that one call shows, with line numbers.
+const SHOWN_MAX_BYTES: usize = 256 << 10;
+/// How far behind the shown lines the rest is counted.
+const COUNTED_MAX_BYTES: u64 = 64 << 20;
+/// What a line costs besides its text: number, tab, newline.
+const NUMBER_BYTES: usize = 8;
+
+/// Reads a text file.
+#[derive(Debug)]
+pub struct ReadFile {
+    workspace: Arc<Workspace>,
+}
+
+/// What [`ReadFile`] takes.
+#[derive(Debug, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct Arguments {
+    /// The file, relative to the workspace's root.
+    path: String,
+    /// The first line, counted from 1.
+    #[serde(default)]
+    from_line: Option<u64>,
+    /// The last line.
+    #[serde(default)]
+    to_line: Option<u64>,
+}
+
+impl ReadFile {
+    /// Reads files of this workspace.
+    pub fn new(workspace: Arc<Workspace>) -> Self {
+        Self { workspace }
+    }
+}
+
+impl BuiltIn for ReadFile {
+    type Arguments = Arguments;
+
+    const NAME: &'static str = "read_file";
+    const DESCRIPTION: &'static str = "Reads a text file. Each line is preceded by its number and a tab, which are not \
+        part of the file. At most 256 KiB at once: the last line of the result then says which lines were shown and how \
+        to read on with `from_line`. Binary files are refused.";
+
+    fn effect(&self, arguments: &Arguments) -> Effect {
+        reads_file(&self.workspace, &arguments.path)
+    }
+
+    fn run<'a>(&'a self, arguments: Arguments, _: &'a Invocation) -> BoxFuture<'a, Result<String, Error>> {
+        let workspace = Arc::clone(&self.workspace);
+        on_a_thread(move |patience| read(&workspace, &arguments, patience))
+    }
+}
+
+fn read(workspace: &Workspace, arguments: &Arguments, patience: &Patience) -> Result<String, Error> {
+    let from = arguments.from_line.unwrap_or(1).max(1);
+    let to = arguments.to_line.unwrap_or(u64::MAX);
+    if to < from {
+        let message = format!("to_line {to} is before from_line {from}");
+        return Err(Error::new(Code::ToolArguments, message));
+    }
+    let file = workspace.file(&arguments.path)?;
+    let (path, size_bytes) = (file.path().to_owned(), file.stamp().size_bytes);
+    let mut part = Part { path, size_bytes, from, to, ..Part::default() };
+    part.read(file, patience)?;
+    part.shown()
+}
+
+/// The lines of a file that were asked for, as far as they fit.
+#[derive(Default)]
+struct Part {
+    path: String,
+    size_bytes: u64,
+    from: u64,
+    to: u64,
+    text: String,
+    /// The number of the line that is being read, and whether any of it has come.
+    line: u64,
+    has_begun: bool,
+    /// The line that is being read, as far as it is shown.
+    piece: Vec<u8>,
+    last_shown: u64,
+    /// How much room is left is `SHOWN_MAX_BYTES - used`.
+    used: usize,
+    is_full: bool,
+    /// The first shown line that is not UTF-8.
+    lossy_line: Option<u64>,
+    /// The line that was cut, and after how many bytes.
+    cut: Option<(u64, usize)>,
+    /// Whether there are lines that were not counted.
+    has_more: bool,
+}
+
+impl Part {
+    fn read(&mut self, file: OpenFile, patience: &Patience) -> Result<(), Error> {
+        let mut reader = BufReader::with_capacity(64 << 10, file);
+        let mut is_first = true;
+        let mut counted: u64 = 0;
+        self.line = 1;
+        loop {
+            patience.check()?;
+            let chunk = match reader.fill_buf() {
+                Ok(chunk) => chunk,
+                Err(error) if error.kind() == std::io::ErrorKind::Interrupted => continue,
+                Err(source) => {
+                    return Err(files::Error::System { path: self.path.clone(), doing: "read", source }.into());
+                }
+            };
+            if std::mem::take(&mut is_first) && chunk.iter().take(SNIFFED_BYTES).any(|byte| *byte == 0) {
+                return Err(binary(&self.path, self.size_bytes));
+            }
+            let length = chunk.len();
+            if length == 0 {
+                break;
+            }
+            if self.is_full || self.line > self.to {
+                counted += length as u64;
+            }
+            for piece in chunk.split_inclusive(|byte| *byte == b'\n') {
+                self.take(piece)?;
+            }
+            reader.consume(length);
+            if counted > COUNTED_MAX_BYTES {
+                self.has_more = true;
+                return Ok(());
+            }
+        }
+        if self.has_begun { self.end_line() } else { Ok(()) }
+    }
+
+    /// Takes a line, or a piece of one that is longer than what is read at once.
+    fn take(&mut self, piece: &[u8]) -> Result<(), Error> {
+        let (piece, ends) = piece.strip_suffix(b"\n").map_or((piece, false), |line| (line, true));
+        if (self.from..=self.to).contains(&self.line) && !self.is_full {
+            if !self.has_begun {
+                self.used += NUMBER_BYTES;
+            }
+            let room = SHOWN_MAX_BYTES.saturating_sub(self.used);
+            let kept = piece.get(..room.min(piece.len())).unwrap_or_default();
+            self.piece.extend_from_slice(kept);
+            self.used += kept.len();
+            if kept.len() < piece.len() || room == 0 {
+                self.is_full = true;
+                // A line of which nothing fits is left for the next call, unless it is the only one.
+                if self.last_shown == 0 {
+                    self.cut = Some((self.line, self.piece.len()));
+                    self.show_line()?;
+                }
+                self.piece.clear();
+            }
+        }
+        self.has_begun = true;
+        if ends { self.end_line() } else { Ok(()) }
+    }
+
+    fn end_line(&mut self) -> Result<(), Error> {
+        if (self.from..=self.to).contains(&self.line) && !self.is_full {
+            self.show_line()?;
+        }
+        self.line += 1;
+        self.has_begun = false;
+        Ok(())
+    }
+
+    fn show_line(&mut self) -> Result<(), Error> {
+        let line = std::mem::take(&mut self.piece);
+        if line.contains(&0) {
+            return Err(binary(&self.path, self.size_bytes));
+        }
+        let line = line.strip_suffix(b"\r").unwrap_or(&line);
+        let text = String::from_utf8_lossy(line);
+        // A character that the cut goes through is no fault of the file.
+        if self.cut.is_none() && std::str::from_utf8(line).is_err() {
+            self.lossy_line.get_or_insert(self.line);
+        }
+        // Writing to a string cannot fail.
+        let _ = writeln!(self.text, "{:>6}\t{text}", self.line);
+        self.last_shown = self.line;
+        Ok(())
+    }
+
+    fn shown(mut self) -> Result<String, Error> {
+        let lines = self.line - 1;
+        let all = if self.has_more { format!("more than {}", grouped(lines)) } else { grouped(lines) };
+        if self.last_shown == 0 {
+            if lines == 0 && self.from == 1 {
+                return Ok("[the file is empty]\n".to_owned());
+            }
+            let message = format!("{:?} has {all} lines; there is no line {}", self.path, grouped(self.from));
+            return Err(Error::new(Code::ToolArguments, message));
+        }
+        // Writing to a string cannot fail.
+        if let Some(line) = self.lossy_line {
+            let _ = writeln!(self.text, "[not UTF-8 from line {line} on: bytes that are not are shown as \u{fffd}]");
+        }
+        if let Some((line, bytes)) = self.cut {
+            let kept = grouped(bytes as u64);
+            let _ = writeln!(self.text, "[line {line} is cut after {kept} bytes; its rest cannot be shown]");
+        }
+        let (from, last) = (grouped(self.from), grouped(self.last_shown));
+        if self.is_full && (self.last_shown < lines || self.has_more) {
+            let next = self.last_shown + 1;
+            let _ = writeln!(self.text, "[lines {from}-{last} of {all}; read on with from_line {next}]");
+        } else if self.from > 1 || self.last_shown < lines || self.has_more {
+            let _ = writeln!(self.text, "[lines {from}-{last} of {all}]");
+        }
+        Ok(self.text)
+    }
+}

@@ -1,0 +1,250 @@
+use std::fmt::Write;
+use std::io::{self, Read};
+use std::sync::Arc;
+
+use futures_util::future::BoxFuture;
+use grep_regex::{RegexMatcher, RegexMatcherBuilder};
+use grep_searcher::{BinaryDetection, Searcher, SearcherBuilder, Sink, SinkContext, SinkMatch};
+use rondo_protocol::call::Effect;
+use rondo_protocol::diagnostic::Code;
+use schemars::JsonSchema;
+use serde::Deserialize;
+
+use super::files::{Patience, on_a_thread, reads_below};
+use super::text::cut;
+use super::tree::Tree;
+use super::{BuiltIn, Error, Invocation};
+use crate::wall::files::{Found, Kind, OpenFile, Workspace};
+
+/// The most matches of one search.
+const MATCHES_MAX: usize = 500;
+/// The most that one search shows.
+const SHOWN_MAX_BYTES: usize = 512 << 10;
+/// The most of one line that is shown.
+const LINE_MAX_BYTES: usize = 500;
+/// The most lines around a match.
+const CONTEXT_MAX: usize = 20;
+/// The longest line that is searched: a file with a longer one is passed over from there.
+const HEAP_MAX_BYTES: usize = 4 << 20;
+/// The longest pattern, and the size that it may have compiled.
+const PATTERN_MAX_BYTES: usize = 4096;
+const COMPILED_MAX_BYTES: usize = 2 << 20;
+/// The most files that are named because they could not be searched.
+const UNREAD_MAX: usize = 5;
+
+/// Searches files for lines that match.
+#[derive(Debug)]
+pub struct SearchFiles {
+    workspace: Arc<Workspace>,
+}
+
+/// What [`SearchFiles`] takes.
+#[derive(Debug, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct Arguments {
+    /// A regular expression in the syntax of Rust's `regex` (no look-around, no backreferences), matched within a line.
+    pattern: String,
+    /// The folder or file to search, relative to the workspace's root. The root itself when left out.
+    #[serde(default)]
+    path: Option<String>,
+    /// Only files that this glob matches, relative to `path`: `*.rs` at any depth, `src/**/*.rs`, `!*.md`.
+    #[serde(default)]
+    glob: Option<String>,
+    /// Take the pattern as plain text.
+    #[serde(default)]
+    literal: bool,
+    /// Take upper and lower case as the same.
+    #[serde(default)]
+    case_insensitive: bool,
+    /// How many lines to show before and after each match, at most 20.
+    #[serde(default)]
+    context: u32,
+}
+
+impl SearchFiles {
+    /// Searches files of this workspace.
+    pub fn new(workspace: Arc<Workspace>) -> Self {
+        Self { workspace }
+    }
+}
+
+impl BuiltIn for SearchFiles {
+    type Arguments = Arguments;
+
+    const NAME: &'static str = "search_files";
+    const DESCRIPTION: &'static str = "Searches the files of a folder for a regular expression and shows each matching \
+        line as `path:line:text`. What .gitignore and .ignore leave out is not searched, nor are names that begin with a \
+        dot, links and binary files, unless `path` names them. At most 500 matches.";
+
+    fn effect(&self, arguments: &Arguments) -> Effect {
+        reads_below(&self.workspace, arguments.path.as_deref().unwrap_or("."))
+    }
+
+    fn run<'a>(&'a self, arguments: Arguments, _: &'a Invocation) -> BoxFuture<'a, Result<String, Error>> {
+        let workspace = Arc::clone(&self.workspace);
+        on_a_thread(move |patience| search(&workspace, &arguments, patience))
+    }
+}
+
+fn search(workspace: &Workspace, arguments: &Arguments, patience: &Patience) -> Result<String, Error> {
+    let context = usize::try_from(arguments.context).unwrap_or(CONTEXT_MAX).min(CONTEXT_MAX);
+    let mut search = Search {
+        matcher: compiled(arguments)?,
+        searcher: SearcherBuilder::new()
+            .line_number(true)
+            .before_context(context)
+            .after_context(context)
+            .binary_detection(BinaryDetection::quit(0))
+            .heap_limit(Some(HEAP_MAX_BYTES))
+            .build(),
+        patience,
+        hits: Hits { path: String::new(), has_context: context > 0, matches: 0, shown: String::new(), is_cut: false },
+        unread: Vec::new(),
+    };
+    match workspace.find(arguments.path.as_deref().unwrap_or("."))? {
+        Found::File(file) => search.file(file),
+        Found::Folder(folder) => {
+            let mut tree = Tree::new(workspace, &folder, arguments.glob.as_deref(), None, patience)?;
+            let walked = tree.walk(&folder, &mut |folder, entry| {
+                if entry.stamp.kind == Kind::File {
+                    match folder.file(&entry.name) {
+                        Ok(file) => search.file(file),
+                        Err(error) => search.unread.push(error.to_string()),
+                    }
+                }
+                Ok(!search.hits.is_cut && !patience.is_over())
+            });
+            search.unread.extend(tree.marks);
+            // When time is up, what was found is worth more than the error.
+            if !patience.is_over() {
+                walked?;
+            }
+        }
+    }
+    search.shown()
+}
+
+fn compiled(arguments: &Arguments) -> Result<RegexMatcher, Error> {
+    let fault = |message: String| Error::new(Code::PatternUnusable, message);
+    if arguments.pattern.is_empty() {
+        return Err(fault("the pattern is empty, which every line matches".to_owned()));
+    }
+    if arguments.pattern.len() > PATTERN_MAX_BYTES {
+        return Err(fault(format!("the pattern is longer than {PATTERN_MAX_BYTES} bytes")));
+    }
+    let mut builder = RegexMatcherBuilder::new();
+    builder
+        .case_insensitive(arguments.case_insensitive)
+        .fixed_strings(arguments.literal)
+        .line_terminator(Some(b'\n'))
+        .size_limit(COMPILED_MAX_BYTES)
+        .dfa_size_limit(COMPILED_MAX_BYTES);
+    builder.build(&arguments.pattern).map_err(|error| fault(format!("the pattern cannot be used: {error}")))
+}
+
+struct Search<'p> {
+    matcher: RegexMatcher,
+    searcher: Searcher,
+    patience: &'p Patience,
+    hits: Hits,
+    /// Why files were not searched, or not to their end.
+    unread: Vec<String>,
+}
+
+impl Search<'_> {
+    fn file(&mut self, file: OpenFile) {
+        let path = file.path().to_owned();
+        self.hits.path.clone_from(&path);
+        let reader = Timed { file, patience: self.patience };
+        if let Err(error) = self.searcher.search_reader(&self.matcher, reader, &mut self.hits)
+            && !self.patience.is_over()
+        {
+            self.unread.push(format!("{path:?} was not searched to its end: {error}"));
+        }
+    }
+
+    fn shown(self) -> Result<String, Error> {
+        let mut shown = self.hits.shown;
+        let ended = self.patience.check();
+        if self.hits.matches == 0 {
+            ended.clone()?;
+            shown.push_str("[no matches]\n");
+        }
+        // Writing to a string cannot fail.
+        for why in self.unread.iter().take(UNREAD_MAX) {
+            let _ = writeln!(shown, "[{why}]");
+        }
+        if self.unread.len() > UNREAD_MAX {
+            let _ = writeln!(shown, "[{} more were not searched to their end]", self.unread.len() - UNREAD_MAX);
+        }
+        if let Err(error) = ended {
+            let _ = writeln!(shown, "[not everything was searched: {}]", error.message);
+        } else if self.hits.is_cut {
+            let matches = self.hits.matches;
+            let _ = writeln!(shown, "[cut after {matches} matches; narrow the pattern, `path` or `glob`]");
+        }
+        Ok(shown)
+    }
+}
+
+/// A file that ends with an error when time is up.
+struct Timed<'p> {
+    file: OpenFile,
+    patience: &'p Patience,
+}
+
+impl Read for Timed<'_> {
+    fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
+        if self.patience.is_over() {
+            return Err(io::ErrorKind::TimedOut.into());
+        }
+        self.file.read(buffer)
+    }
+}
+
+/// Lines found, as they are shown.
+struct Hits {
+    /// The file that is being searched.
+    path: String,
+    has_context: bool,
+    matches: usize,
+    shown: String,
+    is_cut: bool,
+}
+
+impl Hits {
+    /// Shows a line; `mark` stands between its parts.
+    fn show(&mut self, mark: char, line: Option<u64>, bytes: &[u8]) {
+        let text = String::from_utf8_lossy(bytes);
+        let text = text.trim_end_matches(['\n', '\r']);
+        // Writing to a string cannot fail.
+        let _ =
+            writeln!(self.shown, "{}{mark}{}{mark}{}", self.path, line.unwrap_or_default(), cut(text, LINE_MAX_BYTES));
+    }
+}
+
+impl Sink for Hits {
+    type Error = io::Error;
+
+    fn matched(&mut self, _: &Searcher, found: &SinkMatch<'_>) -> Result<bool, io::Error> {
+        if self.matches == MATCHES_MAX || self.shown.len() >= SHOWN_MAX_BYTES {
+            self.is_cut = true;
+            return Ok(false);
+        }
+        self.matches += 1;
+        self.show(':', found.line_number(), found.bytes());
+        Ok(true)
+    }
+
+    fn context(&mut self, _: &Searcher, line: &SinkContext<'_>) -> Result<bool, io::Error> {
+        self.show('-', line.line_number(), line.bytes());
+        Ok(true)
+    }
+
+    fn context_break(&mut self, _: &Searcher) -> Result<bool, io::Error> {
+        if self.has_context {
+            self.shown.push_str("--\n");
+        }
+        Ok(true)
+    }
+}

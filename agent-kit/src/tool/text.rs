@@ -1,0 +1,86 @@
+//! Files as text, and numbers and lines as a model is shown them.
+
+use std::borrow::Cow;
+
+use rondo_protocol::diagnostic::Code;
+
+use super::Error;
+
+/// How much of a file's beginning tells whether it is binary, as git and grep have it.
+pub(super) const SNIFFED_BYTES: usize = 8192;
+
+/// The largest file that is changed as a whole.
+pub(super) const CHANGED_MAX_BYTES: u64 = 4 << 20;
+
+/// The content of a text file, with what is needed to write it back byte for byte.
+pub(super) struct Text {
+    /// The content.
+    pub(super) content: String,
+    is_utf8: bool,
+}
+
+impl Text {
+    /// Reads text. What is not UTF-8 is taken as Latin-1, which gives every byte a character and loses none.
+    pub(super) fn read(path: &str, bytes: Vec<u8>) -> Result<Self, Error> {
+        if bytes.contains(&0) {
+            return Err(binary(path, bytes.len() as u64));
+        }
+        Ok(match String::from_utf8(bytes) {
+            Ok(content) => Self { content, is_utf8: true },
+            Err(error) => {
+                Self { content: error.as_bytes().iter().map(|byte| char::from(*byte)).collect(), is_utf8: false }
+            }
+        })
+    }
+
+    /// Another content in the same encoding.
+    pub(super) fn encode(&self, path: &str, content: String) -> Result<Vec<u8>, Error> {
+        if self.is_utf8 {
+            return Ok(content.into_bytes());
+        }
+        let bytes: Result<Vec<u8>, _> = content.chars().map(u8::try_from).collect();
+        bytes.map_err(|_| {
+            let message =
+                format!("{path:?} is not UTF-8, and the new text holds characters that Latin-1 does not have");
+            Error::new(Code::NotText, message)
+        })
+    }
+
+    /// What is written with plain newlines as it stands in this file: with CRLF where every line ends so.
+    pub(super) fn in_its_newlines<'a>(&self, written: &'a str) -> Cow<'a, str> {
+        let crlf = self.content.matches("\r\n").count();
+        if crlf > 0 && crlf == self.content.matches('\n').count() && !written.contains('\r') {
+            Cow::Owned(written.replace('\n', "\r\n"))
+        } else {
+            Cow::Borrowed(written)
+        }
+    }
+}
+
+/// The error for a file that is not text.
+pub(super) fn binary(path: &str, size_bytes: u64) -> Error {
+    let message = format!("{path:?} is binary ({} bytes); only text can be read and changed", grouped(size_bytes));
+    Error::new(Code::NotText, message)
+}
+
+/// A number with its thousands apart: `1,234`.
+pub(super) fn grouped(number: u64) -> String {
+    let digits = number.to_string();
+    let mut shown = String::with_capacity(digits.len() + digits.len() / 3);
+    for (index, digit) in digits.chars().enumerate() {
+        if index > 0 && (digits.len() - index).is_multiple_of(3) {
+            shown.push(',');
+        }
+        shown.push(digit);
+    }
+    shown
+}
+
+/// A line cut to `max_bytes`, with a mark.
+pub(super) fn cut(line: &str, max_bytes: usize) -> Cow<'_, str> {
+    if line.len() <= max_bytes {
+        return Cow::Borrowed(line);
+    }
+    let kept = line.get(..line.floor_char_boundary(max_bytes)).unwrap_or_default();
+    Cow::Owned(format!("{kept} [{} more bytes]", grouped((line.len() - kept.len()) as u64)))
+}

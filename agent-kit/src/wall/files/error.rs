@@ -1,0 +1,108 @@
+use std::io;
+
+use rondo_protocol::diagnostic::Code;
+
+use super::Kind;
+
+/// Why a file was not reached. Paths are as the caller named them, or relative to the workspace: where a link leads
+/// outside is not told.
+#[derive(Debug, thiserror::Error)]
+pub enum Error {
+    /// It cannot be a path.
+    #[error("{path:?} {why}")]
+    Path {
+        /// The path, shortened.
+        path: String,
+        /// What is wrong with it.
+        why: &'static str,
+    },
+    /// It leads out of the workspace.
+    #[error("{path:?} leads out of the workspace; name a path below the workspace's root, relative to it")]
+    Outside {
+        /// The path.
+        path: String,
+    },
+    /// It is not among what the operator grants.
+    #[error("{path:?} may not be {access} here; stay within what is granted")]
+    NotGranted {
+        /// The path.
+        path: String,
+        /// `read` or `written`.
+        access: &'static str,
+    },
+    /// It is out of reach for good.
+    #[error("{path:?} is out of reach: it belongs to the operator or to version control; do without it")]
+    Hidden {
+        /// The path.
+        path: String,
+    },
+    /// It is not what is needed.
+    #[error("{path:?} is {kind}; {wanted}")]
+    Kind {
+        /// The path.
+        path: String,
+        /// What it is.
+        kind: Kind,
+        /// What is needed instead.
+        wanted: &'static str,
+    },
+    /// A link stands in the way of writing.
+    #[error("{path:?} is a symbolic link, and links are not followed for writing; name the file that it leads to")]
+    Link {
+        /// The path of the link.
+        path: String,
+    },
+    /// It is not there.
+    #[error("there is no {path:?}; list_files shows what there is")]
+    Missing {
+        /// The path.
+        path: String,
+    },
+    /// Links lead to links, or names are swapped faster than they can be walked.
+    #[error("{path:?} goes through too many links or names")]
+    Endless {
+        /// The path.
+        path: String,
+    },
+    /// It is larger than the caller can take.
+    #[error("{path:?} has {size_bytes} bytes, more than the {max_bytes} that can be changed at once")]
+    TooLarge {
+        /// The path.
+        path: String,
+        /// Its size.
+        size_bytes: u64,
+        /// The most that is taken.
+        max_bytes: u64,
+    },
+    /// Somebody else changed it between looking and writing.
+    #[error("{path:?} was changed by somebody else meanwhile and was left as it is; read it again")]
+    Changed {
+        /// The path.
+        path: String,
+    },
+    /// The system refused.
+    #[error("cannot {doing} {path:?}: {source}")]
+    System {
+        /// The path.
+        path: String,
+        /// What was tried.
+        doing: &'static str,
+        /// Why not.
+        source: io::Error,
+    },
+}
+
+impl Error {
+    /// The code of its page.
+    pub fn code(&self) -> Code {
+        match self {
+            Self::Path { .. } | Self::Endless { .. } => Code::PathUnusable,
+            Self::Outside { .. } | Self::NotGranted { .. } => Code::OutsideWorkspace,
+            Self::Hidden { .. } => Code::OutOfReach,
+            Self::Kind { .. } | Self::Link { .. } => Code::NotAFile,
+            Self::Missing { .. } => Code::NoSuchFile,
+            Self::TooLarge { .. } => Code::NotText,
+            Self::Changed { .. } | Self::System { .. } => Code::FileAccessFailed,
+        }
+    }
+}

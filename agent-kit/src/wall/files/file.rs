@@ -1,0 +1,73 @@
+use std::ffi::OsStr;
+use std::fs::File;
+use std::io::{self, Read};
+
+use cap_std::fs::Dir;
+
+use super::rules::Identities;
+use super::{Error, Kind, Stamp, step};
+
+/// A regular file, open for reading.
+#[derive(Debug)]
+pub struct OpenFile {
+    file: File,
+    path: String,
+    stamp: Stamp,
+}
+
+impl OpenFile {
+    /// Opens a file of `parent`. `path` is what it is called.
+    pub(super) fn open(parent: &Dir, name: &OsStr, path: String, hidden: &Identities) -> Result<Self, Error> {
+        let fault = |source| Error::System { path: path.clone(), doing: "open", source };
+        let refused = |kind| Error::Kind { path: path.clone(), kind, wanted: "only regular files can be read" };
+        // Opening a device can have an effect by itself, so it is looked at first.
+        let seen = step::look(parent, name).map_err(fault)?;
+        if seen.kind != Kind::File {
+            return Err(refused(seen.kind));
+        }
+        let file = step::for_reading(parent, name).map_err(fault)?;
+        let metadata = cap_std::fs::Metadata::from_just_metadata(file.metadata().map_err(fault)?);
+        let stamp = Stamp::of(&metadata);
+        if stamp.kind != Kind::File {
+            return Err(refused(stamp.kind));
+        }
+        if hidden.hold(&stamp) {
+            return Err(Error::Hidden { path });
+        }
+        Ok(Self { file, path, stamp })
+    }
+
+    /// Its path in the words of the workspace.
+    pub fn path(&self) -> &str {
+        &self.path
+    }
+
+    /// What it was when it was opened. Whoever reads it sees what this describes, unless it is changed meanwhile.
+    pub fn stamp(&self) -> &Stamp {
+        &self.stamp
+    }
+
+    /// Reads it whole.
+    ///
+    /// # Errors
+    /// When it has more than `max_bytes`, whatever it claims to have, or cannot be read.
+    pub fn read_whole(&mut self, max_bytes: u64) -> Result<Vec<u8>, Error> {
+        let too_large = |size_bytes| Error::TooLarge { path: self.path.clone(), size_bytes, max_bytes };
+        if self.stamp.size_bytes > max_bytes {
+            return Err(too_large(self.stamp.size_bytes));
+        }
+        let mut bytes = Vec::new();
+        let read = (&mut self.file).take(max_bytes + 1).read_to_end(&mut bytes);
+        read.map_err(|source| Error::System { path: self.path.clone(), doing: "read", source })?;
+        if bytes.len() as u64 > max_bytes {
+            return Err(too_large(bytes.len() as u64));
+        }
+        Ok(bytes)
+    }
+}
+
+impl Read for OpenFile {
+    fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
+        self.file.read(buffer)
+    }
+}

@@ -1,0 +1,192 @@
+//! The way from a root to what a path leads to.
+
+use std::ffi::{OsStr, OsString};
+use std::path::{Component, Path, PathBuf};
+use std::sync::Arc;
+
+use cap_std::fs::Dir;
+
+use super::rules::Identities;
+use super::{Error, Folder, Kind, OpenFile, Root, Workspace, step};
+
+/// The most links that one path goes through, as Linux has it.
+const LINKS_MAX: usize = 40;
+/// The most steps of one walk, with those that links and races add.
+const STEPS_MAX: usize = 10_000;
+
+/// What a path led to.
+#[derive(Debug)]
+pub enum Found<'a> {
+    /// A regular file.
+    File(OpenFile),
+    /// A folder.
+    Folder(Folder<'a>),
+}
+
+/// A walk under way.
+pub(super) struct Passage<'a> {
+    workspace: &'a Workspace,
+    /// The path as the caller wrote it.
+    named: String,
+    root: &'a Root,
+    /// The folder that was reached; `None` = the root.
+    dir: Option<Dir>,
+    /// Where that folder really is.
+    done: PathBuf,
+    /// The names that are left, the next one last.
+    left: Vec<OsString>,
+    links: usize,
+    hidden: Arc<Identities>,
+}
+
+impl<'a> Passage<'a> {
+    pub(super) fn new(workspace: &'a Workspace, named: &str, root: &'a Root) -> Self {
+        let hidden = Arc::new(workspace.rules.identities());
+        let named = named.to_owned();
+        Self { workspace, named, root, dir: None, done: root.path.clone(), left: Vec::new(), links: 0, hidden }
+    }
+
+    /// Walks down `parts`.
+    pub(super) fn walk(mut self, parts: Vec<OsString>) -> Result<Found<'a>, Error> {
+        self.left = parts;
+        self.left.reverse();
+        for _ in 0..STEPS_MAX {
+            let Some(name) = self.left.pop() else { return self.arrive() };
+            if name == ".." {
+                self.ascend()?;
+            } else if let Some(found) = self.descend(&name)? {
+                return Ok(found);
+            }
+        }
+        Err(Error::Endless { path: self.named.clone() })
+    }
+
+    fn dir(&self) -> &Dir {
+        self.dir.as_ref().unwrap_or(&self.root.dir)
+    }
+
+    /// One folder up: the walk begins anew and ends one name earlier. So no handle of a folder passed has to be kept, and
+    /// none is trusted to be still where it was.
+    fn ascend(&mut self) -> Result<(), Error> {
+        let below = self.done.strip_prefix(&self.root.path).unwrap_or(Path::new(""));
+        let names: Vec<OsString> = below.iter().map(OsStr::to_owned).collect();
+        let Some((_, kept)) = names.split_last() else {
+            return Err(Error::Outside { path: self.named.clone() });
+        };
+        self.left.extend(kept.iter().rev().cloned());
+        self.begin_at(self.root);
+        Ok(())
+    }
+
+    fn begin_at(&mut self, root: &'a Root) {
+        self.root = root;
+        self.dir = None;
+        self.done.clone_from(&root.path);
+    }
+
+    /// One name down. `Some` = this was the last one, and it is a file.
+    fn descend(&mut self, name: &OsStr) -> Result<Option<Found<'a>>, Error> {
+        let real = self.done.join(name);
+        if self.workspace.rules.hides(&real) {
+            return Err(Error::Hidden { path: self.named.clone() });
+        }
+        let seen = match step::look(self.dir(), name) {
+            Ok(seen) => seen,
+            Err(source) => return Err(self.fault(&real, source)),
+        };
+        match seen.kind {
+            Kind::Folder => {
+                match step::folder(self.dir(), name) {
+                    Ok(dir) => {
+                        self.dir = Some(dir);
+                        self.done = real;
+                        // Where links are walked by hand a folder may be anything until it has been entered.
+                        self.refuse_hidden()?;
+                    }
+                    // It was swapped since it was looked at: look again.
+                    Err(error) if step::is_not_a_folder(&error) => self.left.push(name.to_owned()),
+                    Err(source) => return Err(self.fault(&real, source)),
+                }
+                Ok(None)
+            }
+            Kind::Link => self.follow(name).map(|()| None),
+            kind if !self.left.is_empty() => {
+                let path = self.workspace.shown(&real);
+                Err(Error::Kind { path, kind, wanted: "nothing can lie below it" })
+            }
+            _ => {
+                self.refuse_ungranted(&real)?;
+                let path = self.workspace.shown(&real);
+                Ok(Some(Found::File(OpenFile::open(self.dir(), name, path, &self.hidden)?)))
+            }
+        }
+    }
+
+    /// Puts what a link says in front of the names that are left.
+    fn follow(&mut self, name: &OsStr) -> Result<(), Error> {
+        self.links += 1;
+        if self.links > LINKS_MAX {
+            return Err(Error::Endless { path: self.named.clone() });
+        }
+        let target = match self.dir().read_link_contents(name) {
+            Ok(target) => target,
+            Err(source) => return Err(self.fault(&self.done.join(name), source)),
+        };
+        let mut rest = target.as_path();
+        let below;
+        if target.is_absolute() {
+            // `..` in it would have to be walked from the system's root, which is not ours.
+            let climbs = target.components().any(|component| component == Component::ParentDir);
+            let at = self.workspace.beneath(&target).filter(|_| !climbs);
+            let (root, names) = at.ok_or_else(|| Error::Outside { path: self.named.clone() })?;
+            self.begin_at(root);
+            below = names;
+            rest = &below;
+        }
+        let names = rest.components().filter(|component| *component != Component::CurDir);
+        let names: Vec<OsString> = names.map(|component| component.as_os_str().to_owned()).collect();
+        self.left.extend(names.into_iter().rev());
+        Ok(())
+    }
+
+    /// The last name was a folder, or there was none.
+    fn arrive(mut self) -> Result<Found<'a>, Error> {
+        self.refuse_hidden()?;
+        if !self.workspace.rules.leads_to_readable(&self.done) {
+            self.refuse_ungranted(&self.done)?;
+        }
+        let fault = |source| Error::System { path: self.named.clone(), doing: "open", source };
+        let dir = match self.dir.take() {
+            Some(dir) => dir,
+            None => step::reopened(&self.root.dir).map_err(fault)?,
+        };
+        let stamp = step::stamp(&dir).map_err(fault)?;
+        let Self { workspace, done: real, hidden, .. } = self;
+        Ok(Found::Folder(Folder { workspace, dir, real, stamp, hidden }))
+    }
+
+    fn refuse_hidden(&self) -> Result<(), Error> {
+        let stamp = step::stamp(self.dir());
+        let stamp = stamp.map_err(|source| Error::System { path: self.named.clone(), doing: "look at", source })?;
+        if self.hidden.hold(&stamp) { Err(Error::Hidden { path: self.named.clone() }) } else { Ok(()) }
+    }
+
+    fn refuse_ungranted(&self, real: &Path) -> Result<(), Error> {
+        if self.workspace.rules.may_read(real) {
+            return Ok(());
+        }
+        Err(Error::NotGranted { path: self.named.clone(), access: "read" })
+    }
+
+    /// What the system said of a name. Whether something is there is told only where it may be read.
+    fn fault(&self, real: &Path, source: std::io::Error) -> Error {
+        let rules = &self.workspace.rules;
+        if !rules.may_read(real) && !rules.leads_to_readable(real) {
+            return Error::NotGranted { path: self.named.clone(), access: "read" };
+        }
+        if source.kind() == std::io::ErrorKind::NotFound {
+            return Error::Missing { path: self.named.clone() };
+        }
+        Error::System { path: self.named.clone(), doing: "reach", source }
+    }
+}

@@ -1,0 +1,91 @@
+//! What a file or folder was when it was looked at.
+
+use std::fmt;
+
+use cap_std::fs::{FileTypeExt, Metadata, MetadataExt};
+
+/// What stands under a name.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Kind {
+    /// A regular file.
+    File,
+    /// A folder.
+    Folder,
+    /// A symbolic link.
+    Link,
+    /// A named pipe.
+    Fifo,
+    /// A Unix socket.
+    Socket,
+    /// A block or character device.
+    Device,
+    /// Something that only this system knows.
+    Other,
+}
+
+impl fmt::Display for Kind {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::File => "a file",
+            Self::Folder => "a folder",
+            Self::Link => "a symbolic link",
+            Self::Fifo => "a named pipe",
+            Self::Socket => "a socket",
+            Self::Device => "a device",
+            Self::Other => "not a regular file",
+        })
+    }
+}
+
+/// What a file or folder was when it was looked at. Two equal stamps of one path mean that it has not changed, as far as
+/// a file system tells.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Stamp {
+    /// What it is.
+    pub kind: Kind,
+    /// Its size in bytes.
+    pub size_bytes: u64,
+    /// When its content changed: seconds and nanoseconds since 1970.
+    pub modified: (i64, i64),
+    /// When its content or its inode changed.
+    pub changed: (i64, i64),
+    /// The device it is on.
+    pub device: u64,
+    /// Its number there.
+    pub inode: u64,
+    /// Its permission bits.
+    pub(super) mode: u32,
+    /// Its owner and group.
+    pub(super) owner: (u32, u32),
+}
+
+impl Stamp {
+    pub(super) fn of(metadata: &Metadata) -> Self {
+        let kind = metadata.file_type();
+        let kind = if kind.is_file() {
+            Kind::File
+        } else if kind.is_dir() {
+            Kind::Folder
+        } else if kind.is_symlink() {
+            Kind::Link
+        } else if kind.is_fifo() {
+            Kind::Fifo
+        } else if kind.is_socket() {
+            Kind::Socket
+        } else if kind.is_char_device() || kind.is_block_device() {
+            Kind::Device
+        } else {
+            Kind::Other
+        };
+        Self {
+            kind,
+            size_bytes: metadata.size(),
+            modified: (metadata.mtime(), metadata.mtime_nsec()),
+            changed: (metadata.ctime(), metadata.ctime_nsec()),
+            device: metadata.dev(),
+            inode: metadata.ino(),
+            mode: metadata.mode(),
+            owner: (metadata.uid(), metadata.gid()),
+        }
+    }
+}

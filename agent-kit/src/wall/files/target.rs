@@ -1,0 +1,269 @@
+//! Where a file is written.
+
+use std::collections::hash_map::RandomState;
+use std::ffi::{OsStr, OsString};
+use std::fs::{File, Permissions};
+use std::hash::{BuildHasher, Hasher};
+use std::io::{self, Write};
+use std::os::unix::fs::PermissionsExt;
+use std::path::{Path, PathBuf};
+
+use cap_std::fs::Dir;
+use rustix::fs::Mode;
+use rustix::io::Errno;
+
+use super::rules::Identities;
+use super::{Error, Kind, OpenFile, Root, Stamp, Workspace, step};
+
+/// How often another temporary name is tried. One that is taken by chance is not seen in a lifetime.
+const NAMES_TRIED: usize = 8;
+/// Of a file that is new: what the process's mask leaves of it.
+const MODE_NEW: Mode = Mode::from_bits_retain(0o666);
+/// Of a file that takes another's place, until it has that one's permissions.
+const MODE_PRIVATE: Mode = Mode::from_bits_retain(0o600);
+/// Permissions that are kept. Set-user-id and its like are not: they were given to the old content.
+const MODE_KEPT: u32 = 0o777;
+
+/// A place for a file, with what stands there now.
+#[derive(Debug)]
+pub struct Target<'a> {
+    workspace: &'a Workspace,
+    /// The deepest folder on its way that exists.
+    parent: Dir,
+    /// The folders between, which are made when the file is.
+    missing: Vec<OsString>,
+    name: OsString,
+    real: PathBuf,
+    hidden: Identities,
+    existing: Option<Stamp>,
+}
+
+/// What was written.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Written {
+    /// How much.
+    pub bytes: u64,
+    /// Whether there was no such file before.
+    pub is_new: bool,
+}
+
+impl<'a> Target<'a> {
+    pub(super) fn find(
+        workspace: &'a Workspace,
+        named: &str,
+        root: &'a Root,
+        parts: &[OsString],
+    ) -> Result<Self, Error> {
+        let rules = &workspace.rules;
+        let hidden = rules.identities();
+        let real = root.path.join(parts.iter().collect::<PathBuf>());
+        if rules.hides_from_writing(&real) {
+            return Err(Error::Hidden { path: named.to_owned() });
+        }
+        if !rules.may_write(&real) {
+            return Err(Error::NotGranted { path: named.to_owned(), access: "written" });
+        }
+        let Some((name, folders)) = parts.split_last() else {
+            return Err(Error::Kind { path: named.to_owned(), kind: Kind::Folder, wanted: "name a file in it" });
+        };
+        if named.ends_with('/') {
+            let path = named.to_owned();
+            return Err(Error::Path { path, why: "ends with a slash, which names a folder; name a file" });
+        }
+        let mut target = Self {
+            workspace,
+            parent: step::reopened(&root.dir).map_err(|source| system(named, "open the root of", source))?,
+            missing: Vec::new(),
+            name: name.clone(),
+            real,
+            hidden,
+            existing: None,
+        };
+        let mut at = root.path.clone();
+        for folder in folders {
+            at.push(folder);
+            target.enter(folder, &at)?;
+        }
+        target.existing = if target.missing.is_empty() { target.look()? } else { None };
+        Ok(target)
+    }
+
+    /// Enters a folder on the way, or notes that it has to be made.
+    fn enter(&mut self, folder: &OsStr, at: &Path) -> Result<(), Error> {
+        if !self.missing.is_empty() {
+            self.missing.push(folder.to_owned());
+            return Ok(());
+        }
+        match step::folder(&self.parent, folder) {
+            Ok(dir) => {
+                self.parent = dir;
+                self.refuse_hidden_parent()
+            }
+            Err(error) if error.kind() == io::ErrorKind::NotFound => {
+                self.missing.push(folder.to_owned());
+                Ok(())
+            }
+            Err(error) if step::is_not_a_folder(&error) => {
+                let path = self.workspace.shown(at);
+                let kind = step::look(&self.parent, folder).map_or(Kind::Other, |stamp| stamp.kind);
+                Err(match kind {
+                    Kind::Link => Error::Link { path },
+                    kind => Error::Kind { path, kind, wanted: "nothing can lie below it" },
+                })
+            }
+            Err(source) => Err(system(&self.workspace.shown(at), "open", source)),
+        }
+    }
+
+    fn refuse_hidden_parent(&self) -> Result<(), Error> {
+        let stamp = step::stamp(&self.parent).map_err(|source| system(&self.path(), "reach", source))?;
+        if self.hidden.hold(&stamp) { Err(Error::Hidden { path: self.path() }) } else { Ok(()) }
+    }
+
+    /// What stands under the name now.
+    fn look(&self) -> Result<Option<Stamp>, Error> {
+        let stamp = match step::look(&self.parent, &self.name) {
+            Ok(stamp) => stamp,
+            Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
+            Err(source) => return Err(system(&self.path(), "look at", source)),
+        };
+        match stamp.kind {
+            _ if self.hidden.hold(&stamp) => Err(Error::Hidden { path: self.path() }),
+            Kind::File => Ok(Some(stamp)),
+            Kind::Link => Err(Error::Link { path: self.path() }),
+            kind => Err(Error::Kind { path: self.path(), kind, wanted: "only regular files can be written" }),
+        }
+    }
+
+    /// Its path in the words of the workspace.
+    pub fn path(&self) -> String {
+        self.workspace.shown(&self.real)
+    }
+
+    /// What stands there, if anything does.
+    pub fn existing(&self) -> Option<&Stamp> {
+        self.existing.as_ref()
+    }
+
+    /// Reads what stands there; `None` where nothing does.
+    ///
+    /// # Errors
+    /// When it may not be read, is larger than `max_bytes`, or is not what was seen any more.
+    pub fn read(&self, max_bytes: u64) -> Result<Option<Vec<u8>>, Error> {
+        let Some(existing) = &self.existing else { return Ok(None) };
+        if !self.workspace.rules.may_read(&self.real) {
+            return Err(Error::NotGranted { path: self.path(), access: "read" });
+        }
+        let mut file = OpenFile::open(&self.parent, &self.name, self.path(), &self.hidden)?;
+        if file.stamp() != existing {
+            return Err(Error::Changed { path: self.path() });
+        }
+        file.read_whole(max_bytes).map(Some)
+    }
+
+    /// Makes `content` what stands there: written beside it, synced, and put in its place in one step. Permissions are
+    /// kept, and so is the owner where the system lets us.
+    ///
+    /// # Errors
+    /// When something else stands there than was seen, or the system refuses; then it is as it was, and nothing is left
+    /// beside it. Only that the folder cannot be synced is told when the file is in its place already.
+    ///
+    /// # Durability
+    /// The file and its folder have been synced.
+    pub fn replace(&mut self, content: &[u8]) -> Result<Written, Error> {
+        self.make_parents()?;
+        let (temporary, mut file) = self.temporary()?;
+        let written = self.fill(&mut file, content).and_then(|()| {
+            self.refuse_changed()?;
+            let renamed = self.parent.rename(&temporary, &self.parent, &self.name);
+            renamed.map_err(|source| system(&self.path(), "put in its place", source))
+        });
+        if let Err(error) = written {
+            // What cannot be removed either is named like nothing that anybody looks for.
+            let _ = self.parent.remove_file(&temporary);
+            return Err(error);
+        }
+        let is_new = self.existing.is_none();
+        self.settle()?;
+        Ok(Written { bytes: content.len() as u64, is_new })
+    }
+
+    /// Removes what stands there.
+    ///
+    /// # Errors
+    /// When something else stands there than was seen, or the system refuses.
+    pub fn remove(&mut self) -> Result<(), Error> {
+        self.refuse_changed()?;
+        self.parent.remove_file(&self.name).map_err(|source| system(&self.path(), "remove", source))?;
+        self.settle()
+    }
+
+    fn make_parents(&mut self) -> Result<(), Error> {
+        for folder in std::mem::take(&mut self.missing) {
+            match self.parent.create_dir(&folder) {
+                Err(error) if error.kind() != io::ErrorKind::AlreadyExists => {
+                    return Err(system(&self.path(), "make the folder of", error));
+                }
+                _ => {}
+            }
+            let entered = step::folder(&self.parent, &folder);
+            let made = entered.map_err(|source| system(&self.path(), "enter the folder of", source))?;
+            self.sync_parent()?;
+            self.parent = made;
+            self.refuse_hidden_parent()?;
+        }
+        Ok(())
+    }
+
+    /// A new file beside it that nobody else can have prepared: its name cannot be guessed, and one that exists is not
+    /// taken.
+    fn temporary(&self) -> Result<(OsString, File), Error> {
+        let mode = if self.existing.is_some() { MODE_PRIVATE } else { MODE_NEW };
+        let mut last = io::Error::from(io::ErrorKind::AlreadyExists);
+        for _ in 0..NAMES_TRIED {
+            // Keyed by the system's random numbers, once a process, and never the same twice.
+            let random = || RandomState::new().build_hasher().finish();
+            let name = OsString::from(format!(".rondo-{:016x}{:016x}.tmp", random(), random()));
+            match step::created(&self.parent, &name, mode) {
+                Ok(file) => return Ok((name, file)),
+                Err(error) if error.kind() == io::ErrorKind::AlreadyExists => last = error,
+                Err(source) => return Err(system(&self.path(), "write beside", source)),
+            }
+        }
+        Err(system(&self.path(), "write beside", last))
+    }
+
+    fn fill(&self, file: &mut File, content: &[u8]) -> Result<(), Error> {
+        let fault = |source| system(&self.path(), "write", source);
+        file.write_all(content).map_err(fault)?;
+        if let Some(existing) = &self.existing {
+            let (user, group) = existing.owner;
+            // Only a privileged process may give files away. Without that a file becomes the writer's, as with any editor.
+            let _ = std::os::unix::fs::fchown(&*file, Some(user), Some(group));
+            file.set_permissions(Permissions::from_mode(existing.mode & MODE_KEPT)).map_err(fault)?;
+        }
+        file.sync_all().map_err(fault)
+    }
+
+    fn refuse_changed(&self) -> Result<(), Error> {
+        if self.look()? == self.existing { Ok(()) } else { Err(Error::Changed { path: self.path() }) }
+    }
+
+    /// Takes what stands there now for what is expected there, and syncs the folder.
+    fn settle(&mut self) -> Result<(), Error> {
+        self.existing = self.look()?;
+        self.sync_parent()
+    }
+
+    fn sync_parent(&self) -> Result<(), Error> {
+        match rustix::fs::fsync(&self.parent) {
+            // Some file systems cannot sync a folder.
+            Ok(()) | Err(Errno::INVAL | Errno::NOTSUP) => Ok(()),
+            Err(error) => Err(system(&self.path(), "sync the folder of", error.into())),
+        }
+    }
+}
+
+fn system(path: &str, doing: &'static str, source: io::Error) -> Error {
+    Error::System { path: path.to_owned(), doing, source }
+}
