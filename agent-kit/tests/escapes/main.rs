@@ -24,7 +24,6 @@ pub enum Without {
     /// It gets through; `Err` = it did not, so that the attempt proves nothing.
     Succeeds(fn() -> Result<(), String>),
     /// It cannot be tried, and why.
-    #[expect(dead_code, reason = "stands here until an attempt needs it")]
     Cannot(&'static str),
 }
 
