@@ -104,8 +104,8 @@ impl<'w> Tree<'w> {
         if chosen.is_ignore() || self.is_left_out(&path, entry, is_folder) {
             return Ok(true);
         }
-        // Folders are walked whether a glob matches them or not, and named only when it does.
-        if (!is_folder || chosen.is_whitelist() || self.glob.is_empty()) && !visit(folder, entry)? {
+        // Folders are walked whether a glob wants them or not, and named only when it does.
+        if (!is_folder || chosen.is_whitelist() || self.glob.num_whitelists() == 0) && !visit(folder, entry)? {
             return Ok(false);
         }
         if !is_folder || depth >= self.depth_max {

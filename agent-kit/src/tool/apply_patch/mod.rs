@@ -176,6 +176,3 @@ fn applied(path: &str, text: &Text, content: &str, number: usize, hunk: &Hunk) -
         unfit(format!("does not fit: at line {} stands {stands:?}{near}", hunk.old_start))
     })
 }
-
-#[cfg(test)]
-mod tests;

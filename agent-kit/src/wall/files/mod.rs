@@ -205,6 +205,3 @@ impl Workspace {
         below.min_by_key(|(_, rest)| rest.components().count())
     }
 }
-
-#[cfg(test)]
-mod tests;
