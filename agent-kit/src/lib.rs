@@ -12,3 +12,4 @@ pub mod react;
 pub mod redact;
 pub mod tool;
 pub mod wall;
+mod web;

@@ -32,6 +32,7 @@ use tokio::time::Instant;
 use super::sse;
 use super::{Deltas, Model};
 use crate::redact::{Redactor, Secret};
+use crate::web;
 use reply::{Assembly, unreadable};
 
 pub use request::request_body;
@@ -116,12 +117,7 @@ impl OpenAi {
         }
         let headers = headers(config, settings.api_key.as_ref())?;
 
-        // A client cannot be built without one; whoever installed another before is not disturbed.
-        let _ = rustls::crypto::ring::default_provider().install_default();
-        let mut builder = reqwest::Client::builder()
-            .connect_timeout(settings.connect_timeout)
-            .redirect(reqwest::redirect::Policy::none())
-            .retry(reqwest::retry::never());
+        let mut builder = web::client().connect_timeout(settings.connect_timeout);
         if is_loopback(&url) {
             builder = builder.no_proxy();
         }
@@ -375,11 +371,7 @@ fn cut(read_bytes: usize, error: Option<&reqwest::Error>) -> Fault {
 
 /// The last cause of an error, which says more than the first.
 fn root_cause(error: &reqwest::Error) -> String {
-    let mut cause: &dyn std::error::Error = error;
-    while let Some(next) = cause.source() {
-        cause = next;
-    }
-    refusal::excerpt(&cause.to_string())
+    refusal::excerpt(&web::root_cause(error))
 }
 
 #[cfg(test)]
