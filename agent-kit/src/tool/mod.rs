@@ -8,6 +8,7 @@
 
 mod apply_patch;
 mod arguments;
+pub(crate) mod bound;
 mod builtin;
 mod cut;
 mod edit_file;
@@ -18,6 +19,7 @@ mod near;
 mod read_file;
 mod search_files;
 mod text;
+mod http_get;
 mod toolbox;
 mod tree;
 mod write_file;
@@ -36,6 +38,7 @@ pub use files::file_tools;
 pub use list_files::ListFiles;
 pub use read_file::ReadFile;
 pub use search_files::SearchFiles;
+pub use http_get::{HttpGet, HttpGetArguments};
 pub use toolbox::{Clash, Lacking, Offer, ToolSet, Toolbox, means, wire_name};
 pub use write_file::WriteFile;
 

@@ -1,1 +1,350 @@
-//! HTTP to named hosts.
+//! The wall around HTTP: requests to the hosts that the operator grants, and to nothing that stands behind them.
+//!
+//! Laws:
+//! - Only a host that is granted, with its port, is asked. Nothing granted = nothing reachable.
+//! - A name is looked up once, every address that comes back must be public, and the connection goes to these
+//!   addresses: a second answer to the same question changes nothing. Whatever is not public is reached only where the
+//!   operator names the address (or `localhost`) and the port.
+//! - A URL is parsed once, and only the parsed form is acted on.
+//! - A redirect is a new request and is checked as one. Headers do not cross to another origin, and https does not
+//!   become http.
+//! - Nothing of the environment has a say: no proxy, no cookies, no `.netrc`, no referer.
+//! - Bytes, headers, redirects and time end, and what is cut says so.
+//!
+//! It knows nothing of tools; what a body means is for its caller.
+
+mod address;
+mod hosts;
+mod resolver;
+
+use std::net::{IpAddr, SocketAddr};
+use std::sync::Arc;
+use std::time::Duration;
+
+use reqwest::Url;
+use reqwest::header::{CONTENT_TYPE, HeaderMap, HeaderName, LOCATION};
+use rondo_protocol::diagnostic::Code;
+
+use crate::tool::{Error, bound};
+use crate::web;
+
+pub use hosts::HostError;
+pub use resolver::{Resolver, SystemResolver};
+
+use hosts::{Granted, Host, Hosts};
+
+/// The longest URL that is read.
+const MAX_URL_BYTES: usize = 8 << 10;
+/// The most lines of the head of an answer.
+const MAX_HEADERS: usize = 100;
+/// The most bytes of the head of an answer over HTTP/2. Over HTTP/1 hyper ends at about 400 KiB.
+const MAX_HEADER_BYTES: u32 = 64 << 10;
+/// The most addresses of a name that are tried.
+const MAX_ADDRESSES: usize = 16;
+
+/// What may be reached, and how much of it.
+#[derive(Clone)]
+pub struct GateSettings {
+    /// The hosts that the operator grants: `example.com`, `*.example.com`, `example.com:8443`, `127.0.0.1:8080`.
+    pub hosts: Vec<String>,
+    /// How long a connection may take to stand.
+    pub connect_timeout: Duration,
+    /// How long a request may take with all its redirects.
+    pub total_timeout: Duration,
+    /// The most bytes of a body.
+    pub max_bytes: usize,
+    /// The most redirects of a request.
+    pub max_redirects: usize,
+    /// Who looks names up.
+    pub resolver: Arc<dyn Resolver>,
+}
+
+impl Default for GateSettings {
+    fn default() -> Self {
+        Self {
+            hosts: Vec::new(),
+            connect_timeout: Duration::from_secs(10),
+            total_timeout: Duration::from_secs(30),
+            max_bytes: 1 << 20,
+            max_redirects: 5,
+            resolver: Arc::new(SystemResolver),
+        }
+    }
+}
+
+/// What was answered.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Response {
+    /// The status.
+    pub status: u16,
+    /// The status in words, such as `404 Not Found`.
+    pub status_line: String,
+    /// What the body is, as the server says; `None` = it does not say.
+    pub content_type: Option<String>,
+    /// How the body is packed, as the server says. Nothing is unpacked here.
+    pub content_encoding: Option<String>,
+    /// The body, or its beginning.
+    pub body: Vec<u8>,
+    /// Whether the body goes on.
+    pub cut: bool,
+    /// How long the whole body is, as the server says.
+    pub length_bytes: Option<u64>,
+    /// Where the answer came from, after redirects.
+    pub url: String,
+}
+
+/// The one way to the network.
+#[derive(Clone)]
+pub struct Gate {
+    settings: GateSettings,
+    hosts: Hosts,
+}
+
+/// A request that has passed every check: a connection to these addresses may be made.
+struct Passed {
+    url: Url,
+    addresses: Vec<SocketAddr>,
+}
+
+impl Gate {
+    /// Sets the wall up; nothing is sent.
+    ///
+    /// # Errors
+    /// A host that cannot be granted.
+    pub fn new(settings: GateSettings) -> Result<Self, HostError> {
+        let hosts = Hosts::new(&settings.hosts)?;
+        Ok(Self { settings, hosts })
+    }
+
+    /// The most bytes of a body that are read.
+    pub fn max_bytes(&self) -> usize {
+        self.settings.max_bytes
+    }
+
+    /// Asks for `url` and follows redirects. `max_bytes` only lowers what the settings allow.
+    ///
+    /// # Errors
+    /// What stands in the way: a host that is not granted, an address that is not public, a redirect that leads there,
+    /// an answer that does not come or cannot be read. An answer without success is no error here.
+    ///
+    /// # Cancel safety
+    /// Dropping the future closes the connection.
+    pub async fn get(&self, url: &str, headers: &HeaderMap, max_bytes: usize) -> Result<Response, Error> {
+        let limit = self.settings.total_timeout;
+        let follow = self.follow(url, headers.clone(), max_bytes.min(self.settings.max_bytes));
+        tokio::time::timeout(limit, follow)
+            .await
+            .unwrap_or_else(|_| Err(Error::new(Code::HttpSilent, format!("the request took longer than {limit:?}"))))
+    }
+
+    async fn follow(&self, url: &str, mut headers: HeaderMap, max_bytes: usize) -> Result<Response, Error> {
+        let mut url = parse(url)?;
+        for _ in 0..=self.settings.max_redirects {
+            let passed = self.check(url).await?;
+            let response = self.send(&passed, headers.clone()).await?;
+            let Some(next) = redirect(&passed.url, &response)? else {
+                return read(passed.url, response, max_bytes).await;
+            };
+            if next.origin() != passed.url.origin() {
+                headers.clear();
+            }
+            url = next;
+        }
+        let most = self.settings.max_redirects;
+        Err(Error::new(Code::HttpRedirect, format!("there were more than {most} redirects, the last one to {url}")))
+    }
+
+    /// Whether `url` may be asked, and at which addresses.
+    async fn check(&self, url: Url) -> Result<Passed, Error> {
+        let host = Host::of(&url).ok_or_else(|| refused(&url, "it names no host"))?;
+        let Some(granted) = self.hosts.grant(&host, &url) else {
+            let port = url.port().map(|port| format!(":{port}")).unwrap_or_default();
+            let name = url.host_str().unwrap_or_default();
+            let message = format!("the host {name}{port} is not granted; the operator grants hosts by `[grant] hosts`");
+            return Err(Error::new(Code::HttpHost, message));
+        };
+        let found = match &host {
+            Host::Address(address) => vec![*address],
+            Host::Name(name) => self.resolve(name).await?,
+        };
+        for address in &found {
+            let objection = match granted {
+                Granted::Exact => None,
+                Granted::Loopback if address.to_canonical().is_loopback() => None,
+                Granted::Loopback => Some("no loopback address"),
+                Granted::Public => address::objection(*address),
+            };
+            if let Some(objection) = objection {
+                let name = url.host_str().unwrap_or_default();
+                let message = format!("{name} is at {address}, and that is {objection}; it is not reached");
+                return Err(Error::new(Code::HttpAddress, message));
+            }
+        }
+        let port = url.port_or_known_default().unwrap_or_default();
+        let addresses = found.into_iter().take(MAX_ADDRESSES).map(|address| SocketAddr::new(address, port)).collect();
+        Ok(Passed { url, addresses })
+    }
+
+    async fn resolve(&self, name: &str) -> Result<Vec<IpAddr>, Error> {
+        let fault =
+            |why: String| Error::new(Code::HttpUnreachable, format!("the name {name} cannot be looked up: {why}"));
+        let addresses = self.settings.resolver.resolve(name).await.map_err(|error| fault(error.to_string()))?;
+        if addresses.is_empty() {
+            return Err(fault("it has no address".to_owned()));
+        }
+        Ok(addresses)
+    }
+
+    /// Sends one request to the addresses that were checked. Each has a client of its own, so that no connection is
+    /// used twice and no name is looked up again.
+    async fn send(&self, passed: &Passed, headers: HeaderMap) -> Result<reqwest::Response, Error> {
+        let url = &passed.url;
+        let mut builder = web::client()
+            .no_proxy()
+            .referer(false)
+            .no_gzip()
+            .no_brotli()
+            .no_deflate()
+            .no_zstd()
+            .pool_max_idle_per_host(0)
+            .connect_timeout(self.settings.connect_timeout)
+            .http1_max_headers(MAX_HEADERS)
+            .http2_max_header_list_size(MAX_HEADER_BYTES)
+            .user_agent(concat!("rondo/", env!("CARGO_PKG_VERSION")));
+        if let Some(Host::Name(name)) = Host::of(url) {
+            builder = builder.resolve_to_addrs(&name, &passed.addresses);
+        }
+        let fault = |error: &reqwest::Error| {
+            let silent = error.is_timeout();
+            let code = if silent { Code::HttpSilent } else { Code::HttpUnreachable };
+            Error::new(code, format!("{url} could not be asked: {}", bound::line(&web::root_cause(error), 300)))
+        };
+        let client = builder.build().map_err(|error| fault(&error))?;
+        client.get(url.clone()).headers(headers).send().await.map_err(|error| fault(&error))
+    }
+}
+
+/// Parses the URL of a request.
+fn parse(text: &str) -> Result<Url, Error> {
+    let fault =
+        |why: &str| Err(Error::new(Code::HttpUrl, format!("{:?} cannot be asked: {why}", bound::line(text, 200))));
+    if text.len() > MAX_URL_BYTES {
+        return fault("it is too long");
+    }
+    // A parser drops these; who reads the text sees another URL than the one that is asked.
+    if text.chars().any(char::is_control) {
+        return fault("it holds control characters");
+    }
+    match Url::parse(text) {
+        Ok(url) => permissible(url),
+        Err(error) => fault(&error.to_string()),
+    }
+}
+
+/// What must hold of each URL, the first and those that redirects lead to.
+fn permissible(url: Url) -> Result<Url, Error> {
+    if !matches!(url.scheme(), "http" | "https") {
+        return Err(refused(&url, "only http and https are"));
+    }
+    if !url.username().is_empty() || url.password().is_some() {
+        return Err(refused(&url, "it holds a user name or a password before its host"));
+    }
+    if url.host_str().is_some_and(|host| host.ends_with('.')) {
+        return Err(refused(&url, "its host ends with a dot; write it without"));
+    }
+    Ok(url)
+}
+
+fn refused(url: &Url, why: &str) -> Error {
+    let mut shown = url.clone();
+    // What was meant as a password is shown to nobody.
+    let _ = shown.set_password(None);
+    Error::new(Code::HttpUrl, format!("{} cannot be asked: {why}", bound::line(shown.as_str(), 200)))
+}
+
+/// Where an answer leads; `None` = it is the answer itself.
+fn redirect(from: &Url, response: &reqwest::Response) -> Result<Option<Url>, Error> {
+    if !matches!(response.status().as_u16(), 301 | 302 | 303 | 307 | 308) {
+        return Ok(None);
+    }
+    let Some(location) = response.headers().get(LOCATION) else { return Ok(None) };
+    target(from, location.to_str().unwrap_or("\0")).map(Some)
+}
+
+/// The URL that a redirect means by `location`.
+fn target(from: &Url, location: &str) -> Result<Url, Error> {
+    let fault = |why: &str| Error::new(Code::HttpRedirect, format!("a redirect of {from} cannot be followed: {why}"));
+    if !location.chars().all(|c| c.is_ascii_graphic() || c == ' ') {
+        return Err(fault("its address holds characters that no address has"));
+    }
+    if location.len() > MAX_URL_BYTES {
+        return Err(fault("its address is too long"));
+    }
+    let next = from.join(location).map_err(|error| fault(&error.to_string()))?;
+    if from.scheme() == "https" && next.scheme() == "http" {
+        return Err(fault("it leads from https to http"));
+    }
+    permissible(next).map_err(|error| fault(&error.message))
+}
+
+/// Reads the body as far as it may go.
+async fn read(url: Url, mut response: reqwest::Response, max_bytes: usize) -> Result<Response, Error> {
+    let status = response.status();
+    let text_of = |name: &HeaderName| {
+        let value = response.headers().get(name).and_then(|value| value.to_str().ok());
+        value.map(|value| bound::line(value, 200))
+    };
+    let content_type = text_of(&CONTENT_TYPE);
+    let content_encoding = text_of(&reqwest::header::CONTENT_ENCODING);
+    let length_bytes = response.content_length();
+    let mut body = Vec::new();
+    let mut cut = false;
+    while !cut {
+        let chunk = response.chunk().await.map_err(|error| {
+            let read = bound::bytes(body.len() as u64);
+            let cause = bound::line(&web::root_cause(&error), 300);
+            Error::new(Code::HttpUnreadable, format!("the answer of {url} broke off after {read}: {cause}"))
+        })?;
+        let Some(chunk) = chunk else { break };
+        let room = max_bytes.saturating_sub(body.len());
+        cut = chunk.len() > room;
+        body.extend_from_slice(chunk.get(..room).unwrap_or(&chunk));
+    }
+    let status_line = match status.canonical_reason() {
+        Some(reason) => format!("{} {reason}", status.as_u16()),
+        None => status.as_u16().to_string(),
+    };
+    let url = url.to_string();
+    let status = status.as_u16();
+    Ok(Response { status, status_line, content_type, content_encoding, body, cut, length_bytes, url })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_redirect_leads_to_https_or_stays_with_http() {
+        let from = Url::parse("https://example.com/a/b").unwrap();
+        for (location, leads_to) in [
+            ("c", "https://example.com/a/c"),
+            ("//other.example/", "https://other.example/"),
+            ("https://other.example/", "https://other.example/"),
+        ] {
+            assert_eq!(target(&from, location).unwrap().as_str(), leads_to);
+        }
+        for location in ["http://example.com/", "file:///etc/hostname", "https://u:p@example.com/", "a\0b", "https://"]
+        {
+            assert_eq!(target(&from, location).unwrap_err().code, Code::HttpRedirect, "{location}");
+        }
+        let from = Url::parse("http://example.com/").unwrap();
+        assert_eq!(target(&from, "https://example.com/").unwrap().as_str(), "https://example.com/");
+    }
+
+    #[test]
+    fn a_url_is_shown_without_its_password() {
+        let error = parse("https://user:hunter22@example.com/").unwrap_err();
+        assert_eq!(error.code, Code::HttpUrl);
+        assert!(!error.message.contains("hunter22"), "{}", error.message);
+    }
+}

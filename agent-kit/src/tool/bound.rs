@@ -1,0 +1,75 @@
+//! Sizes in words, and texts that are cut where it shows.
+
+/// `12,345 bytes`.
+pub fn bytes(count: u64) -> String {
+    let digits = count.to_string();
+    let mut words = String::with_capacity(digits.len() + digits.len() / 3 + 6);
+    for (index, digit) in digits.chars().enumerate() {
+        if index > 0 && (digits.len() - index).is_multiple_of(3) {
+            words.push(',');
+        }
+        words.push(digit);
+    }
+    words.push_str(if count == 1 { " byte" } else { " bytes" });
+    words
+}
+
+/// The beginning of `text` that is at most `max_bytes` long and ends with a whole character.
+pub fn beginning(text: &str, max_bytes: usize) -> &str {
+    text.get(..text.floor_char_boundary(max_bytes)).unwrap_or_default()
+}
+
+/// The text, cut to at most `max_bytes` with a last line that says so.
+pub fn cut(mut text: String, max_bytes: usize) -> String {
+    if text.len() <= max_bytes {
+        return text;
+    }
+    let mark = format!("\n[cut here: {} in all]", bytes(text.len() as u64));
+    text.truncate(text.floor_char_boundary(max_bytes.saturating_sub(mark.len())));
+    text + &mark
+}
+
+/// What somebody else wrote, for one line of a message: without control characters, at most `max_chars` long.
+pub fn line(text: &str, max_chars: usize) -> String {
+    let words = text.split(|c: char| c.is_whitespace() || c.is_control()).filter(|word| !word.is_empty());
+    let mut line = String::new();
+    for word in words {
+        if line.len() > max_chars.saturating_mul(4) {
+            break;
+        }
+        if !line.is_empty() {
+            line.push(' ');
+        }
+        line.push_str(beginning(word, max_chars.saturating_mul(4)));
+    }
+    if line.chars().count() > max_chars {
+        line = line.chars().take(max_chars.saturating_sub(1)).collect();
+        line.push('…');
+    }
+    line
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn sizes_are_grouped_by_thousands() {
+        let words: Vec<String> = [0, 1, 999, 1000, 12_345, 1_048_576].map(bytes).into();
+        assert_eq!(words, ["0 bytes", "1 byte", "999 bytes", "1,000 bytes", "12,345 bytes", "1,048,576 bytes"]);
+    }
+
+    #[test]
+    fn a_cut_text_keeps_its_bound_and_says_so() {
+        assert_eq!(cut("short".to_owned(), 5), "short");
+        let cut = cut("é".repeat(1000), 101);
+        assert!(cut.len() <= 101, "{}", cut.len());
+        assert!(cut.ends_with("é\n[cut here: 2,000 bytes in all]"), "{cut}");
+    }
+
+    #[test]
+    fn a_line_has_no_control_characters_and_ends() {
+        assert_eq!(line("a\u{1b}[31m b\r\n\tc", 80), "a [31m b c");
+        assert_eq!(line(&"x".repeat(1000), 10), "xxxxxxxxx…");
+    }
+}

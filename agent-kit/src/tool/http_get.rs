@@ -1,0 +1,210 @@
+//! `http_get`: a page of a host that the operator grants.
+
+use encoding_rs::{Encoding, UTF_8};
+use futures_util::future::BoxFuture;
+use reqwest::header::{ACCEPT, HeaderMap, HeaderName, HeaderValue};
+use rondo_protocol::call::Effect;
+use rondo_protocol::diagnostic::Code;
+use schemars::JsonSchema;
+use serde::Deserialize;
+
+use super::{BuiltIn, Error, Invocation, STORED_MAX_BYTES, bound};
+use crate::wall::http::{Gate, Response};
+
+/// By which a server can tell a repetition (<https://datatracker.ietf.org/doc/draft-ietf-httpapi-idempotency-key-header>).
+const IDEMPOTENCY_KEY: HeaderName = HeaderName::from_static("idempotency-key");
+/// How much of the body of an error is shown.
+const MAX_ERROR_BYTES: usize = 4 << 10;
+/// Of the room for a result, what the first line and a mark need at most.
+const AROUND_BYTES: usize = 10 << 10;
+
+/// Reads pages through the wall.
+pub struct HttpGet {
+    gate: Gate,
+}
+
+impl HttpGet {
+    /// Reads through `gate`.
+    pub fn new(gate: Gate) -> Self {
+        Self { gate }
+    }
+}
+
+/// What `http_get` takes.
+#[derive(Debug, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct HttpGetArguments {
+    /// The whole address, beginning with `https://` or `http://`.
+    url: String,
+    /// The most bytes of the body that are read; what is longer is cut with a mark.
+    #[serde(default)]
+    #[schemars(range(min = 1))]
+    max_bytes: Option<usize>,
+}
+
+impl BuiltIn for HttpGet {
+    type Arguments = HttpGetArguments;
+
+    const NAME: &'static str = "http_get";
+    const DESCRIPTION: &'static str = "Gets a text over HTTP: a page, JSON, plain text. Only hosts that are granted can be \
+        reached. The first line of the result is status, type, size and address.";
+
+    fn effect(&self, _arguments: &Self::Arguments) -> Effect {
+        Effect::External
+    }
+
+    fn run<'a>(
+        &'a self,
+        arguments: Self::Arguments,
+        invocation: &'a Invocation,
+    ) -> BoxFuture<'a, Result<String, Error>> {
+        Box::pin(async move {
+            let mut headers = HeaderMap::new();
+            headers.insert(ACCEPT, HeaderValue::from_static("text/*, application/json, application/xml, */*;q=0.1"));
+            if let Ok(key) = HeaderValue::from_str(&invocation.idempotency_key) {
+                headers.insert(IDEMPOTENCY_KEY, key);
+            }
+            let max_bytes = arguments.max_bytes.unwrap_or(usize::MAX);
+            present(&self.gate.get(&arguments.url, &headers, max_bytes).await?)
+        })
+    }
+}
+
+/// The answer as a text.
+fn present(response: &Response) -> Result<String, Error> {
+    let text = text_of(response);
+    if !(200..300).contains(&response.status) {
+        let message = format!("{} answered {}", response.url, response.status_line);
+        let output = text.map(|text| bound::cut(text, MAX_ERROR_BYTES)).unwrap_or_default();
+        return Err(Error::new(Code::HttpStatus, message).with_output(output));
+    }
+    let kind = response.content_type.as_deref().unwrap_or("of no named type");
+    let size = size(response);
+    let text = text.map_err(|why| {
+        let message = format!("{} is {kind}, {size}: {why}, and only texts are read", response.url);
+        Error::new(Code::HttpNotText, message)
+    })?;
+    let mut result = format!("{} {kind}, {size}, {}\n", response.status_line, response.url);
+    result.push_str(&bound::cut(text, STORED_MAX_BYTES.saturating_sub(AROUND_BYTES)));
+    if response.cut {
+        let read = bound::bytes(response.body.len() as u64);
+        result.push_str("\n[cut here: the first ");
+        result.push_str(&read);
+        result.push_str(" of the body]");
+    }
+    Ok(result)
+}
+
+fn size(response: &Response) -> String {
+    let read = response.body.len() as u64;
+    match response.length_bytes {
+        Some(length) => bound::bytes(length),
+        None if response.cut => format!("more than {}", bound::bytes(read)),
+        None => bound::bytes(read),
+    }
+}
+
+/// The body as a text, or why it is none.
+fn text_of(response: &Response) -> Result<String, &'static str> {
+    if response.content_encoding.as_deref().is_some_and(|encoding| !encoding.eq_ignore_ascii_case("identity")) {
+        return Err("it is packed although nobody asked for that");
+    }
+    let content_type = response.content_type.as_deref().unwrap_or_default();
+    let kind = content_type.split(';').next().unwrap_or_default().trim().to_ascii_lowercase();
+    if !is_textual(&kind) {
+        return Err("it is no text");
+    }
+    let encoding = charset(content_type).map_or(Some(UTF_8), |label| Encoding::for_label(label.as_bytes()));
+    let (text, ..) = encoding.ok_or("nobody knows its character set")?.decode(&response.body);
+    // A program that is sent as text is still none.
+    if text.contains('\0') { Err("it holds zero bytes") } else { Ok(text.into_owned()) }
+}
+
+fn is_textual(kind: &str) -> bool {
+    const OTHERS: [&str; 9] = [
+        "",
+        "application/json",
+        "application/x-ndjson",
+        "application/xml",
+        "application/javascript",
+        "application/ecmascript",
+        "application/yaml",
+        "application/toml",
+        "application/sql",
+    ];
+    kind.starts_with("text/") || kind.ends_with("+json") || kind.ends_with("+xml") || OTHERS.contains(&kind)
+}
+
+/// The label of the character set in a content type.
+fn charset(content_type: &str) -> Option<&str> {
+    content_type.split(';').skip(1).find_map(|parameter| {
+        let (name, value) = parameter.split_once('=')?;
+        name.trim().eq_ignore_ascii_case("charset").then(|| value.trim().trim_matches('"'))
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn response(content_type: Option<&str>, body: &[u8]) -> Response {
+        Response {
+            status: 200,
+            status_line: "200 OK".to_owned(),
+            content_type: content_type.map(str::to_owned),
+            content_encoding: None,
+            body: body.to_vec(),
+            cut: false,
+            length_bytes: None,
+            url: "https://example.com/a".to_owned(),
+        }
+    }
+
+    #[test]
+    fn a_text_stands_behind_one_line_about_it() {
+        let page = response(Some("text/html; charset=iso-8859-1"), b"caf\xe9");
+        let text = "200 OK text/html; charset=iso-8859-1, 4 bytes, https://example.com/a\ncaf\u{e9}";
+        assert_eq!(present(&page).unwrap(), text);
+
+        let cut = Response { cut: true, length_bytes: Some(12_345), ..response(None, b"{}") };
+        let text = "200 OK of no named type, 12,345 bytes, https://example.com/a\n{}\n[cut here: the first 2 bytes of the body]";
+        assert_eq!(present(&cut).unwrap(), text);
+    }
+
+    #[test]
+    fn what_is_no_text_is_refused_with_type_and_size() {
+        let packed = Response { content_encoding: Some("gzip".to_owned()), ..response(Some("text/plain"), b"x") };
+        for (answer, part) in [
+            (response(Some("image/png"), b"\x89PNG"), "is image/png, 4 bytes: it is no text"),
+            (response(Some("text/plain"), b"MZ\0\0"), "it holds zero bytes"),
+            (response(Some("text/plain; charset=klingon"), b"x"), "nobody knows its character set"),
+            (packed, "it is packed"),
+        ] {
+            let error = present(&answer).unwrap_err();
+            assert_eq!(error.code, Code::HttpNotText);
+            assert!(error.message.contains(part), "{}", error.message);
+        }
+    }
+
+    #[test]
+    fn a_status_without_success_is_an_error_with_the_beginning_of_the_body() {
+        let status_line = "404 Not Found".to_owned();
+        let missing = Response { status: 404, status_line, ..response(Some("text/plain"), &b"gone ".repeat(5000)) };
+        let error = present(&missing).unwrap_err();
+        assert_eq!(
+            (error.code, error.message.as_str()),
+            (Code::HttpStatus, "https://example.com/a answered 404 Not Found")
+        );
+        assert!(
+            error.output.starts_with("gone gone") && error.output.len() <= MAX_ERROR_BYTES,
+            "{}",
+            error.output.len()
+        );
+    }
+
+    #[test]
+    fn a_result_fits_the_store_however_its_characters_grow() {
+        let umlauts = response(Some("text/plain; charset=iso-8859-1"), &vec![0xe9; STORED_MAX_BYTES]);
+        assert!(present(&umlauts).unwrap().len() <= STORED_MAX_BYTES);
+    }
+}

@@ -1,0 +1,26 @@
+//! From names to addresses.
+
+use std::io;
+use std::net::IpAddr;
+
+use futures_util::future::BoxFuture;
+
+/// Looks names up.
+pub trait Resolver: Send + Sync {
+    /// Every address of `host`, which is a name and no address.
+    ///
+    /// # Errors
+    /// As the network gives them.
+    fn resolve<'a>(&'a self, host: &'a str) -> BoxFuture<'a, io::Result<Vec<IpAddr>>>;
+}
+
+/// Looks names up as the system does.
+#[derive(Debug, Clone, Copy, Default)]
+pub struct SystemResolver;
+
+impl Resolver for SystemResolver {
+    fn resolve<'a>(&'a self, host: &'a str) -> BoxFuture<'a, io::Result<Vec<IpAddr>>> {
+        // The port does not matter to a look-up; it only belongs to what the system is asked.
+        Box::pin(async move { Ok(tokio::net::lookup_host((host, 0)).await?.map(|address| address.ip()).collect()) })
+    }
+}
