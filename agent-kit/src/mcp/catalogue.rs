@@ -1,0 +1,149 @@
+//! What a server offers, read with bounds.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::fmt;
+
+use rmcp::RoleClient;
+use rmcp::model::{PaginatedRequestParams, Tool};
+use rmcp::service::Peer;
+use rondo_protocol::Value;
+use rondo_protocol::diagnostic::Code;
+
+use super::connection::Connection;
+use super::pins::Pin;
+use crate::tool::{Error, bound, wire_name};
+
+/// The most tools of a server. A model gets lost in far fewer.
+const MAX_TOOLS: usize = 512;
+/// The most pages of a list.
+pub const MAX_PAGES: usize = 64;
+/// The most bytes of all names, descriptions and schemas.
+const MAX_BYTES: usize = 8 << 20;
+/// The longest schema.
+const MAX_SCHEMA_BYTES: usize = 64 << 10;
+/// The longest description that a model is shown.
+const MAX_DESCRIPTION_BYTES: usize = 8 << 10;
+/// The longest name (<https://modelcontextprotocol.io/specification/2025-11-25/server/tools>).
+const MAX_NAME_BYTES: usize = 128;
+
+/// A tool that is not offered, and why.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct LeftOut {
+    /// Its name, as far as it can be shown.
+    pub name: String,
+    /// Why, in words.
+    pub why: String,
+}
+
+impl fmt::Display for LeftOut {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}: {}", self.name, self.why)
+    }
+}
+
+/// The tools of a server, and whether it has resources.
+#[derive(Debug, Clone, Default)]
+pub struct Catalogue {
+    /// Every tool that is offered, by the server's name for it.
+    pub pins: BTreeMap<String, Pin>,
+    /// Those that are not.
+    pub left_out: Vec<LeftOut>,
+    /// Whether it offers resources.
+    pub has_resources: bool,
+}
+
+impl Catalogue {
+    /// Asks a server for its tools.
+    ///
+    /// # Errors
+    /// A list that has no end or no sense.
+    pub async fn ask(server: &str, connection: &Connection) -> Result<Self, Error> {
+        let capabilities = connection.peer().peer_info().map(|info| info.capabilities.clone()).unwrap_or_default();
+        let mut catalogue = Self { has_resources: capabilities.resources.is_some(), ..Self::default() };
+        if capabilities.tools.is_none() {
+            return Ok(catalogue);
+        }
+        let fault = |why: String| {
+            Error::new(Code::McpList, format!("the tools of the MCP server {server} cannot be used: {why}"))
+        };
+        let mut wire_names = BTreeSet::new();
+        let mut bytes = 0;
+        let mut pages = Pages::default();
+        while let Some(tools) = pages.next(connection.peer()).await {
+            let tools = match tools {
+                Ok(Some(tools)) => tools,
+                Ok(None) => return Err(fault(format!("their list has more than {MAX_PAGES} pages"))),
+                Err(error) => return Err(connection.fault(&error).await),
+            };
+            if catalogue.pins.len() + catalogue.left_out.len() + tools.len() > MAX_TOOLS {
+                return Err(fault(format!("there are more than {MAX_TOOLS}")));
+            }
+            for tool in tools {
+                let name = tool.name.to_string();
+                // Two tools that a model would call by one name are as bad as two of one name.
+                if !wire_names.insert(wire_name(&name)) {
+                    return Err(fault(format!("there are two that would be called {}", bound::line(&name, 80))));
+                }
+                bytes += tool.name.len() + tool.description.as_ref().map_or(0, |description| description.len());
+                match pin(tool) {
+                    Ok(pin) => {
+                        bytes += pin.parameters.len();
+                        catalogue.pins.insert(name, pin);
+                    }
+                    Err(why) => catalogue.left_out.push(LeftOut { name: bound::line(&name, 80), why }),
+                }
+            }
+            if bytes > MAX_BYTES {
+                return Err(fault(format!("they are described in more than {}", bound::bytes(MAX_BYTES as u64))));
+            }
+        }
+        Ok(catalogue)
+    }
+}
+
+/// Goes through the pages of a list of tools.
+#[derive(Default)]
+struct Pages {
+    asked: usize,
+    cursor: Option<String>,
+    is_over: bool,
+}
+
+impl Pages {
+    /// The tools of the next page; inside, `None` = there are too many pages.
+    async fn next(&mut self, peer: &Peer<RoleClient>) -> Option<Result<Option<Vec<Tool>>, rmcp::ServiceError>> {
+        if self.is_over {
+            return None;
+        }
+        self.asked += 1;
+        if self.asked > MAX_PAGES {
+            return Some(Ok(None));
+        }
+        let params = PaginatedRequestParams::default().with_cursor(self.cursor.take());
+        let result = match peer.list_tools(Some(params)).await {
+            Ok(result) => result,
+            Err(error) => return Some(Err(error)),
+        };
+        self.is_over = result.next_cursor.is_none();
+        self.cursor = result.next_cursor;
+        Some(Ok(Some(result.tools)))
+    }
+}
+
+/// Pins a tool, or says why it is left out.
+fn pin(tool: Tool) -> Result<Pin, String> {
+    let name = tool.name.as_ref();
+    let is_plain = |c: char| c.is_ascii_alphanumeric() || matches!(c, '_' | '-' | '.' | '/');
+    if name.is_empty() || name.len() > MAX_NAME_BYTES || !name.chars().all(is_plain) {
+        return Err("its name must be 1 to 128 letters, digits, `_`, `-`, `.` or `/`".to_owned());
+    }
+    let schema =
+        Value::from_serialize(&*tool.input_schema).map_err(|error| format!("its schema cannot be kept: {error}"))?;
+    let parameters = schema.to_text();
+    if parameters.len() > MAX_SCHEMA_BYTES {
+        return Err(format!("its schema is longer than {}", bound::bytes(MAX_SCHEMA_BYTES as u64)));
+    }
+    let given = tool.description.unwrap_or_default();
+    let shown: String = given.chars().filter(|c| !c.is_control() || matches!(c, '\n' | '\t')).collect();
+    Ok(Pin::new(name, &given, bound::cut(shown, MAX_DESCRIPTION_BYTES), parameters))
+}

@@ -1,0 +1,237 @@
+//! One connection to a server, from its handshake to its end.
+
+use std::collections::BTreeMap;
+use std::path::Path;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Mutex, PoisonError};
+use std::time::Duration;
+
+use rmcp::model::{ClientCapabilities, ClientConfig, ErrorData, Implementation, ProtocolVersion};
+use rmcp::service::{ClientCacheConfig, ClientInitializeError, Peer, RequestContext, RunningService, ServiceError};
+use rmcp::transport::async_rw::AsyncRwTransport;
+use rmcp::transport::common::client_side_sse::ExponentialBackoff;
+use rmcp::transport::streamable_http_client::{StreamableHttpClientTransport, StreamableHttpClientTransportConfig};
+use rmcp::{ClientHandler, RoleClient, ServiceExt};
+use rondo_protocol::diagnostic::Code;
+use tokio::sync::oneshot;
+
+use super::guard::{Bounded, Guarded, Watch};
+use super::process::{Process, Program};
+use super::settings::{ServerSettings, Transport};
+use crate::redact::Redactor;
+use crate::tool::{Error, bound};
+use crate::web;
+
+/// How long an address may take to be connected to.
+const CONNECT_TIMEOUT: Duration = Duration::from_secs(10);
+/// How often a broken stream of events is opened again.
+const MAX_REOPENINGS: usize = 3;
+/// How much of what others say of a fault is shown.
+const MAX_CAUSE_CHARS: usize = 400;
+
+/// Answers a server's questions: rondo has neither a model nor files nor a person for it.
+#[derive(Debug)]
+struct Client;
+
+impl ClientHandler for Client {
+    fn get_info(&self) -> ClientConfig {
+        ClientConfig::new(ClientCapabilities::default(), Implementation::new("rondo", env!("CARGO_PKG_VERSION")))
+            .with_protocol_version(ProtocolVersion::LATEST_WITH_INITIALIZE)
+    }
+
+    // Unasked, rmcp would answer that there are none; the question is refused as the others are.
+    #[expect(deprecated, reason = "servers of before the deprecation still ask")]
+    async fn list_roots(
+        &self,
+        _context: RequestContext<RoleClient>,
+    ) -> Result<rmcp::model::ListRootsResult, ErrorData> {
+        Err(ErrorData::invalid_request("there are no roots here", None))
+    }
+}
+
+/// A server that has shaken hands.
+pub struct Connection {
+    service: RunningService<RoleClient, Client>,
+    /// `None` for an address.
+    process: Option<Process>,
+    watch: Watch,
+    /// Nothing more can be asked, although the transport stands.
+    is_broken: AtomicBool,
+    /// Tools that are not what was pinned, with what became of them.
+    changed: Mutex<BTreeMap<String, String>>,
+    server: String,
+    redactor: Redactor,
+}
+
+impl Connection {
+    /// Starts or reaches a server and shakes hands. How long that may take is for the caller to say.
+    ///
+    /// # Cancel safety
+    /// Dropping the future ends the server.
+    pub async fn open(settings: &ServerSettings, redactor: Redactor) -> Result<Self, Error> {
+        let watch = Watch::default();
+        let (process, handshake) = match &settings.transport {
+            Transport::Stdio { command, args, env, working_dir, launcher } => {
+                let (working_dir, launcher) = (working_dir.as_deref(), launcher.as_deref());
+                let program = Program { command, args, env, working_dir, launcher };
+                let (process, handshake) = open_stdio(settings, &program, &watch).await?;
+                (Some(process), handshake)
+            }
+            Transport::Http { url, bearer } => {
+                let bearer = bearer.as_ref().map(|key| key.value.as_str());
+                (None, open_http(settings, url, bearer, &watch).await?)
+            }
+        };
+        let server = settings.name.clone();
+        let service = match handshake {
+            Ok(service) => service,
+            Err(error) => return Err(not_ready(&server, &error, process.as_ref(), &watch, &redactor).await),
+        };
+        // An answer of before must not hide a change.
+        service.peer().set_response_cache_config(ClientCacheConfig::disabled()).await;
+        let (is_broken, changed) = (AtomicBool::new(false), Mutex::default());
+        Ok(Self { service, process, watch, is_broken, changed, server, redactor })
+    }
+
+    /// Through which the server is asked.
+    pub fn peer(&self) -> &Peer<RoleClient> {
+        self.service.peer()
+    }
+
+    /// What is known of its messages.
+    pub fn watch(&self) -> &Watch {
+        &self.watch
+    }
+
+    /// Whether it can still be asked.
+    pub fn is_open(&self) -> bool {
+        !self.is_broken.load(Ordering::SeqCst) && !self.peer().is_transport_closed()
+    }
+
+    /// Ends it, and the server with it where it is a program.
+    pub fn end(&self) -> Option<oneshot::Receiver<()>> {
+        self.is_broken.store(true, Ordering::SeqCst);
+        self.service.cancellation_token().cancel();
+        self.process.as_ref().map(Process::end)
+    }
+
+    /// What became of a tool since it was pinned; `None` = it is as it was.
+    pub fn change_of(&self, tool: &str) -> Option<String> {
+        self.changed.lock().unwrap_or_else(PoisonError::into_inner).get(tool).cloned()
+    }
+
+    /// Remembers which tools are not what was pinned.
+    pub fn set_changed(&self, changed: BTreeMap<String, String>) {
+        *self.changed.lock().unwrap_or_else(PoisonError::into_inner) = changed;
+    }
+
+    /// The error of a request that rmcp could not carry out.
+    pub async fn fault(&self, error: &ServiceError) -> Error {
+        let server = &self.server;
+        match error {
+            ServiceError::McpError(error) => {
+                let message = self.words(&error.message);
+                Error::new(Code::McpToolFailed, format!("the MCP server {server} answered with an error: {message}"))
+            }
+            ServiceError::TransportClosed => self.ended().await,
+            ServiceError::TransportSend(_) if self.peer().is_transport_closed() => self.ended().await,
+            ServiceError::TransportSend(error) => {
+                // A session that is gone does not come back; the next call opens another.
+                self.is_broken.store(true, Ordering::SeqCst);
+                let cause = self.words(&web::root_cause(error));
+                Error::new(Code::McpEnded, format!("the MCP server {server} could not be asked: {cause}"))
+            }
+            other => {
+                let cause = self.words(&other.to_string());
+                Error::new(
+                    Code::McpUnreadable,
+                    format!("the answer of the MCP server {server} cannot be used: {cause}"),
+                )
+            }
+        }
+    }
+
+    /// The error of a connection that is over.
+    pub async fn ended(&self) -> Error {
+        ended(&self.server, Code::McpEnded, self.process.as_ref(), &self.watch, &self.redactor).await
+    }
+
+    fn words(&self, text: &str) -> String {
+        bound::line(&self.redactor.text(text), MAX_CAUSE_CHARS)
+    }
+}
+
+type Handshake = Result<RunningService<RoleClient, Client>, ClientInitializeError>;
+
+async fn open_stdio(
+    settings: &ServerSettings,
+    program: &Program<'_>,
+    watch: &Watch,
+) -> Result<(Process, Handshake), Error> {
+    let (process, stdout, stdin) = Process::start(program).map_err(|error| {
+        let folder = program.working_dir.map(Path::display).map(|folder| format!(" in {folder}")).unwrap_or_default();
+        let message =
+            format!("the MCP server {} cannot be started: {}{folder}: {error}", settings.name, program.command);
+        Error::new(Code::McpStart, message)
+    })?;
+    let max_bytes = settings.max_line_bytes;
+    let stdout = Bounded::new(stdout, max_bytes, watch.clone());
+    // Behind the bound, which ends the connection, rmcp's own, which only drops the line, is never reached.
+    let transport = AsyncRwTransport::new_client(stdout, stdin).with_max_line_length(max_bytes.saturating_add(2));
+    let handshake = Client.serve(Guarded::new(transport, watch.clone())).await;
+    Ok((process, handshake))
+}
+
+async fn open_http(
+    settings: &ServerSettings,
+    url: &str,
+    bearer: Option<&str>,
+    watch: &Watch,
+) -> Result<Handshake, Error> {
+    let client = web::client().no_proxy().referer(false).connect_timeout(CONNECT_TIMEOUT).build();
+    let client = client.map_err(|error| {
+        let cause = web::root_cause(&error);
+        Error::new(Code::McpStart, format!("the MCP server {} cannot be reached: {cause}", settings.name))
+    })?;
+    // A new session may have other tools, so it is for us to open it.
+    let mut config = StreamableHttpClientTransportConfig::with_uri(url)
+        .max_sse_event_size(settings.max_line_bytes)
+        .reinit_on_expired_session(false);
+    let mut reopening = ExponentialBackoff::default();
+    reopening.max_times = Some(MAX_REOPENINGS);
+    config.retry_config = std::sync::Arc::new(reopening);
+    if let Some(bearer) = bearer {
+        config = config.auth_header(bearer);
+    }
+    let transport = StreamableHttpClientTransport::with_client(client, config);
+    Ok(Client.serve(Guarded::new(transport, watch.clone())).await)
+}
+
+/// Why a handshake came to nothing.
+async fn not_ready(
+    server: &str,
+    error: &ClientInitializeError,
+    process: Option<&Process>,
+    watch: &Watch,
+    redactor: &Redactor,
+) -> Error {
+    if process.is_some()
+        && matches!(error, ClientInitializeError::ConnectionClosed(_) | ClientInitializeError::TransportError { .. })
+    {
+        return ended(server, Code::McpStart, process, watch, redactor).await;
+    }
+    let cause = bound::line(&redactor.text(&web::root_cause(error)), MAX_CAUSE_CHARS);
+    Error::new(Code::McpStart, format!("the MCP server {server} did not get ready: {cause}"))
+}
+
+async fn ended(server: &str, code: Code, process: Option<&Process>, watch: &Watch, redactor: &Redactor) -> Error {
+    let words = match (watch.fault(), process) {
+        (Some(fault), _) => {
+            let message = format!("the connection to the MCP server {server} was closed: {fault}");
+            return Error::new(Code::McpUnreadable, message);
+        }
+        (None, Some(process)) => process.last_words().await,
+        (None, None) => "closed the connection".to_owned(),
+    };
+    Error::new(code, format!("the MCP server {server} {}", bound::line(&redactor.text(&words), 2 * MAX_CAUSE_CHARS)))
+}

@@ -1,0 +1,128 @@
+//! What a server answered, as a text.
+
+use rmcp::model::{CallToolResult, ContentBlock, ReadResourceResult, ResourceContents};
+
+use crate::tool::{STORED_MAX_BYTES, bound};
+
+/// The text of a call's answer. What is no text is named with type and size and left out.
+pub fn of_call(result: CallToolResult) -> String {
+    let mut lines = Lines::default();
+    for block in result.content {
+        match block {
+            ContentBlock::Text(text) => lines.add(&text.text),
+            ContentBlock::Image(image) => lines.leave_out(&image.mime_type, &image.data),
+            ContentBlock::Audio(audio) => lines.leave_out(&audio.mime_type, &audio.data),
+            ContentBlock::Resource(embedded) => lines.add_resource(&embedded.resource),
+            ContentBlock::ResourceLink(link) => lines.add(&format!("[resource {}]", bound::line(&link.uri, 500))),
+            _ => lines.add("[content of a kind that is not known, left out]"),
+        }
+    }
+    if lines.is_empty()
+        && let Some(structured) = result.structured_content
+    {
+        lines.add(&structured.to_string());
+    }
+    lines.finish()
+}
+
+/// The text of a resource.
+pub fn of_resource(result: &ReadResourceResult) -> String {
+    let mut lines = Lines::default();
+    for contents in &result.contents {
+        lines.add_resource(contents);
+    }
+    lines.finish()
+}
+
+/// Texts, one below the other, no more than can be kept.
+#[derive(Default)]
+pub struct Lines {
+    text: String,
+    /// Of everything, kept or not.
+    bytes: usize,
+}
+
+impl Lines {
+    /// Adds a text.
+    pub fn add(&mut self, text: &str) {
+        if self.bytes > 0 && self.text.len() < STORED_MAX_BYTES {
+            self.text.push('\n');
+        }
+        self.bytes += text.len() + usize::from(self.bytes > 0);
+        let room = STORED_MAX_BYTES.saturating_add(1).saturating_sub(self.text.len());
+        self.text.push_str(bound::beginning(text, room));
+    }
+
+    fn add_resource(&mut self, contents: &ResourceContents) {
+        match contents {
+            ResourceContents::TextResourceContents { text, .. } => self.add(text),
+            ResourceContents::BlobResourceContents { mime_type, blob, .. } => {
+                self.leave_out(mime_type.as_deref().unwrap_or("application/octet-stream"), blob);
+            }
+            _ => self.add("[content of a kind that is not known, left out]"),
+        }
+    }
+
+    /// Names what is no text; `data` is in base64.
+    fn leave_out(&mut self, mime_type: &str, data: &str) {
+        let padding = data.bytes().rev().take_while(|byte| *byte == b'=').count();
+        let bytes = (data.len() / 4 * 3).saturating_sub(padding);
+        self.add(&format!("[{}, {}, left out]", bound::line(mime_type, 100), bound::bytes(bytes as u64)));
+    }
+
+    fn is_empty(&self) -> bool {
+        self.text.is_empty()
+    }
+
+    /// The text, with a mark where it was cut.
+    pub fn finish(mut self) -> String {
+        if self.bytes <= STORED_MAX_BYTES {
+            return self.text;
+        }
+        let mark = format!("\n[cut here: {} in all]", bound::bytes(self.bytes as u64));
+        let room = bound::beginning(&self.text, STORED_MAX_BYTES.saturating_sub(mark.len())).len();
+        self.text.truncate(room);
+        self.text + &mark
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn text_of(json: &str) -> String {
+        of_call(serde_json::from_str(json).unwrap())
+    }
+
+    #[test]
+    fn texts_are_joined_and_other_content_is_named() {
+        let json = r#"{"content": [
+            {"type": "text", "text": "one"},
+            {"type": "image", "mimeType": "image/png", "data": "aGVsbG8="},
+            {"type": "audio", "mimeType": "audio/wav", "data": "aGVs"},
+            {"type": "resource", "resource": {"uri": "a:b", "text": "two"}},
+            {"type": "resource", "resource": {"uri": "a:c", "mimeType": "application/zip", "blob": "aGVsbA=="}},
+            {"type": "resource_link", "uri": "a:d", "name": "d"}
+        ], "structuredContent": {"b": 1}}"#;
+        let lines = [
+            "one",
+            "[image/png, 5 bytes, left out]",
+            "[audio/wav, 3 bytes, left out]",
+            "two",
+            "[application/zip, 4 bytes, left out]",
+            "[resource a:d]",
+        ];
+        assert_eq!(text_of(json), lines.join("\n"));
+        assert_eq!(text_of(r#"{"content": [], "structuredContent": {"b": 1, "a": [2]}}"#), r#"{"a":[2],"b":1}"#);
+    }
+
+    #[test]
+    fn a_long_answer_is_cut_with_a_mark() {
+        let mut lines = Lines::default();
+        for _ in 0..3 {
+            lines.add(&"é".repeat(STORED_MAX_BYTES / 4));
+        }
+        let text = lines.finish();
+        assert!(text.len() <= STORED_MAX_BYTES && text.ends_with("é\n[cut here: 1,572,866 bytes in all]"));
+    }
+}

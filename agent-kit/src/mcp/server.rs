@@ -1,0 +1,257 @@
+//! A server: started once, started again when it crashes, asked through one connection at a time.
+//!
+//! A call that was in flight when a server ended is not made again, because it may have had its effect; its error says
+//! so. The next call starts the server again and compares its tools with what was pinned, so that a crash is no way to
+//! change them. After [`MAX_RESTARTS`] without an answer in between it stays down.
+
+use std::collections::BTreeMap;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
+
+use rmcp::model::{MetaObject, RequestMetaObject};
+use rmcp::service::ServiceError;
+use rondo_protocol::diagnostic::Code;
+use tokio::sync::Semaphore;
+
+use super::catalogue::{Catalogue, LeftOut};
+use super::connection::Connection;
+use super::pins::{self, Pin};
+use super::resources::{self, ListResources, ReadResource};
+use super::settings::ServerSettings;
+use super::tool::McpTool;
+use crate::redact::Redactor;
+use crate::tool::{Error, Invocation, Tool};
+
+/// How often a server is started again without an answer in between.
+const MAX_RESTARTS: usize = 3;
+/// The field of a request's `_meta` by which a server can tell a repetition.
+const IDEMPOTENCY_KEY: &str = "rondo/idempotencyKey";
+/// How long [`Server::stop`] waits.
+const STOP_TIMEOUT: Duration = Duration::from_secs(2);
+
+/// A server of the operator. Dropping it ends it, whoever still holds its tools.
+pub struct Server {
+    shared: Arc<Shared>,
+}
+
+/// What a server and its tools share.
+pub struct Shared {
+    settings: ServerSettings,
+    redactor: Redactor,
+    /// `None` once the server is dropped.
+    connection: Mutex<Option<Arc<Connection>>>,
+    catalogue: Mutex<Arc<Catalogue>>,
+    /// One at a time looks after the connection. Closed once the server is dropped.
+    turn: Semaphore,
+    restarts: AtomicUsize,
+}
+
+impl Server {
+    /// Starts or reaches a server and asks for its tools.
+    ///
+    /// # Errors
+    /// Settings that cannot be used, a server that does not get ready in time, tools that cannot be used.
+    ///
+    /// # Cancel safety
+    /// Dropping the future ends the server.
+    pub async fn start(settings: ServerSettings) -> Result<Self, Error> {
+        settings.check()?;
+        let redactor = settings.redactor();
+        let (connection, catalogue) = open(&settings, &redactor).await?;
+        let shared = Shared {
+            settings,
+            redactor,
+            connection: Mutex::new(Some(Arc::new(connection))),
+            catalogue: Mutex::new(Arc::new(catalogue)),
+            turn: Semaphore::new(1),
+            restarts: AtomicUsize::new(0),
+        };
+        Ok(Self { shared: Arc::new(shared) })
+    }
+
+    /// Its name in the settings.
+    pub fn name(&self) -> &str {
+        self.shared.name()
+    }
+
+    /// Its tools, and two for its resources where it has some and no tools of these names.
+    pub fn tools(&self) -> Vec<Arc<dyn Tool>> {
+        let catalogue = self.shared.catalogue();
+        let mut tools: Vec<Arc<dyn Tool>> = Vec::with_capacity(catalogue.pins.len() + 2);
+        for (name, pin) in &catalogue.pins {
+            tools.push(Arc::new(McpTool::new(name, pin, Arc::clone(&self.shared))));
+        }
+        if catalogue.has_resources {
+            if !catalogue.pins.contains_key(resources::LIST) {
+                tools.push(Arc::new(ListResources::new(Arc::clone(&self.shared))));
+            }
+            if !catalogue.pins.contains_key(resources::READ) {
+                tools.push(Arc::new(ReadResource::new(Arc::clone(&self.shared))));
+            }
+        }
+        tools
+    }
+
+    /// Tools of the server that are not offered.
+    pub fn left_out(&self) -> Vec<LeftOut> {
+        self.shared.catalogue().left_out.clone()
+    }
+
+    /// Its tools as they are pinned now, by the server's name for them.
+    pub fn pins(&self) -> BTreeMap<String, Pin> {
+        self.shared.catalogue().pins.clone()
+    }
+
+    /// Asks for the tools again and pins what comes. Whoever calls it compares the pins with the old ones
+    /// ([`compare`](super::compare)); tools that were handed out before stay as they were.
+    ///
+    /// # Errors
+    /// As [`start`](Self::start).
+    pub async fn pin_again(&self) -> Result<BTreeMap<String, Pin>, Error> {
+        let connection = self.shared.connection().await?;
+        let asked = Catalogue::ask(self.name(), &connection);
+        let catalogue = self.shared.within(asked, self.shared.settings.call_timeout).await??;
+        connection.set_changed(BTreeMap::new());
+        let pins = catalogue.pins.clone();
+        *self.shared.catalogue.lock().unwrap_or_else(PoisonError::into_inner) = Arc::new(catalogue);
+        Ok(pins)
+    }
+
+    /// Ends it and waits until its processes are dead, which dropping it does not.
+    pub async fn stop(self) {
+        if let Some(over) = self.shared.end() {
+            let _ = tokio::time::timeout(STOP_TIMEOUT, over).await;
+        }
+    }
+}
+
+impl Drop for Server {
+    fn drop(&mut self) {
+        drop(self.shared.end());
+    }
+}
+
+impl Shared {
+    /// The server's name.
+    pub fn name(&self) -> &str {
+        &self.settings.name
+    }
+
+    fn catalogue(&self) -> Arc<Catalogue> {
+        Arc::clone(&self.catalogue.lock().unwrap_or_else(PoisonError::into_inner))
+    }
+
+    fn end(&self) -> Option<tokio::sync::oneshot::Receiver<()>> {
+        self.turn.close();
+        let connection = self.connection.lock().unwrap_or_else(PoisonError::into_inner).take();
+        connection.and_then(|connection| connection.end())
+    }
+
+    /// A connection that stands, with every change of the tools noticed: the one there is, or another when that ended.
+    pub async fn connection(&self) -> Result<Arc<Connection>, Error> {
+        let _turn = self.turn.acquire().await.map_err(|_| self.stopped())?;
+        let mut connection = self.current().ok_or_else(|| self.stopped())?;
+        if !connection.is_open() {
+            connection = self.restart(&connection).await?;
+        }
+        if connection.watch().take_tools_changed() {
+            let asked = Catalogue::ask(self.name(), &connection);
+            match self.within(asked, self.settings.call_timeout).await.flatten() {
+                Ok(catalogue) => self.notice(&connection, &catalogue),
+                Err(error) => {
+                    // Until somebody has looked, nothing is known to be as it was.
+                    connection.watch().set_tools_changed();
+                    return Err(error);
+                }
+            }
+        }
+        Ok(connection)
+    }
+
+    fn current(&self) -> Option<Arc<Connection>> {
+        self.connection.lock().unwrap_or_else(PoisonError::into_inner).clone()
+    }
+
+    async fn restart(&self, ended: &Connection) -> Result<Arc<Connection>, Error> {
+        if self.restarts.fetch_add(1, Ordering::SeqCst) >= MAX_RESTARTS {
+            let mut error = ended.ended().await;
+            error.message.push_str("; it was started again too often and stays down");
+            return Err(error);
+        }
+        let (connection, catalogue) = open(&self.settings, &self.redactor).await?;
+        self.notice(&connection, &catalogue);
+        let connection = Arc::new(connection);
+        let mut current = self.connection.lock().unwrap_or_else(PoisonError::into_inner);
+        match &mut *current {
+            Some(current) => *current = Arc::clone(&connection),
+            // It was dropped meanwhile.
+            None => return Err(self.stopped()),
+        }
+        Ok(connection)
+    }
+
+    /// Compares what a server offers now with what is pinned.
+    fn notice(&self, connection: &Connection, now: &Catalogue) {
+        let changed = pins::compare(&self.catalogue().pins, &now.pins).err();
+        let of = |changed: &pins::Changed| {
+            changed.names().filter_map(|name| Some((name.to_owned(), changed.of(name)?))).collect()
+        };
+        connection.set_changed(changed.as_ref().map(of).unwrap_or_default());
+    }
+
+    /// Waits for an answer, no longer than a call may take. A call that takes longer is cancelled at the server.
+    pub async fn wait<T>(
+        &self,
+        connection: &Connection,
+        asked: impl Future<Output = Result<T, ServiceError>>,
+    ) -> Result<T, Error> {
+        match self.within(asked, self.settings.call_timeout).await? {
+            Ok(answer) => {
+                self.restarts.store(0, Ordering::SeqCst);
+                Ok(answer)
+            }
+            Err(error) => Err(connection.fault(&error).await),
+        }
+    }
+
+    async fn within<T>(&self, asked: impl Future<Output = T>, limit: Duration) -> Result<T, Error> {
+        tokio::time::timeout(limit, asked).await.map_err(|_| {
+            let message =
+                format!("the MCP server {} did not answer within {limit:?}; the call was cancelled", self.name());
+            Error::new(Code::McpSilent, message)
+        })
+    }
+
+    /// What a request tells beside its arguments.
+    pub fn meta(invocation: &Invocation) -> RequestMetaObject {
+        let mut meta = MetaObject::new();
+        meta.insert(IDEMPOTENCY_KEY.to_owned(), invocation.idempotency_key.clone().into());
+        RequestMetaObject(meta)
+    }
+
+    /// The error of a server that answers with a question or a promise.
+    pub fn asks_back(&self) -> Error {
+        let message =
+            format!("the MCP server {} asks back instead of answering, and nobody answers it here", self.name());
+        Error::new(Code::McpUnreadable, message)
+    }
+
+    fn stopped(&self) -> Error {
+        Error::new(Code::McpEnded, format!("the MCP server {} was stopped", self.name()))
+    }
+}
+
+/// Opens a connection and asks for the tools.
+async fn open(settings: &ServerSettings, redactor: &Redactor) -> Result<(Connection, Catalogue), Error> {
+    let limit = settings.start_timeout;
+    let opened = async {
+        let connection = Connection::open(settings, redactor.clone()).await?;
+        let catalogue = Catalogue::ask(&settings.name, &connection).await?;
+        Ok((connection, catalogue))
+    };
+    tokio::time::timeout(limit, opened).await.unwrap_or_else(|_| {
+        let message = format!("the MCP server {} was not ready within {limit:?}", settings.name);
+        Err(Error::new(Code::McpStart, message))
+    })
+}

@@ -1,0 +1,115 @@
+//! A small process between us and a server, so that the server never outlives us.
+//!
+//! A server may have children of its own, and this process may end in a way that lets it do nothing any more. The
+//! supervisor gives the server a group, waits for both, and ends the group when it is told to, when the server has
+//! ended, and when we are gone.
+
+use std::ffi::OsString;
+use std::process::ExitCode;
+
+use rustix::process::{Pid, Signal, kill_process_group};
+use tokio::process::Command;
+use tokio::signal::unix::{SignalKind, signal};
+
+use super::process::GRACE;
+
+/// The first argument by which a binary is told that it is a supervisor.
+pub const VERB: &str = "__mcp_server";
+
+/// What a shell says of a command that is not there.
+const NOT_FOUND: u8 = 127;
+
+/// When this process was started to be a supervisor: is one until the server ends. A binary that is given as
+/// [launcher](super::Transport::Stdio::launcher) calls this first in its `main` and returns what it is given.
+pub fn entered() -> Option<ExitCode> {
+    let mut arguments = std::env::args_os().skip(1);
+    (arguments.next()? == VERB).then(|| supervise(arguments))
+}
+
+fn supervise(mut arguments: impl Iterator<Item = OsString>) -> ExitCode {
+    let parent = arguments.next().and_then(|parent| parent.to_str()?.parse::<i32>().ok());
+    let (Some(parent), Some(command)) = (parent, arguments.next()) else { return ExitCode::from(NOT_FOUND) };
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
+    let Ok(runtime) = runtime else { return ExitCode::FAILURE };
+    runtime.block_on(async {
+        let watched = parent::Watched::new(parent);
+        let Ok(mut told) = signal(SignalKind::terminate()) else { return ExitCode::FAILURE };
+        let mut child = match Command::new(&command).args(arguments).process_group(0).spawn() {
+            Ok(child) => child,
+            Err(error) => {
+                eprintln!("cannot start {}: {error}", command.display());
+                return ExitCode::from(NOT_FOUND);
+            }
+        };
+        let group = child.id().and_then(|id| Pid::from_raw(i32::try_from(id).ok()?));
+        let end_by = |signal| group.map(|group| kill_process_group(group, signal));
+        let status = tokio::select! {
+            status = child.wait() => status.ok(),
+            _ = told.recv() => {
+                end_by(Signal::TERM);
+                tokio::time::timeout(GRACE, child.wait()).await.ok().and_then(Result::ok)
+            }
+            () = watched.gone() => None,
+        };
+        // Whatever it leaves behind is not left behind.
+        end_by(Signal::KILL);
+        let code = status.and_then(|status| u8::try_from(status.code()?).ok());
+        code.map_or(ExitCode::FAILURE, ExitCode::from)
+    })
+}
+
+#[cfg(target_os = "linux")]
+mod parent {
+    use std::os::fd::OwnedFd;
+
+    use rustix::process::{Pid, PidfdFlags, getppid, pidfd_open};
+    use tokio::io::Interest;
+    use tokio::io::unix::AsyncFd;
+
+    /// The process that started us.
+    pub struct Watched {
+        pid: Option<Pid>,
+        /// `None` where the kernel has none.
+        pidfd: Option<AsyncFd<OwnedFd>>,
+    }
+
+    impl Watched {
+        #[expect(
+            deprecated,
+            reason = "the newer one is unsafe, because a type may lie about its descriptor; ours does not"
+        )]
+        pub fn new(parent: i32) -> Self {
+            let pid = Pid::from_raw(parent);
+            let pidfd = pid.and_then(|pid| pidfd_open(pid, PidfdFlags::NONBLOCK).ok());
+            Self { pid, pidfd: pidfd.and_then(|pidfd| AsyncFd::with_interest(pidfd, Interest::READABLE).ok()) }
+        }
+
+        /// Waits until it is gone; a descriptor of a process becomes readable then.
+        pub async fn gone(&self) {
+            // When it went before it was looked at, somebody else is the parent by now.
+            if getppid() != self.pid {
+                return;
+            }
+            match &self.pidfd {
+                Some(pidfd) => drop(pidfd.readable().await),
+                None => std::future::pending().await,
+            }
+        }
+    }
+}
+
+#[cfg(not(target_os = "linux"))]
+mod parent {
+    /// Elsewhere nothing tells of the end of a process that is no child.
+    pub struct Watched;
+
+    impl Watched {
+        pub fn new(_parent: i32) -> Self {
+            Self
+        }
+
+        pub async fn gone(&self) {
+            std::future::pending().await
+        }
+    }
+}

@@ -1,0 +1,147 @@
+//! When servers end, and what ends with them.
+
+use std::path::Path;
+use std::process::{Command, ExitCode, Stdio};
+use std::time::{Duration, Instant};
+
+use libtest_mimic::Trial;
+use rondo_agent_kit::mcp::Server;
+use rondo_protocol::diagnostic::Code;
+
+use super::{call, error_of, fake_settings, start, tool, trial};
+
+pub fn trials() -> Vec<Trial> {
+    vec![
+        trial(
+            "lifetime::a_crash_in_a_call_is_told_and_the_next_call_restarts",
+            a_crash_is_told_and_the_next_call_restarts,
+        ),
+        trial(
+            "lifetime::a_server_that_crashes_again_and_again_stays_down",
+            one_that_crashes_again_and_again_stays_down,
+        ),
+        trial("lifetime::a_crash_is_no_way_to_change_tools", a_crash_is_no_way_to_change_tools),
+        trial("lifetime::a_dropped_server_takes_its_children_with_it", a_dropped_server_takes_its_children_with_it),
+        trial("lifetime::a_stopped_server_is_dead", a_stopped_server_is_dead),
+        trial("lifetime::a_server_dies_with_us", a_server_dies_with_us),
+    ]
+}
+
+/// The first argument by which this binary is told to start a server and be killed.
+const VICTIM: &str = "__victim";
+
+/// Starts a server, says so, and waits to be killed.
+pub fn entered() -> Option<ExitCode> {
+    let arguments: Vec<String> = std::env::args().skip(1).collect();
+    let [verb, pids] = arguments.as_slice() else { return None };
+    (verb == VICTIM).then(|| {
+        let runtime = tokio::runtime::Runtime::new().unwrap();
+        let server = runtime.block_on(start(&format!("crashed_parent:{pids}"))).unwrap();
+        println!("{}", server.name());
+        loop {
+            std::thread::park();
+        }
+    })
+}
+
+async fn a_crash_is_told_and_the_next_call_restarts() {
+    let server = start("exit_in_call").await.unwrap();
+    let error = error_of(call(&tool(&server, "fake.call"), "{}").await);
+    let message = "the MCP server fake ended with exit code 9; it last wrote: out of memory";
+    assert_eq!((error.code, error.message.as_str()), (Code::McpEnded, message));
+    assert!(call(&tool(&server, "fake.echo"), "{}").await.is_ok());
+}
+
+async fn one_that_crashes_again_and_again_stays_down() {
+    let server = start("exit_in_call").await.unwrap();
+    let crashing = tool(&server, "fake.call");
+    for _ in 0..4 {
+        let error = error_of(call(&crashing, "{}").await);
+        assert!(!error.message.contains("stays down"), "{error}");
+    }
+    let error = error_of(call(&crashing, "{}").await);
+    assert!(error.message.contains("stays down"), "{error}");
+    assert_eq!(error_of(call(&tool(&server, "fake.echo"), "{}").await).code, Code::McpEnded);
+}
+
+async fn a_crash_is_no_way_to_change_tools() {
+    let folder = tempfile::tempdir().unwrap();
+    let mode = format!("changes_after_crash:{}", folder.path().join("marker").display());
+    let server = start(&mode).await.unwrap();
+    let changing = tool(&server, "fake.call");
+    assert_eq!(error_of(call(&changing, "{}").await).code, Code::McpEnded);
+    assert_eq!(error_of(call(&changing, "{}").await).code, Code::McpChanged);
+    assert!(call(&tool(&server, "fake.echo"), "{}").await.is_ok());
+}
+
+async fn a_dropped_server_takes_its_children_with_it() {
+    let folder = tempfile::tempdir().unwrap();
+    let pids = folder.path().join("pids");
+    for launched in [true, false] {
+        let mut settings = fake_settings(&format!("stubborn:{}", pids.display()));
+        if let rondo_agent_kit::mcp::Transport::Stdio { launcher, .. } = &mut settings.transport {
+            *launcher = launcher.take().filter(|_| launched);
+        }
+        let server = Server::start(settings).await.unwrap();
+        let child = pid_in(&pids).await;
+        let kept = tool(&server, "fake.echo");
+        drop(server);
+        assert_dead(child).await;
+        assert_eq!(error_of(call(&kept, "{}").await).code, Code::McpEnded);
+        std::fs::remove_file(&pids).unwrap();
+    }
+}
+
+async fn a_stopped_server_is_dead() {
+    let folder = tempfile::tempdir().unwrap();
+    let pids = folder.path().join("pids");
+    let server = start(&format!("stubborn:{}", pids.display())).await.unwrap();
+    let child = pid_in(&pids).await;
+    server.stop().await;
+    assert_dead(child).await;
+}
+
+/// This process cannot be killed to see it, so another is.
+async fn a_server_dies_with_us() {
+    let folder = tempfile::tempdir().unwrap();
+    let pids = folder.path().join("pids");
+    let mut victim = Command::new(std::env::current_exe().unwrap())
+        .args([VICTIM, &pids.display().to_string()])
+        .stdin(Stdio::null())
+        .stdout(Stdio::null())
+        .spawn()
+        .unwrap();
+    let child = pid_in(&pids).await;
+    victim.kill().unwrap();
+    victim.wait().unwrap();
+    assert_dead(child).await;
+}
+
+/// The process id that a child wrote, once it has.
+async fn pid_in(path: &Path) -> u32 {
+    let began = Instant::now();
+    loop {
+        let pid = std::fs::read_to_string(path).ok().and_then(|text| text.trim().parse().ok());
+        if let Some(pid) = pid {
+            return pid;
+        }
+        assert!(began.elapsed() < Duration::from_secs(30), "the child did not start");
+        tokio::time::sleep(Duration::from_millis(5)).await;
+    }
+}
+
+/// Within the two seconds that are promised.
+async fn assert_dead(pid: u32) {
+    let began = Instant::now();
+    while is_alive(pid) {
+        assert!(began.elapsed() < Duration::from_secs(2), "process {pid} still lives");
+        tokio::time::sleep(Duration::from_millis(5)).await;
+    }
+}
+
+/// A process that nobody has waited for yet is dead.
+fn is_alive(pid: u32) -> bool {
+    let output = Command::new("ps").args(["-o", "stat=", "-p", &pid.to_string()]).output().unwrap();
+    let state = String::from_utf8_lossy(&output.stdout).trim().to_owned();
+    !state.is_empty() && !state.starts_with('Z')
+}
