@@ -31,11 +31,16 @@ pub enum Without {
 const AT_LEAST: usize = 0;
 
 fn main() -> ExitCode {
+    // This binary is the launcher of walled programs, the programs that attack, and a host that is killed.
+    if let Some(end) = rondo_agent_kit::wall::process::entered().or_else(process::entered) {
+        return end;
+    }
     let arguments = Arguments::from_args();
     let attempts: Vec<Attempt> =
         [files::attempts(), process::attempts(), http::attempts()].into_iter().flatten().collect();
     let count = attempts.len();
     let mut trials: Vec<Trial> = attempts.into_iter().flat_map(trials).collect();
+    trials.extend(process::works());
     trials.push(Trial::test("the_corpus_is_large", move || {
         if count >= AT_LEAST { Ok(()) } else { Err(format!("{count} attempts, fewer than {AT_LEAST}").into()) }
     }));

@@ -1,1 +1,253 @@
-//! Programs in a sandbox.
+//! The wall around a program: what it may reach, how much it may use, and that nothing of it is left behind.
+//!
+//! A program is not started by this process but by the launcher, this same binary with a hidden verb ([`entered`]),
+//! which walls itself in and then becomes the program: no code of ours runs between a fork and an exec, and nothing of
+//! this process is inherited. See [`launch`] for the stages.
+//!
+//! Laws:
+//! - A program reads the folders of the system, the workspace and what was granted; it writes the workspace (or less,
+//!   [`Access`]), what was granted and a private folder that is gone afterwards. What is hidden it neither reads,
+//!   writes, replaces nor creates.
+//! - It has no socket, no privilege, no file but its three streams, and no variable but those that were allowed.
+//! - When [`Processes::run`] returns, and at the latest two seconds after its future was dropped or this process was
+//!   killed, no process of the tree is alive, whatever it did to detach itself.
+//! - Its output is kept within a bound, and is cut in the middle with a mark.
+//! - Where the kernel offers no such wall nothing is started, unless the operator switched the sandbox off. Then the
+//!   environment, the limits and the end of the tree still hold.
+//!
+//! This module knows nothing of tools, roles or who asked.
+
+#[cfg(target_os = "linux")]
+mod launch;
+mod output;
+mod plan;
+#[cfg(target_os = "linux")]
+mod running;
+mod self_test;
+#[cfg(not(target_os = "linux"))]
+#[path = "elsewhere.rs"]
+mod running;
+
+use std::collections::BTreeMap;
+use std::path::{Component, Path, PathBuf};
+use std::process::ExitCode;
+use std::sync::Arc;
+use std::time::Duration;
+
+use rondo_protocol::diagnostic::Code;
+use tokio::sync::OnceCell;
+
+pub use plan::{Exit, Isolation, Limits};
+pub use self_test::Wall;
+
+use crate::tool::Error;
+use plan::{Plan, Writable};
+
+/// The path that is searched for programs when none is allowed from outside.
+const DEFAULT_PATH: &str = "/usr/local/bin:/usr/bin:/bin";
+
+/// What every program is walled by.
+#[derive(Debug, Clone)]
+pub struct ProcessSettings {
+    /// The binary whose `main` begins with [`entered`]: this one (`std::env::current_exe`).
+    pub launcher: PathBuf,
+    /// The folder that programs work in.
+    pub workspace: PathBuf,
+    /// Files and folders outside it that they may read and execute, such as a toolchain.
+    pub read: Vec<PathBuf>,
+    /// Files and folders outside it that they may write too.
+    pub write: Vec<PathBuf>,
+    /// Files and folders that are out of reach, whether they exist or not: the store, the operator's settings, `.git`.
+    pub hidden: Vec<PathBuf>,
+    /// Whether there is a sandbox; `false` only on the operator's word.
+    pub sandbox: bool,
+    /// The variables that programs see. `HOME` and `TMPDIR` are a private folder unless they are named here.
+    pub env: BTreeMap<String, String>,
+}
+
+/// Starts programs behind the wall. Cheap to clone.
+#[derive(Debug, Clone)]
+pub struct Processes {
+    settings: Arc<ProcessSettings>,
+    /// Chosen by the self-test at the first start, or given.
+    wall: Arc<OnceCell<Wall>>,
+}
+
+/// One program to run.
+#[derive(Debug, Clone)]
+pub struct Command {
+    /// The program and its arguments. A name without a slash is searched in `PATH`.
+    pub argv: Vec<String>,
+    /// What it reads; nothing is the end of input at once.
+    pub stdin: Vec<u8>,
+    /// Where it starts, below the workspace.
+    pub working_dir: PathBuf,
+    /// Variables besides those that all programs see.
+    pub env: BTreeMap<String, String>,
+    /// What of the workspace it may write.
+    pub access: Access,
+    /// How long it may take.
+    pub timeout: Duration,
+    /// How much of its output is kept.
+    pub output_max_bytes: usize,
+    /// What it may use.
+    pub limits: Limits,
+}
+
+/// What of the workspace, and of what was granted, a program may write.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Access {
+    /// Nothing.
+    Read,
+    /// These paths below the workspace. One that does not exist yet can be created, with its neighbours.
+    Paths(Vec<PathBuf>),
+    /// The whole workspace and what was granted.
+    Write,
+}
+
+/// A program that has ended.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Finished {
+    /// What it put out on both streams, in order of arrival.
+    pub output: String,
+    /// How many bytes of it were left out in the middle.
+    pub left_out_bytes: u64,
+    /// How it ended.
+    pub exit: Exit,
+}
+
+impl Command {
+    /// A program with the usual limits that may write the workspace.
+    pub fn new(argv: Vec<String>) -> Self {
+        Self {
+            argv,
+            stdin: Vec::new(),
+            working_dir: PathBuf::from("."),
+            env: BTreeMap::new(),
+            access: Access::Write,
+            timeout: Duration::from_mins(10),
+            output_max_bytes: crate::tool::STORED_MAX_BYTES,
+            limits: Limits::default(),
+        }
+    }
+}
+
+/// When this process was started as the launcher: does what it was started for and returns how it ended, or becomes
+/// the program and never returns. `None` in every other process. It stands at the very beginning of `main`, before any
+/// thread is started and any file is opened.
+pub fn entered() -> Option<ExitCode> {
+    #[cfg(target_os = "linux")]
+    return launch::entered();
+    #[cfg(not(target_os = "linux"))]
+    return None;
+}
+
+impl Processes {
+    /// A wall with these settings. Nothing is started yet.
+    pub fn new(settings: ProcessSettings) -> Self {
+        Self { settings: Arc::new(settings), wall: Arc::default() }
+    }
+
+    /// The same with these layers, without a self-test: for tests of one kind of wall on a machine that has another.
+    #[must_use]
+    pub fn with_isolation(self, isolation: Isolation) -> Self {
+        Self { wall: Arc::new(OnceCell::new_with(Some(Wall::assumed(isolation)))), ..self }
+    }
+
+    /// What the wall is made of here, tried out by a probe that attacks it from within. It is tried once.
+    pub async fn self_test(&self) -> &Wall {
+        self.wall.get_or_init(|| self_test::choose(&self.settings)).await
+    }
+
+    /// Runs a program to its end.
+    ///
+    /// # Errors
+    /// `WallMissing` when there is none here, `ProgramNotStarted`, and what ended it otherwise than by itself:
+    /// `ProgramTimedOut`, `ProgramFlooded`, `ProgramMultiplied`. How it ended by itself is no error.
+    ///
+    /// # Cancel safety
+    /// Dropping the future ends the whole tree of processes.
+    pub async fn run(&self, command: Command) -> Result<Finished, Error> {
+        let isolation = if self.settings.sandbox {
+            let wall = self.self_test().await;
+            wall.isolation.ok_or_else(|| wall.refusal())?
+        } else {
+            Isolation::Off
+        };
+        start(&self.settings, isolation, command).await.map(|(finished, _)| finished)
+    }
+}
+
+/// Runs a program behind these layers. The number is the version of Landlock in force, as the launcher told it.
+async fn start(
+    settings: &ProcessSettings,
+    isolation: Isolation,
+    command: Command,
+) -> Result<(Finished, Option<u8>), Error> {
+    let failed = |error: std::io::Error| not_started(format!("the program could not be started: {error}"));
+    let Command { argv, stdin, working_dir, env: extra, access, timeout, output_max_bytes, limits } = command;
+    if argv.first().is_none_or(String::is_empty) {
+        return Err(not_started("there is no program to start: argv is empty"));
+    }
+    let workspace = settings.workspace.canonicalize().map_err(failed)?;
+    let hidden: Vec<PathBuf> = settings.hidden.iter().map(|path| real(path)).collect();
+    let working_dir = beneath(&workspace, &hidden, &working_dir)?;
+    let mut env = settings.env.clone();
+    env.extend(extra);
+    env.entry("PATH".to_owned()).or_insert_with(|| DEFAULT_PATH.to_owned());
+    let (writable, write) = match access {
+        Access::Read => (Writable::Nothing, Vec::new()),
+        Access::Paths(paths) => (Writable::Paths(paths), Vec::new()),
+        Access::Write => (Writable::Workspace, settings.write.clone()),
+    };
+    let plan = Plan {
+        isolation,
+        launcher: settings.launcher.clone(),
+        argv,
+        env,
+        working_dir,
+        workspace,
+        writable,
+        read: settings.read.clone(),
+        write,
+        hidden,
+        temporary: std::env::temp_dir(),
+        private: PathBuf::new(),
+        limits,
+    };
+    running::run(&plan, &stdin, timeout, output_max_bytes).await
+}
+
+fn not_started(message: impl Into<String>) -> Error {
+    Error::new(Code::ProgramNotStarted, message)
+}
+
+/// The path without links as far as it exists, so that it is hidden by whichever name it is reached.
+fn real(path: &Path) -> PathBuf {
+    if path.is_symlink() {
+        // The link itself is what is hidden; the launcher refuses it with a reason.
+        let parent = path.parent().map(real);
+        return parent.zip(path.file_name()).map_or_else(|| path.to_path_buf(), |(parent, name)| parent.join(name));
+    }
+    path.canonicalize().unwrap_or_else(|_| {
+        let parent = path.parent().map(real);
+        parent.zip(path.file_name()).map_or_else(|| path.to_path_buf(), |(parent, name)| parent.join(name))
+    })
+}
+
+/// The folder `path` below the workspace. What happens to it between here and the start gains nobody anything: being
+/// in a folder gives no right to what is in it.
+fn beneath(workspace: &Path, hidden: &[PathBuf], path: &Path) -> Result<PathBuf, Error> {
+    let shown = path.display();
+    let plain = path.components().all(|part| matches!(part, Component::Normal(_) | Component::CurDir));
+    if !plain {
+        return Err(not_started(format!("the working folder {shown} is not below the workspace; give it without ..")));
+    }
+    let folder = workspace.join(path).canonicalize();
+    let folder = folder.map_err(|error| not_started(format!("there is no working folder {shown}: {error}")))?;
+    let is_hidden = hidden.iter().any(|hidden| folder.starts_with(hidden));
+    if !folder.starts_with(workspace) || is_hidden || !folder.is_dir() {
+        return Err(not_started(format!("{shown} is not a folder of the workspace that a program may work in")));
+    }
+    Ok(folder)
+}

@@ -1,0 +1,48 @@
+//! Namespaces made by bubblewrap, where it is installed: on some systems it may make them and we may not
+//! (<https://github.com/containers/bubblewrap>).
+
+use std::io;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+use nix::unistd::{getgid, getuid};
+
+use super::super::plan::Plan;
+use super::{hidden, mounts, namespaces, private};
+
+/// Where it is looked for. Never in `PATH`, which may lead into the workspace.
+const PLACES: [&str; 3] = ["/usr/bin/bwrap", "/usr/local/bin/bwrap", "/run/current-system/sw/bin/bwrap"];
+
+/// Whether it is installed.
+pub(in super::super) fn is_installed() -> bool {
+    program().is_some()
+}
+
+fn program() -> Option<PathBuf> {
+    PLACES.iter().map(PathBuf::from).find(|path| path.is_file())
+}
+
+/// Bubblewrap, asked for what `namespaces::enter` does, up to the launcher that it is to start.
+pub(super) fn command(plan: &Plan) -> io::Result<Command> {
+    let program = program().ok_or_else(|| io::Error::other("bubblewrap is not installed"))?;
+    let (folder, file) = hidden::make_masks(&private::void(&plan.private))?;
+    let mut command = Command::new(program);
+    command.args(["--unshare-user", "--unshare-pid", "--unshare-net", "--unshare-ipc", "--cap-drop", "ALL"]);
+    command.args(["--uid", &namespaces::number_inside(getuid().as_raw()).to_string()]);
+    command.args(["--gid", &namespaces::number_inside(getgid().as_raw()).to_string()]);
+    command.args(["--as-pid-1", "--die-with-parent", "--ro-bind", "/", "/", "--dev", "/dev", "--proc", "/proc"]);
+    let mut bind = |verb: &str, from: &Path, to: &Path| {
+        command.arg(verb).arg(from).arg(to);
+    };
+    for path in mounts::writable(plan) {
+        bind("--bind", &path, &path);
+    }
+    for path in hidden::pinned(plan) {
+        bind("--bind", &path, &path);
+    }
+    for path in hidden::masked(plan) {
+        bind("--ro-bind", if path.is_dir() { &folder } else { &file }, path);
+    }
+    command.arg("--").arg(&plan.launcher);
+    Ok(command)
+}

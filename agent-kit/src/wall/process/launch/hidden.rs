@@ -1,0 +1,137 @@
+//! Hidden paths in a program's own mount namespace: how their places are kept, and how they are masked.
+//!
+//! A mask can only lie on what exists. Where a hidden path does not exist, an empty folder keeps its place for as long
+//! as a program runs, so that no program can make a `rondo.toml` that the next run would believe. Each run holds a
+//! shared lock on the folder; the last one removes it, and removes nothing but an empty folder.
+
+use std::fs::{self, DirBuilder, File, Permissions};
+use std::io;
+use std::os::unix::fs::{DirBuilderExt, MetadataExt, PermissionsExt};
+use std::path::{Path, PathBuf};
+
+use nix::mount::{MntFlags, MsFlags, mount, umount2};
+use rustix::fs::{FlockOperation, flock};
+
+use super::super::plan::{Plan, Report};
+use super::mounts;
+
+/// How often the place is taken again when another run removes it meanwhile.
+const ATTEMPTS: u32 = 100;
+
+/// The places of hidden paths that did not exist.
+pub(super) struct Places(Vec<(PathBuf, File)>);
+
+impl Places {
+    /// Keeps the place of each path that does not exist, or that another run keeps.
+    pub fn keep(hidden: &[PathBuf]) -> Result<Self, Report> {
+        let mut places = Vec::new();
+        for path in hidden {
+            let refused = |error: &dyn std::fmt::Display| {
+                Report::NoWall(format!("{} cannot be hidden from programs: {error}", path.display()))
+            };
+            if path.is_symlink() {
+                return Err(refused(&"it is a symbolic link; hide what it leads to and put that in its place"));
+            }
+            match keep(path) {
+                Ok(place) => places.extend(place),
+                // Where we cannot create anything, the program cannot either.
+                Err(error) if matches!(error.raw_os_error(), Some(libc::EACCES | libc::EPERM | libc::EROFS)) => {}
+                Err(error) => return Err(refused(&error)),
+            }
+        }
+        Ok(Self(places))
+    }
+
+    /// Gives the places free, if nobody else keeps them.
+    pub fn clear(self) {
+        for (path, place) in self.0.into_iter().rev() {
+            if flock(&place, FlockOperation::NonBlockingLockExclusive).is_ok() {
+                // In this process the mask may still lie on it.
+                let _ = umount2(&path, MntFlags::MNT_DETACH);
+                let _ = fs::remove_dir(&path);
+            }
+        }
+    }
+}
+
+/// Keeps the place of one path: of the first part of it that is missing.
+fn keep(path: &Path) -> io::Result<Option<(PathBuf, File)>> {
+    for _ in 0..ATTEMPTS {
+        let missing = path.ancestors().take_while(|part| !part.exists()).last();
+        let place = missing.unwrap_or(path);
+        if missing.is_some() {
+            match DirBuilder::new().mode(0o700).create(place) {
+                Err(error) if error.kind() != io::ErrorKind::AlreadyExists => return Err(error),
+                _ => {}
+            }
+        } else if !is_empty_folder(place) {
+            return Ok(None);
+        }
+        let Ok(folder) = File::open(place) else { continue };
+        flock(&folder, FlockOperation::LockShared)?;
+        let is_still_there = fs::metadata(place).is_ok_and(|now| folder.metadata().is_ok_and(|was| was.ino() == now.ino()));
+        if is_still_there {
+            return Ok(Some((place.to_path_buf(), folder)));
+        }
+    }
+    Err(io::Error::other("others make and remove it all the time"))
+}
+
+fn is_empty_folder(path: &Path) -> bool {
+    fs::read_dir(path).is_ok_and(|mut entries| entries.next().is_none())
+}
+
+/// The folders between a writable root and what is hidden in it. Each is to be a mount of its own: what is one cannot
+/// be moved away together with the mask that lies in it.
+pub(super) fn pinned(plan: &Plan) -> Vec<PathBuf> {
+    let mut pinned: Vec<PathBuf> = Vec::new();
+    for root in mounts::writable(plan) {
+        for path in plan.hidden.iter().filter(|path| path.starts_with(&root)) {
+            let between = path.ancestors().skip(1).take_while(|folder| folder.starts_with(&root) && **folder != root);
+            pinned.extend(between.filter(|folder| folder.exists()).map(Path::to_path_buf));
+        }
+    }
+    // From the outside in, so that no mount covers an earlier one.
+    pinned.sort_by_key(|folder| folder.components().count());
+    pinned.dedup();
+    pinned
+}
+
+/// What there is to mask: the hidden paths, and where one does not exist, what keeps its place.
+pub(super) fn masked(plan: &Plan) -> Vec<&Path> {
+    let mut masked: Vec<&Path> =
+        plan.hidden.iter().filter_map(|path| path.ancestors().find(|part| part.exists() && keeps(part, path))).collect();
+    masked.sort_unstable();
+    masked.dedup();
+    masked
+}
+
+/// Whether `part` is the hidden path or the empty folder that keeps its place.
+fn keeps(part: &Path, path: &Path) -> bool {
+    part == path || is_empty_folder(part)
+}
+
+/// An empty folder and an empty file that nobody may open, in `void`.
+pub(super) fn make_masks(void: &Path) -> io::Result<(PathBuf, PathBuf)> {
+    let (folder, file) = (void.join("folder"), void.join("file"));
+    DirBuilder::new().mode(0o000).create(&folder)?;
+    File::create(&file)?.set_permissions(Permissions::from_mode(0o000))?;
+    Ok((folder, file))
+}
+
+/// Masks what is hidden, in a mount namespace of our own.
+pub(super) fn mask(plan: &Plan, void: &Path) -> io::Result<()> {
+    const NONE: Option<&str> = None;
+    let harmless = MsFlags::MS_NOSUID | MsFlags::MS_NODEV | MsFlags::MS_NOEXEC;
+    mount(Some("void"), void, Some("tmpfs"), harmless, Some("size=64k,mode=0755"))?;
+    let (folder, file) = make_masks(void)?;
+    for path in pinned(plan) {
+        mount(Some(&path), &path, NONE, MsFlags::MS_BIND | MsFlags::MS_REC, NONE)?;
+    }
+    for path in masked(plan) {
+        let over = if path.is_dir() { &folder } else { &file };
+        mount(Some(over), path, NONE, MsFlags::MS_BIND, NONE)?;
+        mount(NONE, path, NONE, MsFlags::MS_BIND | MsFlags::MS_REMOUNT | MsFlags::MS_RDONLY | harmless, NONE)?;
+    }
+    Ok(())
+}

@@ -1,0 +1,181 @@
+//! Landlock: which files a program may read and write (<https://docs.kernel.org/userspace-api/landlock.html>).
+
+use std::fs::{self, OpenOptions};
+use std::io;
+use std::os::fd::{AsFd, OwnedFd};
+use std::os::unix::fs::OpenOptionsExt;
+use std::path::{Path, PathBuf};
+
+use landlock::{
+    ABI, Access as _, AccessFs, AccessNet, BitFlags, CompatLevel, Compatible, PathBeneath, Ruleset, RulesetAttr,
+    RulesetCreated, RulesetCreatedAttr, RulesetStatus, Scope,
+};
+use rustix::fs::{Mode, OFlags, ResolveFlags, openat2};
+
+use super::super::plan::{Plan, Writable};
+use super::private;
+
+/// What every program reads and executes: the system, without what is secret or personal in `/etc`, `/var`, `/run`.
+const SYSTEM: &[&str] = &[
+    "/bin", "/lib", "/lib32", "/lib64", "/libx32", "/nix/store", "/opt", "/proc", "/sbin", "/usr",
+    "/sys/devices/system/cpu", "/sys/fs/cgroup", "/etc/alternatives", "/etc/bash.bashrc", "/etc/ca-certificates",
+    "/etc/ca-certificates.conf", "/etc/crypto-policies", "/etc/debian_version", "/etc/fonts", "/etc/gai.conf",
+    "/etc/gitconfig", "/etc/group", "/etc/host.conf", "/etc/hosts", "/etc/inputrc", "/etc/java", "/etc/ld.so.cache",
+    "/etc/ld.so.conf", "/etc/ld.so.conf.d", "/etc/localtime", "/etc/magic", "/etc/mime.types", "/etc/nsswitch.conf",
+    "/etc/os-release", "/etc/passwd", "/etc/pki/ca-trust", "/etc/pki/tls/certs", "/etc/profile", "/etc/profile.d",
+    "/etc/protocols", "/etc/python3", "/etc/resolv.conf", "/etc/services", "/etc/shells", "/etc/ssl/certs",
+    "/etc/ssl/openssl.cnf", "/etc/static", "/etc/terminfo", "/etc/timezone",
+];
+
+/// Devices without memory or effect.
+const DEVICES: &[&str] = &["/dev/full", "/dev/null", "/dev/random", "/dev/urandom", "/dev/zero"];
+
+/// The versions that are enough, best first. Before 3, a file outside could be emptied; before 6, without a PID
+/// namespace, outside processes could be signalled.
+const VERSIONS: &[(u8, ABI)] = &[(6, ABI::V6), (5, ABI::V5), (4, ABI::V4), (3, ABI::V3)];
+
+/// Restricts this process, and tells the version in force.
+pub(super) fn restrict(plan: &Plan) -> io::Result<u8> {
+    let mut missing = None;
+    for (number, abi) in VERSIONS.iter().filter(|(number, _)| *number >= 6 || plan.isolation.has_namespaces()) {
+        match ruleset(*abi) {
+            Ok(ruleset) => return Rules { ruleset: Some(ruleset), abi: *abi }.of(plan).map(|()| *number),
+            Err(error) => missing = Some(error),
+        }
+    }
+    let why = missing.map(|error| error.to_string()).unwrap_or_default();
+    Err(io::Error::other(format!("this kernel has no Landlock that is new enough: {why}")))
+}
+
+fn ruleset(abi: ABI) -> io::Result<RulesetCreated> {
+    let ruleset = Ruleset::default().set_compatibility(CompatLevel::HardRequirement);
+    let mut ruleset = ruleset.handle_access(AccessFs::from_all(abi)).map_err(io::Error::other)?;
+    if abi >= ABI::V4 {
+        ruleset = ruleset.handle_access(AccessNet::from_all(abi)).map_err(io::Error::other)?;
+    }
+    if abi >= ABI::V6 {
+        ruleset = ruleset.scope(Scope::from_all(abi)).map_err(io::Error::other)?;
+    }
+    ruleset.create().map_err(io::Error::other)
+}
+
+/// A ruleset that grows.
+struct Rules {
+    ruleset: Option<RulesetCreated>,
+    abi: ABI,
+}
+
+impl Rules {
+    fn of(mut self, plan: &Plan) -> io::Result<()> {
+        let (read, all) = (AccessFs::from_read(self.abi), self.all());
+        for path in SYSTEM.iter().map(Path::new) {
+            self.grant_if_there(path, read)?;
+        }
+        for device in DEVICES.iter().map(Path::new) {
+            self.grant_if_there(device, AccessFs::ReadFile | AccessFs::WriteFile)?;
+        }
+        self.grant(&private::home(&plan.private), all)?;
+        for path in &plan.read {
+            self.grant_around(path, plan, read)?;
+        }
+        for path in &plan.write {
+            self.grant_around(path, plan, all)?;
+        }
+        let workspace = if plan.writable == Writable::Workspace { all } else { read };
+        self.grant_around(&plan.workspace, plan, workspace)?;
+        if let Writable::Paths(paths) = &plan.writable {
+            for path in paths {
+                self.grant_beneath(path, plan)?;
+            }
+        }
+        let ruleset = self.ruleset.ok_or_else(|| io::Error::other("there are no rules"))?;
+        let status = ruleset.restrict_self().map_err(io::Error::other)?;
+        if status.ruleset == RulesetStatus::FullyEnforced && status.no_new_privs {
+            return Ok(());
+        }
+        Err(io::Error::other("Landlock is not fully in force"))
+    }
+
+    /// Everything but device nodes.
+    fn all(&self) -> BitFlags<AccessFs> {
+        AccessFs::from_all(self.abi) & !(AccessFs::MakeChar | AccessFs::MakeBlock)
+    }
+
+    /// Grants what is beneath an open file or folder.
+    fn grant_open(&mut self, file: &OwnedFd, access: BitFlags<AccessFs>) -> io::Result<()> {
+        let is_folder = rustix::fs::FileType::from_raw_mode(rustix::fs::fstat(file)?.st_mode).is_dir();
+        let access = if is_folder { access } else { access & AccessFs::from_file(self.abi) };
+        let ruleset = self.ruleset.take().ok_or_else(|| io::Error::other("there are no rules"))?;
+        let rule = PathBeneath::new(file.as_fd(), access);
+        self.ruleset = Some(ruleset.add_rule(rule).map_err(io::Error::other)?);
+        Ok(())
+    }
+
+    fn grant(&mut self, path: &Path, access: BitFlags<AccessFs>) -> io::Result<()> {
+        let file = open(path, 0).map_err(|error| io::Error::other(format!("{}: {error}", path.display())))?;
+        self.grant_open(&file, access)
+    }
+
+    fn grant_if_there(&mut self, path: &Path, access: BitFlags<AccessFs>) -> io::Result<()> {
+        if path.exists() { self.grant(path, access) } else { Ok(()) }
+    }
+
+    /// Grants a path that may hold hidden ones. In a mount namespace those are masked; without, they are left out.
+    fn grant_around(&mut self, path: &Path, plan: &Plan, access: BitFlags<AccessFs>) -> io::Result<()> {
+        let Ok(path) = path.canonicalize() else { return Ok(()) };
+        if plan.isolation.has_namespaces() {
+            return self.grant(&path, access);
+        }
+        // What is hidden is no link, nor are the folders above it: see `Processes`.
+        let mut paths = vec![path];
+        while let Some(path) = paths.pop() {
+            if plan.hidden.iter().any(|hidden| path.starts_with(hidden)) {
+                continue;
+            }
+            if plan.hidden.iter().any(|hidden| hidden.starts_with(&path)) {
+                paths.extend(entries(&path)?);
+            } else if let Ok(file) = open(&path, libc::O_NOFOLLOW) {
+                // A link to elsewhere would take its target along.
+                let is_link = rustix::fs::FileType::from_raw_mode(rustix::fs::fstat(&file)?.st_mode).is_symlink();
+                if !is_link {
+                    self.grant_open(&file, access)?;
+                }
+            }
+        }
+        Ok(())
+    }
+
+    /// Grants writing a path of the workspace; when it does not exist, the nearest folder above it that does. A link
+    /// that leads out of the workspace is refused by the kernel, also one that is made this moment.
+    fn grant_beneath(&mut self, path: &Path, plan: &Plan) -> io::Result<()> {
+        let workspace = open(&plan.workspace, 0)?;
+        let refused = |error: rustix::io::Errno| {
+            let error = io::Error::from(error);
+            io::Error::other(format!("{} cannot be granted in the workspace: {error}", path.display()))
+        };
+        for part in path.ancestors() {
+            let part = if part.as_os_str().is_empty() { Path::new(".") } else { part };
+            let opened = openat2(&workspace, part, OFlags::PATH | OFlags::CLOEXEC, Mode::empty(), ResolveFlags::BENEATH);
+            let file = match opened {
+                Err(rustix::io::Errno::NOENT) => continue,
+                opened => opened.map_err(refused)?,
+            };
+            let real = fs::read_link(format!("/proc/self/fd/{}", std::os::fd::AsRawFd::as_raw_fd(&file)))?;
+            let holds_hidden = plan.hidden.iter().any(|hidden| hidden.starts_with(&real) || real.starts_with(hidden));
+            if plan.isolation.has_namespaces() || !holds_hidden {
+                return self.grant_open(&file, self.all());
+            }
+            return Err(io::Error::other(format!("{} lies beside what is hidden", path.display())));
+        }
+        Ok(())
+    }
+}
+
+fn entries(folder: &Path) -> io::Result<Vec<PathBuf>> {
+    fs::read_dir(folder)?.map(|entry| Ok(entry?.path())).collect()
+}
+
+fn open(path: &Path, flags: i32) -> io::Result<OwnedFd> {
+    let file = OpenOptions::new().read(true).custom_flags(libc::O_PATH | flags).open(path)?;
+    Ok(OwnedFd::from(file))
+}

@@ -1,0 +1,140 @@
+//! The launcher: this binary, started again to become a program behind the wall.
+//!
+//! Its stages are processes, each started by the one before with nothing but its three streams: the plan comes in on
+//! stdin, reports go out on stdout, and stderr is the output of the program.
+//!
+//! - *outer*: makes the private folder, keeps the places of hidden files, makes namespaces, waits, clears up. It lives
+//!   outside, and ends everything when its stdin is closed: whoever wanted the program is gone.
+//! - *inner*: is the first process of the namespaces, so that all others die with it. Where there are none, the outer
+//!   stage does its work, and hunts down whoever tries to stay.
+//! - *program*: takes limits, Landlock and seccomp upon itself and becomes the program.
+//! - *probe*: is the program of the self-test.
+
+mod bubblewrap;
+mod hidden;
+mod landlock;
+mod limits;
+mod mounts;
+mod namespaces;
+mod private;
+mod probe;
+mod program;
+mod seccomp;
+mod supervise;
+
+use std::io::{self, Write};
+use std::process::{Child, Command, ExitCode, Stdio};
+
+use nix::sys::stat::{Mode, umask};
+use rustix::process::{Signal, set_parent_process_death_signal};
+
+use super::plan::{Isolation, Plan, Report};
+use hidden::Places;
+use private::Private;
+
+pub(super) use bubblewrap::is_installed as has_bubblewrap;
+pub(super) use probe::{Escaped, probe};
+
+/// The hidden verb.
+const VERB: &str = "__walled";
+
+/// The arguments that start the outer stage.
+pub(super) const OUTER: [&str; 2] = [VERB, "outer"];
+/// Those of the inner stage.
+const INNER: [&str; 2] = [VERB, "inner"];
+/// Those of the stage that becomes the program.
+const PROGRAM: [&str; 2] = [VERB, "program"];
+/// Those of the program of the self-test.
+pub(super) const PROBE: [&str; 2] = [VERB, "probe"];
+
+pub(super) fn entered() -> Option<ExitCode> {
+    let mut arguments = std::env::args().skip(1);
+    if arguments.next()? != VERB {
+        return None;
+    }
+    let stage = arguments.next().unwrap_or_default();
+    let end = match stage.as_str() {
+        "outer" => outer(),
+        "inner" => inner(),
+        "program" => program::become_program(),
+        "probe" => return Some(probe::attack(arguments)),
+        _ => Err(Report::NotStarted("this verb is not for people".to_owned())),
+    };
+    // Nobody listens any more when this cannot be written.
+    let _ = end.err().map(|report| report.write(&mut io::stdout()));
+    Some(ExitCode::SUCCESS)
+}
+
+fn outer() -> Result<(), Report> {
+    close_all_others()?;
+    // A session of its own: no terminal, and a group that can be ended as one.
+    let _ = nix::unistd::setsid();
+    umask(Mode::from_bits_truncate(0o022));
+    let (mut plan, stdin) = Plan::read(&mut io::stdin()).map_err(not_started)?;
+    let private = Private::make(&plan.temporary).map_err(not_started)?;
+    plan.private = private.path().to_path_buf();
+    let ended = match plan.isolation {
+        Isolation::Off | Isolation::Landlock => supervise::as_ancestor(&plan, &stdin),
+        Isolation::Namespaces | Isolation::Bubblewrap => {
+            let places = Places::keep(&plan.hidden)?;
+            let ended = in_namespaces(&plan, &stdin);
+            places.clear();
+            ended
+        }
+    };
+    private.remove();
+    ended
+}
+
+fn in_namespaces(plan: &Plan, stdin: &[u8]) -> Result<(), Report> {
+    let mut command = if plan.isolation == Isolation::Bubblewrap {
+        bubblewrap::command(plan).map_err(no_wall)?
+    } else {
+        namespaces::enter(plan).map_err(no_wall)?;
+        Command::new(&plan.launcher)
+    };
+    let child = start(command.args(INNER), plan, stdin)?;
+    supervise::until_ended(child)
+}
+
+fn inner() -> Result<(), Report> {
+    close_all_others()?;
+    let _ = set_parent_process_death_signal(Some(Signal::KILL));
+    let (plan, stdin) = Plan::read(&mut io::stdin()).map_err(not_started)?;
+    namespaces::settle(&plan).map_err(no_wall)?;
+    supervise::as_first(&plan, &stdin)
+}
+
+/// Starts the next stage, and gives it the plan. Its stdin stays open as its lifeline.
+fn start(command: &mut Command, plan: &Plan, stdin: &[u8]) -> Result<Child, Report> {
+    let spawned = command.env_clear().stdin(Stdio::piped()).spawn();
+    let mut child = spawned.map_err(|error| {
+        let program = command.get_program().display();
+        Report::NotStarted(format!("{program} cannot be started: {error}"))
+    })?;
+    let frame = plan.frame(stdin).map_err(not_started)?;
+    if let Some(to) = &mut child.stdin {
+        // One that does not read has ended, and tells why by itself.
+        let _ = to.write_all(&frame);
+    }
+    Ok(child)
+}
+
+/// Closes what was inherited beside the three streams: a file or a lock of whoever started us.
+fn close_all_others() -> Result<(), Report> {
+    let entries = std::fs::read_dir("/proc/self/fd").map_err(no_wall)?;
+    let open: Vec<i32> = entries.filter_map(|entry| entry.ok()?.file_name().to_str()?.parse().ok()).collect();
+    for number in open.into_iter().filter(|number| *number > 2) {
+        // The list held itself open and is closed already.
+        let _ = nix::unistd::close(number);
+    }
+    Ok(())
+}
+
+fn no_wall(error: io::Error) -> Report {
+    Report::NoWall(format!("the wall could not be put up: {error}"))
+}
+
+fn not_started(error: io::Error) -> Report {
+    Report::NotStarted(format!("the program could not be started: {error}"))
+}

@@ -1,0 +1,101 @@
+//! Everything but what a program may write becomes read-only, in a mount namespace of our own.
+//!
+//! Landlock says which files are opened, made and removed, but not whose rights, owners and times are changed.
+
+use std::ffi::OsString;
+use std::fs;
+use std::io;
+use std::os::unix::ffi::OsStringExt;
+use std::path::PathBuf;
+
+use nix::errno::Errno;
+use nix::mount::{MsFlags, mount};
+
+use super::super::plan::{Plan, Writable};
+use super::private;
+
+const NONE: Option<&str> = None;
+
+/// The folders and files that stay writable, without links.
+pub(super) fn writable(plan: &Plan) -> Vec<PathBuf> {
+    let workspace = (plan.writable != Writable::Nothing).then(|| plan.workspace.clone());
+    let granted = plan.write.iter().filter_map(|path| path.canonicalize().ok());
+    let mut writable: Vec<PathBuf> = granted.chain(workspace).chain([private::home(&plan.private)]).collect();
+    // From the outside in, so that no mount covers an earlier one.
+    writable.sort_by_key(|path| path.components().count());
+    writable.dedup();
+    writable
+}
+
+/// Makes every mount read-only, and what is writable a mount of its own that is not.
+pub(super) fn make_read_only(plan: &Plan) -> io::Result<()> {
+    let writable = writable(plan);
+    for Mount { point, flags } in mounts()? {
+        if writable.iter().any(|root| point.starts_with(root) && point != *root) {
+            continue;
+        }
+        match remount(&point, flags | MsFlags::MS_RDONLY) {
+            // What we cannot reach, or what lies under another mount, the program does not reach either.
+            Ok(()) | Err(Errno::ENOENT | Errno::EACCES | Errno::EINVAL) => {}
+            Err(error) => return Err(error.into()),
+        }
+    }
+    for root in &writable {
+        mount(Some(root), root, NONE, MsFlags::MS_BIND | MsFlags::MS_REC, NONE)?;
+        let flags = mounts()?.into_iter().rev().find(|mount| mount.point == *root).map(|mount| mount.flags);
+        match remount(root, flags.unwrap_or(MsFlags::empty()) & !MsFlags::MS_RDONLY) {
+            // It was read-only before us, and stays so.
+            Ok(()) | Err(Errno::EPERM) => {}
+            Err(error) => return Err(error.into()),
+        }
+    }
+    Ok(())
+}
+
+fn remount(point: &PathBuf, flags: MsFlags) -> nix::Result<()> {
+    mount(NONE, point, NONE, MsFlags::MS_REMOUNT | MsFlags::MS_BIND | flags, NONE)
+}
+
+/// A mount and the flags that a change must repeat, or it is refused.
+struct Mount {
+    point: PathBuf,
+    flags: MsFlags,
+}
+
+/// Every mount, in the order of mounting (<https://man7.org/linux/man-pages/man5/proc_pid_mountinfo.5.html>).
+fn mounts() -> io::Result<Vec<Mount>> {
+    let table = fs::read("/proc/self/mountinfo")?;
+    let mount = |line: &[u8]| {
+        let mut fields = line.split(|byte| *byte == b' ').skip(4);
+        let (point, options) = (fields.next()?, fields.next()?);
+        let flags = options.split(|byte| *byte == b',').map(|option| match option {
+            b"ro" => MsFlags::MS_RDONLY,
+            b"nosuid" => MsFlags::MS_NOSUID,
+            b"nodev" => MsFlags::MS_NODEV,
+            b"noexec" => MsFlags::MS_NOEXEC,
+            b"noatime" => MsFlags::MS_NOATIME,
+            b"nodiratime" => MsFlags::MS_NODIRATIME,
+            b"relatime" => MsFlags::MS_RELATIME,
+            _ => MsFlags::empty(),
+        });
+        Some(Mount { point: unescaped(point), flags: flags.collect() })
+    };
+    Ok(table.split(|byte| *byte == b'\n').filter_map(mount).collect())
+}
+
+/// The path of a field, in which blanks stand as octal numbers: `\040`.
+fn unescaped(field: &[u8]) -> PathBuf {
+    let mut parts = field.split(|byte| *byte == b'\\');
+    let mut path = parts.next().unwrap_or_default().to_vec();
+    for part in parts {
+        let octal = part.get(..3).and_then(|digits| std::str::from_utf8(digits).ok());
+        match octal.and_then(|digits| u8::from_str_radix(digits, 8).ok()) {
+            Some(byte) => {
+                path.push(byte);
+                path.extend_from_slice(part.get(3..).unwrap_or_default());
+            }
+            None => path.extend_from_slice(part),
+        }
+    }
+    PathBuf::from(OsString::from_vec(path))
+}

@@ -1,0 +1,76 @@
+//! Namespaces of our own: users, mounts, processes, network, IPC.
+
+use std::fs;
+use std::io;
+
+use nix::mount::{MsFlags, mount};
+use nix::sched::{CloneFlags, unshare};
+use nix::unistd::{getgid, getuid};
+use rustix::process::{DumpableBehavior, set_dumpable_behavior};
+use rustix::thread::{
+    CapabilitySet, CapabilitySets, capabilities, clear_ambient_capability_set, configure_capability_in_ambient_set,
+    set_capabilities,
+};
+
+use super::super::plan::{Isolation, Plan};
+use super::{hidden, mounts, private};
+
+/// Who root is inside. Whoever is not root keeps the number.
+const ROOT_INSIDE: u32 = 1000;
+
+/// The kernel gives out no process number below this after the first round.
+const RESERVED_PIDS: u64 = 300;
+
+/// The number of a user or group inside: never 0, so that becoming a program gives up every privilege.
+pub(super) fn number_inside(outside: u32) -> u32 {
+    if outside == 0 { ROOT_INSIDE } else { outside }
+}
+
+/// Enters new namespaces and masks what is hidden. The next child is the first process inside.
+pub(super) fn enter(plan: &Plan) -> io::Result<()> {
+    let (user, group) = (getuid().as_raw(), getgid().as_raw());
+    unshare(
+        CloneFlags::CLONE_NEWUSER
+            | CloneFlags::CLONE_NEWNS
+            | CloneFlags::CLONE_NEWPID
+            | CloneFlags::CLONE_NEWNET
+            | CloneFlags::CLONE_NEWIPC,
+    )?;
+    fs::write("/proc/self/setgroups", "deny")?;
+    fs::write("/proc/self/uid_map", format!("{} {user} 1", number_inside(user)))?;
+    fs::write("/proc/self/gid_map", format!("{} {group} 1", number_inside(group)))?;
+    let none: Option<&str> = None;
+    mount(none, "/", none, MsFlags::MS_REC | MsFlags::MS_PRIVATE, none)?;
+    mounts::make_read_only(plan)?;
+    hidden::mask(plan, &private::void(&plan.private))?;
+    // Becoming the next stage would give up this too, and it has a `/proc` to mount.
+    let sets = capabilities(None)?;
+    set_capabilities(None, CapabilitySets { inheritable: CapabilitySet::SYS_ADMIN, ..sets })?;
+    configure_capability_in_ambient_set(CapabilitySet::SYS_ADMIN, true)?;
+    Ok(())
+}
+
+/// Sets things up as the first process inside, and gives up what privilege is left.
+pub(super) fn settle(plan: &Plan) -> io::Result<()> {
+    if plan.isolation == Isolation::Namespaces {
+        let none: Option<&str> = None;
+        let harmless = MsFlags::MS_NOSUID | MsFlags::MS_NODEV | MsFlags::MS_NOEXEC;
+        // In some containers parts of `/proc` are masked and a whole one cannot be had; what the old one shows of
+        // outside processes is little, because their memory and variables are those of another user namespace.
+        let _ = mount(Some("proc"), "/proc", Some("proc"), harmless, none);
+        // Root is exempt from the limit on processes, but not from running out of numbers (since Linux 6.14).
+        let most = RESERVED_PIDS.saturating_add(plan.limits.processes);
+        let _ = fs::write("/proc/sys/kernel/pid_max", most.to_string());
+    }
+    give_up_privileges()?;
+    set_dumpable_behavior(DumpableBehavior::NotDumpable)?;
+    Ok(())
+}
+
+/// Gives up every capability for good, given that no new privileges are to be had.
+pub(super) fn give_up_privileges() -> io::Result<()> {
+    clear_ambient_capability_set()?;
+    let nothing = CapabilitySet::empty();
+    set_capabilities(None, CapabilitySets { effective: nothing, permitted: nothing, inheritable: nothing })?;
+    Ok(())
+}

@@ -1,0 +1,60 @@
+//! The last stage: walls itself in, and becomes the program.
+
+use std::fs::File;
+use std::io::{self, ErrorKind, Seek, Write};
+use std::os::fd::AsFd;
+use std::os::unix::process::CommandExt;
+use std::process::{Command, Stdio};
+
+use rustix::fs::{MemfdFlags, memfd_create};
+use rustix::process::{Signal, set_parent_process_death_signal};
+
+use super::super::plan::{Isolation, Plan, Report};
+use super::{close_all_others, landlock, limits, namespaces, no_wall, not_started, private, seccomp};
+
+/// Becomes the program, or says why not.
+pub(super) fn become_program() -> Result<(), Report> {
+    close_all_others()?;
+    let _ = set_parent_process_death_signal(Some(Signal::KILL));
+    let (plan, input) = Plan::read(&mut io::stdin()).map_err(not_started)?;
+    // Closed by becoming the program: what it writes is no report.
+    let mut reports = File::from(io::stdout().as_fd().try_clone_to_owned().map_err(not_started)?);
+    let output = || io::stderr().as_fd().try_clone_to_owned().map(Stdio::from).map_err(not_started);
+
+    let (name, arguments) = plan.argv.split_first().ok_or_else(|| Report::NotStarted("argv is empty".to_owned()))?;
+    let home = private::home(&plan.private);
+    let mut command = Command::new(name);
+    command.args(arguments).env_clear().env("TMPDIR", &home).env("HOME", &home).envs(&plan.env);
+    command.current_dir(&plan.working_dir);
+    command.stdin(stdin(&input).map_err(not_started)?).stdout(output()?).stderr(output()?);
+
+    limits::set(&plan.limits).map_err(no_wall)?;
+    if plan.isolation != Isolation::Off {
+        let abi = landlock::restrict(&plan).map_err(no_wall)?;
+        namespaces::give_up_privileges().map_err(no_wall)?;
+        Report::Walled(abi).write(&mut reports).map_err(no_wall)?;
+        seccomp::restrict(!plan.isolation.has_namespaces()).map_err(no_wall)?;
+    }
+    let error = command.exec();
+    let why = match error.kind() {
+        ErrorKind::NotFound => "there is no such program, or the interpreter in its first line is missing".to_owned(),
+        ErrorKind::PermissionDenied => {
+            "it is not executable, or lies where programs may not read; the operator grants that in [grant] read"
+                .to_owned()
+        }
+        _ => error.to_string(),
+    };
+    let _ = Report::NotStarted(format!("{name} could not be started: {why}")).write(&mut reports);
+    Ok(())
+}
+
+/// What the program reads: a file in memory, so that nobody has to write while it reads.
+fn stdin(input: &[u8]) -> io::Result<Stdio> {
+    if input.is_empty() {
+        return Ok(Stdio::null());
+    }
+    let mut file = File::from(memfd_create("stdin", MemfdFlags::CLOEXEC)?);
+    file.write_all(input)?;
+    file.rewind()?;
+    Ok(Stdio::from(file))
+}

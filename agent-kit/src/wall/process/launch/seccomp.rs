@@ -1,0 +1,178 @@
+//! A filter of system calls: what no build and no test needs, and what would lead round the other layers.
+
+use std::collections::BTreeMap;
+use std::io;
+
+use seccompiler::{
+    BpfProgram, SeccompAction, SeccompCmpArgLen, SeccompCmpOp, SeccompCondition, SeccompFilter, SeccompRule, TargetArch,
+};
+
+/// Refused whatever the arguments.
+const REFUSED: &[i64] = &[
+    // The network, and every socket of another process. Landlock alone lets UDP, netlink and named sockets out.
+    libc::SYS_socket,
+    libc::SYS_connect,
+    libc::SYS_bind,
+    libc::SYS_listen,
+    // Opens, connects and sends without any of the calls above.
+    libc::SYS_io_uring_setup,
+    libc::SYS_io_uring_enter,
+    libc::SYS_io_uring_register,
+    // Other processes.
+    libc::SYS_ptrace,
+    libc::SYS_process_vm_readv,
+    libc::SYS_process_vm_writev,
+    libc::SYS_process_madvise,
+    libc::SYS_pidfd_getfd,
+    libc::SYS_kcmp,
+    // Keys of the session.
+    libc::SYS_add_key,
+    libc::SYS_keyctl,
+    libc::SYS_request_key,
+    // Namespaces and mounts: no privilege in a namespace of one's own, and no mask taken off.
+    libc::SYS_unshare,
+    libc::SYS_setns,
+    libc::SYS_chroot,
+    libc::SYS_pivot_root,
+    libc::SYS_mount,
+    libc::SYS_umount2,
+    libc::SYS_open_tree,
+    libc::SYS_move_mount,
+    libc::SYS_fsopen,
+    libc::SYS_fsconfig,
+    libc::SYS_fsmount,
+    libc::SYS_fspick,
+    libc::SYS_mount_setattr,
+    libc::SYS_name_to_handle_at,
+    libc::SYS_open_by_handle_at,
+    // Large and often broken parts of the kernel.
+    libc::SYS_bpf,
+    libc::SYS_perf_event_open,
+    libc::SYS_userfaultfd,
+    libc::SYS_fanotify_init,
+    libc::SYS_personality,
+    // The machine.
+    libc::SYS_acct,
+    libc::SYS_delete_module,
+    libc::SYS_finit_module,
+    libc::SYS_init_module,
+    libc::SYS_kexec_file_load,
+    libc::SYS_kexec_load,
+    libc::SYS_quotactl,
+    libc::SYS_reboot,
+    libc::SYS_swapoff,
+    libc::SYS_swapon,
+    libc::SYS_syslog,
+    #[cfg(target_arch = "x86_64")]
+    libc::SYS_ioperm,
+    #[cfg(target_arch = "x86_64")]
+    libc::SYS_iopl,
+    #[cfg(target_arch = "x86_64")]
+    libc::SYS_modify_ldt,
+];
+
+/// What changes the attributes of a file by its name.
+const ATTRIBUTES: &[i64] = &[
+    libc::SYS_fchmodat,
+    libc::SYS_fchmodat2,
+    libc::SYS_fchownat,
+    libc::SYS_lremovexattr,
+    libc::SYS_lsetxattr,
+    libc::SYS_removexattr,
+    libc::SYS_setxattr,
+    SYS_SETXATTRAT,
+    SYS_REMOVEXATTRAT,
+    SYS_FILE_SETATTR,
+    #[cfg(target_arch = "x86_64")]
+    libc::SYS_chmod,
+    #[cfg(target_arch = "x86_64")]
+    libc::SYS_chown,
+    #[cfg(target_arch = "x86_64")]
+    libc::SYS_lchown,
+    #[cfg(target_arch = "x86_64")]
+    libc::SYS_futimesat,
+    #[cfg(target_arch = "x86_64")]
+    libc::SYS_utime,
+    #[cfg(target_arch = "x86_64")]
+    libc::SYS_utimes,
+];
+
+/// Calls that are newer than the table of the crate. Since 403 they have the same number everywhere.
+const SYS_SETXATTRAT: i64 = 463;
+const SYS_REMOVEXATTRAT: i64 = 466;
+const SYS_FILE_SETATTR: i64 = 469;
+
+/// The bit of a system call of the x32 interface, which has the same architecture in a filter's eyes
+/// (<https://www.kernel.org/doc/html/latest/userspace-api/seccomp_filter.html>).
+#[cfg(target_arch = "x86_64")]
+const X32: i64 = 0x4000_0000;
+
+/// The highest number that the x32 interface has.
+#[cfg(target_arch = "x86_64")]
+const X32_MOST: i64 = 1024;
+
+/// Requests that put bytes into a terminal as if they were typed: `TIOCSTI` and `TIOCLINUX`.
+const TYPING: [u64; 2] = [0x5412, 0x541C];
+
+/// The kinds of socket that can be connected a second time, `SOCK_DGRAM` and `SOCK_RAW`, and the bits they stand in.
+const DATAGRAMS: [u64; 2] = [2, 3];
+const SOCKET_KIND: u64 = 0xF;
+
+/// Each flag by which a child would have a namespace of its own.
+const NEW_NAMESPACES: [i32; 8] = [
+    libc::CLONE_NEWUSER,
+    libc::CLONE_NEWNS,
+    libc::CLONE_NEWPID,
+    libc::CLONE_NEWNET,
+    libc::CLONE_NEWIPC,
+    libc::CLONE_NEWUTS,
+    libc::CLONE_NEWCGROUP,
+    libc::CLONE_NEWTIME,
+];
+
+/// Restricts this process. It must have given up new privileges. With `keep_attributes`, rights, owners and times are
+/// changed by nobody who has only the name of a file: Landlock does not know these calls, and where there is no mount
+/// namespace they would reach every file of the user.
+pub(super) fn restrict(keep_attributes: bool) -> io::Result<()> {
+    // As if the kernel did not have it: its flags lie in memory where no filter sees them, and the C libraries then
+    // take the older call.
+    let not_there = BTreeMap::from([(libc::SYS_clone3, Vec::new())]);
+    apply(not_there, libc::ENOSYS)?;
+    apply(refused(keep_attributes)?, libc::EPERM)
+}
+
+fn apply(rules: BTreeMap<i64, Vec<SeccompRule>>, error: i32) -> io::Result<()> {
+    let architecture = TargetArch::try_from(std::env::consts::ARCH).map_err(io::Error::other)?;
+    let error = u32::try_from(error).map_err(io::Error::other)?;
+    let filter = SeccompFilter::new(rules, SeccompAction::Allow, SeccompAction::Errno(error), architecture);
+    let program: BpfProgram = filter.and_then(BpfProgram::try_from).map_err(io::Error::other)?;
+    seccompiler::apply_filter(&program).map_err(io::Error::other)
+}
+
+fn refused(keep_attributes: bool) -> io::Result<BTreeMap<i64, Vec<SeccompRule>>> {
+    let mut rules: BTreeMap<i64, Vec<SeccompRule>> = REFUSED.iter().map(|number| (*number, Vec::new())).collect();
+    if keep_attributes {
+        rules.extend(ATTRIBUTES.iter().map(|number| (*number, Vec::new())));
+        // Without a name it changes the times of an open file.
+        let named = SeccompCondition::new(1, SeccompCmpArgLen::Qword, SeccompCmpOp::Ne, 0);
+        let named = named.and_then(|named| SeccompRule::new(vec![named])).map_err(io::Error::other)?;
+        rules.insert(libc::SYS_utimensat, vec![named]);
+    }
+    #[cfg(target_arch = "x86_64")]
+    rules.extend((0..X32_MOST).map(|number| (X32 | number, Vec::new())));
+    let masked = |argument: u8, mask: u64, value: u64| {
+        let condition =
+            SeccompCondition::new(argument, SeccompCmpArgLen::Dword, SeccompCmpOp::MaskedEq(mask), value)?;
+        SeccompRule::new(vec![condition])
+    };
+    let namespaces = NEW_NAMESPACES.iter().filter_map(|flag| u64::try_from(*flag).ok());
+    let conditional = [
+        (libc::SYS_clone, namespaces.map(|flag| masked(0, flag, flag)).collect::<Result<Vec<_>, _>>()),
+        (libc::SYS_ioctl, TYPING.iter().map(|request| masked(1, 0xFFFF_FFFF, *request)).collect()),
+        (libc::SYS_socketpair, DATAGRAMS.iter().map(|kind| masked(1, SOCKET_KIND, *kind)).collect()),
+    ];
+    for (number, conditions) in conditional {
+        rules.insert(number, conditions.map_err(io::Error::other)?);
+    }
+    Ok(rules)
+}

@@ -1,0 +1,158 @@
+//! A program that runs, seen from here: the launcher's streams, the clock, and the end.
+
+use std::io::PipeReader;
+use std::os::fd::OwnedFd;
+use std::process::Stdio;
+use std::time::Duration;
+
+use rondo_protocol::diagnostic::Code;
+use rustix::process::{Pid, Signal, kill_process_group};
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use tokio::net::unix::pipe::Receiver;
+use tokio::process::{Child, ChildStdin, ChildStdout, Command};
+use tokio::time::{Instant, timeout, timeout_at};
+
+use super::launch;
+use super::output::Kept;
+use super::plan::{Plan, Report};
+use super::{Finished, not_started};
+use crate::tool::Error;
+
+/// How long the launcher may take to end a tree of processes and to clear up before it is ended itself.
+const GRACE: Duration = Duration::from_millis(1500);
+
+/// The most bytes of reports that are read.
+const REPORTS_MAX_BYTES: u64 = 64 << 10;
+
+/// The launcher at work. Dropping it ends the tree.
+struct Launched {
+    child: Option<Child>,
+    /// The launcher ends everything when this is closed, be it by a drop or by the death of this process.
+    lifeline: Option<ChildStdin>,
+}
+
+impl Launched {
+    /// Ends the tree and waits for it. The launcher is not killed but told, because it has things to clear up.
+    async fn end(mut self) {
+        self.lifeline = None;
+        if let Some(child) = self.child.take() {
+            reap(child).await;
+        }
+    }
+}
+
+impl Drop for Launched {
+    fn drop(&mut self) {
+        self.lifeline = None;
+        let Some(mut child) = self.child.take() else { return };
+        match tokio::runtime::Handle::try_current() {
+            Ok(runtime) => drop(runtime.spawn(reap(child))),
+            // Without a runtime nobody can wait: the tree ends by the lifeline, or with the launcher.
+            Err(_) => drop(child.start_kill()),
+        }
+    }
+}
+
+async fn reap(mut child: Child) {
+    if timeout(GRACE, child.wait()).await.is_err() {
+        if let Some(group) = child.id().and_then(|id| i32::try_from(id).ok()).and_then(Pid::from_raw) {
+            let _ = kill_process_group(group, Signal::KILL);
+        }
+        let _ = child.kill().await;
+    }
+}
+
+/// What ended the reading of the output.
+enum Ending {
+    /// Every process that could write to it has ended.
+    Closed,
+    /// More came than may.
+    Flooded,
+}
+
+/// Runs the program of `plan`. The number is the version of Landlock in force.
+pub(super) async fn run(
+    plan: &Plan,
+    stdin: &[u8],
+    time: Duration,
+    output_max_bytes: usize,
+) -> Result<(Finished, Option<u8>), Error> {
+    let failed = |error: std::io::Error| not_started(format!("the program could not be started: {error}"));
+    let deadline = Instant::now() + time;
+    let frame = plan.frame(stdin).map_err(failed)?;
+    let (mut launched, reports, output) = launch(plan).map_err(failed)?;
+    let mut output = Receiver::from_owned_fd(OwnedFd::from(output)).map_err(failed)?;
+
+    let mut kept = Kept::new(output_max_bytes);
+    let work = async {
+        if let Some(lifeline) = &mut launched.lifeline {
+            lifeline.write_all(&frame).await.map_err(failed)?;
+        }
+        collect(&mut output, &mut kept, plan.limits.output_bytes).await.map_err(failed)
+    };
+    let ending = timeout_at(deadline, work).await;
+
+    // The output is closed when the launcher has ended, so what it reported is complete by then.
+    let is_late = ending.is_err();
+    launched.end().await;
+    let mut lines = Vec::new();
+    let _ = timeout(GRACE, reports.take(REPORTS_MAX_BYTES).read_to_end(&mut lines)).await;
+    if is_late {
+        let _ = timeout(GRACE, collect(&mut output, &mut kept, plan.limits.output_bytes)).await;
+    }
+    let (text, left_out_bytes) = kept.into_text();
+    let reports = Report::read_all(&lines);
+    let landlock = reports.iter().find_map(|report| if let Report::Walled(abi) = report { Some(*abi) } else { None });
+    let last = reports.into_iter().rfind(|report| !matches!(report, Report::Walled(_)));
+    match (ending, last) {
+        (Ok(Err(error)), None) => Err(error),
+        (Ok(Ok(Ending::Flooded)), _) => {
+            let most = plan.limits.output_bytes;
+            let message = format!("the program put out more than {most} bytes and was ended; make it say less");
+            Err(Error::new(Code::ProgramFlooded, message).with_output(text))
+        }
+        (Ok(_), Some(Report::Ended(exit))) => Ok((Finished { output: text, left_out_bytes, exit }, landlock)),
+        (_, Some(Report::Multiplied)) => {
+            let most = plan.limits.processes;
+            let message = format!("the program had more than {most} processes and was ended with all of them");
+            Err(Error::new(Code::ProgramMultiplied, message).with_output(text))
+        }
+        (_, Some(Report::NoWall(why))) => Err(Error::new(Code::WallMissing, why)),
+        (_, Some(Report::NotStarted(why))) => Err(not_started(why)),
+        _ if is_late => {
+            let message = format!("the program was still running after {} s and was ended", time.as_secs_f64());
+            Err(Error::new(Code::ProgramTimedOut, message).with_output(text))
+        }
+        _ => Err(not_started("the program's launcher ended without a word; something outside ended it")
+            .with_output(text)),
+    }
+}
+
+fn launch(plan: &Plan) -> std::io::Result<(Launched, ChildStdout, PipeReader)> {
+    let (output, writer) = std::io::pipe()?;
+    // One pipe for both streams keeps their order. What the program puts out goes through the launcher's stderr.
+    let mut child = Command::new(&plan.launcher)
+        .args(launch::OUTER)
+        .env_clear()
+        .stdin(Stdio::piped())
+        .stdout(Stdio::piped())
+        .stderr(writer)
+        .spawn()?;
+    let (lifeline, reports) = (child.stdin.take(), child.stdout.take());
+    let reports = reports.ok_or_else(|| std::io::Error::other("the launcher has no stdout"))?;
+    Ok((Launched { child: Some(child), lifeline }, reports, output))
+}
+
+async fn collect(output: &mut Receiver, kept: &mut Kept, most: u64) -> std::io::Result<Ending> {
+    let mut buffer = vec![0; 64 << 10];
+    loop {
+        let count = output.read(&mut buffer).await?;
+        if count == 0 {
+            return Ok(Ending::Closed);
+        }
+        kept.push(buffer.get(..count).unwrap_or_default());
+        if kept.seen() > most {
+            return Ok(Ending::Flooded);
+        }
+    }
+}

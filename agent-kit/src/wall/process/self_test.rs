@@ -1,0 +1,170 @@
+//! Which wall there is: tried, not assumed.
+
+use std::fmt;
+
+use rondo_protocol::diagnostic::Code;
+use serde::Serialize;
+
+use super::ProcessSettings;
+use super::plan::Isolation;
+use crate::tool::Error;
+
+/// What the wall around programs is made of.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+pub struct Wall {
+    /// The layers in force; `None` when there are not enough of them, and nothing is started.
+    pub isolation: Option<Isolation>,
+    /// The version of Landlock in force. Later versions of a kernel add to it; at most 6 is asked for.
+    pub landlock: Option<u8>,
+    /// Whether system calls are filtered.
+    pub seccomp: bool,
+    /// Whether programs have namespaces of their own.
+    pub namespaces: bool,
+    /// Whether those are made by bubblewrap.
+    pub bubblewrap: bool,
+    /// Why better layers are not there, a line each.
+    pub missing: Vec<String>,
+}
+
+impl Wall {
+    /// A wall that was not tried.
+    pub(super) fn assumed(isolation: Isolation) -> Self {
+        Self::of(isolation, None, Vec::new())
+    }
+
+    fn of(isolation: Isolation, landlock: Option<u8>, missing: Vec<String>) -> Self {
+        Self {
+            isolation: Some(isolation),
+            landlock,
+            seccomp: isolation != Isolation::Off,
+            namespaces: isolation.has_namespaces(),
+            bubblewrap: isolation == Isolation::Bubblewrap,
+            missing,
+        }
+    }
+
+    fn none(missing: Vec<String>) -> Self {
+        Self { isolation: None, landlock: None, seccomp: false, namespaces: false, bubblewrap: false, missing }
+    }
+
+    /// Why nothing is started.
+    pub(super) fn refusal(&self) -> Error {
+        let missing = if self.missing.is_empty() { "nothing is known of it".to_owned() } else { self.missing.join("; ") };
+        let message = format!(
+            "programs are not started, because this system offers no wall around them ({missing}); an operator who \
+             wants them all the same sets sandbox = \"off\" in [grant]"
+        );
+        Error::new(Code::WallMissing, message)
+    }
+}
+
+/// In a line, as `rondo doctor` prints it.
+impl fmt::Display for Wall {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Some(isolation) = self.isolation else {
+            return write!(f, "none ({})", self.missing.join("; "));
+        };
+        let mut layers = Vec::new();
+        match isolation {
+            Isolation::Bubblewrap => layers.push("namespaces by bubblewrap".to_owned()),
+            Isolation::Namespaces => layers.push("namespaces".to_owned()),
+            Isolation::Landlock => layers.push("no namespaces".to_owned()),
+            Isolation::Off => return f.write_str("off"),
+        }
+        layers.extend(self.landlock.map(|version| format!("Landlock {version}")));
+        layers.push("seccomp".to_owned());
+        f.write_str(&layers.join(", "))
+    }
+}
+
+#[cfg(not(target_os = "linux"))]
+pub(super) async fn choose(_: &ProcessSettings) -> Wall {
+    Wall::none(vec!["it is known for Linux only".to_owned()])
+}
+
+#[cfg(target_os = "linux")]
+pub(super) use probed::choose;
+
+#[cfg(target_os = "linux")]
+mod probed {
+    use std::fs;
+    use std::path::{Path, PathBuf};
+    use std::time::Duration;
+
+    use super::super::launch::{self, Escaped};
+    use super::super::plan::Exit;
+    use super::super::{Command, start};
+    use super::{Isolation, ProcessSettings, Wall};
+
+    /// How long the probe may take on a busy machine.
+    const TIMEOUT: Duration = Duration::from_secs(30);
+
+    /// Tries the kinds of wall, best first, and chooses the first that holds.
+    pub(in super::super) async fn choose(settings: &ProcessSettings) -> Wall {
+        let mut missing = Vec::new();
+        for isolation in [Isolation::Bubblewrap, Isolation::Namespaces, Isolation::Landlock] {
+            if isolation == Isolation::Bubblewrap && !launch::has_bubblewrap() {
+                missing.push("bubblewrap is not installed".to_owned());
+                continue;
+            }
+            match tried(settings, isolation).await {
+                Ok(landlock) => return Wall::of(isolation, landlock, missing),
+                Err(why) => missing.push(format!("{isolation:?}: {why}")),
+            }
+        }
+        Wall::none(missing)
+    }
+
+    /// Tries one kind of wall in a workspace made for it.
+    async fn tried(settings: &ProcessSettings, isolation: Isolation) -> Result<Option<u8>, String> {
+        let ground = Ground::make().map_err(|error| error.to_string())?;
+        let hidden = ground.workspace().join("hidden");
+        let settings = ProcessSettings {
+            workspace: ground.workspace(),
+            // The probe is the launcher, wherever that lies.
+            read: vec![settings.launcher.clone()],
+            write: Vec::new(),
+            hidden: vec![hidden.clone(), ground.workspace().join("missing")],
+            env: std::collections::BTreeMap::new(),
+            launcher: settings.launcher.clone(),
+            sandbox: true,
+        };
+        let text = |path: &Path| path.to_str().map(str::to_owned).ok_or("a path is not UTF-8");
+        let outside = text(&ground.0.join("outside"))?;
+        let argv = launch::probe(&text(&settings.launcher)?, &outside, &text(&hidden)?, std::process::id());
+        let command = Command { timeout: TIMEOUT, ..Command::new(argv) };
+        let (finished, landlock) = start(&settings, isolation, command).await.map_err(|error| error.message)?;
+        let escaped: Escaped = serde_json::from_str(&finished.output)
+            .map_err(|_| format!("the probe ended with {:?}: {}", finished.exit, finished.output))?;
+        if finished.exit == Exit::Code(0) && escaped == Escaped::default() {
+            return Ok(landlock);
+        }
+        Err(format!("a probe got out: {escaped:?}"))
+    }
+
+    /// A folder with a workspace that has something hidden; removed when dropped.
+    struct Ground(PathBuf);
+
+    impl Ground {
+        fn make() -> std::io::Result<Self> {
+            let temporary = std::env::temp_dir().canonicalize()?;
+            let nanos = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH);
+            let nanos = nanos.map_or(0, |since| since.as_nanos());
+            let ground = Self(temporary.join(format!("rondo-self-test-{}-{nanos}", std::process::id())));
+            fs::create_dir(&ground.0)?;
+            fs::create_dir(ground.workspace())?;
+            fs::write(ground.workspace().join("hidden"), "hidden")?;
+            Ok(ground)
+        }
+
+        fn workspace(&self) -> PathBuf {
+            self.0.join("workspace")
+        }
+    }
+
+    impl Drop for Ground {
+        fn drop(&mut self) {
+            let _ = fs::remove_dir_all(&self.0);
+        }
+    }
+}

@@ -1,5 +1,0 @@
-use super::Attempt;
-
-pub fn attempts() -> Vec<Attempt> {
-    Vec::new()
-}

@@ -1,0 +1,201 @@
+//! Files: what lies outside is neither read nor changed, what is hidden is neither read, changed, replaced nor made.
+
+use std::fs;
+use std::os::unix::fs::MetadataExt;
+
+use super::attempts;
+use super::ground::{Attack, Ground, SECRET, Walled, held, text};
+use crate::{Attempt, Without};
+
+pub fn attempts() -> Vec<Attempt> {
+    let mut attempts = attempts![
+        write_absolute,
+        write_dot_dot,
+        write_by_a_link,
+        write_through_proc_root,
+        empty_a_file_outside,
+        remove_a_file_outside,
+        move_a_file_in,
+        link_a_file_in,
+        change_rights_outside,
+        change_times_outside,
+        write_shared_memory,
+        read_outside,
+        read_through_proc_root,
+        list_outside,
+        read_git,
+        read_the_store,
+        read_a_deep_store,
+        write_the_settings,
+        replace_the_settings,
+        make_missing_settings,
+        make_a_missing_git,
+        replace_git,
+        replace_the_folder_of_a_store,
+        link_a_hidden_file,
+        take_off_a_mask,
+    ];
+    attempts.push(Attempt {
+        name: "process::write_an_inherited_file",
+        with_wall: || held(inherited_with_wall),
+        without: Without::Succeeds(inherited_without),
+    });
+    attempts
+}
+
+fn writes(ground: &Ground, script: &str) -> Result<bool, String> {
+    ground.script(script)?;
+    Ok(ground.outside().join("new").exists())
+}
+
+fn write_absolute(ground: &Ground) -> Result<bool, String> {
+    writes(ground, &format!("echo x > {}/new", text(&ground.outside())))
+}
+
+fn write_dot_dot(ground: &Ground) -> Result<bool, String> {
+    writes(ground, "echo x > ../outside/new")
+}
+
+fn write_by_a_link(ground: &Ground) -> Result<bool, String> {
+    writes(ground, "ln -s ../outside link && echo x > link/new")
+}
+
+fn write_through_proc_root(ground: &Ground) -> Result<bool, String> {
+    writes(ground, &format!("echo x > /proc/self/root{}/new", text(&ground.outside())))
+}
+
+fn changes(ground: &Ground, script: &str) -> Result<bool, String> {
+    ground.script(script)?;
+    Ok(fs::read_to_string(ground.outside().join("secret")).ok().as_deref() != Some(SECRET))
+}
+
+fn empty_a_file_outside(ground: &Ground) -> Result<bool, String> {
+    changes(ground, "truncate -s 0 ../outside/secret")
+}
+
+fn remove_a_file_outside(ground: &Ground) -> Result<bool, String> {
+    changes(ground, "rm -f ../outside/secret")
+}
+
+fn move_a_file_in(ground: &Ground) -> Result<bool, String> {
+    changes(ground, "mv ../outside/secret mine")
+}
+
+fn link_a_file_in(ground: &Ground) -> Result<bool, String> {
+    ground.script("ln ../outside/secret mine")?;
+    Ok(ground.workspace().join("mine").exists())
+}
+
+fn change_rights_outside(ground: &Ground) -> Result<bool, String> {
+    let before = fs::metadata(ground.outside().join("secret")).unwrap().mode();
+    ground.script("chmod 777 ../outside/secret")?;
+    Ok(fs::metadata(ground.outside().join("secret")).unwrap().mode() != before)
+}
+
+fn change_times_outside(ground: &Ground) -> Result<bool, String> {
+    let before = fs::metadata(ground.outside().join("secret")).unwrap().mtime();
+    ground.script("touch -c -d 2001-01-01 ../outside/secret")?;
+    Ok(fs::metadata(ground.outside().join("secret")).unwrap().mtime() != before)
+}
+
+fn write_shared_memory(ground: &Ground) -> Result<bool, String> {
+    let path = format!("/dev/shm/rondo-escapes-{}", std::process::id());
+    ground.script(&format!("echo x > {path}"))?;
+    Ok(fs::remove_file(path).is_ok())
+}
+
+fn reads(ground: &Ground, script: &str) -> Result<bool, String> {
+    Ok(ground.script(script)?.contains(SECRET))
+}
+
+fn read_outside(ground: &Ground) -> Result<bool, String> {
+    reads(ground, "cat ../outside/secret")
+}
+
+fn read_through_proc_root(ground: &Ground) -> Result<bool, String> {
+    reads(ground, &format!("cat /proc/self/root{0}/secret /proc/1/root{0}/secret", text(&ground.outside())))
+}
+
+fn list_outside(ground: &Ground) -> Result<bool, String> {
+    Ok(ground.script("ls ../outside")?.contains("secret\n"))
+}
+
+fn read_git(ground: &Ground) -> Result<bool, String> {
+    reads(ground, "cat .git/config; cd .git && cat config")
+}
+
+fn read_the_store(ground: &Ground) -> Result<bool, String> {
+    reads(ground, "cat .rondo/store; cat src/../.rondo/store")
+}
+
+fn read_a_deep_store(ground: &Ground) -> Result<bool, String> {
+    reads(ground, "cat deep/store/steps; mv deep other && cat other/store/steps")
+}
+
+fn settings_changed(ground: &Ground) -> bool {
+    fs::read_to_string(ground.workspace().join("rondo.toml")).ok().as_deref() != Some(SECRET)
+}
+
+fn write_the_settings(ground: &Ground) -> Result<bool, String> {
+    ground.script("chmod 600 rondo.toml; echo mine > rondo.toml")?;
+    Ok(settings_changed(ground))
+}
+
+fn replace_the_settings(ground: &Ground) -> Result<bool, String> {
+    ground.script("echo mine > src/mine; mv -f src/mine rondo.toml; rm -f rondo.toml; ln -s src/mine rondo.toml")?;
+    Ok(settings_changed(ground))
+}
+
+fn make_missing_settings(ground: &Ground) -> Result<bool, String> {
+    let settings = ground.workspace().join("rondo.toml");
+    fs::remove_file(&settings).unwrap();
+    ground.script("echo mine > rondo.toml; rmdir rondo.toml; mkdir rondo.toml; echo mine > rondo.toml/x")?;
+    Ok(settings.exists())
+}
+
+fn make_a_missing_git(ground: &Ground) -> Result<bool, String> {
+    let git = ground.workspace().join(".git");
+    fs::remove_dir_all(&git).unwrap();
+    ground.script("mkdir .git; echo mine > .git/config; mv src .git")?;
+    Ok(git.exists())
+}
+
+fn replace_git(ground: &Ground) -> Result<bool, String> {
+    ground.script("mv .git other; rm -rf .git; mkdir .git && echo mine > .git/config")?;
+    Ok(fs::read_to_string(ground.workspace().join(".git/config")).ok().as_deref() != Some(SECRET))
+}
+
+fn replace_the_folder_of_a_store(ground: &Ground) -> Result<bool, String> {
+    ground.script("mv deep other; mkdir -p deep/store && echo mine > deep/store/steps")?;
+    Ok(fs::read_to_string(ground.workspace().join("deep/store/steps")).ok().as_deref() != Some(SECRET))
+}
+
+fn link_a_hidden_file(ground: &Ground) -> Result<bool, String> {
+    reads(ground, "ln rondo.toml mine; ln .git/config mine; ln -s .git/config link; cat mine link")
+}
+
+fn take_off_a_mask(ground: &Ground) -> Result<bool, String> {
+    reads(ground, "umount .git rondo.toml; umount -l .git; mount --bind src .git; cat .git/config rondo.toml")
+}
+
+/// A file of this process that a child would inherit.
+fn inherited(ground: &Ground, run: impl FnOnce(&str)) -> bool {
+    let path = ground.outside().join("log");
+    let file = fs::File::create(&path).unwrap();
+    rustix::io::fcntl_setfd(&file, rustix::io::FdFlags::empty()).unwrap();
+    let number = std::os::fd::AsRawFd::as_raw_fd(&file);
+    run(&format!("echo x >&{number} || echo x > /proc/self/fd/{number}"));
+    fs::metadata(path).unwrap().len() > 0
+}
+
+fn inherited_with_wall(ground: &Ground) -> Result<bool, String> {
+    Ok(inherited(ground, |script| drop(ground.script(script))))
+}
+
+fn inherited_without() -> Result<(), String> {
+    let ground = Ground::new(Walled::No);
+    let out = inherited(&ground, |script| super::ground::Plain::start(&ground, script).wait());
+    if out { Ok(()) } else { Err("the file was not inherited".to_owned()) }
+}
+
+const _: Attack = write_absolute;

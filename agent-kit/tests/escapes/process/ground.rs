@@ -1,0 +1,193 @@
+//! Where attempts are made: a workspace with hidden files, a folder outside, and programs started with a wall or none.
+
+use std::collections::BTreeMap;
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::Stdio;
+use std::sync::OnceLock;
+use std::time::Duration;
+
+use rondo_agent_kit::tool::Error;
+use rondo_agent_kit::wall::process::{Command, Exit, Finished, Isolation, ProcessSettings, Processes};
+use rondo_protocol::diagnostic::Code;
+use tempfile::TempDir;
+
+/// What is written in the file outside, and in those that are hidden.
+pub const SECRET: &str = "the secret of the house";
+
+/// The wall of one try: a kind, or none.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Walled {
+    By(Isolation),
+    No,
+}
+
+/// Whether an attempt got out; `Err` = it could not be made.
+pub type Attack = fn(&Ground) -> Result<bool, String>;
+
+/// A workspace and what is around it.
+pub struct Ground {
+    folder: TempDir,
+    pub walled: Walled,
+    pub runtime: tokio::runtime::Runtime,
+}
+
+impl Ground {
+    pub fn new(walled: Walled) -> Self {
+        let folder = tempfile::Builder::new().prefix("escapes").tempdir().unwrap();
+        let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(1).enable_all().build().unwrap();
+        let ground = Self { folder, walled, runtime };
+        for inner in ["outside", "workspace/.git", "workspace/.rondo", "workspace/deep/store", "workspace/src"] {
+            fs::create_dir_all(ground.root().join(inner)).unwrap();
+        }
+        for file in ["outside/secret", "workspace/.git/config", "workspace/.rondo/store", "workspace/rondo.toml"] {
+            fs::write(ground.root().join(file), SECRET).unwrap();
+        }
+        fs::write(ground.root().join("workspace/deep/store/steps"), SECRET).unwrap();
+        fs::write(ground.root().join("workspace/src/open"), "open").unwrap();
+        ground
+    }
+
+    pub fn root(&self) -> PathBuf {
+        self.folder.path().canonicalize().unwrap()
+    }
+
+    pub fn workspace(&self) -> PathBuf {
+        self.root().join("workspace")
+    }
+
+    pub fn outside(&self) -> PathBuf {
+        self.root().join("outside")
+    }
+
+    /// What every program of this ground is walled by.
+    pub fn settings(&self) -> ProcessSettings {
+        let launcher = std::env::current_exe().unwrap();
+        let hidden = [".git", ".rondo", "rondo.toml", "deep/store"].map(|name| self.workspace().join(name));
+        ProcessSettings {
+            read: vec![launcher.clone()],
+            launcher,
+            workspace: self.workspace(),
+            write: Vec::new(),
+            hidden: hidden.to_vec(),
+            sandbox: self.walled != Walled::No,
+            env: BTreeMap::from([("PATH".to_owned(), "/usr/local/bin:/usr/bin:/bin".to_owned())]),
+        }
+    }
+
+    pub fn processes(&self) -> Processes {
+        self.processes_of(self.settings())
+    }
+
+    pub fn processes_of(&self, settings: ProcessSettings) -> Processes {
+        match self.walled {
+            Walled::By(isolation) => Processes::new(settings).with_isolation(isolation),
+            Walled::No => Processes::new(settings),
+        }
+    }
+
+    /// Runs a command as a tool would.
+    pub fn run(&self, command: Command) -> Result<Finished, Error> {
+        self.runtime.block_on(self.processes().run(command))
+    }
+
+    /// Runs a script, and tells what it put out, however it ended.
+    pub fn script(&self, script: &str) -> Result<String, String> {
+        match self.run(shell(script)) {
+            Ok(finished) => Ok(finished.output),
+            Err(error) => Err(error.to_string()),
+        }
+    }
+
+    /// Runs this binary as an attacking program. It got out when it says so.
+    pub fn attack(&self, arguments: &[&str]) -> Result<bool, String> {
+        let launcher = std::env::current_exe().unwrap().to_str().unwrap().to_owned();
+        let argv = [launcher.as_str(), super::attack::VERB].iter().chain(arguments).map(|&part| part.to_owned());
+        let finished = self.run(Command::new(argv.collect())).map_err(|error| error.to_string())?;
+        match (finished.exit, finished.output.trim()) {
+            (Exit::Code(0), "out") => Ok(true),
+            (Exit::Code(1), _) => Ok(false),
+            (exit, output) => Err(format!("the attacking program ended with {exit:?}: {output}")),
+        }
+    }
+}
+
+/// A script as a command.
+pub fn shell(script: &str) -> Command {
+    let argv = ["/bin/sh", "-c", script].map(str::to_owned);
+    Command { timeout: Duration::from_secs(30), ..Command::new(argv.to_vec()) }
+}
+
+/// A script started by nothing but the standard library, in a process group that is ended when this is dropped.
+pub struct Plain(std::process::Child);
+
+impl Plain {
+    pub fn start(ground: &Ground, script: &str) -> Self {
+        use std::os::unix::process::CommandExt;
+
+        let mut command = std::process::Command::new("/bin/sh");
+        command.args(["-c", script]).current_dir(ground.workspace()).process_group(0);
+        Self(command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::null()).spawn().unwrap())
+    }
+
+    pub fn id(&self) -> u32 {
+        self.0.id()
+    }
+
+    pub fn output(&mut self) -> String {
+        std::io::read_to_string(self.0.stdout.as_mut().unwrap()).unwrap()
+    }
+
+    pub fn is_running(&mut self) -> bool {
+        self.0.try_wait().unwrap().is_none()
+    }
+
+    pub fn wait(&mut self) {
+        self.0.wait().unwrap();
+    }
+}
+
+impl Drop for Plain {
+    fn drop(&mut self) {
+        let group = rustix::process::Pid::from_raw(i32::try_from(self.0.id()).unwrap()).unwrap();
+        let _ = rustix::process::kill_process_group(group, rustix::process::Signal::KILL);
+        let _ = self.0.wait();
+    }
+}
+
+/// The kinds of wall that this machine offers.
+pub fn walls() -> &'static [Isolation] {
+    static WALLS: OnceLock<Vec<Isolation>> = OnceLock::new();
+    WALLS.get_or_init(|| {
+        let kinds = [Isolation::Bubblewrap, Isolation::Namespaces, Isolation::Landlock];
+        let offered = |isolation: &Isolation| match Ground::new(Walled::By(*isolation)).run(shell("true")) {
+            Ok(_) => true,
+            Err(error) => {
+                assert_eq!(error.code, Code::WallMissing, "{isolation:?}: {error}");
+                eprintln!("not tried here: a wall of {isolation:?}: {error}");
+                false
+            }
+        };
+        kinds.into_iter().filter(offered).collect()
+    })
+}
+
+/// The attempt gets past no kind of wall.
+pub fn held(attack: Attack) -> Result<(), String> {
+    for isolation in walls() {
+        let ground = Ground::new(Walled::By(*isolation));
+        if attack(&ground).map_err(|why| format!("{isolation:?}: it could not be tried: {why}"))? {
+            return Err(format!("it got past a wall of {isolation:?}"));
+        }
+    }
+    Ok(())
+}
+
+/// Without a wall the attempt succeeds.
+pub fn succeeds(attack: Attack) -> Result<(), String> {
+    if attack(&Ground::new(Walled::No))? { Ok(()) } else { Err("it fails without a wall, and proves nothing".to_owned()) }
+}
+
+pub fn text(path: &Path) -> &str {
+    path.to_str().unwrap()
+}

@@ -1,0 +1,34 @@
+//! Attempts of a program to get past its wall. Each is tried with every kind of wall that this machine offers.
+
+mod attack;
+mod calls;
+mod endings;
+mod files;
+mod ground;
+mod limits;
+mod others;
+mod works;
+
+pub use attack::entered;
+pub use works::works;
+
+use super::Attempt;
+
+pub fn attempts() -> Vec<Attempt> {
+    [files::attempts(), calls::attempts(), others::attempts(), endings::attempts(), limits::attempts()]
+        .into_iter()
+        .flatten()
+        .collect()
+}
+
+/// An attempt by the name of a function that tells whether it got out.
+macro_rules! attempts {
+    ($($name:ident),* $(,)?) => {
+        vec![$(crate::Attempt {
+            name: concat!("process::", stringify!($name)),
+            with_wall: || crate::process::ground::held($name),
+            without: crate::Without::Succeeds(|| crate::process::ground::succeeds($name)),
+        }),*]
+    };
+}
+pub(crate) use attempts;

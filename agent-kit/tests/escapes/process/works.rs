@@ -1,0 +1,253 @@
+//! What must still work behind the wall.
+
+use std::fs;
+use std::path::PathBuf;
+use std::time::Duration;
+
+use libtest_mimic::{Failed, Trial};
+use rondo_agent_kit::wall::process::{Access, Command, Exit, Processes};
+use rondo_protocol::diagnostic::Code;
+
+use super::ground::{Ground, SECRET, Walled, shell, text, walls};
+
+/// Each with every kind of wall that there is.
+pub fn works() -> Vec<Trial> {
+    type Work = fn(&Ground) -> Result<(), String>;
+    let works: [(&str, Work); 16] = [
+        ("a_script_reads_and_writes_the_workspace", a_script),
+        ("tools_of_the_system_work", tools_of_the_system),
+        ("python_works_with_processes_of_its_own", python),
+        ("node_works", node),
+        ("cargo_tests_a_crate", cargo),
+        ("input_is_given_and_ends", input),
+        ("both_streams_keep_their_order", streams),
+        ("exit_codes_and_signals_are_told", exits),
+        ("the_environment_is_what_was_allowed", environment),
+        ("the_private_folder_is_empty_and_goes", private_folder),
+        ("reading_tools_write_nothing", reading_tool),
+        ("writing_tools_write_their_paths_only", writing_tool),
+        ("what_is_granted_is_reached", granted),
+        ("programs_that_cannot_start_say_why", not_started),
+        ("the_places_of_missing_hidden_files_are_given_back", places),
+        ("many_at_once_keep_each_others_masks", many),
+    ];
+    let works = works.into_iter().map(|(name, work)| {
+        Trial::test(format!("process::{name}"), move || {
+            for isolation in walls() {
+                let ground = Ground::new(Walled::By(*isolation));
+                work(&ground).map_err(|why| Failed::from(format!("{isolation:?}: {why}")))?;
+            }
+            Ok(())
+        })
+    });
+    let self_test = Trial::test("process::the_self_test_finds_the_best_wall", || self_test().map_err(Failed::from));
+    works.chain([self_test]).collect()
+}
+
+fn expect(what: &str, expected: &str) -> Result<(), String> {
+    if what == expected { Ok(()) } else { Err(format!("{what:?} instead of {expected:?}")) }
+}
+
+fn succeeds(ground: &Ground, command: Command) -> Result<String, String> {
+    let finished = ground.run(command).map_err(|error| error.to_string())?;
+    if finished.exit == Exit::Code(0) { Ok(finished.output) } else { Err(format!("{finished:?}")) }
+}
+
+fn a_script(ground: &Ground) -> Result<(), String> {
+    let output = succeeds(ground, shell("cat src/open; echo more >> src/open; mkdir src/a; mv src/open src/a/b; ls src/a"))?;
+    expect(&output, "openb\n")?;
+    expect(&fs::read_to_string(ground.workspace().join("src/a/b")).unwrap(), "openmore\n")?;
+    let there = Command { working_dir: PathBuf::from("src"), ..shell("pwd") };
+    expect(succeeds(ground, there)?.trim(), text(&ground.workspace().join("src")))
+}
+
+fn tools_of_the_system(ground: &Ground) -> Result<(), String> {
+    let script = "seq 3 | sort -r | xargs echo; date > /dev/null; ls /usr > /dev/null; cat <<X\nhere\nX";
+    expect(&succeeds(ground, shell(script))?, "3 2 1\nhere\n")?;
+    succeeds(ground, shell("git --version")).map(drop)
+}
+
+/// Whether a program is installed where everybody may execute it; says so when it is not.
+fn has(ground: &Ground, program: &str) -> bool {
+    let has = succeeds(ground, shell(&format!("command -v {program} && {program} --version"))).is_ok();
+    if !has {
+        eprintln!("not tried here: {program} is missing");
+    }
+    has
+}
+
+fn python(ground: &Ground) -> Result<(), String> {
+    if !has(ground, "python3") {
+        return Ok(());
+    }
+    let script = "import subprocess, tempfile, threading, asyncio\n\
+                  with tempfile.TemporaryFile() as f: f.write(b'x')\n\
+                  t = threading.Thread(target=lambda: None); t.start(); t.join()\n\
+                  asyncio.run(asyncio.sleep(0))\n\
+                  print(subprocess.run(['echo', 'child'], capture_output=True, text=True).stdout, end='')";
+    fs::write(ground.workspace().join("src/try.py"), script).unwrap();
+    expect(&succeeds(ground, shell("python3 src/try.py"))?, "child\n")
+}
+
+fn node(ground: &Ground) -> Result<(), String> {
+    if !has(ground, "node") {
+        return Ok(());
+    }
+    let script = "const c = require('child_process'); process.stdout.write(c.execFileSync('echo', ['child']))";
+    fs::write(ground.workspace().join("src/try.js"), script).unwrap();
+    expect(&succeeds(ground, shell("node src/try.js"))?, "child\n")
+}
+
+fn cargo(ground: &Ground) -> Result<(), String> {
+    let crate_folder = ground.workspace().join("src/tiny");
+    fs::create_dir_all(crate_folder.join("src")).unwrap();
+    let manifest = "[package]\nname = \"tiny\"\nversion = \"0.1.0\"\nedition = \"2021\"\n[workspace]\n";
+    fs::write(crate_folder.join("Cargo.toml"), manifest).unwrap();
+    let code = "/// ```\n/// assert_eq!(tiny::two(), 2);\n/// ```\npub fn two() -> u8 { 2 }\n\
+                #[test] fn it_is_two() { assert_eq!(two(), 2) }\n";
+    fs::write(crate_folder.join("src/lib.rs"), code).unwrap();
+    // The toolchain of whoever runs the tests: the operator grants it in the same way.
+    let Some(cargo) = option_env!("CARGO").map(PathBuf::from).filter(|cargo| cargo.is_file()) else {
+        eprintln!("not tried here: the cargo that built the tests is gone");
+        return Ok(());
+    };
+    let toolchain = cargo.parent().and_then(|bin| bin.parent()).unwrap().to_path_buf();
+    let mut settings = ground.settings();
+    settings.read.push(toolchain.clone());
+    settings.env.insert("PATH".to_owned(), format!("{}/bin:/usr/local/bin:/usr/bin:/bin", text(&toolchain)));
+    settings.env.insert("CARGO_NET_OFFLINE".to_owned(), "true".to_owned());
+    let command = Command { working_dir: "src/tiny".into(), timeout: Duration::from_secs(300), ..shell("cargo test") };
+    let finished = ground.runtime.block_on(ground.processes_of(settings).run(command)).map_err(|e| e.to_string())?;
+    let both = finished.output.matches("1 passed").count();
+    if finished.exit == Exit::Code(0) && both == 2 { Ok(()) } else { Err(format!("{finished:?}")) }
+}
+
+fn input(ground: &Ground) -> Result<(), String> {
+    expect(&succeeds(ground, shell("cat; echo end"))?, "end\n")?;
+    let long = "x".repeat(3 << 20);
+    let command = Command { stdin: long.clone().into_bytes(), ..shell("wc -c; cat") };
+    expect(succeeds(ground, command)?.trim(), &long.len().to_string())
+}
+
+fn streams(ground: &Ground) -> Result<(), String> {
+    expect(&succeeds(ground, shell("echo a; echo b >&2; echo c"))?, "a\nb\nc\n")
+}
+
+fn exits(ground: &Ground) -> Result<(), String> {
+    let exit = |script: &str| ground.run(shell(script)).map(|finished| finished.exit).map_err(|error| error.to_string());
+    let told = [exit("exit 101")?, exit("exit 255")?, exit("kill -TERM $$")?, exit("kill -SEGV $$")?];
+    let expected = [Exit::Code(101), Exit::Code(255), Exit::Signal(15), Exit::Signal(11)];
+    if told == expected { Ok(()) } else { Err(format!("{told:?}")) }
+}
+
+fn environment(ground: &Ground) -> Result<(), String> {
+    let mut command = shell("env | cut -d= -f1 | sort | tr '\\n' ' '; echo $RONDO_IDEMPOTENCY_KEY");
+    command.env.insert("RONDO_IDEMPOTENCY_KEY".to_owned(), "key".to_owned());
+    expect(&succeeds(ground, command)?, "HOME PATH PWD RONDO_IDEMPOTENCY_KEY TMPDIR key\n")
+}
+
+fn private_folder(ground: &Ground) -> Result<(), String> {
+    let output = succeeds(ground, shell("ls -A $TMPDIR $HOME | grep -v '^/'; echo x > $TMPDIR/x; echo $TMPDIR"))?;
+    let folder = output.trim();
+    if folder.starts_with('/') && !PathBuf::from(folder).parent().unwrap().exists() { Ok(()) } else { Err(output) }
+}
+
+fn reading_tool(ground: &Ground) -> Result<(), String> {
+    let script = "cat src/open; echo x > new; echo x > src/open; chmod 777 src/open; echo x > $TMPDIR/x && echo tmp";
+    let output = succeeds(ground, Command { access: Access::Read, ..shell(script) })?;
+    if !output.starts_with("open") || !output.ends_with("tmp\n") || ground.workspace().join("new").exists() {
+        return Err(output);
+    }
+    expect(&fs::read_to_string(ground.workspace().join("src/open")).unwrap(), "open")
+}
+
+fn writing_tool(ground: &Ground) -> Result<(), String> {
+    fs::create_dir(ground.workspace().join("target")).unwrap();
+    let access = Access::Paths(vec!["target".into(), "src/open".into(), "target/deep/new".into()]);
+    let script = "echo x > target/a; echo changed > src/open; echo x > src/b; echo x > c; ls src target";
+    let output = succeeds(ground, Command { access, ..shell(script) })?;
+    if !output.ends_with("src:\nopen\n\ntarget:\na\n") || ground.workspace().join("c").exists() {
+        return Err(output);
+    }
+    // A path that leads out is not granted, whoever made the link.
+    std::os::unix::fs::symlink(ground.outside(), ground.workspace().join("target/link")).unwrap();
+    let access = Access::Paths(vec!["target/link".into()]);
+    match ground.run(Command { access, ..shell("echo x > target/link/new") }) {
+        Err(error) if error.code == Code::WallMissing => Ok(()),
+        other => Err(format!("{other:?}")),
+    }
+}
+
+fn granted(ground: &Ground) -> Result<(), String> {
+    let mut settings = ground.settings();
+    settings.read.push(ground.outside().join("secret"));
+    settings.write.push(ground.outside().join("mine"));
+    fs::create_dir(ground.outside().join("mine")).unwrap();
+    let command = shell("cat ../outside/secret; echo x > ../outside/mine/a; chmod 600 src/open; echo x > ../outside/b; ls ../outside/mine");
+    let finished = ground.runtime.block_on(ground.processes_of(settings).run(command)).map_err(|e| e.to_string())?;
+    if ground.outside().join("b").exists() || !finished.output.ends_with("a\n") {
+        return Err(finished.output);
+    }
+    expect(finished.output.get(..SECRET.len()).unwrap_or_default(), SECRET)
+}
+
+fn not_started(ground: &Ground) -> Result<(), String> {
+    let run = |argv: &[&str], folder: &str| {
+        let argv = argv.iter().map(|&part| part.to_owned()).collect();
+        ground.run(Command { working_dir: folder.into(), ..Command::new(argv) })
+    };
+    for (argv, folder) in [
+        (&["no-such-program"][..], "."),
+        (&["./src/open"], "."),
+        (&[], "."),
+        (&["true"], "../outside"),
+        (&["true"], ".git"),
+        (&["true"], "missing"),
+        (&["true"], "/"),
+    ] {
+        match run(argv, folder) {
+            Err(error) if error.code == Code::ProgramNotStarted => {}
+            other => return Err(format!("{argv:?} in {folder}: {other:?}")),
+        }
+    }
+    Ok(())
+}
+
+fn places(ground: &Ground) -> Result<(), String> {
+    fs::remove_dir_all(ground.workspace().join(".git")).unwrap();
+    fs::remove_dir_all(ground.workspace().join("deep")).unwrap();
+    succeeds(ground, shell("true"))?;
+    let is_there = |name: &str| ground.workspace().join(name).exists();
+    if is_there(".git") || is_there("deep") { Err("a place was not given back".to_owned()) } else { Ok(()) }
+}
+
+fn many(ground: &Ground) -> Result<(), String> {
+    fs::remove_file(ground.workspace().join("rondo.toml")).unwrap();
+    let processes = ground.processes();
+    let runs = (0..8).map(|turn| {
+        // Those that end early give up places that the others still need.
+        let script = format!("sleep 0.{turn}; mkdir rondo.toml; echo mine > rondo.toml; echo mine > rondo.toml/x");
+        let processes = processes.clone();
+        async move { processes.run(shell(&script)).await }
+    });
+    let ended = ground.runtime.block_on(futures_util::future::join_all(runs));
+    for end in ended {
+        end.map_err(|error| error.to_string())?;
+    }
+    if ground.workspace().join("rondo.toml").exists() { Err("a program made the settings".to_owned()) } else { Ok(()) }
+}
+
+fn self_test() -> Result<(), String> {
+    let ground = Ground::new(Walled::No);
+    let mut settings = ground.settings();
+    settings.sandbox = true;
+    let processes = Processes::new(settings);
+    let wall = ground.runtime.block_on(processes.self_test()).clone();
+    eprintln!("the wall here: {wall}");
+    if wall.isolation != walls().first().copied() {
+        return Err(format!("{wall:?}"));
+    }
+    let Some(_) = wall.isolation else { return Ok(()) };
+    let output = ground.runtime.block_on(processes.run(shell("cat ../outside/secret"))).map_err(|e| e.to_string())?;
+    if output.exit == Exit::Code(0) || wall.landlock.is_none() || !wall.seccomp { Err(format!("{wall:?}")) } else { Ok(()) }
+}
