@@ -107,7 +107,7 @@ pub enum Exit {
     Signal(i32),
 }
 
-/// What the launcher tells. The last report but `Walled` is how it ended.
+/// What the launcher tells. The first report but `Walled` is how it ended.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub(super) enum Report {

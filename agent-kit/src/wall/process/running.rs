@@ -103,8 +103,9 @@ pub(super) async fn run(
     let (text, left_out_bytes) = kept.into_text();
     let reports = Report::read_all(&lines);
     let landlock = reports.iter().find_map(|report| if let Report::Walled(abi) = report { Some(*abi) } else { None });
-    let last = reports.into_iter().rfind(|report| !matches!(report, Report::Walled(_)));
-    match (ending, last) {
+    // A stage that could not go on says so before the one that waits for it tells that it ended.
+    let end = reports.into_iter().find(|report| !matches!(report, Report::Walled(_)));
+    match (ending, end) {
         (Ok(Err(error)), None) => Err(error),
         (Ok(Ok(Ending::Flooded)), _) => {
             let most = plan.limits.output_bytes;

@@ -5,7 +5,7 @@ use std::os::linux::net::SocketAddrExt;
 use std::os::unix::net::{SocketAddr, UnixDatagram, UnixStream};
 use std::process::ExitCode;
 
-use rustix::net::{AddressFamily, SocketAddrUnix, SocketFlags, SocketType, netlink, sendto, socket, socketpair};
+use rustix::net::{AddressFamily, SocketAddrUnix, SocketFlags, SocketType, sendto, socket, socketpair};
 
 /// The verb by which this binary attacks.
 pub const VERB: &str = "__attack";
@@ -41,7 +41,7 @@ pub fn entered() -> Option<ExitCode> {
                 sendto(&one, b"out", rustix::net::SendFlags::empty(), &to).is_ok()
             })
         }
-        ["netlink"] => socket(AddressFamily::NETLINK, SocketType::RAW, Some(netlink::ROUTE)).is_ok(),
+        ["netlink"] => socket(AddressFamily::NETLINK, SocketType::RAW, None).is_ok(),
         ["packet"] => socket(AddressFamily::UNIX, SocketType::SEQPACKET, None).is_ok(),
         _ => return Some(ExitCode::from(2)),
     };

@@ -4,12 +4,12 @@ use std::net::{TcpListener, UdpSocket};
 use std::os::linux::net::SocketAddrExt;
 use std::os::unix::net::{SocketAddr, UnixDatagram, UnixListener};
 
-use super::attempts;
+use super::tried;
 use super::ground::{Ground, held, text};
 use crate::{Attempt, Without};
 
 pub fn attempts() -> Vec<Attempt> {
-    let mut attempts = attempts![
+    let mut attempts = tried![
         connect_tcp,
         listen_tcp,
         send_udp_v4,

@@ -90,8 +90,8 @@ impl Held {
 
 /// The script with what stays: it takes hold of the pipe, says so, and sleeps. The main program ends only then.
 fn staying(script: &str) -> String {
-    let stay = "exec 9>held; echo held >&9; touch there; sleep 1000; sleep 1000";
-    format!("export STAY='{stay}'; stay() {{ eval \"$STAY\"; }}; wait_for_it() {{ until [ -e there ]; do :; done; }}; {script}")
+    let stay = "exec 9>held; echo held >&9; touch src/there; sleep 1000; sleep 1000";
+    format!("export STAY='{stay}'; stay() {{ eval \"$STAY\"; }}; wait_for_it() {{ until [ -e src/there ]; do :; done; }}; {script}")
 }
 
 fn outlives(ground: &Ground, script: &str) -> Result<bool, String> {

@@ -102,8 +102,9 @@ impl Ground {
     /// Runs this binary as an attacking program. It got out when it says so.
     pub fn attack(&self, arguments: &[&str]) -> Result<bool, String> {
         let launcher = std::env::current_exe().unwrap().to_str().unwrap().to_owned();
-        let argv = [launcher.as_str(), super::attack::VERB].iter().chain(arguments).map(|&part| part.to_owned());
-        let finished = self.run(Command::new(argv.collect())).map_err(|error| error.to_string())?;
+        let mut argv = vec![launcher, super::attack::VERB.to_owned()];
+        argv.extend(arguments.iter().map(|&part| part.to_owned()));
+        let finished = self.run(Command::new(argv)).map_err(|error| error.to_string())?;
         match (finished.exit, finished.output.trim()) {
             (Exit::Code(0), "out") => Ok(true),
             (Exit::Code(1), _) => Ok(false),
@@ -130,9 +131,6 @@ impl Plain {
         Self(command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::null()).spawn().unwrap())
     }
 
-    pub fn id(&self) -> u32 {
-        self.0.id()
-    }
 
     pub fn output(&mut self) -> String {
         std::io::read_to_string(self.0.stdout.as_mut().unwrap()).unwrap()

@@ -6,12 +6,12 @@ use std::time::{Duration, Instant};
 use rondo_agent_kit::wall::process::{Command, Exit, Limits};
 use rondo_protocol::diagnostic::Code;
 
-use super::attempts;
+use super::tried;
 use super::ground::{Ground, Plain, Walled, shell};
 use crate::Attempt;
 
 pub fn attempts() -> Vec<Attempt> {
-    attempts![
+    tried![
         flood_the_output,
         keep_a_long_output,
         multiply,
@@ -67,8 +67,8 @@ fn multiply(ground: &Ground) -> Result<bool, String> {
 
 fn write_a_huge_file(ground: &Ground) -> Result<bool, String> {
     let limits = Limits { file_bytes: 1 << 20, ..Limits::default() };
-    limited(ground, "head -c 2000000 /dev/zero > huge; echo written", limits)?;
-    Ok(fs::metadata(ground.workspace().join("huge")).unwrap().len() > 1 << 20)
+    limited(ground, "head -c 2000000 /dev/zero > src/huge; echo written", limits)?;
+    Ok(fs::metadata(ground.workspace().join("src/huge")).unwrap().len() > 1 << 20)
 }
 
 fn take_all_memory(ground: &Ground) -> Result<bool, String> {
@@ -98,7 +98,7 @@ fn open_too_many_files(ground: &Ground) -> Result<bool, String> {
 
 fn leave_a_core_file(ground: &Ground) -> Result<bool, String> {
     // Where cores go is the system's choice, so that only the limit can be looked at.
-    Ok(limited(ground, "ulimit -c unlimited; ulimit -c", Limits::default())? != "0\n" || ground.walled == Walled::No)
+    Ok(limited(ground, "ulimit -H -c", Limits::default())? != "0\n")
 }
 
 fn leave_files_in_the_private_folder(ground: &Ground) -> Result<bool, String> {

@@ -22,7 +22,7 @@ pub fn attempts() -> Vec<Attempt> {
 }
 
 /// An attempt by the name of a function that tells whether it got out.
-macro_rules! attempts {
+macro_rules! tried {
     ($($name:ident),* $(,)?) => {
         vec![$(crate::Attempt {
             name: concat!("process::", stringify!($name)),
@@ -31,4 +31,4 @@ macro_rules! attempts {
         }),*]
     };
 }
-pub(crate) use attempts;
+use tried;

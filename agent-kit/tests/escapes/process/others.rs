@@ -4,12 +4,12 @@ use std::fs;
 use std::os::unix::fs::PermissionsExt;
 use std::process::{Child, Command};
 
-use super::attempts;
+use super::tried;
 use super::ground::{Ground, SECRET, Walled, held};
 use crate::{Attempt, Without};
 
 pub fn attempts() -> Vec<Attempt> {
-    let mut attempts = attempts![
+    let mut attempts = tried![
         signal_its_host,
         signal_an_outside_process,
         read_the_variables_of_a_process,

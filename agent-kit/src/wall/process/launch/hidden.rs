@@ -9,7 +9,7 @@ use std::io;
 use std::os::unix::fs::{DirBuilderExt, MetadataExt, PermissionsExt};
 use std::path::{Path, PathBuf};
 
-use nix::mount::{MntFlags, MsFlags, mount, umount2};
+use nix::mount::{MsFlags, mount};
 use rustix::fs::{FlockOperation, flock};
 
 use super::super::plan::{Plan, Report};
@@ -46,8 +46,6 @@ impl Places {
     pub fn clear(self) {
         for (path, place) in self.0.into_iter().rev() {
             if flock(&place, FlockOperation::NonBlockingLockExclusive).is_ok() {
-                // In this process the mask may still lie on it.
-                let _ = umount2(&path, MntFlags::MNT_DETACH);
                 let _ = fs::remove_dir(&path);
             }
         }

@@ -3,8 +3,10 @@
 //! Its stages are processes, each started by the one before with nothing but its three streams: the plan comes in on
 //! stdin, reports go out on stdout, and stderr is the output of the program.
 //!
-//! - *outer*: makes the private folder, keeps the places of hidden files, makes namespaces, waits, clears up. It lives
-//!   outside, and ends everything when its stdin is closed: whoever wanted the program is gone.
+//! - *outer*: makes the private folder, keeps the places of hidden files, waits, clears up. It lives outside, and ends
+//!   everything when its stdin is closed: whoever wanted the program is gone.
+//! - *namespaces*: makes them and waits; or bubblewrap in its place. It has no threads, because none can be started by
+//!   whoever has asked for a PID namespace.
 //! - *inner*: is the first process of the namespaces, so that all others die with it. Where there are none, the outer
 //!   stage does its work, and hunts down whoever tries to stay.
 //! - *program*: takes limits, Landlock and seccomp upon itself and becomes the program.
@@ -40,6 +42,8 @@ const VERB: &str = "__walled";
 
 /// The arguments that start the outer stage.
 pub(super) const OUTER: [&str; 2] = [VERB, "outer"];
+/// Those of the stage that makes namespaces.
+const NAMESPACES: [&str; 2] = [VERB, "namespaces"];
 /// Those of the inner stage.
 const INNER: [&str; 2] = [VERB, "inner"];
 /// Those of the stage that becomes the program.
@@ -55,6 +59,7 @@ pub(super) fn entered() -> Option<ExitCode> {
     let stage = arguments.next().unwrap_or_default();
     let end = match stage.as_str() {
         "outer" => outer(),
+        "namespaces" => in_namespaces(),
         "inner" => inner(),
         "program" => program::become_program(),
         "probe" => return Some(probe::attack(arguments)),
@@ -77,7 +82,7 @@ fn outer() -> Result<(), Report> {
         Isolation::Off | Isolation::Landlock => supervise::as_ancestor(&plan, &stdin),
         Isolation::Namespaces | Isolation::Bubblewrap => {
             let places = Places::keep(&plan.hidden)?;
-            let ended = in_namespaces(&plan, &stdin);
+            let ended = started_in_namespaces(&plan, &stdin).and_then(supervise::until_ended);
             places.clear();
             ended
         }
@@ -86,15 +91,25 @@ fn outer() -> Result<(), Report> {
     ended
 }
 
-fn in_namespaces(plan: &Plan, stdin: &[u8]) -> Result<(), Report> {
-    let mut command = if plan.isolation == Isolation::Bubblewrap {
-        bubblewrap::command(plan).map_err(no_wall)?
-    } else {
-        namespaces::enter(plan).map_err(no_wall)?;
-        Command::new(&plan.launcher)
-    };
-    let child = start(command.args(INNER), plan, stdin)?;
-    supervise::until_ended(child)
+fn started_in_namespaces(plan: &Plan, stdin: &[u8]) -> Result<Child, Report> {
+    if plan.isolation == Isolation::Bubblewrap {
+        let mut bubblewrap = bubblewrap::command(plan).map_err(no_wall)?;
+        return start(bubblewrap.args(INNER), plan, stdin);
+    }
+    start(Command::new(&plan.launcher).args(NAMESPACES), plan, stdin)
+}
+
+fn in_namespaces() -> Result<(), Report> {
+    close_all_others()?;
+    let _ = set_parent_process_death_signal(Some(Signal::KILL));
+    let (plan, stdin) = Plan::read(&mut io::stdin()).map_err(not_started)?;
+    namespaces::enter(&plan).map_err(no_wall)?;
+    let mut inner = start(Command::new(&plan.launcher).args(INNER), &plan, &stdin)?;
+    // Its lifeline is closed by the end of this process, which holds the other end.
+    let lifeline = inner.stdin.take();
+    inner.wait().map_err(no_wall)?;
+    drop(lifeline);
+    Ok(())
 }
 
 fn inner() -> Result<(), Report> {

@@ -6,8 +6,6 @@ use std::os::unix::fs::{DirBuilderExt, PermissionsExt};
 use std::path::{Path, PathBuf};
 use std::time::{SystemTime, UNIX_EPOCH};
 
-use nix::mount::{MntFlags, umount2};
-
 /// How many names are tried.
 const ATTEMPTS: u32 = 100;
 
@@ -43,9 +41,6 @@ impl Private {
 
     /// Removes it with all that is in it, as far as that can be.
     pub fn remove(self) {
-        // In this process what masks are made in may still be a mount.
-        let _ = umount2(&home(&self.0), MntFlags::MNT_DETACH);
-        let _ = umount2(&void(&self.0), MntFlags::MNT_DETACH);
         if fs::remove_dir_all(&self.0).is_err() {
             open_up(&self.0);
             let _ = fs::remove_dir_all(&self.0);

@@ -107,9 +107,9 @@ const SYS_FILE_SETATTR: i64 = 469;
 #[cfg(target_arch = "x86_64")]
 const X32: i64 = 0x4000_0000;
 
-/// The highest number that the x32 interface has.
+/// Calls that have a number of their own there, among them `ioctl`, `execve` and `ptrace`.
 #[cfg(target_arch = "x86_64")]
-const X32_MOST: i64 = 1024;
+const X32_OWN: std::ops::RangeInclusive<i64> = 512..=547;
 
 /// Requests that put bytes into a terminal as if they were typed: `TIOCSTI` and `TIOCLINUX`.
 const TYPING: [u64; 2] = [0x5412, 0x541C];
@@ -158,8 +158,6 @@ fn refused(keep_attributes: bool) -> io::Result<BTreeMap<i64, Vec<SeccompRule>>>
         let named = named.and_then(|named| SeccompRule::new(vec![named])).map_err(io::Error::other)?;
         rules.insert(libc::SYS_utimensat, vec![named]);
     }
-    #[cfg(target_arch = "x86_64")]
-    rules.extend((0..X32_MOST).map(|number| (X32 | number, Vec::new())));
     let masked = |argument: u8, mask: u64, value: u64| {
         let condition =
             SeccompCondition::new(argument, SeccompCmpArgLen::Dword, SeccompCmpOp::MaskedEq(mask), value)?;
@@ -173,6 +171,11 @@ fn refused(keep_attributes: bool) -> io::Result<BTreeMap<i64, Vec<SeccompRule>>>
     ];
     for (number, conditions) in conditional {
         rules.insert(number, conditions.map_err(io::Error::other)?);
+    }
+    #[cfg(target_arch = "x86_64")]
+    {
+        let same: Vec<i64> = rules.keys().copied().chain([libc::SYS_clone3]).chain(X32_OWN).collect();
+        rules.extend(same.into_iter().map(|number| (X32 | number, Vec::new())));
     }
     Ok(rules)
 }
