@@ -13,7 +13,9 @@ use super::{BuiltIn, Error, Invocation};
 use crate::wall::files::{Entry, Folder, Found, Kind, Workspace, escaped};
 
 /// The most entries of one listing.
-const ENTRIES_MAX: usize = 2_000;
+const ENTRIES_MAX: u64 = 2_000;
+/// The most that one listing shows.
+const SHOWN_MAX_BYTES: usize = 512 << 10;
 
 /// Lists the files of a folder.
 #[derive(Debug)]
@@ -73,7 +75,7 @@ fn list(workspace: &Workspace, arguments: &Arguments, patience: &Patience) -> Re
     let mut count = 0;
     let mut is_cut = false;
     tree.walk(&folder, &mut |folder, entry| {
-        is_cut = count == ENTRIES_MAX;
+        is_cut = count == ENTRIES_MAX || shown.len() >= SHOWN_MAX_BYTES;
         if !is_cut {
             count += 1;
             show(&mut shown, folder, entry);
@@ -83,13 +85,10 @@ fn list(workspace: &Workspace, arguments: &Arguments, patience: &Patience) -> Re
     if count == 0 {
         shown.push_str("[nothing to list]\n");
     }
-    for mark in &tree.marks {
-        // Writing to a string cannot fail.
-        let _ = writeln!(shown, "[{mark}]");
-    }
+    tree.marks.show(&mut shown);
     if is_cut {
-        let most = grouped(ENTRIES_MAX as u64);
-        let _ = writeln!(shown, "[cut after {most} entries; narrow with `path`, `glob` or `depth`]");
+        // Writing to a string cannot fail.
+        let _ = writeln!(shown, "[cut after {} entries; narrow with `path`, `glob` or `depth`]", grouped(count));
     }
     Ok(shown)
 }

@@ -11,7 +11,7 @@ use schemars::JsonSchema;
 use serde::Deserialize;
 
 use super::files::{Patience, on_a_thread, reads_below};
-use super::text::cut;
+use super::text::{Marks, cut};
 use super::tree::Tree;
 use super::{BuiltIn, Error, Invocation};
 use crate::wall::files::{Found, Kind, OpenFile, Workspace};
@@ -29,8 +29,6 @@ const HEAP_MAX_BYTES: usize = 4 << 20;
 /// The longest pattern, and the size that it may have compiled.
 const PATTERN_MAX_BYTES: usize = 4096;
 const COMPILED_MAX_BYTES: usize = 2 << 20;
-/// The most files that are named because they could not be searched.
-const UNREAD_MAX: usize = 5;
 
 /// Searches files for lines that match.
 #[derive(Debug)]
@@ -99,7 +97,7 @@ fn search(workspace: &Workspace, arguments: &Arguments, patience: &Patience) -> 
             .build(),
         patience,
         hits: Hits { path: String::new(), has_context: context > 0, matches: 0, shown: String::new(), is_cut: false },
-        unread: Vec::new(),
+        unread: Marks::default(),
     };
     match workspace.find(arguments.path.as_deref().unwrap_or("."))? {
         Found::File(file) => search.file(file),
@@ -114,7 +112,7 @@ fn search(workspace: &Workspace, arguments: &Arguments, patience: &Patience) -> 
                 }
                 Ok(!search.hits.is_cut && !patience.is_over())
             });
-            search.unread.extend(tree.marks);
+            search.unread.append(tree.marks);
             // When time is up, what was found is worth more than the error.
             if !patience.is_over() {
                 walked?;
@@ -148,7 +146,7 @@ struct Search<'p> {
     patience: &'p Patience,
     hits: Hits,
     /// Why files were not searched, or not to their end.
-    unread: Vec<String>,
+    unread: Marks,
 }
 
 impl Search<'_> {
@@ -170,13 +168,8 @@ impl Search<'_> {
             ended.clone()?;
             shown.push_str("[no matches]\n");
         }
+        self.unread.show(&mut shown);
         // Writing to a string cannot fail.
-        for why in self.unread.iter().take(UNREAD_MAX) {
-            let _ = writeln!(shown, "[{why}]");
-        }
-        if self.unread.len() > UNREAD_MAX {
-            let _ = writeln!(shown, "[{} more were not searched to their end]", self.unread.len() - UNREAD_MAX);
-        }
         if let Err(error) = ended {
             let _ = writeln!(shown, "[not everything was searched: {}]", error.message);
         } else if self.hits.is_cut {
@@ -237,7 +230,9 @@ impl Sink for Hits {
     }
 
     fn context(&mut self, _: &Searcher, line: &SinkContext<'_>) -> Result<bool, io::Error> {
-        self.show('-', line.line_number(), line.bytes());
+        if self.shown.len() < SHOWN_MAX_BYTES {
+            self.show('-', line.line_number(), line.bytes());
+        }
         Ok(true)
     }
 

@@ -1,6 +1,7 @@
 //! Files as text, and numbers and lines as a model is shown them.
 
 use std::borrow::Cow;
+use std::fmt::Write;
 
 use rondo_protocol::diagnostic::Code;
 
@@ -11,6 +12,9 @@ pub(super) const SNIFFED_BYTES: usize = 8192;
 
 /// The largest file that is changed as a whole.
 pub(super) const CHANGED_MAX_BYTES: u64 = 4 << 20;
+
+/// The most reasons that one result tells.
+const MARKS_MAX: usize = 5;
 
 /// The content of a text file, with what is needed to write it back byte for byte.
 pub(super) struct Text {
@@ -74,6 +78,39 @@ pub(super) fn grouped(number: u64) -> String {
         shown.push(digit);
     }
     shown
+}
+
+/// Why a result does not show everything. The first few are told, the others counted.
+#[derive(Debug, Default)]
+pub(super) struct Marks {
+    told: Vec<String>,
+    more: usize,
+}
+
+impl Marks {
+    pub(super) fn push(&mut self, mark: String) {
+        if self.told.len() < MARKS_MAX {
+            self.told.push(mark);
+        } else {
+            self.more += 1;
+        }
+    }
+
+    pub(super) fn append(&mut self, other: Self) {
+        other.told.into_iter().for_each(|mark| self.push(mark));
+        self.more += other.more;
+    }
+
+    /// Puts them under a result, a line each.
+    pub(super) fn show(&self, shown: &mut String) {
+        // Writing to a string cannot fail.
+        for mark in &self.told {
+            let _ = writeln!(shown, "[{mark}]");
+        }
+        if self.more > 0 {
+            let _ = writeln!(shown, "[and {} more places that were not seen whole]", grouped(self.more as u64));
+        }
+    }
 }
 
 /// A line cut to `max_bytes`, with a mark.

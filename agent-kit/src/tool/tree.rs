@@ -13,6 +13,7 @@ use rondo_protocol::diagnostic::Code;
 
 use super::Error;
 use super::files::Patience;
+use super::text::Marks;
 use crate::wall::files::{Entry, Folder, Found, Kind, Workspace};
 
 /// How deep a walk goes at most. Each level holds a handle.
@@ -33,8 +34,8 @@ pub(super) struct Tree<'w> {
     rules: Vec<Rules>,
     depth_max: usize,
     names: usize,
-    /// Why the walk has not seen everything, a line each.
-    pub(super) marks: Vec<String>,
+    /// Why the walk has not seen everything.
+    pub(super) marks: Marks,
 }
 
 /// What the ignore files of one folder say.
@@ -57,7 +58,8 @@ impl<'w> Tree<'w> {
     ) -> Result<Self, Error> {
         let depth_max = depth.map_or(DEPTH_MAX, |depth| usize::try_from(depth).unwrap_or(DEPTH_MAX).min(DEPTH_MAX));
         let glob = compiled(folder.real(), glob)?;
-        let mut tree = Self { workspace, patience, glob, rules: Vec::new(), depth_max, names: 0, marks: Vec::new() };
+        let mut tree =
+            Self { workspace, patience, glob, rules: Vec::new(), depth_max, names: 0, marks: Marks::default() };
         tree.inherit(folder.real());
         Ok(tree)
     }

@@ -45,6 +45,7 @@ fn what_was_written_is_put_back_when_a_later_file_cannot_be() {
     assert!(error.message.ends_with("; no file was changed"), "{error}");
     assert_eq!(scene.names(), ["a"]);
     assert_eq!(scene.text("a"), "one\n");
+    assert!(!scene.path().join("x").exists());
 }
 
 #[test]

@@ -7,6 +7,10 @@ use serde_json::json;
 
 use crate::scene::Scene;
 
+fn lines(words: &str, count: usize) -> String {
+    (1..=count).map(|line| format!("{words} {line}")).collect::<Vec<_>>().join("\n") + "\n"
+}
+
 #[test]
 fn lines_are_numbered() {
     let scene = Scene::of(&[("a.txt", "one\r\ntwo\n\nfour")]);
@@ -18,20 +22,20 @@ fn lines_are_numbered() {
 
 #[test]
 fn a_part_says_that_it_is_one() {
-    let text: String = (1..=1_234).map(|line| format!("line {line}\n")).collect();
+    let text = lines("line", 1_234);
     let scene = Scene::of(&[("a.txt", &text)]);
     let part = scene.says("read_file", &json!({ "path": "a.txt", "from_line": 2, "to_line": 3 }));
     assert_eq!(part, "     2\tline 2\n     3\tline 3\n[lines 2-3 of 1,234]\n");
-    let past = scene.call("read_file", &json!({ "path": "a.txt", "from_line": 1_235 })).unwrap_err();
-    assert_eq!(past.code, Code::ToolArguments);
-    assert_eq!(past.message, "\"a.txt\" has 1,234 lines; there is no line 1,235");
+    let beyond = scene.call("read_file", &json!({ "path": "a.txt", "from_line": 1_235 })).unwrap_err();
+    assert_eq!(beyond.code, Code::ToolArguments);
+    assert_eq!(beyond.message, "\"a.txt\" has 1,234 lines; there is no line 1,235");
     let turned = scene.call("read_file", &json!({ "path": "a.txt", "from_line": 3, "to_line": 2 })).unwrap_err();
     assert_eq!(turned.code, Code::ToolArguments);
 }
 
 #[test]
 fn a_long_file_is_read_on_where_it_was_cut_and_nothing_is_lost() {
-    let text: String = (1..=40_000).map(|line| format!("this is line {line}\n")).collect();
+    let text = lines("this is line", 40_000);
     let scene = Scene::of(&[("a.txt", &text)]);
     let (mut from, mut read) = (1, String::new());
     loop {

@@ -5,9 +5,15 @@
 
 use std::fmt::Write;
 
+use super::super::text::cut;
+
 /// The most files and hunks of one patch.
 const FILES_MAX: usize = 200;
 const HUNKS_MAX: usize = 2_000;
+/// The longest path, as Linux has it.
+const PATH_MAX_BYTES: usize = 4096;
+/// How much of a line an error shows.
+const SHOWN_MAX_BYTES: usize = 200;
 
 /// What a patch does to one file.
 #[derive(Debug, PartialEq, Eq)]
@@ -110,7 +116,9 @@ impl<'p> Reader<'p> {
                 refused("a binary change")
             }
             _ if line.starts_with("old mode ") || line.starts_with("new mode ") => refused("a change of permissions"),
-            _ if line.starts_with("*** ") => Err(format!("line {} is not of a unified diff: {line:?}", self.at)),
+            _ if line.starts_with("*** ") => {
+                Err(format!("line {} is not of a unified diff: {:?}", self.at, cut(line, SHOWN_MAX_BYTES)))
+            }
             _ if line.starts_with("@@") => {
                 Err(format!("line {} is a hunk without `--- a/path` and `+++ b/path` in front", self.at))
             }
@@ -131,6 +139,9 @@ impl<'p> Reader<'p> {
         self.header = None;
         let number = self.at;
         let (old, new) = (path(old), path(self.next().unwrap_or_default()));
+        if old.len().max(new.len()) > PATH_MAX_BYTES {
+            return Err(format!("line {number} has a path longer than {PATH_MAX_BYTES} bytes"));
+        }
         if [old, new].iter().any(|path| path.starts_with('"')) {
             return Err(format!("line {number} quotes its path; write it as it is"));
         }
@@ -146,7 +157,7 @@ impl<'p> Reader<'p> {
         if let (Some(old), Some(new)) = (old, new)
             && old != new
         {
-            return Err(format!("line {number} renames {old:?} to {new:?}, which a patch cannot do here; {MENDED}"));
+            return Err(format!("line {number} renames a file, which a patch cannot do here; {MENDED}"));
         }
         let mut file = FilePatch { old: old.map(str::to_owned), new: new.map(str::to_owned), hunks: Vec::new() };
         while self.peek().is_some_and(|line| line.starts_with("@@")) {
@@ -164,8 +175,13 @@ impl<'p> Reader<'p> {
 
     fn hunk(&mut self) -> Result<Hunk, String> {
         let header = self.next().unwrap_or_default();
-        let [old, new] = ranges(header)
-            .ok_or_else(|| format!("line {} is not a hunk header like `@@ -12,5 +12,6 @@`: {header:?}", self.at))?;
+        let [old, new] = ranges(header).ok_or_else(|| {
+            format!(
+                "line {} is not a hunk header like `@@ -12,5 +12,6 @@`: {:?}",
+                self.at,
+                cut(header, SHOWN_MAX_BYTES)
+            )
+        })?;
         let mut hunk = Hunk { old_start: old.0, new_start: new.0, body: String::new() };
         // What its header still promises.
         let (mut olds, mut news) = (old.1, new.1);
@@ -181,7 +197,10 @@ impl<'p> Reader<'p> {
                 Some(mark @ (' ' | '+' | '-' | '\\')) => mark,
                 Some(first) if first != '@' && is_promised && !line.starts_with("diff --git ") => {
                     let at = self.at + 1;
-                    return Err(format!("line {at} begins with neither a space, `+` nor `-`: {line:?}"));
+                    return Err(format!(
+                        "line {at} begins with neither a space, `+` nor `-`: {:?}",
+                        cut(line, SHOWN_MAX_BYTES)
+                    ));
                 }
                 _ => break,
             };

@@ -110,10 +110,12 @@ impl Workspace {
             })
             .collect()
         };
+        let real = |path: &Path| rules::real(&root.join(path));
         let rules = Rules {
             read: granted(read),
             write: granted(write),
-            hidden: hidden.iter().map(|path| rules::real(&root.join(path))).collect(),
+            // `.git` is hidden by its name; here the workspace's own is also known by its inode.
+            hidden: hidden.iter().map(PathBuf::as_path).chain([Path::new(".git")]).map(real).collect(),
         };
         let home = roots.first().map(|root| root.path.clone()).unwrap_or_default();
         if rules.hides(&home) {

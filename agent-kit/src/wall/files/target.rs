@@ -32,6 +32,8 @@ pub struct Target<'a> {
     parent: Dir,
     /// The folders between, which are made when the file is.
     missing: Vec<OsString>,
+    /// The folders that were made, with what they stand in.
+    made: Vec<(Dir, OsString)>,
     name: OsString,
     real: PathBuf,
     hidden: Identities,
@@ -74,6 +76,7 @@ impl<'a> Target<'a> {
             workspace,
             parent: step::reopened(&root.dir).map_err(|source| system(named, "open the root of", source))?,
             missing: Vec::new(),
+            made: Vec::new(),
             name: name.clone(),
             real,
             hidden,
@@ -181,6 +184,7 @@ impl<'a> Target<'a> {
         if let Err(error) = written {
             // What cannot be removed either is named like nothing that anybody looks for.
             let _ = self.parent.remove_file(&temporary);
+            self.unmake_parents();
             return Err(error);
         }
         let is_new = self.existing.is_none();
@@ -195,7 +199,9 @@ impl<'a> Target<'a> {
     pub fn remove(&mut self) -> Result<(), Error> {
         self.refuse_changed()?;
         self.parent.remove_file(&self.name).map_err(|source| system(&self.path(), "remove", source))?;
-        self.settle()
+        self.settle()?;
+        self.unmake_parents();
+        Ok(())
     }
 
     fn make_parents(&mut self) -> Result<(), Error> {
@@ -209,10 +215,21 @@ impl<'a> Target<'a> {
             let entered = step::folder(&self.parent, &folder);
             let made = entered.map_err(|source| system(&self.path(), "enter the folder of", source))?;
             self.sync_parent()?;
-            self.parent = made;
+            self.made.push((std::mem::replace(&mut self.parent, made), folder));
             self.refuse_hidden_parent()?;
         }
         Ok(())
+    }
+
+    /// Removes the folders that were made for nothing. One that somebody else uses by now stays.
+    fn unmake_parents(&mut self) {
+        while let Some((parent, folder)) = self.made.pop() {
+            if parent.remove_dir(&folder).is_err() {
+                return;
+            }
+            self.parent = parent;
+            self.missing.insert(0, folder);
+        }
     }
 
     /// A new file beside it that nobody else can have prepared: its name cannot be guessed, and one that exists is not

@@ -1,10 +1,15 @@
 //! What is out of reach although it lies in the workspace.
 
+use std::fs;
+use std::thread;
+
+use nix::mount::{MntFlags, MsFlags, mount, umount2};
+use nix::sched::{CloneFlags, unshare};
 use rondo_protocol::diagnostic::Code::{NoSuchFile, NotAFile, OutOfReach};
 use serde_json::json;
 
 use super::links::hard_link;
-use super::scene::{PWNED, SECRET, Scene};
+use super::scene::{Outcome, PWNED, SECRET, Scene};
 use super::{CASE, attempt, only};
 use crate::Attempt;
 
@@ -86,6 +91,17 @@ pub fn hidden() -> Vec<Attempt> {
             || Scene::new().link("data", ".rondo").reads("data/journal"),
         ),
         attempt(
+            "files::store_by_a_second_mount",
+            || {
+                mounted(|scene| {
+                    scene.refuses_to_read("window/journal", OutOfReach)?;
+                    scene.refuses_to_write("window/journal", OutOfReach)?;
+                    scene.tells_nothing("search_files", &json!({ "pattern": "SECR.T" }))
+                })
+            },
+            || mounted(|scene| scene.reads("window/journal")),
+        ),
+        attempt(
             "files::store_by_a_search",
             || {
                 let scene = Scene::new();
@@ -95,6 +111,28 @@ pub fn hidden() -> Vec<Attempt> {
             || Scene::new().reads(".rondo/journal"),
         ),
     ]
+}
+
+/// A scene with the store mounted a second time, seen by one thread alone.
+fn mounted(attempt: fn(&Scene) -> Outcome) -> Outcome {
+    let inside = thread::spawn(move || {
+        if unshare(CloneFlags::CLONE_NEWNS).is_err() {
+            eprintln!("skipped: only a privileged process can mount");
+            return Ok(());
+        }
+        let flags = MsFlags::MS_REC | MsFlags::MS_PRIVATE;
+        mount(None::<&str>, "/", None::<&str>, flags, None::<&str>).map_err(|error| error.to_string())?;
+        let scene = Scene::new();
+        let window = scene.root().join("window");
+        fs::create_dir(&window).unwrap();
+        let store = scene.root().join(".rondo");
+        mount(Some(&store), &window, None::<&str>, MsFlags::MS_BIND, None::<&str>)
+            .map_err(|error| error.to_string())?;
+        let outcome = attempt(&scene);
+        umount2(&window, MntFlags::MNT_DETACH).map_err(|error| error.to_string())?;
+        outcome
+    });
+    inside.join().map_err(|_| "the attempt failed".to_owned())?
 }
 
 pub fn settings() -> Vec<Attempt> {

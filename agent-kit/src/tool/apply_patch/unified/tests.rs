@@ -15,8 +15,8 @@ fn prefixes_times_and_talk_around_a_patch_are_no_part_of_it() {
     let patch = "Here it is:\n\ndiff --git a/src/a.rs b/src/a.rs\nindex 1..2 100644\n\
                  --- a/src/a.rs\t2026-01-01\n+++ b/src/a.rs\n@@ -1 +1 @@ fn a\n-old\n+new\n-- \n2.39.0\n";
     let hunk = Hunk { old_start: 1, new_start: 1, body: "-old\n+new\n".to_owned() };
-    let path = Some("src/a.rs".to_owned());
-    assert_eq!(one(patch), FilePatch { old: path.clone(), new: path, hunks: vec![hunk] });
+    let named = Some("src/a.rs".to_owned());
+    assert_eq!(one(patch), FilePatch { old: named.clone(), new: named, hunks: vec![hunk] });
     assert_eq!(one("--- a/b/c\n+++ a/b/c\n@@ -1 +1 @@\n-x\n+y\n").path(), "a/b/c");
     assert_eq!(one("--- /dev/null\n+++ b/new\n@@ -0,0 +1 @@\n+y\n").old, None);
     assert_eq!(one("--- a/old\n+++ /dev/null\n@@ -1 +0,0 @@\n-y\n").new, None);
