@@ -20,6 +20,8 @@ mod read_file;
 mod search_files;
 mod text;
 mod http_get;
+mod program;
+mod shell;
 mod toolbox;
 mod tree;
 mod write_file;
@@ -39,6 +41,8 @@ pub use list_files::ListFiles;
 pub use read_file::ReadFile;
 pub use search_files::SearchFiles;
 pub use http_get::{HttpGet, HttpGetArguments};
+pub use program::{EffectWord, InvalidProgram, Program, ProgramSettings};
+pub use shell::{Shell, ShellArguments};
 pub use toolbox::{Clash, Lacking, Offer, ToolSet, Toolbox, means, wire_name};
 pub use write_file::WriteFile;
 

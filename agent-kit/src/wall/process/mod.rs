@@ -23,10 +23,10 @@ mod output;
 mod plan;
 #[cfg(target_os = "linux")]
 mod running;
-mod self_test;
 #[cfg(not(target_os = "linux"))]
 #[path = "elsewhere.rs"]
 mod running;
+mod self_test;
 
 use std::collections::BTreeMap;
 use std::path::{Component, Path, PathBuf};

@@ -124,8 +124,10 @@ pub(super) async fn run(
             let message = format!("the program was still running after {} s and was ended", time.as_secs_f64());
             Err(Error::new(Code::ProgramTimedOut, message).with_output(text))
         }
-        _ => Err(not_started("the program's launcher ended without a word; something outside ended it")
-            .with_output(text)),
+        _ => {
+            Err(not_started("the program's launcher ended without a word; something outside ended it")
+                .with_output(text))
+        }
     }
 }
 

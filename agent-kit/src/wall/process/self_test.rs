@@ -49,7 +49,8 @@ impl Wall {
 
     /// Why nothing is started.
     pub(super) fn refusal(&self) -> Error {
-        let missing = if self.missing.is_empty() { "nothing is known of it".to_owned() } else { self.missing.join("; ") };
+        let missing =
+            if self.missing.is_empty() { "nothing is known of it".to_owned() } else { self.missing.join("; ") };
         let message = format!(
             "programs are not started, because this system offers no wall around them ({missing}); an operator who \
              wants them all the same sets sandbox = \"off\" in [grant]"

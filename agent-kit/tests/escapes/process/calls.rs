@@ -4,8 +4,8 @@ use std::net::{TcpListener, UdpSocket};
 use std::os::linux::net::SocketAddrExt;
 use std::os::unix::net::{SocketAddr, UnixDatagram, UnixListener};
 
-use super::tried;
 use super::ground::{Ground, held, text};
+use super::tried;
 use crate::{Attempt, Without};
 
 pub fn attempts() -> Vec<Attempt> {
@@ -73,7 +73,7 @@ fn connect_a_socket_in_the_workspace(ground: &Ground) -> Result<bool, String> {
 }
 
 fn connect_an_abstract_socket(ground: &Ground) -> Result<bool, String> {
-    let name = format!("rondo-escapes-{}-{:?}", std::process::id(), ground.walled);
+    let name = ground.root().to_str().unwrap().to_owned();
     let _listener = UnixListener::bind_addr(&SocketAddr::from_abstract_name(&name).unwrap()).unwrap();
     ground.attack(&["abstract", &name])
 }

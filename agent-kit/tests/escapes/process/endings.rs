@@ -27,7 +27,11 @@ const DETACHED: &str = "(setsid sh -c \"$STAY\" & ) & wait_for_it";
 const STUBBORN: &str = "(trap '' TERM HUP INT QUIT; stay) & wait_for_it";
 
 pub fn attempts() -> Vec<Attempt> {
-    fn attempt(name: &'static str, with_wall: fn() -> Result<(), String>, without: fn() -> Result<(), String>) -> Attempt {
+    fn attempt(
+        name: &'static str,
+        with_wall: fn() -> Result<(), String>,
+        without: fn() -> Result<(), String>,
+    ) -> Attempt {
         Attempt { name, with_wall, without: Without::Succeeds(without) }
     }
     vec![
@@ -37,9 +41,15 @@ pub fn attempts() -> Vec<Attempt> {
         attempt("process::outlive_a_timeout", || held(outlives_a_timeout), || survives(DETACHED)),
         attempt("process::outlive_a_cancellation", || held(outlives_a_cancellation), || survives(DETACHED)),
         attempt("process::outlive_its_host", || held(outlives_its_host), || survives(DETACHED)),
-        attempt("process::be_there_for_its_host_to_be_killed_by", || held(kills_all), || {
-            super::ground::succeeds(|ground| Ok(ground.script(&format!("kill -0 {}; echo $?", std::process::id()))?.contains('0')))
-        }),
+        attempt(
+            "process::be_there_for_its_host_to_be_killed_by",
+            || held(kills_all),
+            || {
+                super::ground::succeeds(|ground| {
+                    Ok(ground.script(&format!("kill -0 {}; echo $?", std::process::id()))?.contains('0'))
+                })
+            },
+        ),
     ]
 }
 
@@ -91,7 +101,9 @@ impl Held {
 /// The script with what stays: it takes hold of the pipe, says so, and sleeps. The main program ends only then.
 fn staying(script: &str) -> String {
     let stay = "exec 9>held; echo held >&9; touch src/there; sleep 1000; sleep 1000";
-    format!("export STAY='{stay}'; stay() {{ eval \"$STAY\"; }}; wait_for_it() {{ until [ -e src/there ]; do :; done; }}; {script}")
+    format!(
+        "export STAY='{stay}'; stay() {{ eval \"$STAY\"; }}; wait_for_it() {{ until [ -e src/there ]; do :; done; }}; {script}"
+    )
 }
 
 fn outlives(ground: &Ground, script: &str) -> Result<bool, String> {
@@ -179,6 +191,8 @@ pub fn host(arguments: &[String]) -> ExitCode {
 
 /// A program that kills every process that it may: the launcher outside still tells how it ended.
 fn kills_all(ground: &Ground) -> Result<bool, String> {
-    let finished = ground.run(shell("trap '' TERM; kill -9 $PPID; kill -9 1; kill -TERM -1; echo here")).map_err(|e| e.to_string())?;
+    let finished = ground
+        .run(shell("trap '' TERM; kill -9 $PPID; kill -9 1; kill -TERM -1; echo here"))
+        .map_err(|e| e.to_string())?;
     Ok(!finished.output.contains("here"))
 }

@@ -3,8 +3,8 @@
 use std::fs;
 use std::os::unix::fs::MetadataExt;
 
-use super::tried;
 use super::ground::{Ground, SECRET, Walled, held, text};
+use super::tried;
 use crate::{Attempt, Without};
 
 pub fn attempts() -> Vec<Attempt> {
@@ -99,7 +99,7 @@ fn change_times_outside(ground: &Ground) -> Result<bool, String> {
 }
 
 fn write_shared_memory(ground: &Ground) -> Result<bool, String> {
-    let path = format!("/dev/shm/rondo-escapes-{}", std::process::id());
+    let path = format!("/dev/shm/rondo-{}", ground.root().file_name().unwrap().to_str().unwrap());
     ground.script(&format!("echo x > {path}"))?;
     Ok(fs::remove_file(path).is_ok())
 }
@@ -197,5 +197,3 @@ fn inherited_without() -> Result<(), String> {
     let out = inherited(&ground, |script| super::ground::Plain::start(&ground, script).wait());
     if out { Ok(()) } else { Err("the file was not inherited".to_owned()) }
 }
-
-

@@ -131,7 +131,6 @@ impl Plain {
         Self(command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::null()).spawn().unwrap())
     }
 
-
     pub fn output(&mut self) -> String {
         std::io::read_to_string(self.0.stdout.as_mut().unwrap()).unwrap()
     }
@@ -183,7 +182,11 @@ pub fn held(attack: Attack) -> Result<(), String> {
 
 /// Without a wall the attempt succeeds.
 pub fn succeeds(attack: Attack) -> Result<(), String> {
-    if attack(&Ground::new(Walled::No))? { Ok(()) } else { Err("it fails without a wall, and proves nothing".to_owned()) }
+    if attack(&Ground::new(Walled::No))? {
+        Ok(())
+    } else {
+        Err("it fails without a wall, and proves nothing".to_owned())
+    }
 }
 
 pub fn text(path: &Path) -> &str {

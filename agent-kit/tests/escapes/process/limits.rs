@@ -6,8 +6,8 @@ use std::time::{Duration, Instant};
 use rondo_agent_kit::wall::process::{Command, Exit, Limits};
 use rondo_protocol::diagnostic::Code;
 
-use super::tried;
 use super::ground::{Ground, Plain, Walled, shell};
+use super::tried;
 use crate::Attempt;
 
 pub fn attempts() -> Vec<Attempt> {
@@ -60,7 +60,11 @@ fn keep_a_long_output(ground: &Ground) -> Result<bool, String> {
 
 fn multiply(ground: &Ground) -> Result<bool, String> {
     let script = "i=0; while [ $i -lt 300 ]; do sleep 5 >/dev/null & i=$((i+1)); done; wait; echo all of them";
-    let script = if ground.walled == Walled::No { script.replace("wait;", "").replace("sleep 5", "sleep 1") } else { script.to_owned() };
+    let script = if ground.walled == Walled::No {
+        script.replace("wait;", "").replace("sleep 5", "sleep 1")
+    } else {
+        script.to_owned()
+    };
     let limits = Limits { processes: 64, ..Limits::default() };
     Ok(limited(ground, &script, limits)?.contains("all of them"))
 }
@@ -102,8 +106,10 @@ fn leave_a_core_file(ground: &Ground) -> Result<bool, String> {
 }
 
 fn leave_files_in_the_private_folder(ground: &Ground) -> Result<bool, String> {
-    let script = "d=${TMPDIR:-$PWD}; mkdir -p $d/deep/er; echo x > $d/deep/er/file; chmod 000 $d/deep/er $d/deep; echo $d";
-    let script = if ground.walled == Walled::No { script.replace("${TMPDIR:-$PWD}", "$PWD") } else { script.to_owned() };
+    let script =
+        "d=${TMPDIR:-$PWD}; mkdir -p $d/deep/er; echo x > $d/deep/er/file; chmod 000 $d/deep/er $d/deep; echo $d";
+    let script =
+        if ground.walled == Walled::No { script.replace("${TMPDIR:-$PWD}", "$PWD") } else { script.to_owned() };
     let folder = limited(ground, &script, Limits::default())?;
     let left = std::path::Path::new(folder.trim()).join("deep").exists();
     let _ = std::process::Command::new("chmod").args(["-R", "700", folder.trim()]).status();

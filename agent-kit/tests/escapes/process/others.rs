@@ -4,8 +4,8 @@ use std::fs;
 use std::os::unix::fs::PermissionsExt;
 use std::process::{Child, Command};
 
-use super::tried;
 use super::ground::{Ground, SECRET, Walled, held};
+use super::tried;
 use crate::{Attempt, Without};
 
 pub fn attempts() -> Vec<Attempt> {
@@ -109,7 +109,8 @@ fn see_outside_processes(ground: &Ground) -> Result<bool, String> {
 
 fn inherit_a_variable(ground: &Ground) -> Result<bool, String> {
     let known = ["PATH", "HOME", "TMPDIR", "PWD", "OLDPWD", "SHLVL", "_"];
-    let (name, value) = std::env::vars().find(|(name, value)| !known.contains(&name.as_str()) && value.len() > 3).unwrap();
+    let (name, value) =
+        std::env::vars().find(|(name, value)| !known.contains(&name.as_str()) && value.len() > 3).unwrap();
     let output = if ground.walled == Walled::No {
         super::ground::Plain::start(ground, "env").output()
     } else {

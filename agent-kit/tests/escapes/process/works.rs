@@ -2,10 +2,13 @@
 
 use std::fs;
 use std::path::PathBuf;
+use std::sync::Arc;
 use std::time::Duration;
 
 use libtest_mimic::{Failed, Trial};
+use rondo_agent_kit::tool::{EffectWord, Error, InDoubt, Invocation, Program, ProgramSettings, Shell, Tool, Typed};
 use rondo_agent_kit::wall::process::{Access, Command, Exit, Processes};
+use rondo_protocol::canonical;
 use rondo_protocol::diagnostic::Code;
 
 use super::ground::{Ground, SECRET, Walled, shell, text, walls};
@@ -13,7 +16,7 @@ use super::ground::{Ground, SECRET, Walled, shell, text, walls};
 /// Each with every kind of wall that there is.
 pub fn works() -> Vec<Trial> {
     type Work = fn(&Ground) -> Result<(), String>;
-    let works: [(&str, Work); 16] = [
+    let works: [(&str, Work); 18] = [
         ("a_script_reads_and_writes_the_workspace", a_script),
         ("tools_of_the_system_work", tools_of_the_system),
         ("python_works_with_processes_of_its_own", python),
@@ -29,6 +32,8 @@ pub fn works() -> Vec<Trial> {
         ("what_is_granted_is_reached", granted),
         ("programs_that_cannot_start_say_why", not_started),
         ("the_places_of_missing_hidden_files_are_given_back", places),
+        ("the_shell_tool_runs_argv_and_scripts", shell_tool),
+        ("a_declared_tool_is_held_to_its_effect", declared_tool),
         ("many_at_once_keep_each_others_masks", many),
     ];
     let works = works.into_iter().map(|(name, work)| {
@@ -54,7 +59,8 @@ fn succeeds(ground: &Ground, command: Command) -> Result<String, String> {
 }
 
 fn a_script(ground: &Ground) -> Result<(), String> {
-    let output = succeeds(ground, shell("cat src/open; echo more >> src/open; mkdir src/a; mv src/open src/a/b; ls src/a"))?;
+    let output =
+        succeeds(ground, shell("cat src/open; echo more >> src/open; mkdir src/a; mv src/open src/a/b; ls src/a"))?;
     expect(&output, "openb\n")?;
     expect(&fs::read_to_string(ground.workspace().join("src/a/b")).unwrap(), "openmore\n")?;
     let there = Command { working_dir: PathBuf::from("src"), ..shell("pwd") };
@@ -134,7 +140,8 @@ fn streams(ground: &Ground) -> Result<(), String> {
 }
 
 fn exits(ground: &Ground) -> Result<(), String> {
-    let exit = |script: &str| ground.run(shell(script)).map(|finished| finished.exit).map_err(|error| error.to_string());
+    let exit =
+        |script: &str| ground.run(shell(script)).map(|finished| finished.exit).map_err(|error| error.to_string());
     let told = [exit("exit 101")?, exit("exit 255")?, exit("kill -TERM $$")?, exit("kill -SEGV $$")?];
     let expected = [Exit::Code(101), Exit::Code(255), Exit::Signal(15), Exit::Signal(11)];
     if told == expected { Ok(()) } else { Err(format!("{told:?}")) }
@@ -183,7 +190,9 @@ fn granted(ground: &Ground) -> Result<(), String> {
     settings.read.push(ground.outside().join("secret"));
     settings.write.push(ground.outside().join("mine"));
     fs::create_dir(ground.outside().join("mine")).unwrap();
-    let command = shell("cat ../outside/secret; echo x > ../outside/mine/a; chmod 600 src/open; echo x > ../outside/b; ls ../outside/mine");
+    let command = shell(
+        "cat ../outside/secret; echo x > ../outside/mine/a; chmod 600 src/open; echo x > ../outside/b; ls ../outside/mine",
+    );
     let finished = ground.runtime.block_on(ground.processes_of(settings).run(command)).map_err(|e| e.to_string())?;
     if ground.outside().join("b").exists() || !finished.output.ends_with("a\n") {
         return Err(finished.output);
@@ -208,6 +217,68 @@ fn not_started(ground: &Ground) -> Result<(), String> {
         match run(argv, folder) {
             Err(error) if error.code == Code::ProgramNotStarted => {}
             other => return Err(format!("{argv:?} in {folder}: {other:?}")),
+        }
+    }
+    Ok(())
+}
+
+fn call(ground: &Ground, tool: &dyn Tool, arguments: &str) -> Result<String, Error> {
+    let arguments = canonical::from_slice(arguments.as_bytes()).unwrap();
+    let invocation = Invocation { idempotency_key: "thread/step/call".to_owned() };
+    ground.runtime.block_on(tool.run(arguments, &invocation))
+}
+
+fn shell_tool(ground: &Ground) -> Result<(), String> {
+    let shell = Typed::new(Shell::new(Arc::new(ground.processes())));
+    let called = |arguments: &str| call(ground, &shell, arguments);
+    expect(&called(r#"{"argv":["echo","a b","$HOME"]}"#).unwrap(), "a b $HOME\n")?;
+    expect(
+        &called(r#"{"script":"pwd; echo $RONDO_IDEMPOTENCY_KEY","working_dir":"src"}"#).unwrap(),
+        &format!("{}\nthread/step/call\n", text(&ground.workspace().join("src"))),
+    )?;
+    let faults = [
+        (r#"{"script":"echo said; exit 3"}"#, Code::ProgramFailed, "exit code 3", "said\n"),
+        (r#"{"script":"kill -SEGV $$"}"#, Code::ProgramSignalled, "SIGSEGV", ""),
+        (r#"{"script":"echo said; sleep 100","timeout_seconds":1}"#, Code::ProgramTimedOut, "after 1 s", "said\n"),
+        (r#"{"argv":["a"],"script":"b"}"#, Code::ToolArguments, "either argv", ""),
+        (r#"{"argv":[]}"#, Code::ToolArguments, "either argv", ""),
+        ("{}", Code::ToolArguments, "either argv", ""),
+        (r#"{"argv":["no-such-program"]}"#, Code::ProgramNotStarted, "no such program", ""),
+    ];
+    for (arguments, code, message, output) in faults {
+        let error = called(arguments).unwrap_err();
+        if error.code != code || !error.message.contains(message) || error.output != output {
+            return Err(format!("{arguments}: {error}"));
+        }
+    }
+    Ok(())
+}
+
+fn declared_tool(ground: &Ground) -> Result<(), String> {
+    fs::create_dir(ground.workspace().join("out")).unwrap();
+    let declared = |effect| {
+        let script = "cat; echo; echo $1; echo x > src/new; echo x > out/new; ls src out";
+        let settings = ProgramSettings {
+            name: "check".to_owned(),
+            description: "Checks.".to_owned(),
+            argv: ["sh", "-c", script, "sh", "{what}"].map(str::to_owned).to_vec(),
+            schema: Some(r#"{"type":"object","properties":{"what":{"type":"string"}}}"#.to_owned()),
+            effect,
+            paths: vec!["out".to_owned()],
+            timeout: Duration::from_secs(30),
+            output_max_bytes: 10_000,
+            in_doubt: InDoubt::Ask,
+        };
+        let tool = Program::new(settings, Arc::new(ground.processes())).unwrap();
+        call(ground, &tool, r#"{"what":"it is"}"#).map_err(|error| error.to_string())
+    };
+    for (effect, src, out) in
+        [(EffectWord::Reads, false, false), (EffectWord::Writes, false, true), (EffectWord::External, true, true)]
+    {
+        let output = declared(effect)?;
+        let written = ["src/new", "out/new"].map(|path| ground.workspace().join(path).exists());
+        if !output.starts_with("{\"what\":\"it is\"}\nit is\n") || written != [src, out] {
+            return Err(format!("{effect:?}: {written:?} {output}"));
         }
     }
     Ok(())
@@ -249,5 +320,9 @@ fn self_test() -> Result<(), String> {
     }
     let Some(_) = wall.isolation else { return Ok(()) };
     let output = ground.runtime.block_on(processes.run(shell("cat ../outside/secret"))).map_err(|e| e.to_string())?;
-    if output.exit == Exit::Code(0) || wall.landlock.is_none() || !wall.seccomp { Err(format!("{wall:?}")) } else { Ok(()) }
+    if output.exit == Exit::Code(0) || wall.landlock.is_none() || !wall.seccomp {
+        Err(format!("{wall:?}"))
+    } else {
+        Ok(())
+    }
 }

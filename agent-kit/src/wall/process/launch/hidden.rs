@@ -67,7 +67,8 @@ fn keep(path: &Path) -> io::Result<Option<(PathBuf, File)>> {
         }
         let Ok(folder) = File::open(place) else { continue };
         flock(&folder, FlockOperation::LockShared)?;
-        let is_still_there = fs::metadata(place).is_ok_and(|now| folder.metadata().is_ok_and(|was| was.ino() == now.ino()));
+        let is_still_there =
+            fs::metadata(place).is_ok_and(|now| folder.metadata().is_ok_and(|was| was.ino() == now.ino()));
         if is_still_there {
             return Ok(Some((place.to_path_buf(), folder)));
         }
@@ -97,8 +98,11 @@ pub(super) fn pinned(plan: &Plan) -> Vec<PathBuf> {
 
 /// What there is to mask: the hidden paths, and where one does not exist, what keeps its place.
 pub(super) fn masked(plan: &Plan) -> Vec<&Path> {
-    let mut masked: Vec<&Path> =
-        plan.hidden.iter().filter_map(|path| path.ancestors().find(|part| part.exists() && keeps(part, path))).collect();
+    let mut masked: Vec<&Path> = plan
+        .hidden
+        .iter()
+        .filter_map(|path| path.ancestors().find(|part| part.exists() && keeps(part, path)))
+        .collect();
     masked.sort_unstable();
     masked.dedup();
     masked

@@ -17,14 +17,55 @@ use super::private;
 
 /// What every program reads and executes: the system, without what is secret or personal in `/etc`, `/var`, `/run`.
 const SYSTEM: &[&str] = &[
-    "/bin", "/lib", "/lib32", "/lib64", "/libx32", "/nix/store", "/opt", "/proc", "/sbin", "/usr",
-    "/sys/devices/system/cpu", "/sys/fs/cgroup", "/etc/alternatives", "/etc/bash.bashrc", "/etc/ca-certificates",
-    "/etc/ca-certificates.conf", "/etc/crypto-policies", "/etc/debian_version", "/etc/fonts", "/etc/gai.conf",
-    "/etc/gitconfig", "/etc/group", "/etc/host.conf", "/etc/hosts", "/etc/inputrc", "/etc/java", "/etc/ld.so.cache",
-    "/etc/ld.so.conf", "/etc/ld.so.conf.d", "/etc/localtime", "/etc/magic", "/etc/mime.types", "/etc/nsswitch.conf",
-    "/etc/os-release", "/etc/passwd", "/etc/pki/ca-trust", "/etc/pki/tls/certs", "/etc/profile", "/etc/profile.d",
-    "/etc/protocols", "/etc/python3", "/etc/resolv.conf", "/etc/services", "/etc/shells", "/etc/ssl/certs",
-    "/etc/ssl/openssl.cnf", "/etc/static", "/etc/terminfo", "/etc/timezone",
+    "/bin",
+    "/lib",
+    "/lib32",
+    "/lib64",
+    "/libx32",
+    "/nix/store",
+    "/opt",
+    "/proc",
+    "/sbin",
+    "/usr",
+    "/sys/devices/system/cpu",
+    "/sys/fs/cgroup",
+    "/etc/alternatives",
+    "/etc/bash.bashrc",
+    "/etc/ca-certificates",
+    "/etc/ca-certificates.conf",
+    "/etc/crypto-policies",
+    "/etc/debian_version",
+    "/etc/fonts",
+    "/etc/gai.conf",
+    "/etc/gitconfig",
+    "/etc/group",
+    "/etc/host.conf",
+    "/etc/hosts",
+    "/etc/inputrc",
+    "/etc/java",
+    "/etc/ld.so.cache",
+    "/etc/ld.so.conf",
+    "/etc/ld.so.conf.d",
+    "/etc/localtime",
+    "/etc/magic",
+    "/etc/mime.types",
+    "/etc/nsswitch.conf",
+    "/etc/os-release",
+    "/etc/passwd",
+    "/etc/pki/ca-trust",
+    "/etc/pki/tls/certs",
+    "/etc/profile",
+    "/etc/profile.d",
+    "/etc/protocols",
+    "/etc/python3",
+    "/etc/resolv.conf",
+    "/etc/services",
+    "/etc/shells",
+    "/etc/ssl/certs",
+    "/etc/ssl/openssl.cnf",
+    "/etc/static",
+    "/etc/terminfo",
+    "/etc/timezone",
 ];
 
 /// Devices without memory or effect.
@@ -155,7 +196,8 @@ impl Rules {
         };
         for part in path.ancestors() {
             let part = if part.as_os_str().is_empty() { Path::new(".") } else { part };
-            let opened = openat2(&workspace, part, OFlags::PATH | OFlags::CLOEXEC, Mode::empty(), ResolveFlags::BENEATH);
+            let opened =
+                openat2(&workspace, part, OFlags::PATH | OFlags::CLOEXEC, Mode::empty(), ResolveFlags::BENEATH);
             let file = match opened {
                 Err(rustix::io::Errno::NOENT) => continue,
                 opened => opened.map_err(refused)?,

@@ -159,8 +159,7 @@ fn refused(keep_attributes: bool) -> io::Result<BTreeMap<i64, Vec<SeccompRule>>>
         rules.insert(libc::SYS_utimensat, vec![named]);
     }
     let masked = |argument: u8, mask: u64, value: u64| {
-        let condition =
-            SeccompCondition::new(argument, SeccompCmpArgLen::Dword, SeccompCmpOp::MaskedEq(mask), value)?;
+        let condition = SeccompCondition::new(argument, SeccompCmpArgLen::Dword, SeccompCmpOp::MaskedEq(mask), value)?;
         SeccompRule::new(vec![condition])
     };
     let namespaces = NEW_NAMESPACES.iter().filter_map(|flag| u64::try_from(*flag).ok());

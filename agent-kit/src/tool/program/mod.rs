@@ -1,0 +1,267 @@
+//! Tools that an operator declares: a program, its arguments as a template, a schema, an effect.
+//!
+//! The template is filled in element by element and no shell reads the result, so an argument stays one argument
+//! whatever is in it. The arguments also come as JSON on stdin, and the key of the call in `RONDO_IDEMPOTENCY_KEY`.
+//! What a tool says of its effect is enforced: one that says it reads can write nothing.
+
+mod template;
+
+use std::collections::BTreeMap;
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::time::Duration;
+
+use futures_util::future::BoxFuture;
+use rondo_protocol::call::Effect;
+use rondo_protocol::diagnostic::Code;
+use rondo_protocol::workflow::types::Validator;
+use rondo_protocol::{Value, canonical};
+
+use super::{Error, InDoubt, Invocation, Origin, Spec, Tool};
+use crate::wall::process::{Access, Command, Exit, Finished, Processes};
+use template::Template;
+
+/// The variable that holds the key of a call.
+pub(super) const KEY_VARIABLE: &str = "RONDO_IDEMPOTENCY_KEY";
+
+/// The schema of a tool that takes nothing.
+const NO_ARGUMENTS: &str = r#"{"type":"object","properties":{},"additionalProperties":false}"#;
+
+/// What an operator declares.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct ProgramSettings {
+    /// The tool's name.
+    pub name: String,
+    /// What it does, for a model to read.
+    pub description: String,
+    /// The program and its arguments. `{name}` stands for an argument.
+    pub argv: Vec<String>,
+    /// The JSON Schema of the arguments; none when it takes none.
+    pub schema: Option<String>,
+    /// What it does to the world.
+    pub effect: EffectWord,
+    /// The paths that it reads or writes, below the workspace; templates too. None means the whole workspace.
+    pub paths: Vec<String>,
+    /// How long it may take.
+    pub timeout: Duration,
+    /// How much of its output is kept.
+    pub output_max_bytes: usize,
+    /// What happens on resume when nobody knows whether it was done.
+    pub in_doubt: InDoubt,
+}
+
+/// The effect of a tool as an operator writes it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum EffectWord {
+    /// `pure`: its result depends on its arguments alone.
+    Pure,
+    /// `reads`.
+    Reads,
+    /// `writes`.
+    Writes,
+    /// `external`: anything.
+    External,
+}
+
+impl EffectWord {
+    /// Reads the word.
+    pub fn read(word: &str) -> Option<Self> {
+        match word {
+            "pure" => Some(Self::Pure),
+            "reads" => Some(Self::Reads),
+            "writes" => Some(Self::Writes),
+            "external" => Some(Self::External),
+            _ => None,
+        }
+    }
+}
+
+/// Why a declared tool cannot be used.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub enum InvalidProgram {
+    /// There is no program.
+    #[error("argv is empty; its first element is the program")]
+    NoProgram,
+    /// The program would be chosen by whoever calls.
+    #[error("the program itself, the first element of argv, is a template; name the program")]
+    ProgramFromArgument,
+    /// A template cannot be read.
+    #[error("{text:?} has a brace without its counterpart; a brace as such is doubled: {{{{ or }}}}")]
+    Braces {
+        /// The element.
+        text: String,
+    },
+    /// A template names what the schema does not have.
+    #[error("{text:?} names the argument {name:?}, which the schema does not have")]
+    UnknownArgument {
+        /// The element.
+        text: String,
+        /// The argument.
+        name: String,
+    },
+    /// The schema is none, or not of an object.
+    #[error("the schema cannot be used: {0}")]
+    Schema(String),
+}
+
+/// A tool that an operator declared.
+#[derive(Debug, Clone)]
+pub struct Program {
+    spec: Spec,
+    argv: Vec<Template>,
+    paths: Vec<Template>,
+    settings: ProgramSettings,
+    processes: Arc<Processes>,
+}
+
+impl Program {
+    /// Checks what was declared.
+    ///
+    /// # Errors
+    /// [`InvalidProgram`].
+    pub fn new(settings: ProgramSettings, processes: Arc<Processes>) -> Result<Self, InvalidProgram> {
+        let parameters = settings.schema.clone().unwrap_or_else(|| NO_ARGUMENTS.to_owned());
+        let known = argument_names(&parameters)?;
+        let read = |text: &String| Template::read(text, &known);
+        let argv = settings.argv.iter().map(read).collect::<Result<Vec<_>, _>>()?;
+        let paths = settings.paths.iter().map(read).collect::<Result<Vec<_>, _>>()?;
+        match argv.first() {
+            None => return Err(InvalidProgram::NoProgram),
+            Some(program) if !program.is_fixed() => return Err(InvalidProgram::ProgramFromArgument),
+            Some(_) => {}
+        }
+        let spec = Spec {
+            name: settings.name.clone(),
+            description: settings.description.clone(),
+            parameters,
+            origin: Origin::Program,
+        };
+        Ok(Self { spec, argv, paths, settings, processes })
+    }
+
+    /// The paths that a call means: relative, with `/` between the parts.
+    fn paths(&self, arguments: &Value) -> Vec<String> {
+        if self.paths.is_empty() {
+            return vec![".".to_owned()];
+        }
+        self.paths.iter().flat_map(|path| path.fill(arguments)).collect()
+    }
+
+    fn access(&self, arguments: &Value) -> Result<Access, Error> {
+        let access = match self.settings.effect {
+            EffectWord::Pure | EffectWord::Reads => Access::Read,
+            EffectWord::External => Access::Write,
+            EffectWord::Writes if self.paths.is_empty() => Access::Write,
+            EffectWord::Writes => {
+                let paths: Vec<PathBuf> = self.paths(arguments).into_iter().map(PathBuf::from).collect();
+                let leads_out = |path: &&PathBuf| {
+                    path.components()
+                        .any(|part| !matches!(part, std::path::Component::Normal(_) | std::path::Component::CurDir))
+                };
+                if let Some(path) = paths.iter().find(leads_out) {
+                    let message = format!("{} leads out of the workspace; give a path below it", path.display());
+                    return Err(Error::new(Code::ToolArguments, message));
+                }
+                Access::Paths(paths)
+            }
+        };
+        Ok(access)
+    }
+
+    fn command(&self, arguments: &Value, invocation: &Invocation) -> Result<Command, Error> {
+        let mut argv = Vec::new();
+        for element in &self.argv {
+            let filled = element.fill(arguments);
+            // A value that stands alone and begins with a dash would be read as an option, and options of ordinary
+            // programs run other programs. The operator who means to let a caller give options writes them out.
+            if let Some(option) = filled.iter().find(|value| value.starts_with('-') && element.is_argument()) {
+                let shown: String = option.chars().take(80).collect();
+                let message =
+                    format!("{shown:?} begins with a dash and would be read as an option; write ./ before a path");
+                return Err(Error::new(Code::ToolArguments, message));
+            }
+            if filled.iter().any(|value| value.contains('\0')) {
+                return Err(Error::new(
+                    Code::ToolArguments,
+                    "an argument holds a NUL byte, which no program can be given",
+                ));
+            }
+            argv.extend(filled);
+        }
+        Ok(Command {
+            stdin: arguments.to_text().into_bytes(),
+            env: BTreeMap::from([(KEY_VARIABLE.to_owned(), invocation.idempotency_key.clone())]),
+            access: self.access(arguments)?,
+            timeout: self.settings.timeout,
+            output_max_bytes: self.settings.output_max_bytes.min(super::STORED_MAX_BYTES),
+            ..Command::new(argv)
+        })
+    }
+}
+
+/// The names of the arguments that a schema has.
+fn argument_names(schema: &str) -> Result<Vec<String>, InvalidProgram> {
+    let invalid = |why: &dyn std::fmt::Display| InvalidProgram::Schema(why.to_string());
+    let schema: Value = canonical::from_slice(schema.as_bytes()).map_err(|error| invalid(&error))?;
+    Validator::of_schema(&schema).map_err(|error| invalid(&error))?;
+    if schema.get("type") != Some(&Value::from("object")) {
+        return Err(invalid(&"it must say \"type\": \"object\", because arguments have names"));
+    }
+    match schema.get("properties") {
+        Some(Value::Object(members)) => Ok(members.keys().cloned().collect()),
+        _ => Ok(Vec::new()),
+    }
+}
+
+/// What a caller is told of a program that has ended.
+pub(super) fn outcome(finished: Finished) -> Result<String, Error> {
+    let Finished { output, exit, .. } = finished;
+    match exit {
+        Exit::Code(0) => Ok(output),
+        Exit::Code(code) => Err(Error::new(Code::ProgramFailed, format!("exit code {code}")).with_output(output)),
+        Exit::Signal(signal) => {
+            let message = format!("ended by signal {signal}{}", meaning(signal));
+            Err(Error::new(Code::ProgramSignalled, message).with_output(output))
+        }
+    }
+}
+
+/// What the signals mean that a limit or a crash sends. Their numbers are those of Linux on x86-64 and ARM.
+fn meaning(signal: i32) -> &'static str {
+    match signal {
+        6 => " (SIGABRT: it gave up by itself)",
+        9 => " (SIGKILL: it was killed, or had used up its time on the processor)",
+        11 => " (SIGSEGV: it crashed)",
+        15 => " (SIGTERM)",
+        24 => " (SIGXCPU: it had used up its time on the processor)",
+        25 => " (SIGXFSZ: it wrote a file larger than it may)",
+        31 => " (SIGSYS: it made a call of another architecture, which the wall ends)",
+        _ => "",
+    }
+}
+
+impl Tool for Program {
+    fn spec(&self) -> &Spec {
+        &self.spec
+    }
+
+    fn effect(&self, arguments: &Value) -> Effect {
+        match self.settings.effect {
+            EffectWord::Pure => Effect::Pure,
+            EffectWord::Reads => Effect::Reads(self.paths(arguments)),
+            EffectWord::Writes => Effect::Writes(self.paths(arguments)),
+            EffectWord::External => Effect::External,
+        }
+    }
+
+    fn in_doubt(&self) -> InDoubt {
+        self.settings.in_doubt
+    }
+
+    fn run<'a>(&'a self, arguments: Value, invocation: &'a Invocation) -> BoxFuture<'a, Result<String, Error>> {
+        Box::pin(async move { outcome(self.processes.run(self.command(&arguments, invocation)?).await?) })
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,91 @@
+//! One element of a declared `argv` or `paths`.
+
+use rondo_protocol::Value;
+
+use super::InvalidProgram;
+
+/// Text with places for arguments.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) struct Template(Vec<Part>);
+
+#[derive(Debug, Clone, PartialEq, Eq)]
+enum Part {
+    Text(String),
+    Argument(String),
+}
+
+impl Template {
+    /// Reads `{name}` as a place and `{{`, `}}` as a brace. `known` are the arguments that there are.
+    pub fn read(text: &str, known: &[String]) -> Result<Self, InvalidProgram> {
+        let braces = || InvalidProgram::Braces { text: text.to_owned() };
+        let (mut parts, mut plain, mut rest) = (Vec::new(), String::new(), text);
+        while let Some(at) = rest.find(['{', '}']) {
+            let (before, brace) = rest.split_at(at);
+            plain.push_str(before);
+            if let Some(after) = brace.strip_prefix("{{") {
+                plain.push('{');
+                rest = after;
+            } else if let Some(after) = brace.strip_prefix("}}") {
+                plain.push('}');
+                rest = after;
+            } else {
+                let (name, after) =
+                    brace.strip_prefix('{').and_then(|inner| inner.split_once('}')).ok_or_else(braces)?;
+                if !known.iter().any(|known| known == name) {
+                    return Err(InvalidProgram::UnknownArgument { text: text.to_owned(), name: name.to_owned() });
+                }
+                if !plain.is_empty() {
+                    parts.push(Part::Text(std::mem::take(&mut plain)));
+                }
+                parts.push(Part::Argument(name.to_owned()));
+                rest = after;
+            }
+        }
+        plain.push_str(rest);
+        if !plain.is_empty() || parts.is_empty() {
+            parts.push(Part::Text(plain));
+        }
+        Ok(Self(parts))
+    }
+
+    /// Whether it stands for the same whatever the arguments.
+    pub fn is_fixed(&self) -> bool {
+        matches!(self.0.as_slice(), [Part::Text(_)])
+    }
+
+    /// Whether it begins with what a caller gives.
+    pub fn is_argument(&self) -> bool {
+        matches!(self.0.first(), Some(Part::Argument(_)))
+    }
+
+    /// The elements that it stands for: one; of a list that stands alone, one each; none when an argument of it is
+    /// left out.
+    pub fn fill(&self, arguments: &Value) -> Vec<String> {
+        let given = |name: &str| arguments.get(name).filter(|value| !matches!(value, Value::Null));
+        if let [Part::Argument(name)] = self.0.as_slice() {
+            return match given(name) {
+                Some(Value::List(items)) => items.iter().map(text).collect(),
+                value => value.map(text).into_iter().collect(),
+            };
+        }
+        let mut filled = String::new();
+        for part in &self.0 {
+            match part {
+                Part::Text(plain) => filled.push_str(plain),
+                Part::Argument(name) => match given(name) {
+                    Some(value) => filled.push_str(&text(value)),
+                    None => return Vec::new(),
+                },
+            }
+        }
+        vec![filled]
+    }
+}
+
+/// A text as it is, anything else as canonical JSON.
+fn text(value: &Value) -> String {
+    match value {
+        Value::Str(text) => text.clone(),
+        other => other.to_text(),
+    }
+}
