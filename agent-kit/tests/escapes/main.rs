@@ -28,7 +28,7 @@ pub enum Without {
 }
 
 /// The least number of attempts that the corpus holds.
-const AT_LEAST: usize = 0;
+const AT_LEAST: usize = 60;
 
 fn main() -> ExitCode {
     // This binary is the launcher of walled programs, the programs that attack, and a host that is killed.

@@ -85,7 +85,9 @@ mod tests {
 
     fn kept(max: usize, parts: &[&[u8]]) -> (String, u64) {
         let mut kept = Kept::new(max);
-        parts.iter().for_each(|part| kept.push(part));
+        for part in parts {
+            kept.push(part);
+        }
         kept.into_text()
     }
 

@@ -92,7 +92,7 @@ mod probed {
     use std::path::{Path, PathBuf};
     use std::time::Duration;
 
-    use super::super::launch::{self, Escaped};
+    use super::super::launch::{self, Escape};
     use super::super::plan::Exit;
     use super::super::{Command, start};
     use super::{Isolation, ProcessSettings, Wall};
@@ -135,9 +135,9 @@ mod probed {
         let argv = launch::probe(&text(&settings.launcher)?, &outside, &text(&hidden)?, std::process::id());
         let command = Command { timeout: TIMEOUT, ..Command::new(argv) };
         let (finished, landlock) = start(&settings, isolation, command).await.map_err(|error| error.message)?;
-        let escaped: Escaped = serde_json::from_str(&finished.output)
+        let escaped: Vec<Escape> = serde_json::from_str(&finished.output)
             .map_err(|_| format!("the probe ended with {:?}: {}", finished.exit, finished.output))?;
-        if finished.exit == Exit::Code(0) && escaped == Escaped::default() {
+        if finished.exit == Exit::Code(0) && escaped.is_empty() {
             return Ok(landlock);
         }
         Err(format!("a probe got out: {escaped:?}"))

@@ -178,22 +178,25 @@ fn take_off_a_mask(ground: &Ground) -> Result<bool, String> {
     reads(ground, "umount .git rondo.toml; umount -l .git; mount --bind src .git; cat .git/config rondo.toml")
 }
 
-/// A file of this process that a child would inherit.
-fn inherited(ground: &Ground, run: impl FnOnce(&str)) -> bool {
+/// A file of this process that a child would inherit, and whether a child of it has written there.
+fn inherited(ground: &Ground, run: impl FnOnce(&str) -> Result<(), String>) -> Result<bool, String> {
     let path = ground.outside().join("log");
     let file = fs::File::create(&path).unwrap();
     rustix::io::fcntl_setfd(&file, rustix::io::FdFlags::empty()).unwrap();
     let number = std::os::fd::AsRawFd::as_raw_fd(&file);
-    run(&format!("echo x > /proc/self/fd/{number}"));
-    fs::metadata(path).unwrap().len() > 0
+    run(&format!("echo x > /proc/self/fd/{number}"))?;
+    Ok(fs::metadata(path).unwrap().len() > 0)
 }
 
 fn inherited_with_wall(ground: &Ground) -> Result<bool, String> {
-    Ok(inherited(ground, |script| drop(ground.script(script))))
+    inherited(ground, |script| ground.script(script).map(drop))
 }
 
 fn inherited_without() -> Result<(), String> {
     let ground = Ground::new(Walled::No);
-    let out = inherited(&ground, |script| super::ground::Plain::start(&ground, script).wait());
-    if out { Ok(()) } else { Err("the file was not inherited".to_owned()) }
+    let plain = |script: &str| {
+        super::ground::Plain::start(&ground, script).wait();
+        Ok(())
+    };
+    if inherited(&ground, plain)? { Ok(()) } else { Err("the file was not inherited".to_owned()) }
 }

@@ -122,7 +122,7 @@ fn cargo(ground: &Ground) -> Result<(), String> {
     settings.read.push(toolchain.clone());
     settings.env.insert("PATH".to_owned(), format!("{}/bin:/usr/local/bin:/usr/bin:/bin", text(&toolchain)));
     settings.env.insert("CARGO_NET_OFFLINE".to_owned(), "true".to_owned());
-    let command = Command { working_dir: "src/tiny".into(), timeout: Duration::from_secs(300), ..shell("cargo test") };
+    let command = Command { working_dir: "src/tiny".into(), timeout: Duration::from_mins(5), ..shell("cargo test") };
     let finished = ground.runtime.block_on(ground.processes_of(settings).run(command)).map_err(|e| e.to_string())?;
     let both = finished.output.matches("1 passed").count();
     if finished.exit == Exit::Code(0) && both == 2 { Ok(()) } else { Err(format!("{finished:?}")) }

@@ -35,7 +35,7 @@ use hidden::Places;
 use private::Private;
 
 pub(super) use bubblewrap::is_installed as has_bubblewrap;
-pub(super) use probe::{Escaped, probe};
+pub(super) use probe::{Escape, probe};
 
 /// The hidden verb.
 const VERB: &str = "__walled";
@@ -146,10 +146,12 @@ fn close_all_others() -> Result<(), Report> {
     Ok(())
 }
 
+#[expect(clippy::needless_pass_by_value, reason = "it is what map_err calls")]
 fn no_wall(error: io::Error) -> Report {
     Report::NoWall(format!("the wall could not be put up: {error}"))
 }
 
+#[expect(clippy::needless_pass_by_value, reason = "it is what map_err calls")]
 fn not_started(error: io::Error) -> Report {
     Report::NotStarted(format!("the program could not be started: {error}"))
 }

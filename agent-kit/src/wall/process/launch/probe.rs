@@ -9,17 +9,17 @@ use serde::{Deserialize, Serialize};
 
 use super::PROBE;
 
-/// In which ways the probe got out.
-#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
-pub(in super::super) struct Escaped {
+/// A way in which the probe got out.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+pub(in super::super) enum Escape {
     /// It wrote a file outside.
-    pub wrote: bool,
+    Wrote,
     /// It read what is hidden.
-    pub read: bool,
+    Read,
     /// It opened a socket.
-    pub connected: bool,
+    Connected,
     /// It could have signalled the process that wanted it.
-    pub signalled: bool,
+    Signalled,
 }
 
 /// The arguments that start the probe: it tries to write `outside`, to read `hidden` and to signal `process`.
@@ -33,12 +33,13 @@ pub(super) fn attack(mut arguments: impl Iterator<Item = String>) -> ExitCode {
     let mut next = || arguments.next().unwrap_or_default();
     let (outside, hidden, process) = (next(), next(), next());
     let process = process.parse().ok().and_then(Pid::from_raw);
-    let escaped = Escaped {
-        wrote: std::fs::write(outside, "escaped").is_ok(),
-        read: std::fs::read(hidden).is_ok(),
-        connected: UdpSocket::bind("127.0.0.1:0").is_ok(),
-        signalled: process.is_some_and(|pid| test_kill_process(pid).is_ok()),
-    };
+    let tried = [
+        (Escape::Wrote, std::fs::write(outside, "escaped").is_ok()),
+        (Escape::Read, std::fs::read(hidden).is_ok()),
+        (Escape::Connected, UdpSocket::bind("127.0.0.1:0").is_ok()),
+        (Escape::Signalled, process.is_some_and(|pid| test_kill_process(pid).is_ok())),
+    ];
+    let escaped: Vec<Escape> = tried.into_iter().filter(|(_, got_out)| *got_out).map(|(way, _)| way).collect();
     match serde_json::to_writer(io::stdout(), &escaped) {
         Ok(()) => ExitCode::SUCCESS,
         Err(_) => ExitCode::FAILURE,
