@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::path::Path;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Mutex, PoisonError};
+use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use rmcp::model::{ClientCapabilities, ClientConfig, ErrorData, Implementation, ProtocolVersion};
@@ -13,12 +13,14 @@ use rmcp::transport::common::client_side_sse::ExponentialBackoff;
 use rmcp::transport::streamable_http_client::{StreamableHttpClientTransport, StreamableHttpClientTransportConfig};
 use rmcp::{ClientHandler, RoleClient, ServiceExt};
 use rondo_protocol::diagnostic::Code;
+use tokio::process::{ChildStdin, ChildStdout};
 use tokio::sync::oneshot;
+use tokio::time::{Instant, timeout_at};
 
 use super::guard::{Bounded, Guarded, Watch};
 use super::process::{Process, Program};
 use super::settings::{ServerSettings, Transport};
-use crate::redact::Redactor;
+use crate::redact::{Redactor, Secret};
 use crate::tool::{Error, bound};
 use crate::web;
 
@@ -64,28 +66,35 @@ pub struct Connection {
 }
 
 impl Connection {
-    /// Starts or reaches a server and shakes hands. How long that may take is for the caller to say.
+    /// Starts or reaches a server and shakes hands.
     ///
     /// # Cancel safety
     /// Dropping the future ends the server.
-    pub async fn open(settings: &ServerSettings, redactor: Redactor) -> Result<Self, Error> {
+    pub async fn open(settings: &ServerSettings, redactor: Redactor, deadline: Instant) -> Result<Self, Error> {
         let watch = Watch::default();
         let (process, handshake) = match &settings.transport {
             Transport::Stdio { command, args, env, working_dir, launcher } => {
                 let (working_dir, launcher) = (working_dir.as_deref(), launcher.as_deref());
                 let program = Program { command, args, env, working_dir, launcher };
-                let (process, handshake) = open_stdio(settings, &program, &watch).await?;
-                (Some(process), handshake)
+                let (process, transport) = over_pipes(settings, &program, &watch)?;
+                (Some(process), timeout_at(deadline, Client.serve(transport)).await)
             }
             Transport::Http { url, bearer } => {
-                let bearer = bearer.as_ref().map(|key| key.value.as_str());
-                (None, open_http(settings, url, bearer, &watch).await?)
+                let transport = over_http(settings, url, bearer.as_ref(), &watch)?;
+                (None, timeout_at(deadline, Client.serve(transport)).await)
             }
         };
         let server = settings.name.clone();
         let service = match handshake {
-            Ok(service) => service,
-            Err(error) => return Err(not_ready(&server, &error, process.as_ref(), &watch, &redactor).await),
+            Ok(Ok(service)) => service,
+            Ok(Err(error)) => return Err(not_ready(&server, &error, process.as_ref(), &watch, &redactor).await),
+            Err(_) => {
+                let wrote = process.as_ref().map(Process::wrote).unwrap_or_default();
+                let wrote = bound::line(&redactor.text(&wrote), MAX_CAUSE_CHARS);
+                let limit = settings.start_timeout;
+                let message = format!("the MCP server {server} was not ready within {limit:?}{wrote}");
+                return Err(Error::new(Code::McpStart, message));
+            }
         };
         // An answer of before must not hide a change.
         service.peer().set_response_cache_config(ClientCacheConfig::disabled()).await;
@@ -151,9 +160,11 @@ impl Connection {
         }
     }
 
-    /// The error of a connection that is over.
+    /// The error of a connection that is over. What is left of the server is ended.
     pub async fn ended(&self) -> Error {
-        ended(&self.server, Code::McpEnded, self.process.as_ref(), &self.watch, &self.redactor).await
+        let error = ended(&self.server, Code::McpEnded, self.process.as_ref(), &self.watch, &self.redactor).await;
+        drop(self.end());
+        error
     }
 
     fn words(&self, text: &str) -> String {
@@ -161,13 +172,14 @@ impl Connection {
     }
 }
 
-type Handshake = Result<RunningService<RoleClient, Client>, ClientInitializeError>;
+type Piped = AsyncRwTransport<RoleClient, Bounded<ChildStdout>, ChildStdin>;
 
-async fn open_stdio(
+/// Starts a program and speaks to it through pipes.
+fn over_pipes(
     settings: &ServerSettings,
     program: &Program<'_>,
     watch: &Watch,
-) -> Result<(Process, Handshake), Error> {
+) -> Result<(Process, Guarded<Piped>), Error> {
     let (process, stdout, stdin) = Process::start(program).map_err(|error| {
         let folder = program.working_dir.map(Path::display).map(|folder| format!(" in {folder}")).unwrap_or_default();
         let message =
@@ -178,16 +190,16 @@ async fn open_stdio(
     let stdout = Bounded::new(stdout, max_bytes, watch.clone());
     // Behind the bound, which ends the connection, rmcp's own, which only drops the line, is never reached.
     let transport = AsyncRwTransport::new_client(stdout, stdin).with_max_line_length(max_bytes.saturating_add(2));
-    let handshake = Client.serve(Guarded::new(transport, watch.clone())).await;
-    Ok((process, handshake))
+    Ok((process, Guarded::new(transport, watch.clone())))
 }
 
-async fn open_http(
+/// Speaks to an address.
+fn over_http(
     settings: &ServerSettings,
     url: &str,
-    bearer: Option<&str>,
+    bearer: Option<&Secret>,
     watch: &Watch,
-) -> Result<Handshake, Error> {
+) -> Result<Guarded<StreamableHttpClientTransport<reqwest::Client>>, Error> {
     let client = web::client().no_proxy().referer(false).connect_timeout(CONNECT_TIMEOUT).build();
     let client = client.map_err(|error| {
         let cause = web::root_cause(&error);
@@ -199,12 +211,11 @@ async fn open_http(
         .reinit_on_expired_session(false);
     let mut reopening = ExponentialBackoff::default();
     reopening.max_times = Some(MAX_REOPENINGS);
-    config.retry_config = std::sync::Arc::new(reopening);
+    config.retry_config = Arc::new(reopening);
     if let Some(bearer) = bearer {
-        config = config.auth_header(bearer);
+        config = config.auth_header(&bearer.value);
     }
-    let transport = StreamableHttpClientTransport::with_client(client, config);
-    Ok(Client.serve(Guarded::new(transport, watch.clone())).await)
+    Ok(Guarded::new(StreamableHttpClientTransport::with_client(client, config), watch.clone()))
 }
 
 /// Why a handshake came to nothing.

@@ -85,12 +85,14 @@ impl Process {
             Some(Exit::Signal(signal)) => format!("was ended by signal {signal}"),
             None => "closed its output".to_owned(),
         };
-        let lines = self.tail.lines();
-        if !lines.is_empty() {
-            words.push_str("; it last wrote: ");
-            words.push_str(&lines);
-        }
+        words.push_str(&self.wrote());
         words
+    }
+
+    /// The last lines of its standard error so far, as the end of a sentence.
+    pub fn wrote(&self) -> String {
+        let lines = self.tail.lines();
+        if lines.is_empty() { lines } else { format!("; it last wrote: {lines}") }
     }
 
     /// Ends it and everything in its group: SIGTERM, and SIGKILL for what is left after a second. A supervisor does the

@@ -3,7 +3,9 @@
 use std::sync::Arc;
 
 use futures_util::future::BoxFuture;
+use rmcp::RoleClient;
 use rmcp::model::{PaginatedRequestParams, ReadResourceRequestParams, ReadResourceResponse, Resource};
+use rmcp::service::{Peer, ServiceError};
 use rondo_protocol::Value;
 use rondo_protocol::call::Effect;
 use rondo_protocol::diagnostic::Code;
@@ -46,28 +48,31 @@ impl ListResources {
 
     async fn list(&self) -> Result<String, Error> {
         let connection = self.shared.connection().await?;
-        let mut lines = Lines::default();
-        let (mut listed, mut cursor) = (0, None);
-        for _ in 0..MAX_PAGES {
-            let params = PaginatedRequestParams::default().with_cursor(cursor);
-            let asked = connection.peer().list_resources(Some(params));
-            let page = self.shared.wait(&connection, asked).await?;
-            for resource in page.resources.iter().take(MAX_RESOURCES - listed) {
-                lines.add(&line(resource));
-            }
-            listed += page.resources.len().min(MAX_RESOURCES - listed);
-            cursor = page.next_cursor;
-            if cursor.is_none() || listed == MAX_RESOURCES {
-                break;
-            }
-        }
-        if cursor.is_some() || listed == MAX_RESOURCES {
-            lines.add(&format!("[cut here: {listed} are listed, there may be more]"));
-        } else if listed == 0 {
-            lines.add("[there are none]");
-        }
-        Ok(lines.finish())
+        self.shared.wait(&connection, pages(connection.peer())).await
     }
+}
+
+/// Every resource, through the pages of their list.
+async fn pages(peer: &Peer<RoleClient>) -> Result<String, ServiceError> {
+    let mut lines = Lines::default();
+    let (mut listed, mut cursor) = (0, None);
+    for _ in 0..MAX_PAGES {
+        let page = peer.list_resources(Some(PaginatedRequestParams::default().with_cursor(cursor))).await?;
+        for resource in page.resources.iter().take(MAX_RESOURCES - listed) {
+            lines.add(&line(resource));
+            listed += 1;
+        }
+        cursor = page.next_cursor;
+        if cursor.is_none() || listed == MAX_RESOURCES {
+            break;
+        }
+    }
+    if cursor.is_some() || listed == MAX_RESOURCES {
+        lines.add(&format!("[cut here: {listed} are listed, there may be more]"));
+    } else if listed == 0 {
+        lines.add("[there are none]");
+    }
+    Ok(lines.finish())
 }
 
 fn line(resource: &Resource) -> String {

@@ -13,6 +13,7 @@ use rmcp::model::{MetaObject, RequestMetaObject};
 use rmcp::service::ServiceError;
 use rondo_protocol::diagnostic::Code;
 use tokio::sync::Semaphore;
+use tokio::time::{Instant, timeout_at};
 
 use super::catalogue::{Catalogue, LeftOut};
 use super::connection::Connection;
@@ -27,6 +28,8 @@ use crate::tool::{Error, Invocation, Tool};
 const MAX_RESTARTS: usize = 3;
 /// The field of a request's `_meta` by which a server can tell a repetition.
 const IDEMPOTENCY_KEY: &str = "rondo/idempotencyKey";
+/// Longer than this no start is waited for, whatever the settings say.
+const MAX_START: Duration = Duration::from_hours(1);
 /// How long [`Server::stop`] waits.
 const STOP_TIMEOUT: Duration = Duration::from_secs(2);
 
@@ -245,13 +248,12 @@ impl Shared {
 /// Opens a connection and asks for the tools.
 async fn open(settings: &ServerSettings, redactor: &Redactor) -> Result<(Connection, Catalogue), Error> {
     let limit = settings.start_timeout;
-    let opened = async {
-        let connection = Connection::open(settings, redactor.clone()).await?;
-        let catalogue = Catalogue::ask(&settings.name, &connection).await?;
-        Ok((connection, catalogue))
-    };
-    tokio::time::timeout(limit, opened).await.unwrap_or_else(|_| {
-        let message = format!("the MCP server {} was not ready within {limit:?}", settings.name);
+    let deadline = Instant::now() + limit.min(MAX_START);
+    let connection = Connection::open(settings, redactor.clone(), deadline).await?;
+    let asked = timeout_at(deadline, Catalogue::ask(&settings.name, &connection)).await;
+    let catalogue = asked.unwrap_or_else(|_| {
+        let message = format!("the MCP server {} did not list its tools within {limit:?}", settings.name);
         Err(Error::new(Code::McpStart, message))
-    })
+    })?;
+    Ok((connection, catalogue))
 }

@@ -16,7 +16,7 @@ const IDEMPOTENCY_KEY: HeaderName = HeaderName::from_static("idempotency-key");
 /// How much of the body of an error is shown.
 const MAX_ERROR_BYTES: usize = 4 << 10;
 /// Of the room for a result, what the first line and a mark need at most.
-const AROUND_BYTES: usize = 10 << 10;
+const AROUND_BYTES: usize = 32 << 10;
 
 /// Reads pages through the wall.
 pub struct HttpGet {

@@ -98,7 +98,10 @@ impl Fake {
         let method = message["method"].as_str().unwrap_or("answer");
         self.seen.push(method.to_owned());
         match method {
-            "initialize" if self.is("hang_at_start") => Ok(()),
+            "initialize" if self.is("hang_at_start") => {
+                eprintln!("waiting for a login");
+                Ok(())
+            }
             "initialize" => {
                 let result = json!({
                     "protocolVersion": message["params"]["protocolVersion"],

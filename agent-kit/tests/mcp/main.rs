@@ -18,7 +18,6 @@ mod stdio;
 
 use std::process::ExitCode;
 use std::sync::Arc;
-use std::time::Duration;
 
 use libtest_mimic::{Arguments, Trial};
 use rondo_agent_kit::mcp::{Server, ServerSettings, Transport};
@@ -58,12 +57,6 @@ fn fake_settings(mode: &str) -> ServerSettings {
 
 async fn start(mode: &str) -> Result<Server, Error> {
     Server::start(fake_settings(mode)).await
-}
-
-/// The same with little patience.
-fn hasty(mode: &str) -> ServerSettings {
-    let patience = Duration::from_millis(500);
-    ServerSettings { start_timeout: patience, call_timeout: patience, ..fake_settings(mode) }
 }
 
 fn tool(server: &Server, name: &str) -> Arc<dyn Tool> {

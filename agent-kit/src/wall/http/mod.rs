@@ -16,6 +16,7 @@
 mod address;
 mod hosts;
 mod resolver;
+mod target;
 
 use std::net::{IpAddr, SocketAddr};
 use std::sync::Arc;
@@ -33,8 +34,6 @@ pub use resolver::{Resolver, SystemResolver};
 
 use hosts::{Granted, Host, Hosts};
 
-/// The longest URL that is read.
-const MAX_URL_BYTES: usize = 8 << 10;
 /// The most lines of the head of an answer.
 const MAX_HEADERS: usize = 100;
 /// The most bytes of the head of an answer over HTTP/2. Over HTTP/1 hyper ends at about 400 KiB.
@@ -138,7 +137,7 @@ impl Gate {
     }
 
     async fn follow(&self, url: &str, mut headers: HeaderMap, max_bytes: usize) -> Result<Response, Error> {
-        let mut url = parse(url)?;
+        let mut url = target::parse(url)?;
         for _ in 0..=self.settings.max_redirects {
             let passed = self.check(url).await?;
             let response = self.send(&passed, headers.clone()).await?;
@@ -156,7 +155,7 @@ impl Gate {
 
     /// Whether `url` may be asked, and at which addresses.
     async fn check(&self, url: Url) -> Result<Passed, Error> {
-        let host = Host::of(&url).ok_or_else(|| refused(&url, "it names no host"))?;
+        let host = Host::of(&url).ok_or_else(|| target::refused(&url, "it names no host"))?;
         let Some(granted) = self.hosts.grant(&host, &url) else {
             let port = url.port().map(|port| format!(":{port}")).unwrap_or_default();
             let name = url.host_str().unwrap_or_default();
@@ -224,67 +223,13 @@ impl Gate {
     }
 }
 
-/// Parses the URL of a request.
-fn parse(text: &str) -> Result<Url, Error> {
-    let fault =
-        |why: &str| Err(Error::new(Code::HttpUrl, format!("{:?} cannot be asked: {why}", bound::line(text, 200))));
-    if text.len() > MAX_URL_BYTES {
-        return fault("it is too long");
-    }
-    // A parser drops these; who reads the text sees another URL than the one that is asked.
-    if text.chars().any(char::is_control) {
-        return fault("it holds control characters");
-    }
-    match Url::parse(text) {
-        Ok(url) => permissible(url),
-        Err(error) => fault(&error.to_string()),
-    }
-}
-
-/// What must hold of each URL, the first and those that redirects lead to.
-fn permissible(url: Url) -> Result<Url, Error> {
-    if !matches!(url.scheme(), "http" | "https") {
-        return Err(refused(&url, "only http and https are"));
-    }
-    if !url.username().is_empty() || url.password().is_some() {
-        return Err(refused(&url, "it holds a user name or a password before its host"));
-    }
-    if url.host_str().is_some_and(|host| host.ends_with('.')) {
-        return Err(refused(&url, "its host ends with a dot; write it without"));
-    }
-    Ok(url)
-}
-
-fn refused(url: &Url, why: &str) -> Error {
-    let mut shown = url.clone();
-    // What was meant as a password is shown to nobody.
-    let _ = shown.set_password(None);
-    Error::new(Code::HttpUrl, format!("{} cannot be asked: {why}", bound::line(shown.as_str(), 200)))
-}
-
 /// Where an answer leads; `None` = it is the answer itself.
 fn redirect(from: &Url, response: &reqwest::Response) -> Result<Option<Url>, Error> {
     if !matches!(response.status().as_u16(), 301 | 302 | 303 | 307 | 308) {
         return Ok(None);
     }
     let Some(location) = response.headers().get(LOCATION) else { return Ok(None) };
-    target(from, location.to_str().unwrap_or("\0")).map(Some)
-}
-
-/// The URL that a redirect means by `location`.
-fn target(from: &Url, location: &str) -> Result<Url, Error> {
-    let fault = |why: &str| Error::new(Code::HttpRedirect, format!("a redirect of {from} cannot be followed: {why}"));
-    if !location.chars().all(|c| c.is_ascii_graphic() || c == ' ') {
-        return Err(fault("its address holds characters that no address has"));
-    }
-    if location.len() > MAX_URL_BYTES {
-        return Err(fault("its address is too long"));
-    }
-    let next = from.join(location).map_err(|error| fault(&error.to_string()))?;
-    if from.scheme() == "https" && next.scheme() == "http" {
-        return Err(fault("it leads from https to http"));
-    }
-    permissible(next).map_err(|error| fault(&error.message))
+    target::of_redirect(from, location.to_str().unwrap_or("\0")).map(Some)
 }
 
 /// Reads the body as far as it may go.
@@ -317,34 +262,4 @@ async fn read(url: Url, mut response: reqwest::Response, max_bytes: usize) -> Re
     let url = url.to_string();
     let status = status.as_u16();
     Ok(Response { status, status_line, content_type, content_encoding, body, cut, length_bytes, url })
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn a_redirect_leads_to_https_or_stays_with_http() {
-        let from = Url::parse("https://example.com/a/b").unwrap();
-        for (location, leads_to) in [
-            ("c", "https://example.com/a/c"),
-            ("//other.example/", "https://other.example/"),
-            ("https://other.example/", "https://other.example/"),
-        ] {
-            assert_eq!(target(&from, location).unwrap().as_str(), leads_to);
-        }
-        for location in ["http://example.com/", "file:///etc/hostname", "https://u:p@example.com/", "a\0b", "https://"]
-        {
-            assert_eq!(target(&from, location).unwrap_err().code, Code::HttpRedirect, "{location}");
-        }
-        let from = Url::parse("http://example.com/").unwrap();
-        assert_eq!(target(&from, "https://example.com/").unwrap().as_str(), "https://example.com/");
-    }
-
-    #[test]
-    fn a_url_is_shown_without_its_password() {
-        let error = parse("https://user:hunter22@example.com/").unwrap_err();
-        assert_eq!(error.code, Code::HttpUrl);
-        assert!(!error.message.contains("hunter22"), "{}", error.message);
-    }
 }
