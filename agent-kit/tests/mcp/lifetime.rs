@@ -7,6 +7,7 @@ use std::time::{Duration, Instant};
 use libtest_mimic::Trial;
 use rondo_agent_kit::mcp::Server;
 use rondo_protocol::diagnostic::Code;
+use rustix::process::Pid;
 
 use super::{call, error_of, fake_settings, start, tool, trial};
 
@@ -139,9 +140,12 @@ async fn assert_dead(pid: u32) {
     }
 }
 
-/// A process that nobody has waited for yet is dead.
+/// A process that has ended and that nobody has waited for yet is dead.
 fn is_alive(pid: u32) -> bool {
-    let output = Command::new("ps").args(["-o", "stat=", "-p", &pid.to_string()]).output().unwrap();
-    let state = String::from_utf8_lossy(&output.stdout).trim().to_owned();
-    !state.is_empty() && !state.starts_with('Z')
+    let stat = std::fs::read_to_string(format!("/proc/{pid}/stat")).unwrap_or_default();
+    match stat.rsplit_once(") ") {
+        Some((_, state)) => !state.starts_with(['Z', 'X']),
+        // Elsewhere than on Linux there is no such file.
+        None => Pid::from_raw(pid.cast_signed()).is_some_and(|pid| rustix::process::test_kill_process(pid).is_ok()),
+    }
 }

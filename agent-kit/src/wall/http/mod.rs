@@ -218,7 +218,11 @@ impl Gate {
             let code = if silent { Code::HttpSilent } else { Code::HttpUnreachable };
             Error::new(code, format!("{url} could not be asked: {}", bound::line(&web::root_cause(error), 300)))
         };
-        let client = builder.build().map_err(|error| fault(&error))?;
+        // It reads the root certificates of the system.
+        let built = tokio::task::spawn_blocking(move || builder.build()).await;
+        let built =
+            built.map_err(|error| Error::new(Code::HttpUnreachable, format!("{url} could not be asked: {error}")))?;
+        let client = built.map_err(|error| fault(&error))?;
         client.get(url.clone()).headers(headers).send().await.map_err(|error| fault(&error))
     }
 }
