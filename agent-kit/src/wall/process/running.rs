@@ -106,6 +106,10 @@ pub(super) async fn run(
     // A stage that could not go on says so before the one that waits for it tells that it ended.
     let end = reports.into_iter().find(|report| !matches!(report, Report::Walled(_)));
     match (ending, end) {
+        _ if is_late => {
+            let message = format!("the program was still running after {} s and was ended", time.as_secs_f64());
+            Err(Error::new(Code::ProgramTimedOut, message).with_output(text))
+        }
         (Ok(Err(error)), None) => Err(error),
         (Ok(Ok(Ending::Flooded)), _) => {
             let most = plan.limits.output_bytes;
@@ -120,10 +124,6 @@ pub(super) async fn run(
         }
         (_, Some(Report::NoWall(why))) => Err(Error::new(Code::WallMissing, why)),
         (_, Some(Report::NotStarted(why))) => Err(not_started(why)),
-        _ if is_late => {
-            let message = format!("the program was still running after {} s and was ended", time.as_secs_f64());
-            Err(Error::new(Code::ProgramTimedOut, message).with_output(text))
-        }
         _ => {
             Err(not_started("the program's launcher ended without a word; something outside ended it")
                 .with_output(text))

@@ -192,7 +192,7 @@ impl Rules {
         let workspace = open(&plan.workspace, 0)?;
         let refused = |error: rustix::io::Errno| {
             let error = io::Error::from(error);
-            io::Error::other(format!("{} cannot be granted in the workspace: {error}", path.display()))
+            denied(format!("{} cannot be written: it leads out of the workspace ({error})", path.display()))
         };
         for part in path.ancestors() {
             let part = if part.as_os_str().is_empty() { Path::new(".") } else { part };
@@ -207,10 +207,14 @@ impl Rules {
             if plan.isolation.has_namespaces() || !holds_hidden {
                 return self.grant_open(&file, self.all());
             }
-            return Err(io::Error::other(format!("{} lies beside what is hidden", path.display())));
+            return Err(denied(format!("{} cannot be written: it lies beside what is out of reach", path.display())));
         }
         Ok(())
     }
+}
+
+fn denied(message: String) -> io::Error {
+    io::Error::new(io::ErrorKind::PermissionDenied, message)
 }
 
 fn entries(folder: &Path) -> io::Result<Vec<PathBuf>> {

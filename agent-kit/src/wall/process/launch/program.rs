@@ -30,7 +30,11 @@ pub(super) fn become_program() -> Result<(), Report> {
 
     limits::set(&plan.limits).map_err(no_wall)?;
     if plan.isolation != Isolation::Off {
-        let abi = landlock::restrict(&plan).map_err(no_wall)?;
+        let abi = landlock::restrict(&plan).map_err(|error| match error.kind() {
+            // What was asked for cannot be granted; the wall itself is fine.
+            ErrorKind::PermissionDenied => Report::NotStarted(error.to_string()),
+            _ => no_wall(error),
+        })?;
         namespaces::give_up_privileges().map_err(no_wall)?;
         Report::Walled(abi).write(&mut reports).map_err(no_wall)?;
         seccomp::restrict(!plan.isolation.has_namespaces()).map_err(no_wall)?;

@@ -43,16 +43,16 @@ pub(super) fn as_first(plan: &Plan, stdin: &[u8]) -> Result<(), Report> {
 pub(super) fn as_ancestor(plan: &Plan, stdin: &[u8]) -> Result<(), Report> {
     set_child_subreaper(Some(getpid())).map_err(|error| no_wall(error.into()))?;
     let child = start(Command::new(&plan.launcher).args(PROGRAM), plan, stdin)?;
-    at_end_of_lifeline(end_descendants);
+    at_end_of_lifeline(|| end_descendants(|| {}));
     let most = plan.limits.processes;
     at_each_look(move || {
         if descendants().len() > usize::try_from(most).unwrap_or(usize::MAX) {
             MULTIPLIED.store(true, Ordering::SeqCst);
-            end_descendants();
+            end_descendants(|| {});
         }
     });
     let ended = wait_for(child);
-    end_descendants();
+    end_descendants(reap);
     if MULTIPLIED.load(Ordering::SeqCst) { Err(Report::Multiplied) } else { report(ended?) }
 }
 
@@ -107,19 +107,25 @@ fn report(exit: Exit) -> Result<(), Report> {
     Report::Ended(exit).write(&mut io::stdout()).map_err(no_wall)
 }
 
-/// Ends every descendant of this process, round by round, until there is none.
-fn end_descendants() {
+/// Ends every descendant of this process, round by round, until there is none. `reap` is for the thread that waits for
+/// them, and for no other: one that is waited for twice would be missed.
+fn end_descendants(reap: impl Fn()) {
     for _ in 0..ROUNDS {
         let descendants = descendants();
         for pid in &descendants {
             let _ = Pid::from_raw(*pid).map(|pid| kill_process(pid, Signal::KILL));
         }
-        while matches!(waitpid(None, Some(WaitPidFlag::WNOHANG)), Ok(status) if status != WaitStatus::StillAlive) {}
+        reap();
         if descendants.is_empty() {
             return;
         }
         std::thread::sleep(ROUND);
     }
+}
+
+/// Takes note of every child that has ended.
+fn reap() {
+    while matches!(waitpid(None, Some(WaitPidFlag::WNOHANG)), Ok(status) if status != WaitStatus::StillAlive) {}
 }
 
 /// Every process with its parent that `/proc` shows.
