@@ -107,7 +107,7 @@ mod tests {
 
     #[test]
     fn a_character_is_not_cut_through() {
-        let expected = ("a\n[... 5 bytes left out ...]\nfghij".to_owned(), 5);
+        let expected = ("a\n[... 6 bytes left out ...]\nfghij".to_owned(), 6);
         assert_eq!(kept(72, &["aäbcüfghij".as_bytes()]), expected);
     }
 

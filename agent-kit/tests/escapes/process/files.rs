@@ -184,7 +184,8 @@ fn inherited(ground: &Ground, run: impl FnOnce(&str) -> Result<(), String>) -> R
     let file = fs::File::create(&path).unwrap();
     rustix::io::fcntl_setfd(&file, rustix::io::FdFlags::empty()).unwrap();
     let number = std::os::fd::AsRawFd::as_raw_fd(&file);
-    run(&format!("echo x > /proc/self/fd/{number}"))?;
+    // Written to as it is: opened anew by its path it would be held by another layer.
+    run(&format!("perl -e 'open(my $f, \">>&={number}\") or exit 1; syswrite($f, \"x\")'"))?;
     Ok(fs::metadata(path).unwrap().len() > 0)
 }
 
