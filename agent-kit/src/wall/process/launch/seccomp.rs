@@ -74,7 +74,7 @@ const REFUSED: &[i64] = &[
 /// What changes the attributes of a file by its name.
 const ATTRIBUTES: &[i64] = &[
     libc::SYS_fchmodat,
-    libc::SYS_fchmodat2,
+    SYS_FCHMODAT2,
     libc::SYS_fchownat,
     libc::SYS_lremovexattr,
     libc::SYS_lsetxattr,
@@ -97,7 +97,8 @@ const ATTRIBUTES: &[i64] = &[
     libc::SYS_utimes,
 ];
 
-/// Calls that are newer than the table of the crate. Since 403 they have the same number everywhere.
+/// Calls that are newer than the table of the crate is for every architecture. Since 403 they have the same number everywhere.
+const SYS_FCHMODAT2: i64 = 452;
 const SYS_SETXATTRAT: i64 = 463;
 const SYS_REMOVEXATTRAT: i64 = 466;
 const SYS_FILE_SETATTR: i64 = 469;
