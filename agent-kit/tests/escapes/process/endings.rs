@@ -166,6 +166,8 @@ fn outlives_its_host(ground: &Ground) -> Result<bool, String> {
     let mut host = std::process::Command::new(std::env::current_exe().unwrap())
         .args([HOST, &serde_json::to_string(&isolation).unwrap(), text(&ground.workspace())])
         .arg(staying(&format!("{DETACHED}; while :; do :; done")))
+        // What a killed host leaves behind goes with this attempt.
+        .env("TMPDIR", ground.root())
         .stdin(Stdio::null())
         .stdout(Stdio::null())
         .spawn()
