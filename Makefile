@@ -30,6 +30,7 @@ demo: prepare
 
 # The documentation tests come first, so that the last line is the test runner's.
 test: doctest
+	@.ci/prepare tests
 	@if cargo nextest --version >/dev/null 2>&1; then \
 		echo "cargo nextest run $(WORKSPACE)"; cargo nextest run $(WORKSPACE); \
 	else \

@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
+use rondo_agent_kit::mcp::Server;
 use rondo_agent_kit::model::scripted::Scripted;
 use rondo_agent_kit::redact::Redactor;
 use rondo_agent_kit::tool::{InDoubt, ToolSet};
@@ -74,6 +75,8 @@ pub struct Operating {
     pub models: Models,
     /// The tools that there are.
     pub tools: ToolSet,
+    /// The servers behind some of them, which end with the last run that holds them.
+    pub servers: Vec<Arc<Server>>,
     /// Which of them roles may call.
     pub grants: Grants,
     /// Whom single calls are shown to first, where the operator wants that.
@@ -294,6 +297,15 @@ impl Engine {
         }
         let first = What::ThreadResumed { seq: row.seq };
         Ok(Resumed::Running(self.run(ready, first, row, origin, state)?))
+    }
+
+    /// The definition and the origin of a thread.
+    ///
+    /// # Errors
+    /// When there is no such thread, or what is stored of it is damaged.
+    pub fn definition(&self, thread: &ThreadId) -> Result<(Workflow, Origin), Error> {
+        let (row, origin) = self.row(thread)?;
+        Ok((rebuild::beginning(&*self.parts.store, &row)?.workflow, origin))
     }
 
     /// Ends a thread for good: tells the run in this process to stop, or writes the end into the row.

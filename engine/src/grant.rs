@@ -8,9 +8,10 @@
 use futures_util::future::BoxFuture;
 use rondo_agent_kit::tool::{Spec, means};
 use rondo_protocol::call::{Fault, ToolCall};
+use serde::{Deserialize, Serialize};
 
 /// What the operator grants.
-#[derive(Debug, Clone, Default, PartialEq, Eq)]
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Grants {
     /// Tools that may be called: names, `server.*`, or `*`.
     pub tools: Vec<String>,

@@ -21,6 +21,7 @@ pub mod scheduler;
 pub mod socket;
 pub mod store;
 pub mod thread;
+pub mod trust;
 
 pub use engine::{Engine, Error, NewThread, Operating, Resumed, Stopper, ThreadHandle};
 pub use env::{Env, SystemEnv};

@@ -15,9 +15,11 @@ use serde_json::Value;
 /// Text that stands in no shipped file.
 const MARK: &str = "wombat-4711";
 
-/// For each workflow a text of its input and where it comes to light.
-const SHIPPED: [(&str, &str, &str); 4] = [
+/// For each workflow a text of its input and where it comes to light. `fix-failing-test` changes files, and is run on a
+/// copy of its fixture by the end-to-end suite.
+const SHIPPED: [(&str, &str, &str); 5] = [
     ("debate", "background", "minutes"),
+    ("repo-report", "question", "question"),
     ("review-diff", "diff", "report"),
     ("review-loop", "topic", "topic"),
     ("triage", "report", "reply"),

@@ -10,12 +10,15 @@
 mod binary;
 mod digest;
 mod durable_first;
+mod grants;
 mod hooks;
 mod kill;
 mod laws;
+mod programs;
 mod provider;
 mod reading;
 mod refusals;
 mod routing;
+mod servers;
 mod terminals;
 mod tools;

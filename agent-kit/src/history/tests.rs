@@ -117,12 +117,15 @@ fn the_page_of_layout_1_holds_the_texts_as_they_are_sent() {
     let first = rebuilt(&outputs, "writer", std::slice::from_ref(&editor), "");
     let failed = rebuilt(&outputs, "writer", &[self::episode(1, "writer", "", "", "{}")], "");
     let few = rebuilt(&telling(History::None, ContextWhat::Outputs, 0), "lead", &[editor.clone(), editor], "");
+    let long = result_text(&"x".repeat(SHOWN_MAX_BYTES + 12345));
     let made = [
         messages.last().unwrap().text.clone(),
         line(&first[0].text, 0),
         failed[1].text.clone(),
         line(&few[0].text, 2),
         line(&few[0].text, 5),
+        line(&long, 1),
+        result_text(""),
         failed[0].text.clone(),
     ];
     assert_eq!(made.iter().map(String::as_str).collect::<Vec<_>>(), texts);

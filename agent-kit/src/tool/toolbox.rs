@@ -19,6 +19,8 @@ const WIRE_NAME_MAX: usize = 64;
 #[derive(Clone, Default)]
 pub struct ToolSet {
     tools: BTreeMap<String, Arc<dyn Tool>>,
+    /// Servers that could not be used, with the reason.
+    unusable: BTreeMap<String, String>,
 }
 
 /// Two tools of one name.
@@ -49,8 +51,17 @@ impl ToolSet {
         self.tools.get(name)
     }
 
+    /// Notes that a server could not be used, for whoever misses its tools.
+    pub fn miss(&mut self, server: String, why: String) {
+        self.unusable.insert(server, why);
+    }
+
     /// Says that there is no tool that `pattern` means.
     fn lacks(&self, pattern: &str) -> String {
+        let server = pattern.split_once('.').and_then(|(server, _)| self.unusable.get(server));
+        if let Some(why) = server {
+            return format!("there is no tool {pattern:?}: {why}");
+        }
         let near = nearest(pattern, self.tools.keys().map(String::as_str));
         let hint = near.map(|near| format!("; did you mean {near}?")).unwrap_or_default();
         format!(
@@ -109,7 +120,7 @@ pub struct Offer {
 
 impl fmt::Debug for Offer {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Offer").field("tool", self.tool.spec()).field("denied", &self.denied).finish()
+        f.debug_struct("Offer").field("tool", self.tool.spec()).field("denied", &self.denied).finish_non_exhaustive()
     }
 }
 

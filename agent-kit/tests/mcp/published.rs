@@ -3,6 +3,7 @@
 //! They are installed once, below the target folder or where `RONDO_MCP_SERVERS` says. Where Node or the network is
 //! missing, each test says so and passes.
 
+use std::fs::File;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 use std::sync::OnceLock;
@@ -38,6 +39,12 @@ fn installed() -> &'static Result<PathBuf, String> {
         if !node.is_ok_and(|status| status.success()) {
             return Err("node is not installed".to_owned());
         }
+        if has(EVERYTHING) && has(FILESYSTEM) {
+            return Ok(folder);
+        }
+        // Each test may be a process of its own: one of them installs, the others wait.
+        let lock = File::create(folder.with_extension("lock")).and_then(|lock| lock.lock().map(|()| lock));
+        let _lock = lock.map_err(|error| format!("{}: {error}", folder.display()))?;
         if has(EVERYTHING) && has(FILESYSTEM) {
             return Ok(folder);
         }

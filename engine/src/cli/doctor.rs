@@ -10,7 +10,7 @@ use super::exit::Exit;
 use super::failure::Failure;
 use super::output::Output;
 use super::session::{look_into, settings};
-use super::{JsonArgs, StoreArgs};
+use super::{JsonArgs, StoreArgs, tooling};
 use crate::config::{Flags, Origin, Settings, Sourced};
 use crate::store;
 
@@ -51,6 +51,7 @@ impl Finding {
 pub fn doctor(args: &DoctorArgs, output: &mut Output) -> Result<Exit, Failure> {
     let settings = settings(&Flags { store: args.store.store.clone(), durability: None })?;
     let mut findings = of_settings(&settings);
+    findings.push(of_wall(&settings)?);
     findings.extend(of_store(&settings));
     findings.extend(of_system(&settings.store.value));
     if output.is_json() {
@@ -119,9 +120,10 @@ pub(super) fn of_settings(settings: &Settings) -> Vec<Finding> {
     for (name, value) in limits(settings) {
         findings.push(Finding::new(format!("limits.{name}"), value));
     }
-    let later = [("mcp", settings.mcp.len()), ("tool", settings.tools.len()), ("hook", settings.hooks.len())];
-    for (name, count) in later.into_iter().filter(|(_, count)| *count > 0) {
-        findings.push(Finding::new(format!("{name} tables"), format!("{count}, read but not used by this version")));
+    findings.extend(of_tools(settings));
+    if !settings.hooks.is_empty() {
+        let count = settings.hooks.len();
+        findings.push(Finding::new("hook tables", format!("{count}, read but not used by this version")));
     }
     findings.push(Finding::sourced("store", settings.store.value.display().to_string(), &settings.store.from));
     let durability = match settings.durability.value {
@@ -130,6 +132,45 @@ pub(super) fn of_settings(settings: &Settings) -> Vec<Finding> {
         Durability::Memory => "memory: nothing survives the process",
     };
     findings.push(Finding::sourced("durability", durability, &settings.durability.from));
+    findings
+}
+
+/// What programs would be walled by here, tried out.
+fn of_wall(settings: &Settings) -> Result<Finding, Failure> {
+    if settings.grant.sandbox == Some(false) {
+        return Ok(Finding { is_fault: true, ..Finding::new("sandbox", "off, by [grant] sandbox in rondo.toml") });
+    }
+    let runtime = tooling::runtime()?;
+    let wall = runtime.block_on(async { Ok::<_, Failure>(tooling::processes(settings)?.self_test().await.clone()) })?;
+    Ok(Finding { is_fault: wall.isolation.is_none(), ..Finding::new("sandbox", wall.to_string()) })
+}
+
+/// What tools there are and what they are granted.
+fn of_tools(settings: &Settings) -> Vec<Finding> {
+    let grant = &settings.grant;
+    let list = |list: Option<&Vec<String>>, default: &str| match list {
+        None => format!("{default} (default)"),
+        Some(list) if list.is_empty() => "nothing".to_owned(),
+        Some(list) => list.join(", "),
+    };
+    let mut findings = vec![
+        Finding::new("workspace", settings.workspace.display().to_string()),
+        Finding::new("grant.tools", list(grant.tools.as_ref(), "list_files, read_file, search_files")),
+        Finding::new("grant.read", list(grant.read.as_ref(), ".")),
+        Finding::new("grant.write", list(grant.write.as_ref(), ".")),
+        Finding::new("grant.hosts", list(Some(&grant.hosts), "")),
+    ];
+    if !grant.approve.is_empty() {
+        findings.push(Finding::new("grant.approve", grant.approve.join(", ")));
+    }
+    findings
+        .extend(settings.tools.iter().map(|(name, tool)| Finding::new(format!("tool.{name}"), tool.argv.join(" "))));
+    findings.extend(settings.mcp.iter().map(|(name, mcp)| {
+        let command: Vec<String> = mcp.command.iter().chain(&mcp.args).cloned().collect();
+        Finding::new(format!("mcp.{name}"), mcp.url.clone().unwrap_or_else(|| command.join(" ")))
+    }));
+    let trust = settings.trust.as_ref().map(|path| path.display().to_string());
+    findings.push(Finding { value: trust, ..Finding::new("trust records", "") });
     findings
 }
 

@@ -70,6 +70,19 @@ impl Failure {
     }
 }
 
+/// Its words alone, for where another message holds them.
+impl std::fmt::Display for Failure {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        match self {
+            Self::Fault(fault) => write!(f, "{}: {}", fault.code, fault.message),
+            Self::Diagnostics(faulty) => {
+                let faults: Vec<String> = faulty.faults.iter().map(ToString::to_string).collect();
+                f.write_str(&faults.join("; "))
+            }
+        }
+    }
+}
+
 impl From<Faulty> for Failure {
     fn from(faulty: Faulty) -> Self {
         Self::Diagnostics(faulty)

@@ -96,6 +96,12 @@ impl Files for FolderFiles {
     }
 }
 
+/// A path as it is told to other processes and recorded: absolute, links resolved.
+pub fn absolute(path: &Path, here: &Path) -> String {
+    let path = here.join(path);
+    path.canonicalize().unwrap_or(path).to_string_lossy().into_owned()
+}
+
 #[cfg(test)]
 mod tests {
     use std::os::unix::fs::symlink;

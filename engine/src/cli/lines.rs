@@ -3,7 +3,7 @@
 
 use rondo_protocol::digest::Kind;
 use rondo_protocol::id::{LanePath, RoleName, Status as Word, ThreadId};
-use rondo_protocol::object::{AnsweredBy, EdgeTaken, Note, Observation, Transcript, Usage};
+use rondo_protocol::object::{AnsweredBy, EdgeTaken, Note, Observation, ToolNote, Transcript, Usage};
 use rondo_protocol::{Digest, Value};
 use serde::Serialize;
 
@@ -160,6 +160,8 @@ pub struct NoteLine {
     /// Who answered.
     pub answered_by: Option<AnsweredBy>,
     model: Option<String>,
+    /// Its tool calls, in the order asked: `{call, tool, effect, bytes, duration_ms, failed, answered_by}`.
+    pub tools: Vec<ToolNote>,
     /// Unix milliseconds.
     pub started_at_ms: u64,
     /// Unix milliseconds.
@@ -200,6 +202,7 @@ pub fn step_line(store: &dyn Read, stored: StoredStep, note: Note, body: String)
             cost_usd: note.cost_usd,
             answered_by: note.answered_by,
             model: note.model,
+            tools: note.tools,
             started_at_ms: note.started_at_ms,
             ended_at_ms: note.ended_at_ms,
         },

@@ -7,6 +7,8 @@
 //!
 //! This module never decides where a thread goes next and never writes a store itself.
 
+mod approval;
+mod asks;
 mod cancel;
 mod completions;
 mod doctor;
@@ -32,6 +34,9 @@ mod show;
 mod signals;
 mod terminal;
 mod threads;
+mod tooling;
+mod tools;
+mod trust;
 mod validate;
 mod verify;
 mod watch;
@@ -71,6 +76,8 @@ enum Verb {
     Messages(messages::MessagesArgs),
     Graph(graph::GraphArgs),
     Verify(verify::VerifyArgs),
+    Tools(tools::ToolsArgs),
+    Trust(trust::TrustArgs),
     Schema(schema::SchemaArgs),
     Explain(explain::ExplainArgs),
     Doctor(doctor::DoctorArgs),
@@ -95,6 +102,10 @@ struct JsonArgs {
 
 /// Runs the command line of this process.
 pub fn main() -> ExitCode {
+    // This binary also starts the programs that tools run and the servers that offer some, and then it is nothing else.
+    if let Some(exit) = rondo_agent_kit::wall::process::entered().or_else(rondo_agent_kit::mcp::entered) {
+        return exit;
+    }
     std::panic::set_hook(Box::new(|panic| {
         let place = panic.location().map_or_else(String::new, |place| format!(" at {}:{}", place.file(), place.line()));
         tell(&format!(
@@ -152,6 +163,8 @@ impl Verb {
             Self::Show(args) => args.json.json,
             Self::Messages(args) => args.json.json,
             Self::Verify(args) => args.json.json,
+            Self::Tools(args) => args.json.json,
+            Self::Trust(args) => args.json.json,
             Self::Doctor(args) => args.json.json,
             Self::Init(_) | Self::Graph(_) | Self::Schema(_) | Self::Explain(_) | Self::Completions(_) => false,
         }
@@ -169,6 +182,8 @@ impl Verb {
             Self::Messages(args) => messages::messages(&args, output),
             Self::Graph(args) => graph::graph(&args, output),
             Self::Verify(args) => verify::verify(&args, output),
+            Self::Tools(args) => tools::tools(&args, output),
+            Self::Trust(args) => trust::trust(&args, output),
             Self::Schema(args) => schema::schema(&args, output),
             Self::Explain(args) => explain::explain(&args, output),
             Self::Doctor(args) => doctor::doctor(&args, output),

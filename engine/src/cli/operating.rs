@@ -11,14 +11,17 @@ use rondo_agent_kit::model::redacting::Redacting;
 use rondo_agent_kit::model::script::{Cast, Part, Script};
 use rondo_agent_kit::model::scripted::Scripted;
 use rondo_agent_kit::redact::{Redactor, Secret};
-use rondo_agent_kit::tool::ToolSet;
+use rondo_agent_kit::tool::InDoubt;
 use rondo_protocol::diagnostic::Code;
-use rondo_protocol::workflow::Workflow;
+use rondo_protocol::id::RoleName;
+use rondo_protocol::workflow::{Role, RoleKind, Workflow};
 use serde::{Deserialize, Serialize};
 
+use super::approval::AtTerminal;
 use super::failure::Failure;
+use super::tooling::{self, Tooling};
 use crate::config::{Provider, Settings, Unresolved};
-use crate::grant::Grants;
+use crate::grant::{Approver, Grants};
 use crate::models::{Models, Price, ResolvedModel};
 use crate::{Operating, cast};
 
@@ -29,6 +32,31 @@ pub struct Provision {
     pub settings: Settings,
     /// Answers in place of models.
     pub script: Option<Script>,
+    /// Which tools may be called.
+    pub grants: Grants,
+    /// What happens with calls that may have had their effect, in place of what each tool says.
+    pub in_doubt: Option<InDoubtChoice>,
+    /// Whether there is a person at the terminal of the process that asks.
+    pub is_attended: bool,
+}
+
+/// What a person decides of calls in doubt.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, clap::ValueEnum)]
+#[serde(rename_all = "lowercase")]
+pub enum InDoubtChoice {
+    /// Make them again, with the same idempotency key
+    Retry,
+    /// Tell the model that nobody knows
+    Skip,
+}
+
+impl From<InDoubtChoice> for InDoubt {
+    fn from(choice: InDoubtChoice) -> Self {
+        match choice {
+            InDoubtChoice::Retry => Self::Retry,
+            InDoubtChoice::Skip => Self::Skip,
+        }
+    }
 }
 
 /// The roles of a workflow that a script answers for.
@@ -37,23 +65,51 @@ pub struct Provision {
 /// When the definition does not fit this version.
 pub fn scripted_cast(workflow: &Workflow) -> Result<Cast, Failure> {
     let contracts = cast::contracts(workflow).map_err(|error| Failure::new(Code::InternalFault, error.to_string()))?;
-    Ok(contracts.into_iter().map(|(role, contract)| (role.to_string(), Part::Model(contract))).collect())
+    let models = contracts.into_iter().map(|(role, contract)| (role.to_string(), Part::Model(contract)));
+    let is_tool = |(_, role): &&(RoleName, Role)| matches!(role.kind, RoleKind::Tool(_));
+    let tools = workflow.roles.iter().filter(is_tool).map(|(name, _)| (name.to_string(), Part::Tool));
+    Ok(models.chain(tools).collect())
 }
 
-/// What a run of `workflow` is given.
+/// What a run of `workflow` is given, servers of tools started.
+///
+/// # Errors
+/// Exit 5 when a model that a role uses has no id or no provider, exit 3 when a tool that a role names is not there or
+/// not granted. With answers from a script such a tool is missed only when it is called.
+pub async fn operating(workflow: &Workflow, provision: &Provision) -> Result<Operating, Failure> {
+    let operating = speaking(workflow, provision)?;
+    let Tooling { mut tools, servers, unusable } = tooling::of_run(workflow, &provision.settings).await?;
+    for (server, failure) in unusable {
+        tools.miss(server, failure.to_string());
+    }
+    let grants = provision.grants.clone();
+    if provision.script.is_none() {
+        let toolboxes = cast::toolboxes(workflow, &tools, &grants);
+        let missing = toolboxes.iter().find_map(|(role, toolbox)| Some((role, toolbox.missing().into_iter().next()?)));
+        if let Some((role, missing)) = missing {
+            return Err(Failure::new(missing.code, format!("role {role}: {}", missing.message)));
+        }
+    }
+    let approver = provision.is_attended.then(|| Arc::new(AtTerminal) as Arc<dyn Approver>);
+    let in_doubt = provision.in_doubt.map(InDoubt::from);
+    Ok(Operating { tools, servers, grants, approver, in_doubt, ..operating })
+}
+
+/// What a run of `workflow` is given to speak with; no tools.
 ///
 /// # Errors
 /// Exit 5 when a model that a role uses has no id or no provider.
-pub fn operating(workflow: &Workflow, provision: &Provision) -> Result<Operating, Failure> {
-    let Provision { settings, script } = provision;
+pub fn speaking(workflow: &Workflow, provision: &Provision) -> Result<Operating, Failure> {
+    let Provision { settings, script, .. } = provision;
     let redactor = Arc::new(redactor(settings));
-    let player = script
+    let played = script
         .as_ref()
         .map(|script| {
             let cast = Arc::new(scripted_cast(workflow)?);
-            Ok::<_, Failure>(redacting(Scripted::new(Arc::new(script.clone()), cast), &redactor))
+            Ok::<_, Failure>(Scripted::new(Arc::new(script.clone()), cast))
         })
         .transpose()?;
+    let player = played.clone().map(|played| redacting(played, &redactor));
     let used: BTreeSet<&str> = cast::model_roles(workflow).map(|(_, _, role)| role.model.as_str()).collect();
     let names = workflow.models.keys().map(String::as_str).chain(used.iter().copied());
     let mut providers: BTreeMap<String, Arc<dyn Model>> = BTreeMap::new();
@@ -84,14 +140,11 @@ pub fn operating(workflow: &Workflow, provision: &Provision) -> Result<Operating
     let totals = settings.providers.values().filter_map(|provider| provider.total_timeout_ms.as_ref());
     Ok(Operating {
         models: Models(models),
-        tools: ToolSet::default(),
-        grants: Grants::default(),
-        approver: None,
-        in_doubt: None,
-        script: None,
+        script: played.map(Arc::new),
         redactor,
         ceilings: settings.limits.clone(),
         call_total_ms: totals.map(|total| total.value).min(),
+        ..Operating::default()
     })
 }
 

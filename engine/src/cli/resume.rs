@@ -2,6 +2,7 @@
 
 use std::path::Path;
 
+use super::asks::{Asked, is_attended, permitted};
 use super::exit::Exit;
 use super::failure::Failure;
 use super::lines;
@@ -15,7 +16,8 @@ use crate::config::Flags;
 use crate::rebuild;
 use crate::store::Status;
 
-use super::operating::Provision;
+use super::operating::{InDoubtChoice, Provision};
+use crate::grant::Grants;
 
 /// Go on with a thread that stopped
 #[derive(Debug, clap::Args)]
@@ -24,6 +26,9 @@ pub struct ResumeArgs {
     thread: Option<String>,
     #[command(flatten)]
     script: ScriptArgs,
+    /// What to do with tool calls of which nobody knows whether they had their effect
+    #[arg(long, value_enum, value_name = "WHAT")]
+    in_doubt: Option<InDoubtChoice>,
     #[command(flatten)]
     store: StoreArgs,
     /// Show results and faults only
@@ -45,8 +50,9 @@ pub fn resume(args: &ResumeArgs, output: &mut Output) -> Result<Exit, Failure> {
     };
     let origin = lines::origin(&row);
     let has_ended = matches!(row.status, Status::Done | Status::Failed | Status::Cancelled);
-    let script = if has_ended {
-        None
+    let is_attended = !output.is_json() && is_attended();
+    let (script, grants) = if has_ended {
+        (None, Grants::default())
     } else {
         let workflow = rebuild::beginning(store, &row).map_err(|error| of_store(&error))?.workflow;
         let folder =
@@ -54,7 +60,7 @@ pub fn resume(args: &ResumeArgs, output: &mut Output) -> Result<Exit, Failure> {
         let asked = script(&args.script, folder, &workflow, &here)?;
         // A thread that was begun with a script goes on with it; another one must be asked for.
         let begun_with = origin.as_ref().and_then(|origin| origin.script.clone()).filter(|_| asked.is_none());
-        match begun_with {
+        let script = match begun_with {
             Some(file) => {
                 if !args.quiet && !output.is_json() {
                     tell(&format!("answers come from {file}, as before\n"));
@@ -62,11 +68,16 @@ pub fn resume(args: &ResumeArgs, output: &mut Output) -> Result<Exit, Failure> {
                 Some(read_script(Path::new(&file), &workflow, &here)?)
             }
             None => asked,
-        }
+        };
+        let file = origin.as_ref().and_then(|origin| origin.file.as_deref()).unwrap_or_default();
+        let asked = Asked { file, shown: file, is_scripted: script.is_some(), is_attended };
+        let grants = permitted(&workflow, &asked, &settings)?;
+        (script, grants)
     };
     drop(look);
     let (store, durability) = (settings.store.value.clone(), settings.durability.value);
-    let provision = Provision { settings, script: script.map(|(script, _)| script) };
+    let script = script.map(|(script, _)| script);
+    let provision = Provision { settings, script, grants, in_doubt: args.in_doubt, is_attended };
     let request = Request::Resume(Box::new(ResumeRequest { thread: id, provision }));
     let showing = Showing { is_quiet: args.quiet, concurrency: 1 };
     watch(std::iter::once(request), store, durability, showing, output)

@@ -8,17 +8,19 @@ use rondo_protocol::event::Durability;
 use rondo_protocol::source::Source;
 use rondo_protocol::workflow::Workflow;
 
+use super::asks::{Asked, is_attended, permitted};
 use super::exit::Exit;
 use super::failure::{Failure, Faulty};
-use super::files::read_text;
+use super::files::{absolute, read_text};
 use super::input::{InputArgs, inputs};
-use super::operating::{Provision, operating, scripted_cast};
+use super::operating::{Provision, scripted_cast, speaking};
 use super::output::{Output, Style, tell_styled};
 use super::session::settings;
 use super::terminal::{Request, RunRequest};
 use super::watch::{Showing, watch};
 use super::{JsonArgs, StoreArgs, report, workflow, working_folder};
 use crate::config::Flags;
+use crate::grant::Grants;
 
 /// The most bytes of a script; the reader's own budget is lower and has better words.
 const MAX_SCRIPT_BYTES: usize = 16 << 20;
@@ -91,10 +93,13 @@ pub fn run(args: &RunArgs, output: &mut Output) -> Result<Exit, Failure> {
     let script = script(&args.script, Some(loaded.folder()), &checked.workflow, &here)?;
     let (script, script_file) = script.unzip();
     let (store, durability) = (settings.store.value.clone(), settings.durability.value);
-    let provision = Provision { settings, script };
-    // What the operator lacks is told before a store is opened.
-    operating(&checked.workflow, &provision)?;
     let file = absolute(&loaded.path, &here);
+    let is_attended = !output.is_json() && is_attended();
+    let asked = Asked { file: &file, shown: &args.workflow, is_scripted: script.is_some(), is_attended };
+    let mut provision = Provision { settings, script, grants: Grants::default(), in_doubt: None, is_attended };
+    // What the operator lacks is told before a store is opened.
+    speaking(&checked.workflow, &provision)?;
+    provision.grants = permitted(&checked.workflow, &asked, &provision.settings)?;
     let (workflow, policy) = (loaded.checked.workflow, loaded.checked.policy);
     // Made one by one when their turn comes: a file of inputs may hold many thousands.
     let requests = inputs.into_iter().map(move |input| {
@@ -144,9 +149,4 @@ pub(super) fn read_script(file: &Path, workflow: &Workflow, here: &Path) -> Resu
         return Err(refuse(faults));
     }
     Ok((script, absolute(file, here)))
-}
-
-fn absolute(path: &Path, here: &Path) -> String {
-    let path = here.join(path);
-    path.canonicalize().unwrap_or(path).to_string_lossy().into_owned()
 }

@@ -2,7 +2,7 @@
 
 use std::fmt::Write as _;
 
-use rondo_protocol::object::{AnsweredBy, Entry, Usage};
+use rondo_protocol::object::{AnsweredBy, Entry, ToolNote, Usage};
 
 use super::exit::Exit;
 use super::failure::Failure;
@@ -98,10 +98,17 @@ pub(super) fn step_text(step: &StepLine) -> String {
     text.push('\n');
     let came = step.edge.status.as_ref().map_or_else(String::new, |status| format!(" {status}"));
     block(&mut text, &format!("{}{came} >", step.edge.from), &step.edge.prompt);
+    let mut notes = step.note.tools.iter();
     for entry in step.transcript.iter().flat_map(|transcript| &transcript.entries) {
         match entry {
-            Entry::Tool { name, arguments, text: result, failed, .. } => {
-                let mark = if *failed { " (failed)" } else { "" };
+            Entry::Tool { id, name, arguments, text: result, failed, .. } => {
+                // Calls that the loop answered by itself have no note.
+                let note = notes.as_slice().first().filter(|note| note.call == *id).and_then(|_| notes.next());
+                let mark = if *failed { ", failed" } else { "" };
+                let mark =
+                    note.map_or_else(|| format!("{mark}, not called"), |note| format!("{mark}{}", call_text(note)));
+                // Of a tool role the result is the answer, which is shown below.
+                let result = if *result == step.body { "" } else { &beginning(result) };
                 block(&mut text, &format!("tool {name}{mark} >"), &format!("{arguments}\n{result}"));
             }
             Entry::Repair { text: words } => block(&mut text, "repair >", words),
@@ -116,6 +123,27 @@ pub(super) fn step_text(step: &StepLine) -> String {
     }
     block(&mut text, "", &step.body);
     text
+}
+
+/// How a tool call went: `, external, 512 bytes, 1.2s`.
+fn call_text(note: &ToolNote) -> String {
+    let by = match &note.answered_by {
+        AnsweredBy::Port => String::new(),
+        by => format!(", by {}", by.as_str()),
+    };
+    format!(", {}, {} bytes, {}{by}", note.effect, note.bytes, seconds(note.duration_ms))
+}
+
+/// The lines of a tool's result that are shown; `--json` has them all.
+const RESULT_LINES: usize = 12;
+
+fn beginning(result: &str) -> String {
+    let lines = result.lines().count();
+    if lines <= RESULT_LINES + 1 {
+        return result.to_owned();
+    }
+    let shown: Vec<&str> = result.lines().take(RESULT_LINES).collect();
+    format!("{}\n[{} more lines; --json shows them]", shown.join("\n"), lines - RESULT_LINES)
 }
 
 /// Text under a mark, indented; nothing for nothing.

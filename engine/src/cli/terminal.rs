@@ -21,7 +21,7 @@ use super::session::of_store;
 use crate::socket::Connection;
 use crate::store::StepStore;
 use crate::thread::Ending;
-use crate::{Ended, Engine, Error, NewThread, Resumed, ThreadHandle};
+use crate::{Ended, Engine, Error, NewThread, Operating, Resumed, ThreadHandle};
 
 /// How many replies may wait for whoever shows them before the run waits too.
 pub const REPLIES: usize = 256;
@@ -42,6 +42,18 @@ pub enum Request {
         /// Which.
         thread: ThreadId,
     },
+}
+
+impl Request {
+    /// The same, as of a process whose terminal is not this one's.
+    fn unattended(mut self) -> Self {
+        match &mut self {
+            Self::Run(request) => request.provision.is_attended = false,
+            Self::Resume(request) => request.provision.is_attended = false,
+            Self::Cancel { .. } => {}
+        }
+        self
+    }
 }
 
 /// A new thread.
@@ -144,7 +156,7 @@ pub async fn serve(engine: &Engine, mut connection: Connection, stop: &Cancellat
     let carrying = async {
         let _ = sender.send(Reply::Taken).await;
         match canonical::from_slice::<Request>(&asked) {
-            Ok(request) => carry_out(engine, request, stop, &sender).await,
+            Ok(request) => carry_out(engine, request.unattended(), stop, &sender).await,
             Err(error) => {
                 let message = format!("the process that holds the store does not understand the request: {error}");
                 let failure = Failure::new(Code::StoreBusy, message).with_hint("both must be of the same version");
@@ -252,14 +264,19 @@ async fn begin(
     match request {
         Request::Run(request) => {
             let RunRequest { workflow, policy, input, file, script, provision } = *request;
-            let operating = operating(&workflow, &provision)?;
+            let operating = operating(&workflow, &provision).await?;
             let handle = engine.start(NewThread { workflow, policy, input, file, script }, operating).await?;
             Ok(follow(handle, stop, replies).await)
         }
         Request::Resume(request) => {
             let ResumeRequest { thread, provision } = *request;
-            let resumed = engine.resume(&thread, |workflow, _| operating(workflow, &provision)).await?;
-            match resumed {
+            let (workflow, origin) = engine.definition(&thread)?;
+            // Nothing is called for a thread that has ended.
+            let given = match origin.ending {
+                Some(_) => Operating::default(),
+                None => operating(&workflow, &provision).await?,
+            };
+            match engine.resume(&thread, |_, _| Ok::<_, Failure>(given)).await? {
                 Resumed::Running(handle) => Ok(follow(handle, stop, replies).await),
                 Resumed::Ended { ending, head } => {
                     let exit = Exit::of_outcome(ending.outcome);

@@ -21,6 +21,7 @@ use super::session::of_store;
 use super::show::pretty;
 use super::signals::Signals;
 use super::terminal::{ANSWER, REPLIES, Reply, Request, ask, carry_out, refusal, serve};
+use super::tooling;
 use crate::socket::{self, Server};
 use crate::store::{self, RocksStore};
 use crate::{Engine, SystemEnv};
@@ -51,10 +52,7 @@ pub fn watch(
     showing: Showing,
     output: &mut Output,
 ) -> Result<Exit, Failure> {
-    let runtime = tokio::runtime::Builder::new_multi_thread()
-        .enable_all()
-        .build()
-        .map_err(|error| Failure::new(Code::InternalFault, format!("no runtime: {error}")))?;
+    let runtime = tooling::runtime()?;
     let exit = runtime.block_on(watch_all(requests, store, durability, showing, output));
     // A call that hangs must not keep the process.
     runtime.shutdown_timeout(Duration::from_millis(200));

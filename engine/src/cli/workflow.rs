@@ -167,7 +167,7 @@ mod tests {
             other => format!("{other:?}"),
         };
         insta::assert_snapshot!(told("reveiw-loop"), @r#""reveiw-loop" is neither a file, nor a folder with a workflow, nor a name below workflows/; did you mean `review-loop`?"#);
-        insta::assert_snapshot!(told("../x"), @r#""../x" is neither a file, nor a folder with a workflow, nor a name below workflows/; below workflows/: debate, review-loop"#);
+        insta::assert_snapshot!(told("../nowhere/x"), @r#""../nowhere/x" is neither a file, nor a folder with a workflow, nor a name below workflows/; below workflows/: debate, review-loop"#);
         insta::assert_snapshot!(told("deep"), @r#"the folder "deep" holds neither workflow.yaml nor workflow.json; "#);
     }
 }

@@ -3,12 +3,13 @@
 use std::collections::BTreeMap;
 use std::ops::Range;
 
+use rondo_protocol::Value;
 use rondo_protocol::diagnostic::{Code, Diagnostic, Span, nearest, position};
 use rondo_protocol::event::Durability;
 use toml::Spanned;
 use toml::de::{DeTable, DeValue};
 
-use super::{Grant, HookProgram, Mcp, Origin, Price, Sourced, Tool, parse_duration_ms};
+use super::{Grant, HookProgram, Mcp, Origin, Price, Sourced, Tool, ToolSchema, parse_duration_ms};
 use crate::moderator::limits::Ceilings;
 
 /// The name of the file.
@@ -159,7 +160,7 @@ impl Reader<'_> {
     }
 
     fn mcp(&mut self, table: &Table<'_>, at: &str) -> Mcp {
-        self.only(table, at, &["command", "args", "env", "url", "key_env"]);
+        self.only(table, at, &["command", "args", "env", "url", "key_env", "timeout"]);
         let mut env = BTreeMap::new();
         if let Some(stated) = self.table(table, "env") {
             for key in keys(stated) {
@@ -174,6 +175,7 @@ impl Reader<'_> {
             env,
             url: self.checked(table, "url", super::resolve::address).map(|url| url.value),
             key_env: self.variable(table, "key_env").map(|name| name.value),
+            timeout_ms: self.duration(table, "timeout").map(|timeout| timeout.value),
         };
         if table.contains_key("command") == table.contains_key("url") {
             let first = table.iter().next().map_or(0..0, |(key, _)| key.span());
@@ -186,12 +188,32 @@ impl Reader<'_> {
         self.only(table, at, &["argv", "schema", "effect", "paths", "timeout", "output_max", "in_doubt"]);
         Tool {
             argv: self.argv(table, at),
-            schema: self.plain_text(table, "schema"),
+            schema: self.schema(table),
             effect: self.word(table, "effect", &["pure", "reads", "writes", "external"]).map(|word| word.value),
             paths: self.texts(table, "paths"),
             timeout_ms: self.duration(table, "timeout").map(|timeout| timeout.value),
             output_max_bytes: self.checked(table, "output_max", size_bytes).map(|size| size.value),
             in_doubt: self.word(table, "in_doubt", &["retry", "ask", "skip"]).map(|word| word.value),
+        }
+    }
+
+    /// A schema as a table, as JSON text, or the name of a file.
+    fn schema(&mut self, table: &Table<'_>) -> Option<ToolSchema> {
+        let value = table.get("schema")?;
+        match value.get_ref() {
+            DeValue::Table(_) => match json(value.get_ref()) {
+                Some(json) => Some(ToolSchema::Inline(json.to_text())),
+                None => {
+                    self.wrong("schema", "a JSON Schema, which holds no dates and no numbers without end", value);
+                    None
+                }
+            },
+            DeValue::String(text) if text.trim_start().starts_with('{') => Some(ToolSchema::Inline(text.to_string())),
+            DeValue::String(text) => Some(ToolSchema::File(text.to_string())),
+            _ => {
+                self.wrong("schema", "a table, JSON text, or the name of a file", value);
+                None
+            }
         }
     }
 
@@ -412,4 +434,23 @@ fn size_bytes(text: &str) -> Result<u64, String> {
     };
     let bytes = number.parse::<u64>().ok().zip(unit_bytes).and_then(|(number, unit)| number.checked_mul(unit));
     bytes.ok_or_else(|| "expected a size such as 32KiB or 8MiB".to_owned())
+}
+
+/// A value as JSON; `None` for what JSON does not have.
+fn json(value: &DeValue<'_>) -> Option<Value> {
+    Some(match value {
+        DeValue::String(text) => Value::from(text.as_ref()),
+        DeValue::Integer(integer) => Value::Int(i128::from_str_radix(integer.as_str(), integer.radix()).ok()?),
+        DeValue::Float(float) => Value::number(float.as_str().parse().ok()?).ok()?,
+        DeValue::Boolean(truth) => Value::Bool(*truth),
+        DeValue::Datetime(_) => return None,
+        DeValue::Array(items) => Value::List(items.iter().map(|item| json(item.get_ref())).collect::<Option<_>>()?),
+        DeValue::Table(members) => {
+            let member = |(key, value): (&Spanned<_>, &Spanned<DeValue<'_>>)| {
+                let key: &std::borrow::Cow<'_, str> = key.get_ref();
+                Some((key.to_string(), json(value.get_ref())?))
+            };
+            Value::Object(members.iter().map(member).collect::<Option<_>>()?)
+        }
+    })
 }

@@ -85,6 +85,8 @@ pub struct Settings {
     pub workspace: PathBuf,
     /// The variables of the environment that outside programs are given.
     pub environment: BTreeMap<String, String>,
+    /// The file of trust records, which belongs to the user and not to the project; `None` = there is no place for one.
+    pub trust: Option<PathBuf>,
     /// What workflows are granted.
     pub grant: Grant,
     /// Servers of tools.
@@ -194,6 +196,8 @@ pub struct Mcp {
     pub url: Option<String>,
     /// The variable that holds its key.
     pub key_env: Option<String>,
+    /// Milliseconds that a call may take.
+    pub timeout_ms: Option<u64>,
 }
 
 /// A tool that is an outside program.
@@ -201,8 +205,8 @@ pub struct Mcp {
 pub struct Tool {
     /// Program and arguments.
     pub argv: Vec<String>,
-    /// The file of the JSON Schema of its arguments.
-    pub schema: Option<String>,
+    /// The JSON Schema of its arguments; without one it takes none.
+    pub schema: Option<ToolSchema>,
     /// `pure`, `reads`, `writes` or `external`.
     pub effect: Option<String>,
     /// What it reads or writes.
@@ -213,6 +217,16 @@ pub struct Tool {
     pub output_max_bytes: Option<u64>,
     /// `retry`, `ask` or `skip`.
     pub in_doubt: Option<String>,
+}
+
+/// Where the schema of a tool's arguments stands.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum ToolSchema {
+    /// In `rondo.toml`, as JSON text.
+    Inline(String),
+    /// In a file, relative to the folder of `rondo.toml`.
+    File(String),
 }
 
 /// A hook that is an outside program.

@@ -117,6 +117,14 @@ pub fn resolve(
         .chain([DEFAULT_KEY_ENV.to_owned()])
         .filter_map(|name| environment.text(&name).map(|key| Secret { name, value: key.value }))
         .collect();
+    secrets.extend(
+        stated
+            .mcp
+            .values()
+            .flat_map(|mcp| &mcp.env)
+            .filter(|(name, _)| holds_a_key(name))
+            .map(|(name, value)| Secret { name: name.clone(), value: value.clone() }),
+    );
     secrets.sort_by(|a, b| a.name.cmp(&b.name));
     secrets.dedup();
 
@@ -133,12 +141,26 @@ pub fn resolve(
         limits: stated.limits,
         workspace: file.map_or(folder, folder_of).to_path_buf(),
         environment: passed_on(variable),
+        trust: trust_file(variable),
         grant: stated.grant,
         mcp: stated.mcp,
         tools: stated.tools,
         hooks: stated.hooks,
         secrets,
     })
+}
+
+/// Whether a variable of that name holds a key, by what people call such variables.
+fn holds_a_key(name: &str) -> bool {
+    let name = name.to_uppercase();
+    ["KEY", "TOKEN", "SECRET", "PASSWORD"].iter().any(|word| name.contains(word))
+}
+
+/// Where the user's trust records stand (<https://specifications.freedesktop.org/basedir-spec/latest/>).
+fn trust_file(variable: &dyn Fn(&str) -> Option<String>) -> Option<PathBuf> {
+    let absolute = |name: &str| variable(name).map(PathBuf::from).filter(|folder| folder.is_absolute());
+    let folder = absolute("XDG_DATA_HOME").or_else(|| absolute("HOME").map(|home| home.join(".local/share")))?;
+    Some(folder.join("rondo/trust.json"))
 }
 
 /// The variables that outside programs are given: what programs need to find their way, and no key.

@@ -241,8 +241,7 @@ fn a_tool_that_is_not_there_is_answered_for() {
     assert_eq!(said.code, Some(0), "{said:?}");
     let body: Value = serde_json::from_str(&server.requests()[1].body).unwrap();
     let messages = body["messages"].as_array().unwrap();
-    let answered =
-        json!({ "role": "tool", "tool_call_id": "t", "content": "there is no tool \"rm\"; answer without tools" });
+    let answered = json!({ "role": "tool", "tool_call_id": "t", "content": "error RN1601: there is no tool \"rm\"; answer without tools" });
     assert_eq!(messages.last(), Some(&answered));
     assert_eq!(said.events("tool_finished")[0]["failed"], true);
 

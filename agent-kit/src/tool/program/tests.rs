@@ -25,7 +25,7 @@ fn program(settings: ProgramSettings) -> Result<Program, InvalidProgram> {
         launcher: PathBuf::new(),
         workspace: PathBuf::new(),
         read: Vec::new(),
-        write: Vec::new(),
+        write: vec![PathBuf::from(".")],
         hidden: Vec::new(),
         sandbox: true,
         env: BTreeMap::new(),

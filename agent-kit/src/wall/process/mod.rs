@@ -53,9 +53,10 @@ pub struct ProcessSettings {
     pub launcher: PathBuf,
     /// The folder that programs work in.
     pub workspace: PathBuf,
-    /// Files and folders outside it that they may read and execute, such as a toolchain.
+    /// Files and folders outside it that they may read and execute, such as a toolchain. What lies in the workspace is
+    /// read anyway.
     pub read: Vec<PathBuf>,
-    /// Files and folders outside it that they may write too.
+    /// Files and folders that they may write: `.` is the whole workspace, what is relative lies in it.
     pub write: Vec<PathBuf>,
     /// Files and folders that are out of reach, whether they exist or not: the store, the operator's settings, `.git`.
     pub hidden: Vec<PathBuf>,
@@ -198,8 +199,9 @@ async fn start(
     let (writable, write) = match access {
         Access::Read => (Writable::Nothing, Vec::new()),
         Access::Paths(paths) => (Writable::Paths(paths), Vec::new()),
-        Access::Write => (Writable::Workspace, settings.write.clone()),
+        Access::Write => granted(&workspace, &settings.write),
     };
+    let read = settings.read.iter().map(|path| workspace.join(path)).collect();
     let plan = Plan {
         isolation,
         launcher: settings.launcher.clone(),
@@ -208,7 +210,7 @@ async fn start(
         working_dir,
         workspace,
         writable,
-        read: settings.read.clone(),
+        read,
         write,
         hidden,
         temporary: std::env::temp_dir(),
@@ -216,6 +218,18 @@ async fn start(
         limits,
     };
     running::run(&plan, &stdin, timeout, output_max_bytes).await
+}
+
+/// What is granted for writing: of the workspace, and outside it.
+fn granted(workspace: &Path, write: &[PathBuf]) -> (Writable, Vec<PathBuf>) {
+    let joined = write.iter().map(|path| workspace.join(path)).map(|path| path.canonicalize().unwrap_or(path));
+    let (inside, outside): (Vec<PathBuf>, Vec<PathBuf>) = joined.partition(|path| path.starts_with(workspace));
+    if inside.iter().chain(&outside).any(|path| workspace.starts_with(path)) {
+        return (Writable::Workspace, outside);
+    }
+    let beneath = inside.iter().filter_map(|path| path.strip_prefix(workspace).ok().map(Path::to_path_buf));
+    let beneath: Vec<PathBuf> = beneath.collect();
+    (if beneath.is_empty() { Writable::Nothing } else { Writable::Paths(beneath) }, outside)
 }
 
 fn not_started(message: impl Into<String>) -> Error {

@@ -124,7 +124,7 @@ mod probed {
             workspace: ground.workspace(),
             // The probe is the launcher, wherever that lies.
             read: vec![settings.launcher.clone()],
-            write: Vec::new(),
+            write: vec![PathBuf::from(".")],
             hidden: vec![hidden.clone(), ground.workspace().join("missing")],
             env: std::collections::BTreeMap::new(),
             launcher: settings.launcher.clone(),

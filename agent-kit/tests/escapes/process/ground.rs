@@ -68,7 +68,7 @@ impl Ground {
             read: vec![launcher.clone()],
             launcher,
             workspace: self.workspace(),
-            write: Vec::new(),
+            write: vec![PathBuf::from(".")],
             hidden: hidden.to_vec(),
             sandbox: self.walled != Walled::No,
             env: BTreeMap::from([("PATH".to_owned(), "/usr/local/bin:/usr/bin:/bin".to_owned())]),

@@ -1,0 +1,290 @@
+//! The operator's tools: the walls around them, the tools of rondo, programs that `rondo.toml` declares, and servers.
+
+use std::collections::BTreeMap;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::time::Duration;
+
+use rondo_agent_kit::mcp::{self, Server, ServerSettings, Transport};
+use rondo_agent_kit::redact;
+use rondo_agent_kit::tool::{
+    EffectWord, HttpGet, InDoubt, Program, ProgramSettings, STORED_MAX_BYTES, Shell, Tool, ToolSet, Typed, file_tools,
+};
+use rondo_agent_kit::wall::files::{Access, Workspace};
+use rondo_agent_kit::wall::http::{Gate, GateSettings};
+use rondo_agent_kit::wall::process::{ProcessSettings, Processes};
+use rondo_protocol::diagnostic::Code;
+use rondo_protocol::workflow::Workflow;
+use rondo_protocol::{Value, canonical};
+
+use super::asks::{named, of_trust};
+use super::exit::Exit;
+use super::failure::Failure;
+use super::files::read_text;
+use crate::config::{self, Settings, ToolSchema, folder_of};
+use crate::trust::{Book, server_key};
+
+/// The most bytes of a schema file.
+const MAX_SCHEMA_BYTES: usize = 1 << 20;
+
+/// How long a program may take where the operator does not say.
+const DEFAULT_TIMEOUT: Duration = Duration::from_mins(10);
+
+/// What a run calls, and what must live as long as it does.
+pub struct Tooling {
+    /// Every tool.
+    pub tools: ToolSet,
+    /// The servers behind some of them.
+    pub servers: Vec<Arc<Server>>,
+    /// Servers that could not be used, with the reason.
+    pub unusable: Vec<(String, Failure)>,
+}
+
+/// The wall around programs.
+///
+/// # Errors
+/// When this binary cannot be found, which starts them.
+pub fn processes(settings: &Settings) -> Result<Arc<Processes>, Failure> {
+    let Settings { workspace, grant, environment, .. } = settings;
+    Ok(Arc::new(Processes::new(ProcessSettings {
+        launcher: launcher()?,
+        workspace: workspace.clone(),
+        read: paths(settings, grant.read.as_deref()),
+        write: paths(settings, grant.write.as_deref()),
+        hidden: hidden(settings),
+        sandbox: grant.sandbox.unwrap_or(true),
+        env: environment.clone(),
+    })))
+}
+
+/// What servers and programs are driven by, for a verb that runs no thread.
+///
+/// # Errors
+/// When the system gives no threads.
+pub fn runtime() -> Result<tokio::runtime::Runtime, Failure> {
+    tokio::runtime::Builder::new_multi_thread()
+        .enable_all()
+        .build()
+        .map_err(|error| Failure::new(Code::InternalFault, format!("no runtime: {error}")))
+}
+
+fn launcher() -> Result<PathBuf, Failure> {
+    std::env::current_exe().map_err(|error| Failure::new(Code::InternalFault, format!("this program's file: {error}")))
+}
+
+/// The tools that are there without asking any server: those of rondo, and programs.
+///
+/// # Errors
+/// A workspace that cannot be opened, or a table of `rondo.toml` that cannot be used.
+pub fn local(settings: &Settings) -> Result<ToolSet, Failure> {
+    let refused = |what: String| Failure::new(Code::SettingsValue, what);
+    let Settings { workspace, grant, .. } = settings;
+    let access = Access {
+        read: paths(settings, grant.read.as_deref()),
+        write: paths(settings, grant.write.as_deref()),
+        hidden: hidden(settings),
+    };
+    let workspace = Workspace::open(workspace, access)
+        .map_err(|error| refused(format!("the workspace {}: {error}", workspace.display())))?;
+    let processes = processes(settings)?;
+    let gate = Gate::new(GateSettings { hosts: grant.hosts.clone(), ..GateSettings::default() })
+        .map_err(|error| refused(format!("[grant] hosts: {error}")))?;
+    let mut all = file_tools(&Arc::new(workspace));
+    all.push(Arc::new(Typed::new(Shell::new(Arc::clone(&processes)))));
+    all.push(Arc::new(Typed::new(HttpGet::new(gate))));
+    for (name, tool) in &settings.tools {
+        all.push(Arc::new(program(name, tool, settings, &processes)?));
+    }
+    let mut tools = ToolSet::default();
+    for tool in all {
+        add(&mut tools, tool)?;
+    }
+    Ok(tools)
+}
+
+/// The tools of a run of `workflow`: the local ones, and those of each server that a role names.
+///
+/// # Errors
+/// As [`local`], and when a server has other tools than it had when it was agreed to.
+pub async fn of_run(workflow: &Workflow, settings: &Settings) -> Result<Tooling, Failure> {
+    let named = named(workflow);
+    let is_asked_for =
+        |server: &str| named.keys().any(|tool| tool.strip_prefix(server).is_some_and(|t| t.starts_with('.')));
+    let asked: Vec<&str> = settings.mcp.keys().map(String::as_str).filter(|server| is_asked_for(server)).collect();
+    with_servers(&asked, settings).await
+}
+
+/// The local tools and those of these servers.
+///
+/// # Errors
+/// As [`of_run`].
+pub async fn with_servers(servers: &[&str], settings: &Settings) -> Result<Tooling, Failure> {
+    let mut tooling = Tooling { tools: local(settings)?, servers: Vec::new(), unusable: Vec::new() };
+    let starting = servers.iter().filter_map(|name| Some((*name, settings.mcp.get(*name)?)));
+    let starting = starting.map(|(name, mcp)| async move { (name, mcp, start(name, mcp, settings).await) });
+    for (name, mcp, started) in futures_util::future::join_all(starting).await {
+        let server = match started {
+            Ok(server) => server,
+            Err(failure) => {
+                tooling.unusable.push((name.to_owned(), failure));
+                continue;
+            }
+        };
+        pinned(name, mcp, &server, settings)?;
+        for tool in server.tools() {
+            add(&mut tooling.tools, tool)?;
+        }
+        tooling.servers.push(Arc::new(server));
+    }
+    Ok(tooling)
+}
+
+fn add(tools: &mut ToolSet, tool: Arc<dyn Tool>) -> Result<(), Failure> {
+    tools.add(tool).map_err(|clash| {
+        Failure::new(Code::SettingsValue, clash.to_string())
+            .with_hint("give the table in rondo.toml another name; the names of rondo's own tools are taken")
+    })
+}
+
+async fn start(name: &str, mcp: &config::Mcp, settings: &Settings) -> Result<Server, Failure> {
+    let secret = |name: &String| settings.secrets.iter().find(|secret| secret.name == *name);
+    let secret =
+        |name: &String| secret(name).map(|secret| redact::Secret { name: name.clone(), value: secret.value.clone() });
+    let transport = match (&mcp.command, &mcp.url) {
+        (Some(command), _) => {
+            let stated =
+                mcp.env.iter().map(|(name, value)| redact::Secret { name: name.clone(), value: value.clone() });
+            Transport::Stdio {
+                command: command.clone(),
+                args: mcp.args.clone(),
+                env: stated.chain(mcp.key_env.as_ref().and_then(secret)).collect(),
+                working_dir: Some(settings.workspace.clone()),
+                launcher: Some(launcher()?),
+            }
+        }
+        (None, url) => {
+            Transport::Http { url: url.clone().unwrap_or_default(), bearer: mcp.key_env.as_ref().and_then(secret) }
+        }
+    };
+    let mut server = ServerSettings::new(name, transport);
+    if let Some(timeout_ms) = mcp.timeout_ms {
+        server.call_timeout = Duration::from_millis(timeout_ms);
+    }
+    Server::start(server).await.map_err(|error| Failure::new(error.code, error.message).with_exit(Exit::InputOutput))
+}
+
+/// Holds the tools of a server to those that were agreed to; those of a new server are pinned.
+fn pinned(name: &str, mcp: &config::Mcp, server: &Server, settings: &Settings) -> Result<(), Failure> {
+    let key = key(name, mcp);
+    let book = Book::read(settings.trust.as_deref()).map_err(|error| of_trust(&error))?;
+    let Some(pins) = book.pins(&key) else {
+        if settings.trust.is_some() {
+            Book::update(settings.trust.as_deref(), |book| book.pin(key, server.pins())).map_err(|e| of_trust(&e))?;
+        }
+        return Ok(());
+    };
+    mcp::compare(pins, &server.pins()).map_err(|changed| {
+        let message =
+            format!("the tools of the MCP server {name} are not what they were when they were agreed to:\n{changed}");
+        Failure::new(Code::McpChanged, message)
+            .with_exit(Exit::Denied)
+            .with_hint(format!("if that is as it should be: `rondo trust --server {name}`"))
+    })
+}
+
+/// Pins the tools that a server has now.
+///
+/// # Errors
+/// When it cannot be started or the records cannot be written.
+pub async fn pin_again(
+    name: &str,
+    settings: &Settings,
+) -> Result<(BTreeMap<String, mcp::Pin>, Option<String>), Failure> {
+    let Some(mcp) = settings.mcp.get(name) else {
+        let known = settings.mcp.keys().map(String::as_str).collect::<Vec<_>>().join(", ");
+        return Err(Failure::new(Code::ToolLacking, format!("rondo.toml has no [mcp.{name}]"))
+            .with_hint(if known.is_empty() { "it has no servers".to_owned() } else { format!("it has: {known}") }));
+    };
+    let server = start(name, mcp, settings).await?;
+    let (key, pins) = (key(name, mcp), server.pins());
+    let update = |book: &mut Book| {
+        let changed = book.pins(&key).and_then(|old| mcp::compare(old, &pins).err());
+        book.pin(key.clone(), pins.clone());
+        changed.map(|changed| changed.to_string())
+    };
+    let changed = Book::update(settings.trust.as_deref(), update).map_err(|error| of_trust(&error))?;
+    server.stop().await;
+    Ok((pins, changed))
+}
+
+fn key(name: &str, mcp: &config::Mcp) -> String {
+    let command: Vec<String> = mcp.command.iter().chain(&mcp.args).cloned().collect();
+    server_key(name, &command, mcp.url.as_deref())
+}
+
+fn program(
+    name: &str,
+    tool: &config::Tool,
+    settings: &Settings,
+    processes: &Arc<Processes>,
+) -> Result<Program, Failure> {
+    let schema = match &tool.schema {
+        None => None,
+        Some(ToolSchema::Inline(text)) => Some(text.clone()),
+        Some(ToolSchema::File(file)) => {
+            let folder = settings.file.as_deref().map_or(settings.workspace.as_path(), folder_of);
+            Some(read_text(&folder.join(file), MAX_SCHEMA_BYTES)?)
+        }
+    };
+    let effect = match tool.effect.as_deref() {
+        Some("pure") => EffectWord::Pure,
+        Some("reads") => EffectWord::Reads,
+        Some("writes") => EffectWord::Writes,
+        _ => EffectWord::External,
+    };
+    let in_doubt = match tool.in_doubt.as_deref() {
+        Some("retry") => InDoubt::Retry,
+        Some("skip") => InDoubt::Skip,
+        _ => InDoubt::Ask,
+    };
+    let program = ProgramSettings {
+        name: name.to_owned(),
+        description: description(schema.as_deref(), &tool.argv),
+        argv: tool.argv.clone(),
+        schema,
+        effect,
+        paths: tool.paths.clone(),
+        timeout: tool.timeout_ms.map_or(DEFAULT_TIMEOUT, Duration::from_millis),
+        output_max_bytes: tool.output_max_bytes.and_then(|max| usize::try_from(max).ok()).unwrap_or(STORED_MAX_BYTES),
+        in_doubt,
+    };
+    Program::new(program, Arc::clone(processes))
+        .map_err(|error| Failure::new(Code::SettingsValue, format!("[tool.{name}] in rondo.toml: {error}")))
+}
+
+/// What a model is told of a program: what its schema says of itself, else what is run.
+fn description(schema: Option<&str>, argv: &[String]) -> String {
+    let schema: Option<Value> = schema.and_then(|schema| canonical::from_slice(schema.as_bytes()).ok());
+    let said = schema.as_ref().and_then(|schema| schema.get("description")?.as_str());
+    said.map_or_else(|| format!("Runs `{}`.", argv.join(" ")), str::to_owned)
+}
+
+/// Granted paths: `~` is the user's home, the rest is relative to the workspace, which is granted by default.
+fn paths(settings: &Settings, granted: Option<&[String]>) -> Vec<PathBuf> {
+    let Some(granted) = granted else { return vec![PathBuf::from(".")] };
+    let home = settings.environment.get("HOME").map(Path::new);
+    granted
+        .iter()
+        .map(|path| match (path.strip_prefix("~/"), home) {
+            (Some(rest), Some(home)) => home.join(rest),
+            _ => PathBuf::from(path),
+        })
+        .collect()
+}
+
+/// What no tool reaches: what it keeps, and what says what it may do.
+fn hidden(settings: &Settings) -> Vec<PathBuf> {
+    let toml = settings.workspace.join(config::FILE_NAME);
+    let trust = settings.trust.as_deref().and_then(Path::parent).map(Path::to_path_buf);
+    [Some(settings.store.value.clone()), settings.file.clone(), Some(toml), trust].into_iter().flatten().collect()
+}
