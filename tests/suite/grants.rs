@@ -5,7 +5,7 @@ use std::path::PathBuf;
 
 use crate::binary::{Finished, Place, Running};
 
-const WORKFLOW: &str = r#"
+const WORKFLOW: &str = r"
 rondo: 1
 name: clerk
 roles:
@@ -13,7 +13,7 @@ roles:
 graph:
   start: { to: clerk, prompt: File it. }
   clerk: { done: { to: end } }
-"#;
+";
 
 const SCRIPT: &str = r#"
 clerk:

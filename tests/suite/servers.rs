@@ -1,8 +1,6 @@
 //! MCP servers in a run, seen from outside: their tools are spaced by server, pinned at first use, called with the
 //! idempotency key, and missed with a reason when the server cannot be used.
 
-use std::path::PathBuf;
-
 use crate::binary::{Finished, Place, Running};
 
 /// A server that answers from files beside it and notes each call.
@@ -101,7 +99,7 @@ fn no_key_of_a_server_is_shown_or_stored() {
     let shown = office.run(&["show", "last", "--json"]).exits(0);
     assert!(shown.text().contains("token [redacted:DOCS_TOKEN]"), "{}", shown.text());
     assert!(!run.text().contains(secret) && !shown.text().contains(secret));
-    let mut files = vec![PathBuf::from(office.0.store())];
+    let mut files = vec![office.0.store()];
     while let Some(path) = files.pop() {
         if path.is_dir() {
             files.extend(std::fs::read_dir(&path).unwrap().map(|entry| entry.unwrap().path()));

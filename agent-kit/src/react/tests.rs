@@ -181,11 +181,13 @@ fn asks(uses: &[(&str, &str, &str)]) -> Reply {
 
 /// The texts of the tool results of a turn, in order.
 fn results(reply: &TurnReply) -> Vec<&str> {
-    let text = |entry| match entry {
-        &Entry::Tool { ref text, .. } => Some(text.as_str()),
-        _ => None,
-    };
-    reply.transcript.entries.iter().filter_map(text).collect()
+    let mut texts = Vec::new();
+    for entry in &reply.transcript.entries {
+        if let Entry::Tool { text, .. } = entry {
+            texts.push(text.as_str());
+        }
+    }
+    texts
 }
 
 #[test]

@@ -76,8 +76,8 @@ impl std::fmt::Display for Failure {
         match self {
             Self::Fault(fault) => write!(f, "{}: {}", fault.code, fault.message),
             Self::Diagnostics(faulty) => {
-                let faults: Vec<String> = faulty.faults.iter().map(ToString::to_string).collect();
-                f.write_str(&faults.join("; "))
+                let told: Vec<String> = faulty.faults.iter().map(ToString::to_string).collect();
+                f.write_str(&told.join("; "))
             }
         }
     }

@@ -102,14 +102,14 @@ pub async fn operating(workflow: &Workflow, provision: &Provision) -> Result<Ope
 pub fn speaking(workflow: &Workflow, provision: &Provision) -> Result<Operating, Failure> {
     let Provision { settings, script, .. } = provision;
     let redactor = Arc::new(redactor(settings));
-    let played = script
+    let from_script = script
         .as_ref()
         .map(|script| {
             let cast = Arc::new(scripted_cast(workflow)?);
             Ok::<_, Failure>(Scripted::new(Arc::new(script.clone()), cast))
         })
         .transpose()?;
-    let player = played.clone().map(|played| redacting(played, &redactor));
+    let player = from_script.clone().map(|scripted| redacting(scripted, &redactor));
     let used: BTreeSet<&str> = cast::model_roles(workflow).map(|(_, _, role)| role.model.as_str()).collect();
     let names = workflow.models.keys().map(String::as_str).chain(used.iter().copied());
     let mut providers: BTreeMap<String, Arc<dyn Model>> = BTreeMap::new();
@@ -140,7 +140,7 @@ pub fn speaking(workflow: &Workflow, provision: &Provision) -> Result<Operating,
     let totals = settings.providers.values().filter_map(|provider| provider.total_timeout_ms.as_ref());
     Ok(Operating {
         models: Models(models),
-        script: played.map(Arc::new),
+        script: from_script.map(Arc::new),
         redactor,
         ceilings: settings.limits.clone(),
         call_total_ms: totals.map(|total| total.value).min(),

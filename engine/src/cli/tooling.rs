@@ -192,29 +192,41 @@ fn pinned(name: &str, mcp: &config::Mcp, server: &Server, settings: &Settings) -
     })
 }
 
-/// Pins the tools that a server has now.
+/// The tools that a server has now.
+pub struct Offered {
+    key: String,
+    /// By the server's name for them.
+    pub pins: BTreeMap<String, mcp::Pin>,
+    /// How they differ from those that were agreed to; `None` = they do not, or nobody was asked.
+    pub changed: Option<String>,
+}
+
+/// Asks a server for its tools.
 ///
 /// # Errors
-/// When it cannot be started or the records cannot be written.
-pub async fn pin_again(
-    name: &str,
-    settings: &Settings,
-) -> Result<(BTreeMap<String, mcp::Pin>, Option<String>), Failure> {
+/// When it is not declared or cannot be started.
+pub async fn offered(name: &str, settings: &Settings) -> Result<Offered, Failure> {
     let Some(mcp) = settings.mcp.get(name) else {
         let known = settings.mcp.keys().map(String::as_str).collect::<Vec<_>>().join(", ");
         return Err(Failure::new(Code::ToolLacking, format!("rondo.toml has no [mcp.{name}]"))
             .with_hint(if known.is_empty() { "it has no servers".to_owned() } else { format!("it has: {known}") }));
     };
     let server = start(name, mcp, settings).await?;
-    let (key, pins) = (key(name, mcp), server.pins());
-    let update = |book: &mut Book| {
-        let changed = book.pins(&key).and_then(|old| mcp::compare(old, &pins).err());
-        book.pin(key.clone(), pins.clone());
-        changed.map(|changed| changed.to_string())
-    };
-    let changed = Book::update(settings.trust.as_deref(), update).map_err(|error| of_trust(&error))?;
+    let pins = server.pins();
     server.stop().await;
-    Ok((pins, changed))
+    let key = key(name, mcp);
+    let book = Book::read(settings.trust.as_deref()).map_err(|error| of_trust(&error))?;
+    let changed = book.pins(&key).and_then(|old| mcp::compare(old, &pins).err()).map(|changed| changed.to_string());
+    Ok(Offered { key, pins, changed })
+}
+
+/// Records that a person agreed to them.
+///
+/// # Errors
+/// When the records cannot be written.
+pub fn agree(offered: Offered, settings: &Settings) -> Result<(), Failure> {
+    Book::update(settings.trust.as_deref(), |book| book.pin(offered.key, offered.pins))
+        .map_err(|error| of_trust(&error))
 }
 
 fn key(name: &str, mcp: &config::Mcp) -> String {

@@ -1,13 +1,14 @@
 //! `rondo tools`: which tools each role of a workflow would have, and why.
 
+use std::collections::BTreeSet;
 use std::fmt::Write as _;
+use std::sync::Arc;
 
-use rondo_agent_kit::tool::{Origin, Spec, Tool, wire_name};
-use rondo_agent_kit::wall::process::Wall;
+use rondo_agent_kit::tool::{Origin, Spec, means, wire_name};
 use rondo_protocol::id::RoleName;
 use serde::Serialize;
 
-use super::asks::asks;
+use super::asks::{asks, by_settings};
 use super::exit::Exit;
 use super::failure::Failure;
 use super::output::{Output, tell};
@@ -49,6 +50,14 @@ struct ToolLine {
     parameters: Option<serde_json::Value>,
 }
 
+/// What programs are walled by.
+#[derive(Debug, Serialize)]
+struct SandboxLine<'a> {
+    event: &'static str,
+    on: bool,
+    layers: &'a str,
+}
+
 /// Lists tools.
 pub fn tools(args: &ToolsArgs, output: &mut Output) -> Result<Exit, Failure> {
     let settings = settings(&Flags { store: args.store.store.clone(), durability: None })?;
@@ -57,64 +66,72 @@ pub fn tools(args: &ToolsArgs, output: &mut Output) -> Result<Exit, Failure> {
 }
 
 async fn list(args: &ToolsArgs, settings: &Settings, output: &mut Output) -> Result<Exit, Failure> {
-    let here = working_folder()?;
     let (lines, tooling) = match &args.workflow {
-        Some(name) => {
-            let loaded = workflow::load(name, &here)?;
-            let tooling = tooling::of_run(&loaded.checked.workflow, settings).await?;
-            let file = files::absolute(&loaded.path, &here);
-            let asked = asks(&loaded.checked.workflow, &file, settings)?;
-            let by = |tool: &str| {
-                let means = |ask: &&super::asks::Ask| rondo_agent_kit::tool::means(&ask.tool, tool);
-                asked.tools.iter().find(means).and_then(|ask| ask.granted_by).unwrap_or("[grant] in rondo.toml")
-            };
-            let mut lines = Vec::new();
-            for (role, toolbox) in cast::toolboxes(&loaded.checked.workflow, &tooling.tools, &asked.grants) {
-                for (_, offer) in toolbox.offers() {
-                    let spec = offer.tool.spec();
-                    let why = offer.denied.clone().unwrap_or_else(|| format!("granted by {}", by(&spec.name)));
-                    lines.push(line(Some(role.clone()), spec, offer.denied.is_none(), why));
-                }
-                let offered: Vec<String> = toolbox.offers().map(|(_, offer)| offer.tool.spec().name.clone()).collect();
-                for lacking in toolbox.missing().into_iter().filter(|lacking| !offered.contains(&lacking.pattern)) {
-                    lines.push(absent(role.clone(), lacking.pattern, lacking.message));
-                }
-            }
-            (lines, tooling)
-        }
-        None => {
-            let servers: Vec<&str> = settings.mcp.keys().map(String::as_str).collect();
-            let tooling = tooling::with_servers(&servers, settings).await?;
-            let grants = super::asks::by_settings(settings);
-            let line = |(_, tool): (&str, &std::sync::Arc<dyn Tool>)| {
-                let denied = grants.denied(tool.spec());
-                let why = denied.clone().unwrap_or_else(|| "granted".to_owned());
-                line(None, tool.spec(), denied.is_none(), why)
-            };
-            (tooling.tools.iter().map(line).collect(), tooling)
-        }
+        Some(name) => of_workflow(name, settings).await?,
+        None => of_everybody(settings).await?,
     };
     let Tooling { servers, unusable, .. } = tooling;
-    let wall = tooling::processes(settings)?.self_test().await.clone();
+    let is_walled = settings.grant.sandbox.unwrap_or(true);
+    let sandbox = if is_walled {
+        tooling::processes(settings)?.self_test().await.to_string()
+    } else {
+        "off, by [grant] sandbox".to_owned()
+    };
     if output.is_json() {
         for line in &lines {
             output.line(line)?;
         }
-        output.line(&serde_json::json!({ "event": "wall", "sandbox": settings.grant.sandbox.unwrap_or(true), "wall": wall.to_string() }))?;
+        output.line(&SandboxLine { event: "sandbox", on: is_walled, layers: &sandbox })?;
     } else {
-        output.text(&text(&lines, &wall, settings))?;
+        output.text(&text(&lines, &sandbox, settings))?;
     }
     for (name, failure) in &unusable {
-        if let Failure::Fault(fault) = failure {
-            tell(&format!("server {name}: {}: {}\n", fault.code, fault.message));
-        }
+        tell(&format!("server {name}: {failure}\n"));
     }
-    for server in servers {
-        if let Some(server) = std::sync::Arc::into_inner(server) {
-            server.stop().await;
-        }
+    for server in servers.into_iter().filter_map(Arc::into_inner) {
+        server.stop().await;
     }
     Ok(Exit::Done)
+}
+
+/// The tools of each role of a workflow.
+async fn of_workflow(name: &str, settings: &Settings) -> Result<(Vec<ToolLine>, Tooling), Failure> {
+    let here = working_folder()?;
+    let loaded = workflow::load(name, &here)?;
+    let definition = &loaded.checked.workflow;
+    let tooling = tooling::of_run(definition, settings).await?;
+    let asked = asks(definition, &files::absolute(&loaded.path, &here), settings)?;
+    let by = |tool: &str| {
+        let ask = asked.tools.iter().find(|ask| means(&ask.tool, tool));
+        ask.and_then(|ask| ask.granted_by).unwrap_or("[grant] in rondo.toml")
+    };
+    let mut lines = Vec::new();
+    for (role, toolbox) in cast::toolboxes(definition, &tooling.tools, &asked.grants) {
+        let mut offered = BTreeSet::new();
+        for (_, offer) in toolbox.offers() {
+            let spec = offer.tool.spec();
+            let why = offer.denied.clone().unwrap_or_else(|| format!("granted by {}", by(&spec.name)));
+            lines.push(line(Some(role.clone()), spec, offer.denied.is_none(), why));
+            offered.insert(spec.name.clone());
+        }
+        let missing = toolbox.missing().into_iter().filter(|missing| !offered.contains(&missing.pattern));
+        lines.extend(missing.map(|missing| absent(role.clone(), missing.pattern, missing.message)));
+    }
+    Ok((lines, tooling))
+}
+
+/// Every tool that there is.
+async fn of_everybody(settings: &Settings) -> Result<(Vec<ToolLine>, Tooling), Failure> {
+    let servers: Vec<&str> = settings.mcp.keys().map(String::as_str).collect();
+    let tooling = tooling::with_servers(&servers, settings).await?;
+    let grants = by_settings(settings);
+    let mut lines = Vec::new();
+    for (_, tool) in tooling.tools.iter() {
+        let denied = grants.denied(tool.spec());
+        let is_granted = denied.is_none();
+        lines.push(line(None, tool.spec(), is_granted, denied.unwrap_or_else(|| "granted".to_owned())));
+    }
+    Ok((lines, tooling))
 }
 
 fn line(role: Option<RoleName>, spec: &Spec, granted: bool, why: String) -> ToolLine {
@@ -141,7 +158,7 @@ fn absent(role: RoleName, tool: String, why: String) -> ToolLine {
     ToolLine { event: "tool", role: Some(role), tool, wire, origin, granted: false, why, description, parameters }
 }
 
-fn text(lines: &[ToolLine], wall: &Wall, settings: &Settings) -> String {
+fn text(lines: &[ToolLine], sandbox: &str, settings: &Settings) -> String {
     let mut text = String::new();
     let width = lines.iter().map(|line| line.tool.chars().count()).max().unwrap_or(0);
     let mut of = None;
@@ -158,8 +175,6 @@ fn text(lines: &[ToolLine], wall: &Wall, settings: &Settings) -> String {
         text.push_str("no role has tools\n");
     }
     let _ = writeln!(text, "\nworkspace {}", settings.workspace.display());
-    let sandbox =
-        if settings.grant.sandbox.unwrap_or(true) { wall.to_string() } else { "off, by [grant] sandbox".to_owned() };
     let _ = writeln!(text, "sandbox   {sandbox}");
     text
 }

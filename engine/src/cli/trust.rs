@@ -11,6 +11,8 @@ use crate::trust::Book;
 use rondo_protocol::diagnostic::Code;
 use serde::Serialize;
 
+const QUESTION: &str = "Agree to this, until the workflow changes? [y/N]: ";
+
 /// Show what a workflow asks for, and agree to it
 #[derive(Debug, clap::Args)]
 pub struct TrustArgs {
@@ -67,7 +69,7 @@ pub fn trust(args: &TrustArgs, output: &mut Output) -> Result<Exit, Failure> {
     if !output.is_json() {
         output.text(&text(&asked, &definition.name, &settings))?;
     }
-    let agrees = !asked.tools.is_empty() && (args.yes || is_attended() && !output.is_json() && agrees());
+    let agrees = !asked.tools.is_empty() && (args.yes || is_attended() && !output.is_json() && agrees_to(QUESTION));
     if agrees {
         asked.record(&file, &definition.name, &settings)?;
     }
@@ -91,8 +93,8 @@ pub fn trust(args: &TrustArgs, output: &mut Output) -> Result<Exit, Failure> {
     Err(Failure::new(Code::ToolNotGranted, "nothing was agreed to").with_hint("`--yes` agrees without being asked"))
 }
 
-fn agrees() -> bool {
-    matches!(ask("Agree to this, until the workflow changes? [y/N]: "), Answer::Once | Answer::Always)
+fn agrees_to(question: &str) -> bool {
+    matches!(ask(question), Answer::Once | Answer::Always)
 }
 
 fn text(asked: &Asks, name: &str, settings: &Settings) -> String {
@@ -118,26 +120,36 @@ fn text(asked: &Asks, name: &str, settings: &Settings) -> String {
     )
 }
 
+/// A server's tools, for programs.
+#[derive(Debug, Serialize)]
+struct ServerLine<'a> {
+    event: &'static str,
+    server: &'a str,
+    tools: Vec<&'a str>,
+    /// How they differ from those that were agreed to before.
+    changed: Option<&'a str>,
+    is_trusted: bool,
+}
+
 fn trust_server(name: &str, yes: bool, settings: &Settings, output: &mut Output) -> Result<Exit, Failure> {
-    if !yes
-        && !(is_attended()
-            && matches!(
-                ask(&format!("Agree to the tools that {name} has now? [y/N]: ")),
-                Answer::Once | Answer::Always
-            ))
-    {
+    let offered = tooling::runtime()?.block_on(tooling::offered(name, settings))?;
+    let names: Vec<&str> = offered.pins.keys().map(String::as_str).collect();
+    if !output.is_json() {
+        let changed =
+            offered.changed.as_deref().map_or_else(String::new, |changed| format!("it has changed:\n{changed}\n"));
+        output.text(&format!("{name} offers {} tools: {}\n{changed}", names.len(), names.join(", ")))?;
+    }
+    let is_trusted =
+        yes || is_attended() && !output.is_json() && agrees_to("Agree to these tools, until they change? [y/N]: ");
+    if output.is_json() {
+        let changed = offered.changed.as_deref();
+        output.line(&ServerLine { event: "trust", server: name, tools: names, changed, is_trusted })?;
+    }
+    if !is_trusted {
         return Err(
             Failure::new(Code::NotTrusted, "nothing was agreed to").with_hint("`--yes` agrees without being asked")
         );
     }
-    let runtime = tooling::runtime()?;
-    let (pins, changed) = runtime.block_on(tooling::pin_again(name, settings))?;
-    if output.is_json() {
-        output.line(&serde_json::json!({ "event": "trust", "server": name, "tools": pins, "changed": changed }))?;
-    } else {
-        let names = pins.keys().map(String::as_str).collect::<Vec<_>>().join(", ");
-        let changed = changed.map(|changed| format!("{changed}\n")).unwrap_or_default();
-        output.text(&format!("{changed}agreed to {} tools of {name}: {names}\n", pins.len()))?;
-    }
+    tooling::agree(offered, settings)?;
     Ok(Exit::Done)
 }

@@ -201,13 +201,13 @@ impl Reader<'_> {
     fn schema(&mut self, table: &Table<'_>) -> Option<ToolSchema> {
         let value = table.get("schema")?;
         match value.get_ref() {
-            DeValue::Table(_) => match json(value.get_ref()) {
-                Some(json) => Some(ToolSchema::Inline(json.to_text())),
-                None => {
+            DeValue::Table(_) => {
+                let schema = json(value.get_ref());
+                if schema.is_none() {
                     self.wrong("schema", "a JSON Schema, which holds no dates and no numbers without end", value);
-                    None
                 }
-            },
+                schema.map(|schema| ToolSchema::Inline(schema.to_text()))
+            }
             DeValue::String(text) if text.trim_start().starts_with('{') => Some(ToolSchema::Inline(text.to_string())),
             DeValue::String(text) => Some(ToolSchema::File(text.to_string())),
             _ => {

@@ -25,7 +25,7 @@ pub(super) async fn visit(stage: &Stage<'_>, player: &ToolPlayer, site: Site, ar
     };
     let mut calling = Calling { stage, journal, notes: Vec::new() };
     let script = player.script.as_ref().filter(|script| script.speaks_for(&site)).cloned();
-    let played = script.is_some();
+    let is_scripted = script.is_some();
     let arguments = args.to_text();
     let result = tokio::select! {
         biased;
@@ -43,7 +43,7 @@ pub(super) async fn visit(stage: &Stage<'_>, player: &ToolPlayer, site: Site, ar
     let Calling { notes, journal, .. } = calling;
     Visited {
         result: result.map(|(reply, answered_by)| answer(player, arguments, reply, answered_by)),
-        attempts: journal.attempts + u64::from(played && !has_run_out),
+        attempts: journal.attempts + u64::from(is_scripted && !has_run_out),
         tool_calls: u64::try_from(notes.len()).unwrap_or(u64::MAX),
         tools: notes,
         ..Visited::failed(worker::cancelled())
