@@ -18,7 +18,7 @@ endif
 
 help:
 	@echo "make demo      build, then run a workflow without a model"
-	@echo "make test      every test; needs no key, and no network beyond the crates"
+	@echo "make test      every test; needs no key; fetches crates, and two npm packages where npm is installed"
 	@echo "make lint      formatting, clippy, and what canonical bytes ask of the build"
 	@echo "make bench     benchmarks, each beside a reference of the same run"
 	@echo "make test-llm  tests against a real model server on loopback, which is built first"

@@ -5,7 +5,7 @@
 
 use futures_util::future::BoxFuture;
 use rondo_protocol::Digest;
-use rondo_protocol::call::{Call, Fault, Reply, ToolCall};
+use rondo_protocol::call::{Call, Fault, Reply, ToolCall, ToolReply};
 use rondo_protocol::object::AnsweredBy;
 
 /// Performs calls.
@@ -22,6 +22,9 @@ pub trait Effects: Send {
     /// # Errors
     /// The fault of the first call, in that order, that has one.
     fn perform_side_by_side(&mut self, calls: Vec<ToolCall>) -> BoxFuture<'_, Result<Vec<Performed>, Fault>>;
+
+    /// Tells of a tool call that the loop answered by itself, without making it.
+    fn answered(&mut self, call: ToolCall, reply: ToolReply) -> BoxFuture<'_, ()>;
 
     /// Tells what the loop made of the reply to the last model call.
     fn settle(&mut self, verdict: Verdict) -> BoxFuture<'_, ()>;

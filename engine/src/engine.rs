@@ -105,6 +105,8 @@ pub struct NewThread {
     pub file: Option<String>,
     /// The script that answers instead of models, as an absolute path.
     pub script: Option<String>,
+    /// The folder that tools work in, as an absolute path.
+    pub workspace: Option<String>,
 }
 
 /// A thread that runs.
@@ -213,7 +215,7 @@ impl Engine {
     /// # Durability
     /// The thread's row is durable when this returns.
     pub async fn start(&self, new: NewThread, operating: Operating) -> Result<ThreadHandle, Error> {
-        let NewThread { workflow, policy, mut input, file, script } = new;
+        let NewThread { workflow, policy, mut input, file, script, workspace } = new;
         operating.redactor.value(&mut input);
         let parts = &self.parts;
         let (workflow_digest, workflow_bytes) = Digest::of(Kind::Workflow, &workflow)?;
@@ -224,6 +226,7 @@ impl Engine {
             name: workflow.name.clone(),
             file,
             script,
+            workspace,
             started_at_ms: parts.env.now_ms(),
             ending: None,
             stop: None,

@@ -16,14 +16,18 @@ use serde::{Deserialize, Serialize};
 /// The most bytes of the file.
 const MAX_BYTES: u64 = 8 << 20;
 
+/// Definitions of one file that stay agreed to.
+const MOST_AGREEMENTS: usize = 32;
+
 /// Everything that was agreed to.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Book {
     /// Format version: 1.
     version: u32,
-    /// By the absolute path of the workflow's file.
-    workflows: BTreeMap<String, Agreement>,
+    /// By the absolute path of the workflow's file, oldest first: a thread goes on with the definition that it was begun
+    /// with.
+    workflows: BTreeMap<String, Vec<Agreement>>,
     /// By server, as [`server_key`] writes it: its tools when they were last agreed to.
     servers: BTreeMap<String, BTreeMap<String, Pin>>,
 }
@@ -130,22 +134,30 @@ impl Book {
     /// How a workflow stands.
     pub fn standing(&self, file: &str, workflow: Digest) -> Standing<'_> {
         // The same definition is the same workflow wherever its file lies.
-        if let Some(agreed) = self.workflows.values().find(|agreed| agreed.workflow == workflow) {
+        if let Some(agreed) = self.workflows.values().flatten().find(|agreed| agreed.workflow == workflow) {
             return Standing::Agreed(agreed);
         }
-        self.workflows.get(file).map_or(Standing::Unknown, Standing::Changed)
+        self.workflows.get(file).and_then(|agreed| agreed.last()).map_or(Standing::Unknown, Standing::Changed)
     }
 
     /// Records that a person agreed.
     pub fn agree(&mut self, file: String, agreement: Agreement) {
-        self.workflows.insert(file, agreement);
+        let agreed = self.workflows.entry(file).or_default();
+        agreed.retain(|old| old.workflow != agreement.workflow);
+        agreed.push(agreement);
+        let too_many = agreed.len().saturating_sub(MOST_AGREEMENTS);
+        agreed.drain(..too_many);
     }
 
     /// Takes an agreement back: whether there was one.
     pub fn revoke(&mut self, file: &str, workflow: Digest) -> bool {
-        let before = self.workflows.len();
-        self.workflows.retain(|of, agreed| of != file && agreed.workflow != workflow);
-        self.workflows.len() < before
+        let before: usize = self.workflows.values().map(Vec::len).sum();
+        self.workflows.remove(file);
+        for agreed in self.workflows.values_mut() {
+            agreed.retain(|agreed| agreed.workflow != workflow);
+        }
+        self.workflows.retain(|_, agreed| !agreed.is_empty());
+        self.workflows.values().map(Vec::len).sum::<usize>() < before
     }
 
     /// The tools of a server as they were agreed to; `None` = it is new.
@@ -159,9 +171,9 @@ impl Book {
     }
 }
 
-/// The key of a server: its name, and what it is started by or where it is, because another project may call another
-/// server by the same name.
+/// The key of a server: its name, and a digest of what it is started by or where it is, because another project may call
+/// another server by the same name. A digest, because an argument or an address may hold a key.
 pub fn server_key(name: &str, command: &[String], url: Option<&str>) -> String {
-    let place = url.map_or_else(|| command.join(" "), str::to_owned);
-    format!("{name} = {place}")
+    let place = url.map_or_else(|| format!("{command:?}"), str::to_owned);
+    format!("{name} {}", Digest::sha256(place.as_bytes()))
 }

@@ -93,6 +93,45 @@ fn trust_holds_until_the_workflow_changes() {
 }
 
 #[test]
+fn a_thread_goes_on_with_the_definition_that_was_agreed_to_when_it_was_begun() {
+    let office = Office::new("");
+    office.run(&["trust", "clerk", "--yes"]).exits(0);
+    office.0.file("clerk/script.yaml", "clerk:\n  - { error: { http: 401 } }\n");
+    office.run(&["run", "clerk", "--offline"]).exits(5);
+    office.0.file("clerk/workflow.yaml", WORKFLOW.replace("You file notes.", "You file other notes."));
+    office.run(&["trust", "clerk", "--yes"]).exits(0);
+    office.0.file(
+        "clerk/script.yaml",
+        format!("clerk:\n  - {{ error: {{ http: 401 }} }}\n{}", SCRIPT.replace("\nclerk:\n", "")),
+    );
+    office.run(&["resume"]).exits(0);
+    assert_eq!(office.note().as_deref(), Some("a note"));
+}
+
+#[test]
+fn a_thread_is_not_resumed_in_another_folder_than_its_tools_work_in() {
+    let office = Office::new("[grant]\ntools = [\"*\"]\n");
+    office.0.file("clerk/script.yaml", "clerk:\n  - { error: { http: 401 } }\n");
+    office.run(&["run", "clerk", "--offline"]).exits(5);
+    let elsewhere = office.0.path().join("elsewhere");
+    std::fs::create_dir(&elsewhere).unwrap();
+    std::fs::write(elsewhere.join("rondo.toml"), "").unwrap();
+    let mut command = office.0.command(["resume", "--store"]);
+    command.arg(office.0.store()).current_dir(&elsewhere);
+    let refused = Running::of(command).finish().exits(2);
+    assert!(refused.stderr.contains("the thread's tools work in"), "{refused:?}");
+}
+
+#[test]
+fn a_pattern_that_means_no_tool_is_a_fault_of_the_settings() {
+    for pattern in ["docs*", "*.read", "", "a b"] {
+        let office = Office::new(&format!("[grant]\napprove = [\"{pattern}\"]\n"));
+        let refused = office.run(&["run", "clerk", "--offline"]).exits(2);
+        assert!(refused.stderr.contains("RN0803"), "{pattern}: {refused:?}");
+    }
+}
+
+#[test]
 fn a_change_voids_what_the_settings_grant_too() {
     let office = Office::new("[grant]\ntools = [\"*\"]\n");
     office.run(&["run", "clerk", "--offline"]).exits(0);

@@ -77,10 +77,15 @@ fn a_kill_between_effect_and_record_repeats_nothing_unless_that_is_wanted() {
 #[test]
 fn a_killed_run_leaves_no_program_behind() {
     let place = pushing("");
-    place.file("push.sh", "echo started >> keys\n(setsid sh -c 'sleep 2; echo late >> keys') &\nsleep 30\n");
+    // The descendant holds the lock of a file for as long as it lives.
+    place.file("push.sh", "(setsid sh -c 'exec 9>held; flock 9; echo started >> keys; sleep 600') &\nsleep 600\n");
     killed_in_between(&place);
-    std::thread::sleep(Duration::from_secs(4));
-    assert_eq!(keys(&place), ["started"]);
+    let held = std::fs::File::open(place.path().join("held")).unwrap();
+    let killed = Instant::now();
+    while held.try_lock().is_err() {
+        assert!(killed.elapsed() < Duration::from_secs(10), "a descendant is still alive");
+        std::thread::sleep(Duration::from_millis(20));
+    }
 }
 
 fn workflow(name: &str) -> String {

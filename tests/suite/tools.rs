@@ -251,6 +251,82 @@ async fn what_reached_the_journal_is_not_called_again() {
     assert_eq!(calls.lock().unwrap().len(), 2);
 }
 
+/// The tools of another version: the same names, other descriptions, so that every request has another head.
+fn redescribed(tool: Arc<dyn Tool>) -> Arc<dyn Tool> {
+    let spec = Spec { description: "In other words.".to_owned(), ..tool.spec().clone() };
+    Arc::new(Redescribed(spec, tool))
+}
+
+struct Redescribed(Spec, Arc<dyn Tool>);
+
+impl Tool for Redescribed {
+    fn spec(&self) -> &Spec {
+        &self.0
+    }
+
+    fn effect(&self, arguments: &Value) -> Effect {
+        self.1.effect(arguments)
+    }
+
+    fn run<'a>(&'a self, arguments: Value, invocation: &'a Invocation) -> BoxFuture<'a, Result<String, Error>> {
+        self.1.run(arguments, invocation)
+    }
+}
+
+#[tokio::test]
+async fn what_was_acted_on_is_not_asked_again_though_the_tools_have_changed_since() {
+    let (store, engine) = engine();
+    let calls = Calls::default();
+    let model: Arc<dyn Model> = Arc::new(Asks(vec![("push", "{}"), ("look", "{}")]));
+    let checked = one_role("condensed");
+    let first = Arc::new(AtomicUsize::new(0));
+    let tools = || vec![noting("push", Effect::External, &calls), noting("look", Effect::Pure, &Calls::default())];
+    let operating = |tools: Vec<Arc<dyn Tool>>| {
+        let approver: Arc<dyn Approver> = Arc::new(Once(Arc::clone(&first)));
+        Operating {
+            grants: Grants { approve: vec!["look".to_owned()], ..Grants::everything() },
+            approver: Some(approver),
+            ..equipped(&checked.workflow, &model, tools)
+        }
+    };
+    let handle = start_with(&engine, &checked, Value::empty_object(), operating(tools())).await;
+    let thread = handle.thread.clone();
+    follow(handle).await;
+    assert_eq!(calls.lock().unwrap().len(), 1);
+    let other = || operating(tools().into_iter().map(redescribed).collect());
+    let resumed = engine.resume(&thread, |_, _| Ok::<_, rondo_engine::Error>(other())).await.unwrap();
+    let Resumed::Running(handle) = resumed else { panic!("it has not ended") };
+    let (events, ended) = follow(handle).await;
+    assert!(matches!(ended, Ended::Finished(_)), "{ended:?}");
+    // Its second visit pushes once more; the first did not push again, and told of it once more.
+    assert_eq!(calls.lock().unwrap().len(), 2);
+    assert!(told(&events).contains(&"end push id0 external 7 false journal".to_owned()), "{:?}", told(&events));
+    assert_eq!(proven(&store, &thread).len(), 4);
+}
+
+#[tokio::test]
+async fn a_step_that_a_fault_ends_is_not_routed_while_a_call_is_in_doubt() {
+    let (_, engine) = engine();
+    let (effects, keys) = (Arc::new(AtomicUsize::new(0)), Arc::default());
+    let model: Arc<dyn Model> = Arc::new(Asks(vec![("push", "{}")]));
+    let checked = checked(
+        "rondo: 1\nname: slow\nroles: { a: { system: x, tools: [push], timeout: 200ms } }\ngraph:\n  start: { to: a, prompt: \
+         go }\n  a: { done: { to: end }, on_timeout: { to: fail, reason: late } }\n",
+    );
+    let tool: Arc<dyn Tool> = Hangs::new(&effects, &keys);
+    let operating = |in_doubt| Operating { in_doubt, ..equipped(&checked.workflow, &model, vec![Arc::clone(&tool)]) };
+    let handle = start_with(&engine, &checked, Value::empty_object(), operating(None)).await;
+    let thread = handle.thread.clone();
+    let (_, ended) = follow(handle).await;
+    let Ended::Stopped(fault) = ended else { panic!("it must ask: {ended:?}") };
+    assert_eq!(fault.code, Code::ToolInDoubt);
+    let given = operating(Some(InDoubt::Skip));
+    let resumed = engine.resume(&thread, |_, _| Ok::<_, rondo_engine::Error>(given)).await.unwrap();
+    let Resumed::Running(handle) = resumed else { panic!("it has not ended") };
+    assert!(matches!(follow(handle).await.1, Ended::Finished(_)));
+    assert_eq!(effects.load(Ordering::SeqCst), 1);
+}
+
 /// Nobody is there the first time, then everything is approved.
 struct Once(Arc<AtomicUsize>);
 

@@ -117,7 +117,7 @@ fn the_page_of_layout_1_holds_the_texts_as_they_are_sent() {
     let first = rebuilt(&outputs, "writer", std::slice::from_ref(&editor), "");
     let failed = rebuilt(&outputs, "writer", &[self::episode(1, "writer", "", "", "{}")], "");
     let few = rebuilt(&telling(History::None, ContextWhat::Outputs, 0), "lead", &[editor.clone(), editor], "");
-    let long = result_text(&"x".repeat(SHOWN_MAX_BYTES + 12345));
+    let long = result_text(&"x".repeat(SHOWN_MAX_BYTES - 64 + 12345));
     let made = [
         messages.last().unwrap().text.clone(),
         line(&first[0].text, 0),

@@ -11,7 +11,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use rondo_protocol::Digest;
-use rondo_protocol::call::{Call, Fault, ModelCall, Reply, Site, ToolCall, ToolReply, TurnCall, TurnReply};
+use rondo_protocol::call::{Call, Effect, Fault, ModelCall, Reply, Site, ToolCall, ToolReply, TurnCall, TurnReply};
 use rondo_protocol::message::Conversation;
 use rondo_protocol::object::Head;
 
@@ -118,20 +118,29 @@ async fn answers(uses: &[Planned], place: &mut Place, effects: &mut dyn Effects)
     let mut calls = Vec::new();
     for planned in uses {
         let site = place.next();
-        answers.push(match &planned.plan {
-            Plan::Answer(reply) => Some(reply.clone()),
-            Plan::Call { name, effect, .. } => {
-                calls.push(ToolCall {
-                    id: planned.tool.id.clone(),
-                    name: name.clone(),
-                    arguments: planned.tool.arguments.clone(),
-                    effect: effect.clone(),
-                    idempotency_key: idempotency_key(&site),
-                    site,
-                });
-                None
+        let (name, effect) = match &planned.plan {
+            Plan::Call { name, effect, .. } => (name, effect.clone()),
+            // Nothing is done, which is what a call that changes nothing does too.
+            Plan::Answer(_) => (&planned.tool.name, Effect::Pure),
+        };
+        let call = ToolCall {
+            id: planned.tool.id.clone(),
+            name: name.clone(),
+            arguments: planned.tool.arguments.clone(),
+            effect,
+            idempotency_key: idempotency_key(&site),
+            site,
+        };
+        match &planned.plan {
+            Plan::Call { .. } => {
+                answers.push(None);
+                calls.push(call);
             }
-        });
+            Plan::Answer(reply) => {
+                answers.push(Some(reply.clone()));
+                effects.answered(call, reply.clone()).await;
+            }
+        }
     }
     let performed = if calls.is_empty() { Vec::new() } else { effects.perform_side_by_side(calls).await? };
     let mut performed = performed.into_iter();

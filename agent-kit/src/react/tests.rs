@@ -20,6 +20,7 @@ struct Listed {
     replies: VecDeque<Reply>,
     asked: Vec<String>,
     verdicts: Vec<Verdict>,
+    answered: Vec<String>,
 }
 
 impl Effects for Listed {
@@ -45,6 +46,11 @@ impl Effects for Listed {
             calls.iter().map(reply).map(|reply| Performed { reply, answered_by: AnsweredBy::Port, sent: None });
         let replies = replies.collect();
         Box::pin(std::future::ready(Ok(replies)))
+    }
+
+    fn answered(&mut self, call: ToolCall, _: ToolReply) -> BoxFuture<'_, ()> {
+        self.answered.push(call.name);
+        Box::pin(std::future::ready(()))
     }
 
     fn settle(&mut self, verdict: Verdict) -> BoxFuture<'_, ()> {
@@ -124,7 +130,7 @@ fn turn_with(tool_calls: u64, replies: Vec<Reply>) -> (Result<TurnReply, Fault>,
         head: Arc::new(head),
         conversation: Arc::new([Message::user("Write.")].into_iter().collect()),
     };
-    let mut effects = Listed { replies: replies.into(), asked: Vec::new(), verdicts: Vec::new() };
+    let mut effects = Listed { replies: replies.into(), asked: Vec::new(), verdicts: Vec::new(), answered: Vec::new() };
     let result = futures_util::FutureExt::now_or_never(run(&agent, call.clone(), &call, &mut effects));
     (result.expect("a list never waits"), effects)
 }
@@ -221,6 +227,7 @@ fn calls_that_cannot_be_made_are_answered_by_the_loop_and_told_apart() {
     ];
     let (reply, effects) = turn_with(20, vec![asks(&wrong), says(GOOD, Finish::Stop, &[])]);
     assert_eq!(effects.asked.len(), 2, "no tool was called: {:?}", effects.asked);
+    assert_eq!(effects.answered, ["a", "a", "a", "unknown", "a", "a", "a"]);
     let reply = reply.unwrap();
     let codes: Vec<&str> = results(&reply).iter().map(|text| text.get(..13).unwrap()).collect();
     let code = |number: u32| format!("error RN{number}:");
@@ -277,6 +284,6 @@ fn a_long_result_is_shown_cut_and_kept_whole() {
     let (reply, effects) = turn(vec![asks(&[("1", "a", "{}")]), done(&long), says(GOOD, Finish::Stop, &[])]);
     assert_eq!(results(&reply.unwrap()), [long.as_str()]);
     let shown = effects.asked.last().unwrap();
-    assert!(shown.contains("[cut: 32768 bytes left out]"), "{}", shown.len());
+    assert!(shown.contains("[cut: 32832 bytes left out]"), "{}", shown.len());
     assert!(shown.len() < crate::history::SHOWN_MAX_BYTES + 200);
 }

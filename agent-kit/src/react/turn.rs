@@ -15,6 +15,9 @@ use crate::effects::{Performed, Sent, Verdict};
 use crate::history;
 use crate::tool::cut;
 
+/// Bytes of all replies of one turn, with the arguments of the tools that they ask for.
+const SAID_IN_ALL_MAX_BYTES: usize = 32 << 20;
+
 /// Bytes of all results that one turn keeps; what comes then is kept as the model is shown it.
 const STORED_IN_ALL_MAX_BYTES: usize = 16 << 20;
 
@@ -38,6 +41,8 @@ pub(super) struct Turn<'a> {
     uses: Uses,
     /// Bytes of the results that are kept.
     stored_bytes: usize,
+    /// Bytes of the replies.
+    said_bytes: usize,
     answer: Option<(String, Answer)>,
     repairs: u32,
     model_calls: u64,
@@ -60,6 +65,7 @@ impl<'a> Turn<'a> {
             entries: Vec::new(),
             uses: Uses::default(),
             stored_bytes: 0,
+            said_bytes: 0,
             answer: None,
             repairs: 0,
             model_calls: 0,
@@ -109,6 +115,13 @@ impl<'a> Turn<'a> {
         let (head, request) = (sent.head, sent.request);
         self.last = Some((sent, answered_by));
 
+        let asked_bytes: usize = reply.tool_calls.iter().map(|tool| tool.arguments.len()).sum();
+        self.said_bytes = self.said_bytes.saturating_add(reply.text.len()).saturating_add(asked_bytes);
+        if self.said_bytes > SAID_IN_ALL_MAX_BYTES {
+            let most = SAID_IN_ALL_MAX_BYTES >> 20;
+            let message = format!("the model said more than {most} MiB in one step");
+            return Err(Fault::new(Code::StepLimit, FaultClass::Limit, message));
+        }
         if !reply.tool_calls.is_empty() {
             self.tool_calls = self.tool_calls.saturating_add(u64::try_from(reply.tool_calls.len()).unwrap_or(u64::MAX));
             if self.tool_calls > self.agent.tool_calls {

@@ -1,18 +1,17 @@
-/// Cuts a text down to about `max_bytes` with a visible mark in its place: three quarters of what stays are its
-/// beginning, the rest is its end, where programs say how it went.
+/// Room for the mark.
+const MARK_MAX_BYTES: usize = 64;
+
+/// Cuts a text that is longer than `max_bytes` down to that, with a visible mark where it was cut: three quarters of what
+/// stays are its beginning, the rest is its end, where programs say how it went. What was cut is not cut again.
 pub fn cut(text: &mut String, max_bytes: usize) {
     if text.len() <= max_bytes {
         return;
     }
-    let beginning = floor(text, max_bytes - max_bytes / 4);
-    let end = floor(text, text.len() - max_bytes / 4);
+    let stays = max_bytes.saturating_sub(MARK_MAX_BYTES);
+    let beginning = text.floor_char_boundary(stays - stays / 4);
+    let end = text.ceil_char_boundary(text.len() - stays / 4);
     let left_out = end - beginning;
     text.replace_range(beginning..end, &format!("\n[cut: {left_out} bytes left out]\n"));
-}
-
-/// The last character boundary at or before `at`.
-fn floor(text: &str, at: usize) -> usize {
-    (0..=at).rev().find(|at| text.is_char_boundary(*at)).unwrap_or(0)
 }
 
 #[cfg(test)]
@@ -21,18 +20,30 @@ mod tests {
 
     #[test]
     fn what_fits_stays_and_what_does_not_is_marked() {
-        let mut text = "abcdefgh".to_owned();
-        cut(&mut text, 8);
-        assert_eq!(text, "abcdefgh");
-        let mut text = "0123456789abcdef".to_owned();
-        cut(&mut text, 8);
-        assert_eq!(text, "012345\n[cut: 8 bytes left out]\nef");
+        let mut text = "x".repeat(72);
+        cut(&mut text, 72);
+        assert_eq!(text, "x".repeat(72));
+        let mut text = "0123456789abcdef".repeat(5);
+        cut(&mut text, 72);
+        assert_eq!(text, "012345\n[cut: 72 bytes left out]\nef");
     }
 
     #[test]
     fn characters_stay_whole() {
-        let mut text = "äöüäöüäöü".to_owned();
-        cut(&mut text, 7);
-        assert_eq!(text, "äöü\n[cut: 10 bytes left out]\nü");
+        let mut text = "äöü".repeat(20);
+        cut(&mut text, 71);
+        assert_eq!(text, "äöü\n[cut: 114 bytes left out]\n");
+    }
+
+    #[test]
+    fn what_was_cut_is_not_cut_again() {
+        for length in [200, 1000, 100_000] {
+            let mut text = "é1".repeat(length);
+            cut(&mut text, 200);
+            assert!(text.len() <= 200);
+            let once = text.clone();
+            cut(&mut text, 200);
+            assert_eq!(text, once);
+        }
     }
 }

@@ -166,8 +166,9 @@ fn of_tools(settings: &Settings) -> Vec<Finding> {
     findings
         .extend(settings.tools.iter().map(|(name, tool)| Finding::new(format!("tool.{name}"), tool.argv.join(" "))));
     findings.extend(settings.mcp.iter().map(|(name, mcp)| {
-        let command: Vec<String> = mcp.command.iter().chain(&mcp.args).cloned().collect();
-        Finding::new(format!("mcp.{name}"), mcp.url.clone().unwrap_or_else(|| command.join(" ")))
+        // Arguments and the query of an address may hold a key.
+        let address = mcp.url.as_ref().map(|url| url.split('?').next().unwrap_or_default().to_owned());
+        Finding::new(format!("mcp.{name}"), mcp.command.clone().or(address).unwrap_or_default())
     }));
     let trust = settings.trust.as_ref().map(|path| path.display().to_string());
     findings.push(Finding { value: trust, ..Finding::new("trust records", "") });

@@ -3,6 +3,7 @@
 
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
+use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
 
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
@@ -42,6 +43,18 @@ impl Mode {
     }
 }
 
+/// The live line of this process, for whoever has to ask a question meanwhile.
+static LIVE: Mutex<Option<ProgressBar>> = Mutex::new(None);
+
+/// Takes the live line away while `ask` asks a person something.
+pub fn suspended<T>(ask: impl FnOnce() -> T) -> T {
+    let live = LIVE.lock().unwrap_or_else(PoisonError::into_inner).clone();
+    match live {
+        Some(bar) => bar.suspend(ask),
+        None => ask(),
+    }
+}
+
 /// What a person sees of one or more runs.
 pub struct Progress {
     mode: Mode,
@@ -58,6 +71,7 @@ impl Progress {
             let template = "{spinner} {wide_msg} {elapsed}";
             bar.set_style(ProgressStyle::with_template(template).unwrap_or_else(|_| ProgressStyle::default_spinner()));
             bar.enable_steady_tick(TICK);
+            *LIVE.lock().unwrap_or_else(PoisonError::into_inner) = Some(bar.clone());
             bar
         });
         Self { mode, width: style.width, bar, scene: Scene { has_many, threads: BTreeMap::new() } }
@@ -259,7 +273,7 @@ impl Going {
 
 fn by(answered_by: Option<&AnsweredBy>) -> String {
     match answered_by {
-        Some(by @ (AnsweredBy::Hook(_) | AnsweredBy::Journal)) => format!("  by {}", by.as_str()),
+        Some(by @ (AnsweredBy::Hook(_) | AnsweredBy::Journal | AnsweredBy::Loop)) => format!("  by {}", by.as_str()),
         _ => String::new(),
     }
 }

@@ -2,7 +2,9 @@
 
 use std::path::Path;
 
-use super::asks::{Asked, is_attended, permitted};
+use rondo_protocol::diagnostic::Code;
+
+use super::asks::{Asked, is_attended, named, permitted};
 use super::exit::Exit;
 use super::failure::Failure;
 use super::lines;
@@ -71,6 +73,13 @@ pub fn resume(args: &ResumeArgs, output: &mut Output) -> Result<Exit, Failure> {
         };
         let file = origin.as_ref().and_then(|origin| origin.file.as_deref()).unwrap_or_default();
         let asked = Asked { file, shown: file, is_scripted: script.is_some(), is_attended };
+        let has_tools = !named(&workflow).is_empty();
+        let begun_in = origin.as_ref().and_then(|origin| origin.workspace.as_deref()).filter(|_| has_tools);
+        if let Some(begun_in) = begun_in.filter(|folder| Path::new(folder) != settings.workspace) {
+            let here = settings.workspace.display();
+            let message = format!("the thread's tools work in {begun_in}, and this would go on in {here}");
+            return Err(Failure::new(Code::ResumeUnclear, message).with_hint(format!("resume it from {begun_in}")));
+        }
         let grants = permitted(&workflow, &asked, &settings)?;
         (script, grants)
     };

@@ -37,6 +37,14 @@ pub fn settings_in(
     variable: &dyn Fn(&str) -> Option<String>,
 ) -> Result<Settings, Failure> {
     let file = config::find_file(folder);
+    let outer = file.as_deref().and_then(Path::parent).and_then(Path::parent).and_then(config::find_file);
+    if let (Some(file), Some(outer)) = (&file, outer) {
+        // A tool of the outer project could have written the inner file.
+        let (file, outer) = (file.display(), outer.display());
+        tell(&format!(
+            "settings are those of {file}, which lies below {outer}; run it from there if that is not meant\n"
+        ));
+    }
     let stated = match &file {
         Some(file) => {
             let text = read_text(file, MAX_SETTINGS_BYTES)?;
@@ -75,6 +83,9 @@ pub fn look(args: &StoreArgs) -> Result<Option<Look>, Failure> {
 pub fn look_into(folder: &Path) -> Result<Option<Look>, Failure> {
     let is_empty = std::fs::read_dir(folder).is_ok_and(|mut entries| entries.next().is_none());
     if is_empty || std::fs::symlink_metadata(folder).is_err() {
+        return Ok(None);
+    }
+    if store::is_unwritten(folder).map_err(|error| of_store(&error))? {
         return Ok(None);
     }
     let is_held = store::holder(folder).map_err(|error| of_store(&error))?.is_some();

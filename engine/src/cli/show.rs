@@ -92,7 +92,7 @@ pub(super) fn step_text(step: &StepLine) -> String {
     let _ = write!(text, ", visit {}: {}", step.visit, step.status);
     let _ = write!(text, "{}", spending(step.note.usage, step.note.cost_usd));
     let _ = write!(text, "  {}", seconds(took_ms));
-    if let Some(by @ (AnsweredBy::Hook(_) | AnsweredBy::Journal)) = &step.note.answered_by {
+    if let Some(by @ (AnsweredBy::Hook(_) | AnsweredBy::Journal | AnsweredBy::Loop)) = &step.note.answered_by {
         let _ = write!(text, "  by {}", by.as_str());
     }
     text.push('\n');
@@ -101,12 +101,9 @@ pub(super) fn step_text(step: &StepLine) -> String {
     let mut notes = step.note.tools.iter();
     for entry in step.transcript.iter().flat_map(|transcript| &transcript.entries) {
         match entry {
-            Entry::Tool { id, name, arguments, text: result, failed, .. } => {
-                // Calls that the loop answered by itself have no note.
-                let note = notes.as_slice().first().filter(|note| note.call == *id).and_then(|_| notes.next());
+            Entry::Tool { name, arguments, text: result, failed, .. } => {
                 let mark = if *failed { ", failed" } else { "" };
-                let mark =
-                    note.map_or_else(|| format!("{mark}, not called"), |note| format!("{mark}{}", call_text(note)));
+                let mark = notes.next().map_or_else(|| mark.to_owned(), |note| format!("{mark}{}", call_text(note)));
                 // Of a tool role the result is the answer, which is shown below.
                 let result = if *result == step.body { "" } else { &beginning(result) };
                 block(&mut text, &format!("tool {name}{mark} >"), &format!("{arguments}\n{result}"));
@@ -129,6 +126,7 @@ pub(super) fn step_text(step: &StepLine) -> String {
 fn call_text(note: &ToolNote) -> String {
     let by = match &note.answered_by {
         AnsweredBy::Port => String::new(),
+        AnsweredBy::Loop => return ", not called".to_owned(),
         by => format!(", by {}", by.as_str()),
     };
     format!(", {}, {} bytes, {}{by}", note.effect, note.bytes, seconds(note.duration_ms))

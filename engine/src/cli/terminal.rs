@@ -264,8 +264,10 @@ async fn begin(
     match request {
         Request::Run(request) => {
             let RunRequest { workflow, policy, input, file, script, provision } = *request;
-            let operating = operating(&workflow, &provision).await?;
-            let handle = engine.start(NewThread { workflow, policy, input, file, script }, operating).await?;
+            let workspace = Some(provision.settings.workspace.to_string_lossy().into_owned());
+            let operating = unless_stopped(stop, operating(&workflow, &provision)).await?;
+            let handle =
+                engine.start(NewThread { workflow, policy, input, file, script, workspace }, operating).await?;
             Ok(follow(handle, stop, replies).await)
         }
         Request::Resume(request) => {
@@ -274,7 +276,7 @@ async fn begin(
             // Nothing is called for a thread that has ended.
             let given = match origin.ending {
                 Some(_) => Operating::default(),
-                None => operating(&workflow, &provision).await?,
+                None => unless_stopped(stop, operating(&workflow, &provision)).await?,
             };
             match engine.resume(&thread, |_, _| Ok::<_, Failure>(given)).await? {
                 Resumed::Running(handle) => Ok(follow(handle, stop, replies).await),
@@ -290,6 +292,17 @@ async fn begin(
             engine.cancel(&thread).await?;
             Ok(Exit::Done)
         }
+    }
+}
+
+/// Waits for what has to be started first, such as a server of tools, but not when the run is told to stop.
+async fn unless_stopped<T>(
+    stop: &CancellationToken,
+    starting: impl Future<Output = Result<T, Failure>>,
+) -> Result<T, Failure> {
+    tokio::select! {
+        started = starting => started,
+        () = stop.cancelled() => Err(Failure::new(Code::Interrupted, "the run was told to stop before it began")),
     }
 }
 

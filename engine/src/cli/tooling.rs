@@ -21,14 +21,15 @@ use super::asks::{named, of_trust};
 use super::exit::Exit;
 use super::failure::Failure;
 use super::files::read_text;
+use super::output::tell;
 use crate::config::{self, Settings, ToolSchema, folder_of};
 use crate::trust::{Book, server_key};
 
 /// The most bytes of a schema file.
 const MAX_SCHEMA_BYTES: usize = 1 << 20;
 
-/// How long a program may take where the operator does not say.
-const DEFAULT_TIMEOUT: Duration = Duration::from_mins(10);
+/// How long a program may take where the operator does not say: less than a step, so that its role is told.
+const DEFAULT_TIMEOUT: Duration = Duration::from_mins(5);
 
 /// What a run calls, and what must live as long as it does.
 pub struct Tooling {
@@ -175,15 +176,19 @@ async fn start(name: &str, mcp: &config::Mcp, settings: &Settings) -> Result<Ser
 
 /// Holds the tools of a server to those that were agreed to; those of a new server are pinned.
 fn pinned(name: &str, mcp: &config::Mcp, server: &Server, settings: &Settings) -> Result<(), Failure> {
-    let key = key(name, mcp);
-    let book = Book::read(settings.trust.as_deref()).map_err(|error| of_trust(&error))?;
-    let Some(pins) = book.pins(&key) else {
-        if settings.trust.is_some() {
-            Book::update(settings.trust.as_deref(), |book| book.pin(key, server.pins())).map_err(|e| of_trust(&e))?;
-        }
+    if settings.trust.is_none() {
+        tell(&format!("server {name}: without HOME there is no place for trust records, so a change is not noticed\n"));
         return Ok(());
-    };
-    mcp::compare(pins, &server.pins()).map_err(|changed| {
+    }
+    let (key, offered) = (key(name, mcp), server.pins());
+    let compared = Book::update(settings.trust.as_deref(), |book| {
+        let compared = book.pins(&key).map(|agreed| mcp::compare(agreed, &offered));
+        if compared.is_none() {
+            book.pin(key.clone(), offered.clone());
+        }
+        compared.unwrap_or(Ok(()))
+    });
+    compared.map_err(|error| of_trust(&error))?.map_err(|changed| {
         let message =
             format!("the tools of the MCP server {name} are not what they were when they were agreed to:\n{changed}");
         Failure::new(Code::McpChanged, message)
@@ -248,12 +253,8 @@ fn program(
             Some(read_text(&folder.join(file), MAX_SCHEMA_BYTES)?)
         }
     };
-    let effect = match tool.effect.as_deref() {
-        Some("pure") => EffectWord::Pure,
-        Some("reads") => EffectWord::Reads,
-        Some("writes") => EffectWord::Writes,
-        _ => EffectWord::External,
-    };
+    // Settings hold one of the four words, or none.
+    let effect = tool.effect.as_deref().and_then(EffectWord::read).unwrap_or(EffectWord::External);
     let in_doubt = match tool.in_doubt.as_deref() {
         Some("retry") => InDoubt::Retry,
         Some("skip") => InDoubt::Skip,
@@ -287,16 +288,54 @@ fn paths(settings: &Settings, granted: Option<&[String]>) -> Vec<PathBuf> {
     let home = settings.environment.get("HOME").map(Path::new);
     granted
         .iter()
-        .map(|path| match (path.strip_prefix("~/"), home) {
-            (Some(rest), Some(home)) => home.join(rest),
-            _ => PathBuf::from(path),
+        .filter_map(|path| match path.strip_prefix('~') {
+            // Without a home there is nothing that this means.
+            Some(rest) if rest.is_empty() || rest.starts_with('/') => Some(home?.join(rest.trim_start_matches('/'))),
+            _ => Some(PathBuf::from(path)),
         })
         .collect()
 }
 
 /// What no tool reaches: what it keeps, and what says what it may do.
 fn hidden(settings: &Settings) -> Vec<PathBuf> {
-    let toml = settings.workspace.join(config::FILE_NAME);
+    let Settings { workspace, .. } = settings;
+    let folder = settings.file.as_deref().map_or(workspace.as_path(), folder_of);
     let trust = settings.trust.as_deref().and_then(Path::parent).map(Path::to_path_buf);
-    [Some(settings.store.value.clone()), settings.file.clone(), Some(toml), trust].into_iter().flatten().collect()
+    // This binary starts programs and servers outside every wall, and so does the operator's word start servers: what
+    // lies in the workspace of these could be replaced.
+    let this = std::env::current_exe().ok();
+    let schemas = settings.tools.values().filter_map(|tool| match &tool.schema {
+        Some(ToolSchema::File(file)) => Some(folder.join(file)),
+        _ => None,
+    });
+    let servers = settings.mcp.values().flat_map(|mcp| mcp.command.iter().chain(&mcp.args));
+    let servers = servers.map(|word| workspace.join(word)).filter(|path| path.is_file());
+    let fixed = [Some(settings.store.value.clone()), settings.file.clone(), trust, this].into_iter().flatten();
+    let in_workspace = fixed.chain(schemas).chain(servers).chain([workspace.join(config::FILE_NAME)]);
+    let home = settings.environment.get("HOME");
+    let keys = home.into_iter().flat_map(|home| CREDENTIALS.iter().map(|file| Path::new(home).join(file)));
+    // What is not granted need not be hidden: programs keep more of the system the less is masked.
+    let granted = [settings.grant.read.as_deref(), settings.grant.write.as_deref()];
+    let granted: Vec<PathBuf> = granted.into_iter().flat_map(|list| paths(settings, list)).collect();
+    let granted: Vec<PathBuf> = granted.iter().map(|path| workspace.join(path)).chain([workspace.clone()]).collect();
+    let is_granted = |path: &PathBuf| granted.iter().any(|folder| path.starts_with(folder));
+    in_workspace.chain(keys.filter(|path| path.exists())).filter(is_granted).collect()
 }
+
+/// Where programs keep keys below the home of a user: out of reach also within what is granted.
+const CREDENTIALS: [&str; 14] = [
+    ".cargo/credentials",
+    ".cargo/credentials.toml",
+    ".npmrc",
+    ".pypirc",
+    ".netrc",
+    ".git-credentials",
+    ".ssh",
+    ".gnupg",
+    ".aws",
+    ".azure",
+    ".kube",
+    ".docker/config.json",
+    ".config/gcloud",
+    ".config/gh",
+];

@@ -238,13 +238,29 @@ impl Reader<'_> {
     fn grant(&mut self, table: &Table<'_>) -> Grant {
         self.only(table, "in [grant]", &["tools", "read", "write", "hosts", "approve", "sandbox"]);
         Grant {
-            tools: table.contains_key("tools").then(|| self.texts(table, "tools")),
+            tools: table.contains_key("tools").then(|| self.patterns(table, "tools")),
             read: table.contains_key("read").then(|| self.texts(table, "read")),
             write: table.contains_key("write").then(|| self.texts(table, "write")),
             hosts: self.texts(table, "hosts"),
-            approve: self.texts(table, "approve"),
+            approve: self.patterns(table, "approve"),
             sandbox: self.word(table, "sandbox", &["on", "off"]).map(|word| word.value == "on"),
         }
+    }
+
+    /// Names of tools, `server.*`, or `*`. What means no tool would grant nothing, or ask for nothing, without a word.
+    fn patterns(&mut self, table: &Table<'_>, key: &str) -> Vec<String> {
+        let patterns = self.texts(table, key);
+        let is_name = |name: &str| {
+            !name.is_empty() && name.chars().all(|c| c.is_ascii_alphanumeric() || matches!(c, '_' | '-' | '.' | '/'))
+        };
+        for pattern in &patterns {
+            if !(pattern == "*" || is_name(pattern.strip_suffix(".*").unwrap_or(pattern))) {
+                let place = table.get(key).map_or(0..0, Spanned::span);
+                let message = format!("`{key}`: {:?} means no tool; write a name, `server.*` or `*`", excerpt(pattern));
+                self.fault(Code::SettingsValue, &place, message);
+            }
+        }
+        patterns
     }
 
     fn limits(&mut self, table: &Table<'_>) -> Ceilings {

@@ -122,7 +122,7 @@ pub fn resolve(
             .mcp
             .values()
             .flat_map(|mcp| &mcp.env)
-            .filter(|(name, _)| holds_a_key(name))
+            .filter(|(name, value)| holds_a_key(name, value))
             .map(|(name, value)| Secret { name: name.clone(), value: value.clone() }),
     );
     secrets.sort_by(|a, b| a.name.cmp(&b.name));
@@ -150,10 +150,13 @@ pub fn resolve(
     })
 }
 
-/// Whether a variable of that name holds a key, by what people call such variables.
-fn holds_a_key(name: &str) -> bool {
+/// Whether a variable holds a key: by what people call such variables, or because its value is an address with a
+/// password in it.
+fn holds_a_key(name: &str, value: &str) -> bool {
+    const WORDS: [&str; 7] = ["KEY", "TOKEN", "SECRET", "PASS", "AUTH", "CREDENTIAL", "COOKIE"];
     let name = name.to_uppercase();
-    ["KEY", "TOKEN", "SECRET", "PASSWORD"].iter().any(|word| name.contains(word))
+    let authority = value.split_once("://").and_then(|(_, rest)| rest.split('/').next());
+    authority.is_some_and(|authority| authority.contains('@')) || WORDS.iter().any(|word| name.contains(word))
 }
 
 /// Where the user's trust records stand (<https://specifications.freedesktop.org/basedir-spec/latest/>).

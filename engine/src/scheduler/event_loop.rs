@@ -18,11 +18,12 @@ use rondo_protocol::workflow::{Limits, RolePolicy};
 use rondo_protocol::{Digest, Value};
 use tokio_util::sync::CancellationToken;
 
+use super::journal::Journal;
 use super::memory::{Memories, Opened, Steps};
 use super::retry::Deadline;
 use super::sink::Sink;
 use super::tool_role;
-use super::tools::Tooling;
+use super::tools::{self, Tooling};
 use super::worker::{self, Speaking, Stage};
 use crate::cast::Cast;
 use crate::engine::Operating;
@@ -183,7 +184,7 @@ impl Going {
         let started_at_ms = run.env.now_ms();
         if let Some(fault) = limits::broken_by_visit(&run.state, &dispatch.role, &run.limits, &policy.limits) {
             let note = Note { started_at_ms, ended_at_ms: started_at_ms, ..Note::default() };
-            return self.route(&dispatch.role, fault, note);
+            return self.route(&dispatch.role, self.unless_in_doubt(fault)?, note);
         }
         let visit = self.visit_number(&dispatch.role, 1);
         let site = Site {
@@ -250,6 +251,19 @@ impl Going {
             objects: visited.objects,
             turn: Some(turn),
         })
+    }
+
+    /// The fault, unless an earlier run has left a call of which nobody knows whether it had its effect: a step that is
+    /// committed now would forget it.
+    fn unless_in_doubt(&self, fault: Fault) -> Result<Fault, Fault> {
+        let run = &self.run;
+        if !self.may_be_journaled || run.operating.in_doubt.is_some() {
+            return Ok(fault);
+        }
+        let journal = Journal::read(&*run.store, &run.thread, &LanePath::trunk());
+        let journal = journal.map_err(|error| worker::store_fault(&error))?;
+        let tool = journal.open_intents().next();
+        tool.map_or(Ok(fault), |tool| Err(tools::in_doubt(tool, &run.thread)))
     }
 
     /// The step that a fault comes to where the graph routes it; otherwise the fault.

@@ -3,7 +3,7 @@
 //! A record is written before what it says is acted on. Model replies are synced, and intents and results of tools that
 //! change something; the reply that ends the step is kept by the commit itself. A record of failed attempts says how far a script has been used up.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use rondo_agent_kit::effects::Sent;
 use rondo_protocol::Digest;
@@ -29,6 +29,13 @@ pub(super) enum Record {
         position: u32,
         /// The use that it answers.
         id: String,
+        /// The tool, by its name in workflows.
+        tool: String,
+    },
+    /// The call of an intent was not made after all.
+    Unmade {
+        /// The position of the call in the step.
+        position: u32,
     },
     /// A tool answered.
     Tool(ToolRecord),
@@ -81,7 +88,7 @@ pub(super) struct ModelRecord {
     pub request: Digest,
     /// Whether a hook rewrote it.
     pub rewritten: bool,
-    /// The objects that the rewriting made, which no commit has stored yet.
+    /// What no commit has stored yet: the head, with the first answer to it, and what rewriting made.
     pub objects: Vec<KeptObject>,
     /// The resolved model.
     pub model: String,
@@ -118,8 +125,12 @@ impl ModelRecord {
 pub(super) struct Journal {
     models: BTreeMap<u32, ModelRecord>,
     tools: BTreeMap<u32, ToolRecord>,
-    /// Calls that were begun: position and use.
+    /// Calls that an earlier process began: position and use.
     intents: BTreeMap<u32, String>,
+    /// Calls without a result, of this and of earlier processes: position and tool.
+    open: BTreeMap<u32, String>,
+    /// Heads that are kept with an answer.
+    heads: BTreeSet<Digest>,
     /// Attempts that all records speak of.
     pub(super) attempts: u64,
     /// The number of the next record.
@@ -145,10 +156,16 @@ impl Journal {
                     journal.attempts += record.attempts;
                     journal.models.insert(record.position, *record);
                 }
-                Record::Intent { position, id } => {
+                Record::Intent { position, id, tool } => {
                     journal.intents.insert(position, id);
+                    journal.open.insert(position, tool);
+                }
+                Record::Unmade { position } => {
+                    journal.intents.remove(&position);
+                    journal.open.remove(&position);
                 }
                 Record::Tool(record) => {
+                    journal.open.remove(&record.position);
                     journal.tools.insert(record.position, record);
                 }
                 Record::Failed { attempts } => journal.attempts += attempts,
@@ -157,9 +174,22 @@ impl Journal {
         Ok(journal)
     }
 
-    /// The answer that the model call at `position` has already had.
-    pub(super) fn model(&mut self, position: u32, asked: Digest) -> Option<ModelRecord> {
-        self.models.remove(&position).filter(|record| record.asked == asked)
+    /// The answer that the model call at `position` has already had. It holds whatever has changed since: another
+    /// model, another description of a tool. What was acted on is not asked again.
+    pub(super) fn model(&mut self, position: u32) -> Option<ModelRecord> {
+        let record = self.models.remove(&position)?;
+        self.heads.insert(record.head);
+        Some(record)
+    }
+
+    /// Whether a head has to be kept with the next answer, because no commit has stored it yet.
+    pub(super) fn lacks_head(&mut self, head: Digest) -> bool {
+        self.heads.insert(head)
+    }
+
+    /// Calls that were begun and have no result: what a run does not know whether it did.
+    pub(super) fn open_intents(&self) -> impl Iterator<Item = &str> {
+        self.open.values().map(String::as_str)
     }
 
     /// What is known of the tool call at `position`.
@@ -183,7 +213,22 @@ impl Journal {
         } else {
             self.must_sync = true;
         }
+        match &record {
+            Record::Intent { position, tool, .. } => {
+                self.open.insert(*position, tool.clone());
+            }
+            Record::Unmade { position } | Record::Tool(ToolRecord { position, .. }) => {
+                self.open.remove(position);
+            }
+            Record::Model(_) | Record::Failed { .. } => {}
+        }
         self.pending.push(record);
+    }
+
+    /// Counts an attempt that failed for good.
+    pub(super) fn failed_attempt(&mut self) {
+        self.attempts += 1;
+        self.add(Record::Failed { attempts: 1 });
     }
 
     /// Of an answer that is not written yet, keeps only the attempts that it took: it is not to be given again.

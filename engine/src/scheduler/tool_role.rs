@@ -2,7 +2,7 @@
 
 use rondo_agent_kit::model::scripted::Scripted;
 use rondo_agent_kit::react::idempotency_key;
-use rondo_agent_kit::tool;
+use rondo_agent_kit::tool::{self, cut};
 use rondo_protocol::call::{Fault, FaultClass, Reply, Site, ToolCall, ToolReply, TurnReply};
 use rondo_protocol::diagnostic::Code;
 use rondo_protocol::object::{AnsweredBy, Entry, Transcript};
@@ -23,7 +23,7 @@ pub(super) async fn visit(stage: &Stage<'_>, player: &ToolPlayer, site: Site, ar
         Ok(journal) => journal,
         Err(fault) => return Visited::failed(fault),
     };
-    let mut calling = Calling { stage, journal, notes: Vec::new() };
+    let mut calling = Calling { stage, thread: &site.thread, journal, notes: Vec::new() };
     let script = player.script.as_ref().filter(|script| script.speaks_for(&site)).cloned();
     let is_scripted = script.is_some();
     let arguments = args.to_text();
@@ -32,33 +32,40 @@ pub(super) async fn visit(stage: &Stage<'_>, player: &ToolPlayer, site: Site, ar
         () = stage.cancel.cancelled() => Err(worker::cancelled()),
         result = async {
             match script {
-                Some(script) => play(stage, &script, &site, attempts).await,
-                None => perform(&mut calling, player, site, &arguments).await,
+                Some(script) => play(&mut calling, &script, &site, attempts).await,
+                None => perform(&mut calling, player, site.clone(), &arguments).await,
             }
         } => result,
         fault = stage.deadline.passed() => Err(fault),
     };
-    // Where the script has run out, nothing of it was used up.
-    let has_run_out = result.as_ref().is_err_and(|fault| fault.class == FaultClass::ScriptEnd);
-    let Calling { notes, journal, .. } = calling;
-    Visited {
-        result: result.map(|(reply, answered_by)| answer(player, arguments, reply, answered_by)),
-        attempts: journal.attempts + u64::from(is_scripted && !has_run_out),
-        tool_calls: u64::try_from(notes.len()).unwrap_or(u64::MAX),
-        tools: notes,
-        ..Visited::failed(worker::cancelled())
-    }
+    let result = match result {
+        Ok((reply, answered_by)) => Ok(answer(player, arguments, reply, answered_by)),
+        Err(fault) => {
+            // The fault that ended the visit says more than a store that fails on top of it.
+            let _ = calling.keep(&site).await;
+            Err(calling.in_doubt_before(fault))
+        }
+    };
+    let attempts = calling.journal.attempts + u64::from(is_scripted && result.is_ok());
+    let tools = calling.into_notes();
+    let tool_calls = u64::try_from(tools.len()).unwrap_or(u64::MAX);
+    Visited { result, attempts, tool_calls, tools, ..Visited::failed(worker::cancelled()) }
 }
 
 /// What the script says in place of the tool.
 async fn play(
-    stage: &Stage<'_>,
+    calling: &mut Calling<'_>,
     script: &Scripted,
     site: &Site,
-    ordinal: u64,
+    attempts: u64,
 ) -> Result<(ToolReply, AnsweredBy), Fault> {
-    let mut text = script.play(site, ordinal).await?.text;
-    stage.tooling.redactor.string(&mut text);
+    let played = script.play(site, attempts + calling.journal.attempts).await;
+    if played.as_ref().is_err_and(|fault| fault.class != FaultClass::ScriptEnd) {
+        // The entry is used up: a run that resumes takes the next. Where the script has run out, nothing is.
+        calling.journal.failed_attempt();
+    }
+    let mut text = played?.text;
+    calling.stage.tooling.redactor.string(&mut text);
     Ok((ToolReply { text, failed: false, code: None }, AnsweredBy::Port))
 }
 
@@ -91,6 +98,9 @@ async fn perform(
     }
 }
 
+/// The most of a result that becomes a step's answer, so that a prompt can hold it.
+const ANSWER_MAX_BYTES: usize = 256 << 10;
+
 /// What a result comes to: `ok` with the fields that it declares, or `failed` with code and message.
 fn answer(player: &ToolPlayer, arguments: String, mut reply: ToolReply, answered_by: AnsweredBy) -> TurnReply {
     let output = if reply.failed {
@@ -105,17 +115,19 @@ fn answer(player: &ToolPlayer, arguments: String, mut reply: ToolReply, answered
             (&player.failed, Value::from_iter([("code", Value::from(code)), ("message", Value::from(message))]))
         }
     };
+    let mut text = reply.text.clone();
+    cut(&mut text, ANSWER_MAX_BYTES);
     let entry = Entry::Tool {
         arguments,
         failed: reply.failed,
         id: CALL_ID.to_owned(),
         name: player.tool.clone(),
-        text: reply.text.clone(),
+        text: reply.text,
     };
     TurnReply {
         transcript: Transcript { entries: vec![entry] },
-        answer: reply.text.clone(),
-        body: reply.text,
+        answer: text.clone(),
+        body: text,
         status: status.clone(),
         output,
         usage: None,

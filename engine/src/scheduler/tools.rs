@@ -4,12 +4,13 @@
 //! anybody is told of it. An intent without a result is *in doubt*, and what then happens is a policy, never a guess.
 
 use futures_util::future::{BoxFuture, join_all};
-use rondo_agent_kit::effects::Performed;
+use rondo_agent_kit::effects::{Performed, Verdict};
 use rondo_agent_kit::redact::Redactor;
 use rondo_agent_kit::tool::{self, InDoubt, Invocation, STORED_MAX_BYTES, Toolbox, cut};
-use rondo_protocol::call::{Call, CallKind, Effect, Fault, FaultClass, Reply, Site, ToolCall, ToolReply};
+use rondo_protocol::call::{Call, CallKind, Fault, FaultClass, Reply, Site, ToolCall, ToolReply};
 use rondo_protocol::diagnostic::Code;
 use rondo_protocol::event::What;
+use rondo_protocol::id::ThreadId;
 use rondo_protocol::object::{AnsweredBy, ToolNote};
 
 use super::journal::{Journal, Kept, Record, ToolRecord};
@@ -29,9 +30,18 @@ pub(super) struct Tooling<'a> {
 /// Calls tools for one visit and keeps its journal.
 pub(super) struct Calling<'a> {
     pub(super) stage: &'a Stage<'a>,
+    pub(super) thread: &'a ThreadId,
     pub(super) journal: Journal,
-    /// The calls that were made, in the order asked.
-    pub(super) notes: Vec<ToolNote>,
+    /// The calls that were made, with their positions in the step.
+    pub(super) notes: Vec<(u32, ToolNote)>,
+}
+
+impl Tooling<'_> {
+    /// What happens with a call of a tool that may have had its effect.
+    fn policy(&self, tool: &str) -> InDoubt {
+        let declared = self.toolbox.find(tool).ok().and_then(Result::ok).map(|offer| offer.tool.in_doubt());
+        self.in_doubt.or(declared).unwrap_or_default()
+    }
 }
 
 /// A call that was made.
@@ -42,6 +52,13 @@ struct Made {
 }
 
 impl Calling<'_> {
+    /// What is known of the calls, in the order asked.
+    pub(super) fn into_notes(self) -> Vec<ToolNote> {
+        let mut notes = self.notes;
+        notes.sort_by_key(|(position, _)| *position);
+        notes.into_iter().map(|(_, note)| note).collect()
+    }
+
     /// Writes what must not be lost before the next call is made.
     pub(super) async fn keep(&mut self, site: &Site) -> Result<(), Fault> {
         let records = self.journal.take_pending(&site.lane);
@@ -56,13 +73,15 @@ impl Calling<'_> {
         let mut replies: Vec<Option<Performed>> = Vec::with_capacity(calls.len());
         let mut open = Vec::new();
         for call in calls {
-            let kept = match self.journal.tool(call.site.position, &call.id) {
-                Kept::Result(record) => Some(self.replay(&call, record)),
-                Kept::Intent => self.in_doubt(&call)?,
+            let known = self.journal.tool(call.site.position, &call.id);
+            let is_in_doubt = matches!(known, Kept::Intent);
+            let kept = match known {
+                Kept::Result(record) => Some(self.replay(&call, record).await),
+                Kept::Intent => self.in_doubt(&call).await?,
                 Kept::Nothing => None,
             };
             let kept = match kept {
-                None => self.refused_by_a_person(&call).await?,
+                None => self.refused_by_a_person(&call, is_in_doubt).await?,
                 kept => kept,
             };
             if kept.is_none() {
@@ -71,7 +90,8 @@ impl Calling<'_> {
             replies.push(kept);
         }
         for call in open.iter().filter(|call| !call.effect.is_repeatable()) {
-            self.journal.add(Record::Intent { position: call.site.position, id: call.id.clone() });
+            let (position, id, tool) = (call.site.position, call.id.clone(), call.name.clone());
+            self.journal.add(Record::Intent { position, id, tool });
         }
         if let Some(first) = open.first() {
             self.keep(&first.site).await?;
@@ -80,6 +100,14 @@ impl Calling<'_> {
         let made = join_all(open.iter().map(|call| make(stage, call))).await;
         let mut performed = Vec::with_capacity(open.len());
         for (call, made) in open.iter().zip(made) {
+            let made = match made {
+                Err(fault) if fault.class == FaultClass::Denied && !call.effect.is_repeatable() => {
+                    // What is not permitted was not done, so that nobody has to doubt it.
+                    self.journal.add(Record::Unmade { position: call.site.position });
+                    Err(fault)
+                }
+                made => made,
+            };
             performed.push(self.made(call, made?).await?);
         }
         let mut performed = performed.into_iter();
@@ -87,44 +115,62 @@ impl Calling<'_> {
         Ok(replies.into_iter().filter_map(|kept| kept.or_else(|| performed.next())).collect())
     }
 
-    fn replay(&mut self, call: &ToolCall, record: ToolRecord) -> Performed {
+    /// Answers a call as it was answered before, and tells of it: the process that was answered may have ended before
+    /// it could.
+    async fn replay(&mut self, call: &ToolCall, record: ToolRecord) -> Performed {
         let note = note(call, &record.reply, AnsweredBy::Journal, record.duration_ms);
-        self.notes.push(note);
+        self.tell(call, note).await;
         Performed { reply: Reply::Tool(record.reply), answered_by: AnsweredBy::Journal, sent: None }
     }
 
-    /// What happens with a call that may have had its effect: `None` = it is made again.
-    fn in_doubt(&mut self, call: &ToolCall) -> Result<Option<Performed>, Fault> {
+    /// Tells of a call that was answered without being made.
+    pub(super) async fn answered(&mut self, call: &ToolCall, reply: &ToolReply, by: AnsweredBy) {
+        let note = note(call, reply, by, 0);
+        self.tell(call, note).await;
+    }
+
+    async fn tell(&mut self, call: &ToolCall, note: ToolNote) {
+        self.stage.sink.emit(started(call)).await;
+        self.stage.sink.emit(finished(call, &note)).await;
+        self.notes.push((call.site.position, note));
+    }
+
+    /// The fault that ends a visit: while nobody knows whether a call had its effect, nothing else decides what happens
+    /// next, because the step that a graph routes to forgets the call.
+    pub(super) fn in_doubt_before(&self, fault: Fault) -> Fault {
+        if fault.routed_by().is_none() {
+            return fault;
+        }
         let tooling = &self.stage.tooling;
-        let declared = tooling.toolbox.find(&call.name).ok().and_then(Result::ok).map(|offer| offer.tool.in_doubt());
-        match tooling.in_doubt.or(declared).unwrap_or_default() {
+        let asks = |tool: &&str| tooling.policy(tool) == InDoubt::Ask;
+        self.journal.open_intents().find(asks).map_or(fault, |tool| in_doubt(tool, self.thread))
+    }
+
+    /// What happens with a call that may have had its effect: `None` = it is made again.
+    async fn in_doubt(&mut self, call: &ToolCall) -> Result<Option<Performed>, Fault> {
+        match self.stage.tooling.policy(&call.name) {
             InDoubt::Retry => Ok(None),
             InDoubt::Skip => {
                 let message = "the run was interrupted while this call was under way, and nobody knows whether it had its \
                                effect; look before you do it again";
-                Ok(Some(self.answer(call, &tool::Error::new(Code::ToolInDoubt, message))))
+                Ok(Some(self.answer(call, &tool::Error::new(Code::ToolInDoubt, message)).await))
             }
-            InDoubt::Ask => {
-                let message = format!(
-                    "the run was interrupted while {} was under way (role {}, visit {}, call {}), and nobody knows whether \
-                     it had its effect: look, then `rondo resume {} --in-doubt skip` or `--in-doubt retry`",
-                    call.name, call.site.role, call.site.visit, call.id, call.site.thread
-                );
-                Err(Fault::new(Code::ToolInDoubt, FaultClass::InDoubt, message))
-            }
+            InDoubt::Ask => Err(in_doubt(&call.name, &call.site.thread)),
         }
     }
 
     /// Shows a call to a person where the operator wants that: the answer when they refuse.
-    async fn refused_by_a_person(&mut self, call: &ToolCall) -> Result<Option<Performed>, Fault> {
+    async fn refused_by_a_person(&mut self, call: &ToolCall, is_in_doubt: bool) -> Result<Option<Performed>, Fault> {
         let tooling = self.stage.tooling;
         if !tooling.grants.needs_approval(&call.name) {
             return Ok(None);
         }
+        // A person may take long, and what the model said was paid for.
+        self.keep(&call.site).await?;
         let Some(approver) = tooling.approver else {
             let message = format!(
                 "each call of {} needs a person's approval ([grant] approve in rondo.toml), and there is no terminal to \
-                 ask at",
+                 ask at; where another process holds the store, only its own terminal can be asked",
                 call.name
             );
             return Err(Fault::new(Code::ApprovalMissing, FaultClass::Denied, message));
@@ -132,14 +178,18 @@ impl Calling<'_> {
         if approver.approve(call).await? {
             return Ok(None);
         }
-        let message = "a person looked at this call and does not want it; nothing was done";
-        Ok(Some(self.answer(call, &tool::Error::new(Code::ApprovalMissing, message))))
+        let message = if is_in_doubt {
+            "a person does not want this call to be made again; nobody knows whether it had its effect before"
+        } else {
+            "a person looked at this call and does not want it; nothing was done"
+        };
+        Ok(Some(self.answer(call, &tool::Error::new(Code::ApprovalMissing, message)).await))
     }
 
     /// Answers a call without making it.
-    fn answer(&mut self, call: &ToolCall, error: &tool::Error) -> Performed {
+    async fn answer(&mut self, call: &ToolCall, error: &tool::Error) -> Performed {
         let reply = failed(error);
-        self.notes.push(note(call, &reply, AnsweredBy::Port, 0));
+        self.answered(call, &reply, AnsweredBy::Loop).await;
         self.journal.add(Record::Tool(ToolRecord {
             position: call.site.position,
             id: call.id.clone(),
@@ -147,7 +197,7 @@ impl Calling<'_> {
             duration_ms: 0,
             is_repeatable: true,
         }));
-        Performed { reply: Reply::Tool(reply), answered_by: AnsweredBy::Port, sent: None }
+        Performed { reply: Reply::Tool(reply), answered_by: AnsweredBy::Loop, sent: None }
     }
 
     /// Keeps the result of a call and tells of it.
@@ -166,40 +216,28 @@ impl Calling<'_> {
             self.keep(&call.site).await?;
         }
         let note = note(call, &reply, answered_by.clone(), duration_ms);
-        let finished = What::ToolFinished {
-            visit: visit_of(&call.site),
-            tool: call.name.clone(),
-            call: call.id.clone(),
-            effect: note.effect.clone(),
-            bytes: note.bytes,
-            duration_ms,
-            failed: reply.failed,
-            answered_by: answered_by.clone(),
-        };
-        self.notes.push(note);
-        self.stage.sink.emit(finished).await;
+        self.stage.sink.emit(finished(call, &note)).await;
+        self.notes.push((call.site.position, note));
+        if let Some(path) = self.stage.paths.get(&CallKind::Tool).filter(|path| !path.is_empty()) {
+            let verdict = if reply.failed { Verdict::Refused } else { Verdict::Accepted };
+            path.settle(&Call::Tool(call.clone()), &Reply::Tool(reply.clone()), verdict).await;
+        }
         Ok(Performed { reply: Reply::Tool(reply), answered_by, sent: None })
     }
 }
 
 /// Makes a call: through the hooks to the tool.
 async fn make(stage: &Stage<'_>, call: &ToolCall) -> Result<Made, Fault> {
-    let started = What::ToolStarted {
-        visit: visit_of(&call.site),
-        tool: call.name.clone(),
-        call: call.id.clone(),
-        effect: call.effect.name().to_owned(),
-    };
-    stage.sink.emit(started).await;
+    stage.sink.emit(started(call)).await;
     let started_ms = stage.env.elapsed_ms();
     let (mut reply, answered_by) = match stage.paths.get(&CallKind::Tool).filter(|path| !path.is_empty()) {
         None => (reach(&stage.tooling, call).await?, AnsweredBy::Port),
         Some(path) => {
-            let asked = &call.effect;
+            let asked = call;
             let port = |call: Call| -> BoxFuture<'_, Result<Reply, Fault>> {
                 Box::pin(async move {
                     let Call::Tool(call) = call else { return Err(wrong_kind()) };
-                    reach(&stage.tooling, &within(asked, call, stage.tooling.toolbox)?).await.map(Reply::Tool)
+                    reach(&stage.tooling, &within(asked, call, &stage.tooling)?).await.map(Reply::Tool)
                 })
             };
             let answered = path.run(Call::Tool(call.clone()), Box::new(port)).await?;
@@ -207,19 +245,26 @@ async fn make(stage: &Stage<'_>, call: &ToolCall) -> Result<Made, Fault> {
             (reply, answered.answered_by)
         }
     };
+    stage.tooling.redactor.string(&mut reply.text);
     cut(&mut reply.text, STORED_MAX_BYTES);
     Ok(Made { reply, answered_by, duration_ms: stage.env.elapsed_ms().saturating_sub(started_ms) })
 }
 
 /// The call as it came through the hooks, with the effect that it has now.
-fn within(asked: &Effect, call: ToolCall, toolbox: &Toolbox) -> Result<ToolCall, Fault> {
-    let Ok(offer) = toolbox.find(&call.name)? else { return Ok(call) };
+fn within(asked: &ToolCall, call: ToolCall, tooling: &Tooling<'_>) -> Result<ToolCall, Fault> {
+    let refused = |what: String| Err(Fault::new(Code::HookFailed, FaultClass::Hook, what));
+    if call.name != asked.name && tooling.grants.needs_approval(&call.name) {
+        return refused(format!(
+            "a hook made of a call of {} one of {}, which a person has to approve",
+            asked.name, call.name
+        ));
+    }
+    let Ok(offer) = tooling.toolbox.find(&call.name)? else { return Ok(call) };
     let Ok(arguments) = offer.read(&call.arguments) else { return Ok(call) };
     let effect = offer.tool.effect(arguments.value());
-    if asked.is_repeatable() && !effect.is_repeatable() {
+    if asked.effect.is_repeatable() && !effect.is_repeatable() {
         // There is no intent in the journal for it.
-        let message = format!("a hook made of a call that changes nothing one that does ({})", call.name);
-        return Err(Fault::new(Code::HookFailed, FaultClass::Hook, message));
+        return refused(format!("a hook made of a call that changes nothing one that does ({})", call.name));
     }
     Ok(ToolCall { effect, ..call })
 }
@@ -235,12 +280,43 @@ async fn reach(tooling: &Tooling<'_>, call: &ToolCall) -> Result<ToolReply, Faul
         }
         Err(error) => Err(error),
     };
-    let mut reply = match result {
-        Ok(text) => ToolReply { text, failed: false, code: None },
-        Err(error) => failed(&error),
-    };
-    tooling.redactor.string(&mut reply.text);
-    Ok(reply)
+    match result {
+        Ok(text) => Ok(ToolReply { text, failed: false, code: None }),
+        // What a person agreed to is no longer what is there: that is not for a model to deal with.
+        Err(error) if error.code == Code::McpChanged => Err(Fault::new(error.code, FaultClass::Denied, error.message)),
+        Err(error) => Ok(failed(&error)),
+    }
+}
+
+fn started(call: &ToolCall) -> What {
+    What::ToolStarted {
+        visit: visit_of(&call.site),
+        tool: call.name.clone(),
+        call: call.id.clone(),
+        effect: call.effect.name().to_owned(),
+    }
+}
+
+fn finished(call: &ToolCall, note: &ToolNote) -> What {
+    What::ToolFinished {
+        visit: visit_of(&call.site),
+        tool: call.name.clone(),
+        call: call.id.clone(),
+        effect: note.effect.clone(),
+        bytes: note.bytes,
+        duration_ms: note.duration_ms,
+        failed: note.failed,
+        answered_by: note.answered_by.clone(),
+    }
+}
+
+/// Nobody knows whether a call of `tool` had its effect, and a person has to say what happens with it.
+pub(super) fn in_doubt(tool: &str, thread: &ThreadId) -> Fault {
+    let message = format!(
+        "the run was interrupted while a call of {tool} was under way, and nobody knows whether it had its effect: look, \
+         then `rondo resume {thread} --in-doubt skip` or `--in-doubt retry`"
+    );
+    Fault::new(Code::ToolInDoubt, FaultClass::InDoubt, message)
 }
 
 fn failed(error: &tool::Error) -> ToolReply {

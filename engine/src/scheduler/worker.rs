@@ -11,7 +11,7 @@ use rondo_agent_kit::effects::{Effects, Performed, Sent, Verdict};
 use rondo_agent_kit::model::Deltas;
 use rondo_agent_kit::react;
 use rondo_protocol::call::{
-    Call, CallKind, Fault, FaultClass, ModelAnswer, ModelCall, Reply, Site, ToolCall, TurnCall, TurnReply,
+    Call, CallKind, Fault, FaultClass, ModelAnswer, ModelCall, Reply, Site, ToolCall, ToolReply, TurnCall, TurnReply,
 };
 use rondo_protocol::diagnostic::Code;
 use rondo_protocol::digest::Kind;
@@ -102,7 +102,7 @@ pub(super) async fn visit(
         stage,
         speaking,
         attempts: journal.attempts,
-        calling: Calling { stage, journal, notes: Vec::new() },
+        calling: Calling { stage, thread: &at.thread, journal, notes: Vec::new() },
         attempts_before: attempts,
         model: 0,
         model_calls: 0,
@@ -118,15 +118,24 @@ pub(super) async fn visit(
         result = turn(stage, call, &mut performing) => result,
         fault = stage.deadline.passed() => Err(fault),
     };
-    if result.as_ref().is_err_and(|fault| fault.class == FaultClass::Contract) {
-        // A run that resumes asks anew for the reply that could not be taken; what it used of a script stays used.
-        performing.calling.journal.give_up_pending();
-        // The fault that ended the visit says more than a store that fails on top of it.
-        let _ = performing.calling.keep(&at).await;
-    }
+    let result = match result {
+        Ok(reply) => Ok(reply),
+        Err(fault) => {
+            if matches!(fault.class, FaultClass::Contract | FaultClass::Refused) {
+                // A run that resumes asks anew for a reply that could not be taken; what it used of a script stays
+                // used.
+                performing.calling.journal.give_up_pending();
+            }
+            // What was answered was paid for, also when the step stops on it. The fault that ended the visit says more
+            // than a store that fails on top of it.
+            let _ = performing.calling.keep(&at).await;
+            Err(performing.calling.in_doubt_before(fault))
+        }
+    };
     let Performing { attempts, model_calls, calling, usage, cost_usd, objects, .. } = performing;
-    let tool_calls = u64::try_from(calling.notes.len()).unwrap_or(u64::MAX);
-    Visited { result, attempts, model_calls, tool_calls, usage, cost_usd, tools: calling.notes, objects }
+    let tools = calling.into_notes();
+    let tool_calls = u64::try_from(tools.len()).unwrap_or(u64::MAX);
+    Visited { result, attempts, model_calls, tool_calls, usage, cost_usd, tools, objects }
 }
 
 impl Visited {
@@ -196,6 +205,10 @@ impl Effects for Performing<'_> {
         Box::pin(self.calling.perform(calls))
     }
 
+    fn answered(&mut self, call: ToolCall, reply: ToolReply) -> BoxFuture<'_, ()> {
+        Box::pin(async move { self.calling.answered(&call, &reply, AnsweredBy::Loop).await })
+    }
+
     fn settle(&mut self, verdict: Verdict) -> BoxFuture<'_, ()> {
         Box::pin(async move {
             let Some((call, answer, answered_by)) = self.last.take() else { return };
@@ -223,7 +236,7 @@ impl Performing<'_> {
 
     async fn model(&mut self, call: ModelCall) -> Result<Performed, Fault> {
         let asked = call.request();
-        if let Some(record) = self.calling.journal.model(call.site.position, asked) {
+        if let Some(record) = self.calling.journal.model(call.site.position) {
             self.count(&record.answer);
             let sent = record.sent();
             self.objects.extend(record.objects.iter().map(|kept| {
@@ -251,6 +264,12 @@ impl Performing<'_> {
             }
         };
         self.count(&answer);
+        let mut objects: Vec<KeptObject> = self.objects.iter().skip(objects_before).map(kept).collect();
+        let own = self.speaking.player.heads.iter().find(|head| head.digest == sent.head);
+        if let Some(head) = own.filter(|_| self.calling.journal.lacks_head(sent.head)) {
+            // A later process may have another one for the role; the step names this.
+            objects.push(kept(&(Kind::Head, head.digest, head.bytes.to_vec())));
+        }
         self.calling.journal.add(Record::Model(Box::new(ModelRecord {
             position,
             asked,
@@ -259,7 +278,7 @@ impl Performing<'_> {
             head: sent.head,
             request: sent.request,
             rewritten: sent.asked.is_some(),
-            objects: self.objects.iter().skip(objects_before).map(kept).collect(),
+            objects,
             model: sent.model.clone(),
             fallback: sent.fallback.clone(),
         })));

@@ -12,6 +12,11 @@ use super::Error;
 /// The lock's file in the folder of a store.
 const FILE: &str = "lock";
 
+/// Whether a writer has ever begun a store in `folder`.
+pub(super) fn is_there(folder: &Path) -> bool {
+    folder.join(FILE).exists()
+}
+
 /// Whoever asks whether a store is held takes the lock for an instant; an opener that meets one tries again.
 const ATTEMPTS: u32 = 5;
 const PAUSE: Duration = Duration::from_millis(2);

@@ -22,7 +22,7 @@ mod contract;
 
 pub use lock::holder;
 pub use memory::MemoryStore;
-pub use rocks::{Opened, Options, RocksReader, RocksStore};
+pub use rocks::{Opened, Options, RocksReader, RocksStore, is_unwritten};
 
 use std::collections::BTreeMap;
 use std::ops::RangeInclusive;

@@ -156,6 +156,16 @@ pub struct RocksReader {
     _scratch: Option<Scratch>,
 }
 
+/// Whether a writer began a store in `folder` and was ended before it wrote anything: then there is nothing to read yet.
+///
+/// # Errors
+/// When the folder cannot be looked into.
+pub fn is_unwritten(folder: &Path) -> Result<bool, Error> {
+    let promised = promised(folder, &mut Opened::default())?;
+    let is_begun = lock::is_there(folder);
+    Ok(is_begun && !has_database(&folder.join(DATABASE))? && promised.is_none_or(|promised| promised.batches == 0))
+}
+
 impl RocksReader {
     /// Opens the store in `folder` for reading, whether a process writes it or one was killed while it did.
     ///

@@ -15,6 +15,9 @@ pub struct Origin {
     pub file: Option<String>,
     /// The script that answers instead of models, as an absolute path, if one does.
     pub script: Option<String>,
+    /// The folder that its tools work in, as an absolute path.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub workspace: Option<String>,
     /// Unix milliseconds.
     pub started_at_ms: u64,
     /// How it ended.

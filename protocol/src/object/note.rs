@@ -19,13 +19,15 @@ impl std::ops::AddAssign for Usage {
     }
 }
 
-/// Who gave an answer: one word, `port`, `journal` or the name of a hook's node.
+/// Who gave an answer: one word, `port`, `journal`, `loop` or the name of a hook's node.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum AnsweredBy {
     /// The port: a model provider, a tool, a script.
     Port,
     /// The journal of this thread, after a crash.
     Journal,
+    /// The agent loop itself, or a person: a tool call that was not made.
+    Loop,
     /// A hook in front of the port, by the name of its node.
     Hook(String),
 }
@@ -36,6 +38,7 @@ impl AnsweredBy {
         match self {
             Self::Port => "port",
             Self::Journal => "journal",
+            Self::Loop => "loop",
             Self::Hook(node) => node,
         }
     }
@@ -53,6 +56,7 @@ impl<'de> Deserialize<'de> for AnsweredBy {
         Ok(match word.as_str() {
             "port" => Self::Port,
             "journal" => Self::Journal,
+            "loop" => Self::Loop,
             _ => Self::Hook(word),
         })
     }
