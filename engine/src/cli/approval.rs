@@ -45,7 +45,8 @@ fn question(call: &ToolCall) -> String {
     } else {
         arguments
     };
-    format!("\n{} wants to call {} with\n  {shown}\nAllow this call? [y/N]: ", call.site.role, call.name)
+    let with = if shown.is_empty() { " without arguments".to_owned() } else { format!(" with\n  {shown}") };
+    format!("\n{} wants to call {}{with}\nAllow this call? [y/N]: ", call.site.role, call.name)
 }
 
 /// Arguments as they will be used: escapes read, so that none hides what they mean; runs of blanks as one with their

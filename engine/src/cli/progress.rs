@@ -7,6 +7,7 @@ use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
 
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
+use rondo_protocol::diagnostic::Code;
 use rondo_protocol::event::{Event, Outcome, Visit, What};
 use rondo_protocol::id::ThreadId;
 use rondo_protocol::object::{AnsweredBy, Usage};
@@ -251,7 +252,10 @@ impl Going {
             }
             What::Error { code, message, .. } => {
                 let mut line = format!("stopped: {code}: {message}");
-                let _ = write!(line, "\n  `rondo resume {}` goes on", event.thread);
+                // Where a person has to decide something, the message says how.
+                if code != Code::ToolInDoubt.as_str() {
+                    let _ = write!(line, "\n  `rondo resume {}` goes on", event.thread);
+                }
                 Some(line)
             }
             What::ToolStarted { .. } | What::HookAnswered { .. } | What::HookReport { .. } | What::EdgeTaken { .. } => {

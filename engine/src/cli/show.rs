@@ -2,6 +2,7 @@
 
 use std::fmt::Write as _;
 
+use rondo_protocol::diagnostic::Code;
 use rondo_protocol::object::{AnsweredBy, Entry, ToolNote, Usage};
 
 use super::exit::Exit;
@@ -171,7 +172,10 @@ pub(super) fn ending_text(line: &ThreadLine, row: &Row) -> String {
             let _ = write!(text, "\n{}", pretty(&ending.result));
         }
     } else if let Some(stop) = origin.stop {
-        let _ = writeln!(text, "\nstopped: {}: {}\n  `rondo resume {}` goes on", stop.code, stop.message, line.thread);
+        let _ = writeln!(text, "\nstopped: {}: {}", stop.code, stop.message);
+        if stop.code != Code::ToolInDoubt.as_str() {
+            let _ = writeln!(text, "  `rondo resume {}` goes on", line.thread);
+        }
     }
     text
 }
