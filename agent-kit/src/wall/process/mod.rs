@@ -7,7 +7,8 @@
 //! Laws:
 //! - A program reads the folders of the system, the workspace and what was granted; it writes the workspace (or less,
 //!   [`Access`]), what was granted and a private folder that is gone afterwards. What is hidden it neither reads,
-//!   writes, replaces nor creates.
+//!   writes, replaces nor creates. The workspace's `.git` is hidden always, and so are every nested `.git` and
+//!   `rondo.toml` that are there when it starts, within the bounds of [`nested`].
 //! - It has no socket, no privilege, no file but its three streams, and no variable but those that were allowed.
 //! - When [`Processes::run`] returns, and at the latest two seconds after its future was dropped or this process was
 //!   killed, no process of the tree is alive, whatever it did to detach itself.
@@ -19,6 +20,7 @@
 
 #[cfg(target_os = "linux")]
 mod launch;
+mod nested;
 mod output;
 mod plan;
 #[cfg(target_os = "linux")]
@@ -41,6 +43,7 @@ pub use plan::{Exit, Isolation, Limits};
 pub use self_test::Wall;
 
 use crate::tool::Error;
+use nested::Nested;
 use plan::{Plan, Writable};
 
 /// The path that is searched for programs when none is allowed from outside.
@@ -58,7 +61,8 @@ pub struct ProcessSettings {
     pub read: Vec<PathBuf>,
     /// Files and folders that they may write: `.` is the whole workspace, what is relative lies in it.
     pub write: Vec<PathBuf>,
-    /// Files and folders that are out of reach, whether they exist or not: the store, the operator's settings, `.git`.
+    /// Files and folders that are out of reach, whether they exist or not: the store, the operator's settings. The
+    /// workspace's `.git` is out of reach without being named.
     pub hidden: Vec<PathBuf>,
     /// Whether there is a sandbox; `false` only on the operator's word.
     pub sandbox: bool,
@@ -72,6 +76,7 @@ pub struct Processes {
     settings: Arc<ProcessSettings>,
     /// Chosen by the self-test at the first start, or given.
     wall: Arc<OnceCell<Wall>>,
+    nested: Arc<Nested>,
 }
 
 /// One program to run.
@@ -146,7 +151,7 @@ pub fn entered() -> Option<ExitCode> {
 impl Processes {
     /// A wall with these settings. Nothing is started yet.
     pub fn new(settings: ProcessSettings) -> Self {
-        Self { settings: Arc::new(settings), wall: Arc::default() }
+        Self { settings: Arc::new(settings), wall: Arc::default(), nested: Arc::default() }
     }
 
     /// The same with these layers, without a self-test: for tests of one kind of wall on a machine that has another.
@@ -169,20 +174,25 @@ impl Processes {
     /// # Cancel safety
     /// Dropping the future ends the whole tree of processes.
     pub async fn run(&self, command: Command) -> Result<Finished, Error> {
-        let isolation = if self.settings.sandbox {
-            let wall = self.self_test().await;
-            wall.isolation.ok_or_else(|| wall.refusal())?
-        } else {
-            Isolation::Off
-        };
-        start(&self.settings, isolation, command).await.map(|(finished, _)| finished)
+        if !self.settings.sandbox {
+            return start(&self.settings, Isolation::Off, Vec::new(), command).await.map(|(finished, _)| finished);
+        }
+        let wall = self.self_test().await;
+        let isolation = wall.isolation.ok_or_else(|| wall.refusal())?;
+        let (nested, settings) = (Arc::clone(&self.nested), Arc::clone(&self.settings));
+        let looked = tokio::task::spawn_blocking(move || nested.look(&settings.workspace)).await;
+        let nested =
+            looked.map_err(|error| not_started(format!("the workspace could not be looked through: {error}")))?;
+        start(&self.settings, isolation, nested?, command).await.map(|(finished, _)| finished)
     }
 }
 
-/// Runs a program behind these layers. The number is the version of Landlock in force, as the launcher told it.
+/// Runs a program behind these layers, with `nested` hidden as well. The number is the version of Landlock in force, as
+/// the launcher told it.
 async fn start(
     settings: &ProcessSettings,
     isolation: Isolation,
+    nested: Vec<PathBuf>,
     command: Command,
 ) -> Result<(Finished, Option<u8>), Error> {
     let failed = |error: std::io::Error| not_started(format!("the program could not be started: {error}"));
@@ -191,7 +201,7 @@ async fn start(
         return Err(not_started("there is no program to start: argv is empty"));
     }
     let workspace = settings.workspace.canonicalize().map_err(failed)?;
-    let hidden: Vec<PathBuf> = settings.hidden.iter().map(|path| real(path)).collect();
+    let hidden = outermost(settings.hidden.iter().map(|path| real(path)).chain([workspace.join(".git")]).chain(nested));
     let working_dir = beneath(&workspace, &hidden, &working_dir)?;
     let mut env = settings.env.clone();
     env.extend(extra);
@@ -230,6 +240,19 @@ fn granted(workspace: &Path, write: &[PathBuf]) -> (Writable, Vec<PathBuf>) {
     let beneath = inside.iter().filter_map(|path| path.strip_prefix(workspace).ok().map(Path::to_path_buf));
     let beneath: Vec<PathBuf> = beneath.collect();
     (if beneath.is_empty() { Writable::Nothing } else { Writable::Paths(beneath) }, outside)
+}
+
+/// The paths that lie in no other of them, in order: nothing can be masked in what is masked.
+fn outermost(paths: impl Iterator<Item = PathBuf>) -> Vec<PathBuf> {
+    let sorted: std::collections::BTreeSet<PathBuf> = paths.collect();
+    let mut outermost: Vec<PathBuf> = Vec::new();
+    for path in sorted {
+        // Paths are ordered part by part, so that what lies in a folder follows right after it.
+        if !outermost.last().is_some_and(|last| path.starts_with(last)) {
+            outermost.push(path);
+        }
+    }
+    outermost
 }
 
 fn not_started(message: impl Into<String>) -> Error {

@@ -21,8 +21,8 @@ pub enum Isolation {
     Bubblewrap,
     /// Namespaces of our own.
     Namespaces,
-    /// No namespaces. What is hidden is left out of what is granted, entry by entry: beside a hidden path a program
-    /// neither lists the folder nor creates anything in it.
+    /// No namespaces. What is hidden is left out of what is granted, entry by entry: beside a hidden path, a nested one
+    /// too, a program neither lists the folder nor creates anything in it.
     Landlock,
     /// No wall at all, on the operator's word.
     Off,

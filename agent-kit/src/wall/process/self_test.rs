@@ -134,7 +134,8 @@ mod probed {
         let outside = text(&ground.0.join("outside"))?;
         let argv = launch::probe(&text(&settings.launcher)?, &outside, &text(&hidden)?, std::process::id());
         let command = Command { timeout: TIMEOUT, ..Command::new(argv) };
-        let (finished, landlock) = start(&settings, isolation, command).await.map_err(|error| error.message)?;
+        let (finished, landlock) =
+            start(&settings, isolation, Vec::new(), command).await.map_err(|error| error.message)?;
         let escaped: Vec<Escape> = serde_json::from_str(&finished.output)
             .map_err(|_| format!("the probe ended with {:?}: {}", finished.exit, finished.output))?;
         if finished.exit == Exit::Code(0) && escaped.is_empty() {

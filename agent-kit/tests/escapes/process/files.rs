@@ -31,6 +31,8 @@ pub fn attempts() -> Vec<Attempt> {
         make_missing_settings,
         make_a_missing_git,
         replace_git,
+        read_nested_repositories_and_settings,
+        replace_nested_repositories_and_settings,
         replace_the_folder_of_a_store,
         link_a_hidden_file,
         take_off_a_mask,
@@ -163,6 +165,20 @@ fn make_a_missing_git(ground: &Ground) -> Result<bool, String> {
 fn replace_git(ground: &Ground) -> Result<bool, String> {
     ground.script("mv .git other; rm -rf .git; mkdir .git && echo mine > .git/config")?;
     Ok(fs::read_to_string(ground.workspace().join(".git/config")).ok().as_deref() != Some(SECRET))
+}
+
+fn read_nested_repositories_and_settings(ground: &Ground) -> Result<bool, String> {
+    reads(ground, "cat parts/one/.git/config; cat parts/two/.git; cat parts/two/rondo.toml")
+}
+
+fn replace_nested_repositories_and_settings(ground: &Ground) -> Result<bool, String> {
+    ground.script(
+        "mkdir new; mv parts other; cd parts/one && { echo x > .git/config; mv .git old; mkdir -p .git/hooks; }; \
+         cd ../two; for f in .git rondo.toml; do rm -f $f; echo x > $f; mv ../two ../three; done",
+    )?;
+    let files = ["parts/one/.git/config", "parts/two/.git", "parts/two/rondo.toml"];
+    let is_kept = |file| fs::read_to_string(ground.workspace().join(file)).ok().as_deref() == Some(SECRET);
+    Ok(!files.into_iter().all(is_kept))
 }
 
 fn replace_the_folder_of_a_store(ground: &Ground) -> Result<bool, String> {

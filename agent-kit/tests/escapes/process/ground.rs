@@ -40,6 +40,13 @@ impl Ground {
         for inner in ["outside", "workspace/.git", "workspace/.rondo", "workspace/deep/store", "workspace/src"] {
             fs::create_dir_all(ground.root().join(inner)).unwrap();
         }
+        for inner in ["workspace/parts/one/.git", "workspace/parts/two"] {
+            fs::create_dir_all(ground.root().join(inner)).unwrap();
+        }
+        for file in ["parts/one/.git/config", "parts/two/.git", "parts/two/rondo.toml"] {
+            fs::write(ground.workspace().join(file), SECRET).unwrap();
+        }
+        fs::write(ground.workspace().join("parts/two/open"), "open").unwrap();
         for file in ["outside/secret", "workspace/.git/config", "workspace/.rondo/store", "workspace/rondo.toml"] {
             fs::write(ground.root().join(file), SECRET).unwrap();
         }
@@ -63,7 +70,8 @@ impl Ground {
     /// What every program of this ground is walled by.
     pub fn settings(&self) -> ProcessSettings {
         let launcher = std::env::current_exe().unwrap();
-        let hidden = [".git", ".rondo", "rondo.toml", "deep/store"].map(|name| self.workspace().join(name));
+        // `.git` and nested settings are not named: the wall hides them by itself.
+        let hidden = [".rondo", "rondo.toml", "deep/store"].map(|name| self.workspace().join(name));
         ProcessSettings {
             read: vec![launcher.clone()],
             launcher,
