@@ -105,7 +105,8 @@ pub struct Command {
 pub enum Access {
     /// Nothing.
     Read,
-    /// These paths below the workspace. One that does not exist yet can be created, with its neighbours.
+    /// These paths below the workspace, and nothing beside them. One that does not exist is taken for a folder and made
+    /// with the folders above it; it stays afterwards.
     Paths(Vec<PathBuf>),
     /// The whole workspace and what was granted.
     Write,

@@ -173,8 +173,19 @@ fn writing_tool(ground: &Ground) -> Result<(), String> {
     let access = Access::Paths(vec!["target".into(), "src/open".into(), "target/deep/new".into()]);
     let script = "echo x > target/a; echo changed > src/open; echo x > src/b; echo x > c; ls src target";
     let output = succeeds(ground, Command { access, ..shell(script) })?;
-    if !output.ends_with("src:\nopen\n\ntarget:\na\n") || ground.workspace().join("c").exists() {
+    if !output.ends_with("src:\nopen\n\ntarget:\na\ndeep\n") || ground.workspace().join("c").exists() {
         return Err(output);
+    }
+    // One that does not exist is made, and nothing beside it can be written.
+    let access = Access::Paths(vec!["fresh".into(), "nothere/x".into()]);
+    let script = "echo x > fresh/a; echo x > nothere/x/a; ls fresh nothere/x";
+    expect(&succeeds(ground, Command { access, ..shell(script) })?, "fresh:\na\n\nnothere/x:\na\n")?;
+    // Neither is what is out of reach, nor what is not below the workspace.
+    for path in [".git/hooks", "parts/one/.git", "deep/store/new", "../outside", "/tmp"] {
+        match ground.run(Command { access: Access::Paths(vec![path.into()]), ..shell("true") }) {
+            Err(error) if error.code == Code::ProgramNotStarted => {}
+            other => return Err(format!("{path}: {other:?}")),
+        }
     }
     // A path that leads out is not granted, whoever made the link.
     std::os::unix::fs::symlink(ground.outside(), ground.workspace().join("target/link")).unwrap();

@@ -10,10 +10,9 @@ use landlock::{
     ABI, Access as _, AccessFs, AccessNet, BitFlags, CompatLevel, Compatible, PathBeneath, Ruleset, RulesetAttr,
     RulesetCreated, RulesetCreatedAttr, RulesetStatus, Scope,
 };
-use rustix::fs::{Mode, OFlags, ResolveFlags, openat2};
 
 use super::super::plan::{Plan, Writable};
-use super::private;
+use super::{declared, private};
 
 /// What every program reads and executes: the system, without what is secret or personal in `/etc`, `/var`, `/run`.
 const SYSTEM: &[&str] = &[
@@ -124,10 +123,8 @@ impl Rules {
         }
         let workspace = if plan.writable == Writable::Workspace { all } else { read };
         self.grant_around(&plan.workspace, plan, workspace)?;
-        if let Writable::Paths(paths) = &plan.writable {
-            for path in paths {
-                self.grant_beneath(path, plan)?;
-            }
+        for path in declared::paths(plan) {
+            self.grant_declared(path, plan)?;
         }
         let ruleset = self.ruleset.ok_or_else(|| io::Error::other("there are no rules"))?;
         let status = ruleset.restrict_self().map_err(io::Error::other)?;
@@ -186,42 +183,26 @@ impl Rules {
         Ok(())
     }
 
-    /// Grants writing a path of the workspace; when it does not exist, the nearest folder above it that does. A link
-    /// that leads out of the workspace is refused by the kernel, also one that is made this moment.
-    fn grant_beneath(&mut self, path: &Path, plan: &Plan) -> io::Result<()> {
-        let workspace = open(&plan.workspace, 0)?;
-        let refused = |error: rustix::io::Errno| {
-            let error = io::Error::from(error);
-            denied(format!("{} cannot be written: it leads out of the workspace ({error})", path.display()))
-        };
-        for part in path.ancestors() {
-            let part = if part.as_os_str().is_empty() { Path::new(".") } else { part };
-            let opened =
-                openat2(&workspace, part, OFlags::PATH | OFlags::CLOEXEC, Mode::empty(), ResolveFlags::BENEATH);
-            let file = match opened {
-                Err(rustix::io::Errno::NOENT) => continue,
-                opened => opened.map_err(refused)?,
-            };
-            let real = fs::read_link(format!("/proc/self/fd/{}", std::os::fd::AsRawFd::as_raw_fd(&file)))?;
-            let holds_hidden = plan.hidden.iter().any(|hidden| hidden.starts_with(&real) || real.starts_with(hidden));
-            if plan.isolation.has_namespaces() || !holds_hidden {
-                return self.grant_open(&file, self.all());
-            }
-            return Err(denied(format!("{} cannot be written: it lies beside what is out of reach", path.display())));
+    /// Grants writing a declared path of the workspace.
+    fn grant_declared(&mut self, path: &Path, plan: &Plan) -> io::Result<()> {
+        let file = declared::open(plan, path)?;
+        let real = declared::real(&file)?;
+        if !plan.isolation.has_namespaces() && plan.hidden.iter().any(|hidden| hidden.starts_with(&real)) {
+            return Err(declared::refused(path, "something out of reach lies in it"));
         }
-        Ok(())
+        if plan.hidden.iter().any(|hidden| real.starts_with(hidden)) {
+            return Err(declared::refused(path, "it is out of reach"));
+        }
+        self.grant_open(&file, self.all())
     }
-}
-
-fn denied(message: String) -> io::Error {
-    io::Error::new(io::ErrorKind::PermissionDenied, message)
 }
 
 fn entries(folder: &Path) -> io::Result<Vec<PathBuf>> {
     fs::read_dir(folder)?.map(|entry| Ok(entry?.path())).collect()
 }
 
-fn open(path: &Path, flags: i32) -> io::Result<OwnedFd> {
+/// Opens a path for nothing but being named by it.
+pub(super) fn open(path: &Path, flags: i32) -> io::Result<OwnedFd> {
     let file = OpenOptions::new().read(true).custom_flags(libc::O_PATH | flags).open(path)?;
     Ok(OwnedFd::from(file))
 }

@@ -3,7 +3,8 @@
 //! Its stages are processes, each started by the one before with nothing but its three streams: the plan comes in on
 //! stdin, reports go out on stdout, and stderr is the output of the program.
 //!
-//! - *outer*: makes the private folder, keeps the places of hidden files, waits, clears up. It lives outside, and ends
+//! - *outer*: makes the private folder and what is missing of declared paths, keeps the places of hidden files, waits,
+//!   clears up. It lives outside, and ends
 //!   everything when its stdin is closed: whoever wanted the program is gone.
 //! - *namespaces*: makes them and waits; or bubblewrap in its place. It has no threads, because none can be started by
 //!   whoever has asked for a PID namespace.
@@ -13,6 +14,7 @@
 //! - *probe*: is the program of the self-test.
 
 mod bubblewrap;
+mod declared;
 mod hidden;
 mod landlock;
 mod limits;
@@ -78,16 +80,23 @@ fn outer() -> Result<(), Report> {
     let (mut plan, stdin) = Plan::read(&mut io::stdin()).map_err(not_started)?;
     let private = Private::make(&plan.temporary).map_err(not_started)?;
     plan.private = private.path().to_path_buf();
-    let ended = match plan.isolation {
-        Isolation::Off | Isolation::Landlock => supervise::as_ancestor(&plan, &stdin),
-        Isolation::Namespaces | Isolation::Bubblewrap => {
-            let places = Places::keep(&plan.hidden)?;
-            let ended = started_in_namespaces(&plan, &stdin).and_then(supervise::until_ended);
-            places.clear();
-            ended
-        }
-    };
+    let ended = supervised(&plan, &stdin);
     private.remove();
+    ended
+}
+
+/// Runs the program to its end.
+fn supervised(plan: &Plan, stdin: &[u8]) -> Result<(), Report> {
+    if plan.isolation == Isolation::Off {
+        return supervise::as_ancestor(plan, stdin);
+    }
+    declared::make_missing(plan).map_err(|error| Report::NotStarted(error.to_string()))?;
+    if plan.isolation == Isolation::Landlock {
+        return supervise::as_ancestor(plan, stdin);
+    }
+    let places = Places::keep(&plan.hidden)?;
+    let ended = started_in_namespaces(plan, stdin).and_then(supervise::until_ended);
+    places.clear();
     ended
 }
 

@@ -1,0 +1,88 @@
+//! The paths that a program is declared to write, in a workspace that it otherwise only reads.
+//!
+//! A declared path that does not exist is taken for a folder and made before the wall goes up, with the folders above
+//! it: granting the nearest one that exists would grant everything beside it. All is done beneath the open workspace,
+//! so that a link that leads out is refused by the kernel, also one that is made this moment.
+
+use std::fs;
+use std::io;
+use std::os::fd::{AsRawFd, OwnedFd};
+use std::path::{Component, Path, PathBuf};
+
+use rustix::fs::{Mode, OFlags, ResolveFlags, mkdirat, openat2};
+use rustix::io::Errno;
+
+use super::super::plan::{Plan, Writable};
+use super::landlock;
+
+/// The declared paths, relative to the workspace.
+pub(super) fn paths(plan: &Plan) -> &[PathBuf] {
+    if let Writable::Paths(paths) = &plan.writable { paths } else { &[] }
+}
+
+/// Makes what is missing of them.
+pub(super) fn make_missing(plan: &Plan) -> io::Result<()> {
+    if paths(plan).is_empty() {
+        return Ok(());
+    }
+    let workspace = landlock::open(&plan.workspace, 0)?;
+    paths(plan).iter().try_for_each(|path| make(plan, &workspace, path))
+}
+
+fn make(plan: &Plan, workspace: &OwnedFd, path: &Path) -> io::Result<()> {
+    let mut at = PathBuf::from(".");
+    let mut reached = opened(workspace, &at, path)?;
+    for part in path.components() {
+        let name = match part {
+            Component::CurDir => continue,
+            Component::Normal(name) => name,
+            _ => return Err(refused(path, "it is not given relative to the workspace and without ..")),
+        };
+        at.push(name);
+        if let Some(file) = opened(workspace, &at, path)? {
+            reached = Some(file);
+            continue;
+        }
+        let folder = reached.ok_or_else(|| refused(path, "the workspace is gone"))?;
+        check(plan, &real(&folder)?.join(name), path)?;
+        match mkdirat(&folder, name, Mode::RWXU | Mode::RWXG | Mode::RWXO) {
+            Ok(()) | Err(Errno::EXIST) => {}
+            Err(error) => return Err(refused(path, &format!("it does not exist and cannot be made ({error})"))),
+        }
+        let made = opened(workspace, &at, path)?;
+        reached = Some(made.ok_or_else(|| refused(path, "a link on the way leads nowhere"))?);
+    }
+    reached.map_or(Ok(()), |file| check(plan, &real(&file)?, path))
+}
+
+/// Opens a declared path.
+pub(super) fn open(plan: &Plan, path: &Path) -> io::Result<OwnedFd> {
+    let workspace = landlock::open(&plan.workspace, 0)?;
+    let at = Path::new(".").join(path);
+    opened(&workspace, &at, path)?.ok_or_else(|| refused(path, "it was removed this moment"))
+}
+
+/// Where an open file or folder lies.
+pub(super) fn real(file: &OwnedFd) -> io::Result<PathBuf> {
+    fs::read_link(format!("/proc/self/fd/{}", file.as_raw_fd()))
+}
+
+/// Opens what there is `at` a place beneath the workspace.
+fn opened(workspace: &OwnedFd, at: &Path, path: &Path) -> io::Result<Option<OwnedFd>> {
+    match openat2(workspace, at, OFlags::PATH | OFlags::CLOEXEC, Mode::empty(), ResolveFlags::BENEATH) {
+        Ok(file) => Ok(Some(file)),
+        Err(Errno::NOENT) => Ok(None),
+        Err(Errno::XDEV) => Err(refused(path, "it leads out of the workspace")),
+        Err(error) => Err(refused(path, &error.to_string())),
+    }
+}
+
+fn check(plan: &Plan, real: &Path, path: &Path) -> io::Result<()> {
+    let is_hidden = plan.hidden.iter().any(|hidden| real.starts_with(hidden));
+    if is_hidden { Err(refused(path, "it is out of reach")) } else { Ok(()) }
+}
+
+/// The error for a path that is not granted. Its kind tells that nothing is wrong with the wall.
+pub(super) fn refused(path: &Path, why: &str) -> io::Error {
+    io::Error::new(io::ErrorKind::PermissionDenied, format!("{} cannot be written: {why}", path.display()))
+}
