@@ -3,7 +3,9 @@
 use std::fs;
 use std::os::unix::fs::MetadataExt;
 
-use super::ground::{Ground, SECRET, Walled, held, text};
+use rondo_agent_kit::wall::process::{Access, Command};
+
+use super::ground::{Ground, SECRET, Walled, held, shell, text};
 use super::tried;
 use crate::{Attempt, Without};
 
@@ -19,6 +21,10 @@ pub fn attempts() -> Vec<Attempt> {
         link_a_file_in,
         change_rights_outside,
         change_times_outside,
+        write_beside_a_declared_path,
+        create_beside_a_missing_declared_path,
+        change_attributes_beside_a_declared_path,
+        change_attributes_by_an_open_file,
         write_shared_memory,
         read_outside,
         read_through_proc_root,
@@ -98,6 +104,44 @@ fn change_times_outside(ground: &Ground) -> Result<bool, String> {
     let before = fs::metadata(ground.outside().join("secret")).unwrap().mtime();
     ground.script("touch -c -d 2001-01-01 ../outside/secret")?;
     Ok(fs::metadata(ground.outside().join("secret")).unwrap().mtime() != before)
+}
+
+/// Runs a script that is declared to write some paths.
+fn declared(ground: &Ground, paths: &[&str], script: &str) -> Result<(), String> {
+    let access = Access::Paths(paths.iter().map(Into::into).collect());
+    ground.run(Command { access, ..shell(script) }).map(drop).map_err(|error| error.to_string())
+}
+
+fn write_beside_a_declared_path(ground: &Ground) -> Result<bool, String> {
+    declared(ground, &["src/nothere/x"], "echo mine > src/open; echo x > src/new; echo x > src/nothere/new")?;
+    let is_there = |path| ground.workspace().join(path).exists();
+    let is_open = fs::read_to_string(ground.workspace().join("src/open")).ok().as_deref() == Some("open");
+    Ok(!is_open || is_there("src/new") || is_there("src/nothere/new"))
+}
+
+fn create_beside_a_missing_declared_path(ground: &Ground) -> Result<bool, String> {
+    declared(ground, &["nothere"], "echo x > new; mkdir folder; mv src/open moved; rm -f src/open")?;
+    let is_there = |path| ground.workspace().join(path).exists();
+    Ok(is_there("new") || is_there("folder") || is_there("moved") || !is_there("src/open"))
+}
+
+/// Whether rights or times of a file were changed that is no declared path.
+fn attributes_change(ground: &Ground, script: &str) -> Result<bool, String> {
+    let path = ground.workspace().join("src/open");
+    let attributes = || fs::metadata(&path).map(|found| (found.mode(), found.mtime())).unwrap();
+    let before = attributes();
+    for access in [Access::Paths(vec!["nothere".into()]), Access::Read] {
+        ground.run(Command { access, ..shell(script) }).map_err(|error| error.to_string())?;
+    }
+    Ok(attributes() != before)
+}
+
+fn change_attributes_beside_a_declared_path(ground: &Ground) -> Result<bool, String> {
+    attributes_change(ground, "chmod 777 src/open; touch -d @1000000000 src/open")
+}
+
+fn change_attributes_by_an_open_file(ground: &Ground) -> Result<bool, String> {
+    attributes_change(ground, "perl -e 'open(my $f, \"<\", \"src/open\"); chmod(0777, $f); utime(1, 1, $f)'")
 }
 
 fn write_shared_memory(ground: &Ground) -> Result<bool, String> {

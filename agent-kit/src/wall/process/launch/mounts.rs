@@ -12,15 +12,19 @@ use nix::errno::Errno;
 use nix::mount::{MsFlags, mount};
 
 use super::super::plan::{Plan, Writable};
-use super::private;
+use super::{declared, private};
 
 const NONE: Option<&str> = None;
 
 /// The folders and files that stay writable, without links.
 pub(super) fn writable(plan: &Plan) -> Vec<PathBuf> {
-    let workspace = (plan.writable != Writable::Nothing).then(|| plan.workspace.clone());
+    let workspace = (plan.writable == Writable::Workspace).then(|| plan.workspace.clone());
     let granted = plan.write.iter().filter_map(|path| path.canonicalize().ok());
-    let mut writable: Vec<PathBuf> = granted.chain(workspace).chain([private::home(&plan.private)]).collect();
+    // What leads elsewhere meanwhile is refused by Landlock, with a reason.
+    let declared = declared::paths(plan).iter().filter_map(|path| plan.workspace.join(path).canonicalize().ok());
+    let declared = declared.filter(|path| path.starts_with(&plan.workspace));
+    let mut writable: Vec<PathBuf> =
+        granted.chain(workspace).chain(declared).chain([private::home(&plan.private)]).collect();
     // From the outside in, so that no mount covers an earlier one.
     writable.sort_by_key(|path| path.components().count());
     writable.dedup();

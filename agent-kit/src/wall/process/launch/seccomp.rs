@@ -7,6 +7,8 @@ use seccompiler::{
     BpfProgram, SeccompAction, SeccompCmpArgLen, SeccompCmpOp, SeccompCondition, SeccompFilter, SeccompRule, TargetArch,
 };
 
+use super::super::plan::{Plan, Writable};
+
 /// Refused whatever the arguments.
 const REFUSED: &[i64] = &[
     // The network, and every socket of another process. Landlock alone lets UDP, netlink and named sockets out.
@@ -97,6 +99,10 @@ const ATTRIBUTES: &[i64] = &[
     libc::SYS_utimes,
 ];
 
+/// What changes the attributes of an open file.
+const OPEN_ATTRIBUTES: &[i64] =
+    &[libc::SYS_fchmod, libc::SYS_fchown, libc::SYS_fremovexattr, libc::SYS_fsetxattr, libc::SYS_utimensat];
+
 /// Calls that are newer than the table of the crate is for every architecture. Since 403 they have the same number everywhere.
 const SYS_FCHMODAT2: i64 = 452;
 const SYS_SETXATTRAT: i64 = 463;
@@ -131,15 +137,36 @@ const NEW_NAMESPACES: [i32; 8] = [
     libc::CLONE_NEWTIME,
 ];
 
-/// Restricts this process. It must have given up new privileges. With `keep_attributes`, rights, owners and times are
-/// changed by nobody who has only the name of a file: Landlock does not know these calls, and where there is no mount
-/// namespace they would reach every file of the user.
-pub(super) fn restrict(keep_attributes: bool) -> io::Result<()> {
+/// Whose rights, owners and times can be changed. Landlock does not know these calls.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Attributes {
+    /// Those that the mounts leave writable.
+    ByMounts,
+    /// Those of open files: without a mount namespace, a name would reach every file of the user. A file that can only
+    /// be read can be opened too.
+    OfOpenFiles,
+    /// None, where there is neither a mount namespace nor a whole workspace to write.
+    OfNone,
+}
+
+impl Attributes {
+    /// What is left of them to a program.
+    pub fn of(plan: &Plan) -> Self {
+        match plan.writable {
+            _ if plan.isolation.has_namespaces() => Self::ByMounts,
+            Writable::Workspace => Self::OfOpenFiles,
+            Writable::Nothing | Writable::Paths(_) => Self::OfNone,
+        }
+    }
+}
+
+/// Restricts this process. It must have given up new privileges.
+pub(super) fn restrict(attributes: Attributes) -> io::Result<()> {
     // As if the kernel did not have it: its flags lie in memory where no filter sees them, and the C libraries then
     // take the older call.
     let not_there = BTreeMap::from([(libc::SYS_clone3, Vec::new())]);
     apply(not_there, libc::ENOSYS)?;
-    apply(refused(keep_attributes)?, libc::EPERM)
+    apply(refused(attributes)?, libc::EPERM)
 }
 
 fn apply(rules: BTreeMap<i64, Vec<SeccompRule>>, error: i32) -> io::Result<()> {
@@ -150,14 +177,17 @@ fn apply(rules: BTreeMap<i64, Vec<SeccompRule>>, error: i32) -> io::Result<()> {
     seccompiler::apply_filter(&program).map_err(io::Error::other)
 }
 
-fn refused(keep_attributes: bool) -> io::Result<BTreeMap<i64, Vec<SeccompRule>>> {
+fn refused(attributes: Attributes) -> io::Result<BTreeMap<i64, Vec<SeccompRule>>> {
     let mut rules: BTreeMap<i64, Vec<SeccompRule>> = REFUSED.iter().map(|number| (*number, Vec::new())).collect();
-    if keep_attributes {
+    if attributes != Attributes::ByMounts {
         rules.extend(ATTRIBUTES.iter().map(|number| (*number, Vec::new())));
         // Without a name it changes the times of an open file.
         let named = SeccompCondition::new(1, SeccompCmpArgLen::Qword, SeccompCmpOp::Ne, 0);
         let named = named.and_then(|named| SeccompRule::new(vec![named])).map_err(io::Error::other)?;
         rules.insert(libc::SYS_utimensat, vec![named]);
+    }
+    if attributes == Attributes::OfNone {
+        rules.extend(OPEN_ATTRIBUTES.iter().map(|number| (*number, Vec::new())));
     }
     let masked = |argument: u8, mask: u64, value: u64| {
         let condition = SeccompCondition::new(argument, SeccompCmpArgLen::Dword, SeccompCmpOp::MaskedEq(mask), value)?;
