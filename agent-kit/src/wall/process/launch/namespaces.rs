@@ -58,13 +58,27 @@ pub(super) fn settle(plan: &Plan) -> io::Result<()> {
         // In some containers parts of `/proc` are masked and a whole one cannot be had; what the old one shows of
         // outside processes is little, because their memory and variables are those of another user namespace.
         let _ = mount(Some("proc"), "/proc", Some("proc"), harmless, none);
-        // Root is exempt from the limit on processes, but not from running out of numbers (since Linux 6.14).
-        let most = RESERVED_PIDS.saturating_add(plan.limits.processes);
-        let _ = fs::write("/proc/sys/kernel/pid_max", most.to_string());
+        // Root is exempt from the limit on processes, but not from running out of numbers.
+        if has_pid_max_of_its_own() {
+            let most = RESERVED_PIDS.saturating_add(plan.limits.processes);
+            let _ = fs::write("/proc/sys/kernel/pid_max", most.to_string());
+        }
     }
     give_up_privileges()?;
     set_dumpable_behavior(DumpableBehavior::NotDumpable)?;
     Ok(())
+}
+
+/// Whether the highest process number is one of the namespace. Before Linux 6.14 it is one of the whole machine, and the
+/// supervisor alone counts.
+fn has_pid_max_of_its_own() -> bool {
+    fs::read_to_string("/proc/sys/kernel/osrelease").is_ok_and(|release| version(&release) >= Some((6, 14)))
+}
+
+/// The first two numbers of a kernel's release: of `6.14.0-rc1+`, 6 and 14.
+fn version(release: &str) -> Option<(u32, u32)> {
+    let mut numbers = release.trim().split(|c: char| !c.is_ascii_digit());
+    Some((numbers.next()?.parse().ok()?, numbers.next()?.parse().ok()?))
 }
 
 /// Gives up every capability for good, given that no new privileges are to be had.
@@ -73,4 +87,18 @@ pub(super) fn give_up_privileges() -> io::Result<()> {
     let nothing = CapabilitySet::empty();
     set_capabilities(None, CapabilitySets { effective: nothing, permitted: nothing, inheritable: nothing })?;
     Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::version;
+
+    #[test]
+    fn releases_are_compared_by_number() {
+        let releases = ["6.14.0-rc1+\n", "6.9.12-200.fc40.x86_64", "5.15.0-1062-aws", "10.0", "next"].map(version);
+        assert_eq!(releases, [Some((6, 14)), Some((6, 9)), Some((5, 15)), Some((10, 0)), None]);
+        assert!(
+            version("6.9.12") < Some((6, 14)) && version("10.0") >= Some((6, 14)) && version("next") < Some((6, 14))
+        );
+    }
 }
