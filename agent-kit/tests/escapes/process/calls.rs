@@ -19,12 +19,17 @@ pub fn attempts() -> Vec<Attempt> {
         connect_an_abstract_socket,
         send_to_a_named_socket,
         point_a_socket_pair_elsewhere,
+        pair_sockets_of_another_family,
         open_netlink,
         open_a_sequential_socket,
         set_up_io_uring,
         make_a_user_namespace,
         clone_into_a_user_namespace,
         read_a_key,
+        change_the_limits_of_its_host,
+        leave_shared_memory_behind,
+        set_the_bit_of_the_owner,
+        create_with_the_bit_of_the_owner,
     ];
     attempts.push(Attempt {
         name: "process::type_into_a_terminal",
@@ -120,6 +125,62 @@ fn clone_into_a_user_namespace(ground: &Ground) -> Result<bool, String> {
 fn read_a_key(ground: &Ground) -> Result<bool, String> {
     // KEYCTL_GET_KEYRING_ID of the session keyring, which it makes where there is none.
     call(ground, libc::SYS_keyctl, ", 0, -3, 1, 0, 0")
+}
+
+fn change_the_limits_of_its_host(ground: &Ground) -> Result<bool, String> {
+    // RLIMIT_CORE of the host, which is only read here: the same rights are asked for as for a change.
+    call(ground, libc::SYS_prlimit64, &format!(", {}, 4, 0, $b", std::process::id()))
+}
+
+fn pair_sockets_of_another_family(ground: &Ground) -> Result<bool, String> {
+    // AF_TIPC, where the kernel has it; a kernel that has not tells so by another error than the wall.
+    let script = format!(
+        "perl -e '$b = \"\\0\" x 64; print syscall({}, 30, 5, 0, $b) < 0 && $! == {} ? \"held\" : \"out\"'",
+        libc::SYS_socketpair,
+        libc::EPERM
+    );
+    Ok(ground.script(&script)? == "out")
+}
+
+fn leave_shared_memory_behind(ground: &Ground) -> Result<bool, String> {
+    // A key that nobody else has: the number of this process and of this ground.
+    let key = 0x5200_0000
+        | (std::process::id() & 0xF_FFFF) << 4
+        | u32::from(ground.root().as_os_str().as_encoded_bytes().last().copied().unwrap_or(0) & 0xF);
+    ground.script(&format!("perl -e 'shmget({key}, 4096, 01600)'"))?;
+    let is_there = std::fs::read_to_string("/proc/sysvipc/shm").map_err(|error| error.to_string())?;
+    let left = is_there.lines().find_map(|line| {
+        let mut fields = line.split_whitespace();
+        (fields.next() == Some(&key.to_string())).then(|| fields.next().unwrap_or_default().to_owned())
+    });
+    let Some(id) = left else { return Ok(false) };
+    let remove = format!("shmctl({id}, 0, 0)");
+    let removed =
+        std::process::Command::new("perl").args(["-e", &remove]).status().is_ok_and(|status| status.success());
+    if removed { Ok(true) } else { Err("what was left behind could not be removed".to_owned()) }
+}
+
+/// Whether any file in the workspace's `src` runs as its owner or group.
+fn runs_as_owner(ground: &Ground, script: &str) -> Result<bool, String> {
+    use std::os::unix::fs::PermissionsExt;
+
+    ground.script(script)?;
+    let files = std::fs::read_dir(ground.workspace().join("src")).unwrap();
+    Ok(files.into_iter().any(|file| file.unwrap().metadata().unwrap().permissions().mode() & 0o6000 != 0))
+}
+
+fn set_the_bit_of_the_owner(ground: &Ground) -> Result<bool, String> {
+    let by_file = "perl -e 'open(my $f, \"<\", \"src/open\"); chmod(02755, $f)'";
+    runs_as_owner(ground, &format!("chmod 4755 src/open; chmod u+s,g+s src/open; {by_file}"))
+}
+
+fn create_with_the_bit_of_the_owner(ground: &Ground) -> Result<bool, String> {
+    let script = format!(
+        "perl -e 'use Fcntl; sysopen(my $a, \"src/a\", O_CREAT | O_WRONLY, 04755); \
+         $how = pack(\"Q3\", O_CREAT | O_WRONLY, 02755, 0); $path = \"src/b\"; syscall({}, -100, $path, $how, 24)'",
+        libc::SYS_openat2
+    );
+    runs_as_owner(ground, &script)
 }
 
 fn type_into_a_terminal(ground: &Ground) -> Result<bool, String> {

@@ -37,7 +37,7 @@ pub(super) fn become_program() -> Result<(), Report> {
         })?;
         namespaces::give_up_privileges().map_err(no_wall)?;
         Report::Walled(abi).write(&mut reports).map_err(no_wall)?;
-        seccomp::restrict(seccomp::Attributes::of(&plan)).map_err(no_wall)?;
+        seccomp::restrict(&plan).map_err(no_wall)?;
     }
     let error = command.exec();
     let why = match error.kind() {

@@ -4,7 +4,8 @@ use std::collections::BTreeMap;
 use std::io;
 
 use seccompiler::{
-    BpfProgram, SeccompAction, SeccompCmpArgLen, SeccompCmpOp, SeccompCondition, SeccompFilter, SeccompRule, TargetArch,
+    BackendError, BpfProgram, SeccompAction, SeccompCmpArgLen, SeccompCmpOp, SeccompCondition, SeccompFilter,
+    SeccompRule, TargetArch,
 };
 
 use super::super::plan::{Plan, Writable};
@@ -121,9 +122,75 @@ const X32_OWN: std::ops::RangeInclusive<i64> = 512..=547;
 /// Requests that put bytes into a terminal as if they were typed: `TIOCSTI` and `TIOCLINUX`.
 const TYPING: [u64; 2] = [0x5412, 0x541C];
 
-/// The kinds of socket that can be connected a second time, `SOCK_DGRAM` and `SOCK_RAW`, and the bits they stand in.
-const DATAGRAMS: [u64; 2] = [2, 3];
+/// A pair of sockets that stays one: of the machine, and a stream or a sequence of packets. Any other kind can be
+/// connected a second time, or to elsewhere at once.
+const PAIRED_FAMILY: u64 = 1;
+const PAIRED_KINDS: [u64; 2] = [1, 5];
+/// The bits of the argument that the kind stands in; beside it stand `SOCK_CLOEXEC` and `SOCK_NONBLOCK`.
 const SOCKET_KIND: u64 = 0xF;
+
+/// The bits by which a program runs as its owner or group: `S_ISUID` and `S_ISGID`. Left behind in the workspace it
+/// would do so for everybody.
+const RUNS_AS_OWNER: [u64; 2] = [0o4000, 0o2000];
+
+/// Calls that take a mode, and which argument it is.
+const MODES: &[(i64, u8)] = &[
+    (libc::SYS_fchmod, 1),
+    (libc::SYS_fchmodat, 2),
+    (SYS_FCHMODAT2, 2),
+    (libc::SYS_mknodat, 2),
+    #[cfg(target_arch = "x86_64")]
+    (libc::SYS_chmod, 1),
+    #[cfg(target_arch = "x86_64")]
+    (libc::SYS_creat, 1),
+    #[cfg(target_arch = "x86_64")]
+    (libc::SYS_mknod, 1),
+];
+
+/// Calls that take a mode when they create a file, and which arguments the flags and the mode are.
+const OPENING: &[(i64, u8, u8)] = &[
+    (libc::SYS_openat, 2, 3),
+    #[cfg(target_arch = "x86_64")]
+    (libc::SYS_open, 1, 2),
+];
+
+/// The flags by which a file is created: `O_CREAT`, and the bit of `O_TMPFILE` that is its own.
+const CREATING: [u64; 2] = [0o100, 0o20_000_000];
+
+/// Calls about a process by its number, and which argument that is: 0 is the caller. Refused for any other where there
+/// is no PID namespace.
+const OF_PROCESSES: &[(i64, u8)] = &[
+    (libc::SYS_sched_setaffinity, 0),
+    (libc::SYS_sched_setattr, 0),
+    (libc::SYS_sched_setparam, 0),
+    (libc::SYS_sched_setscheduler, 0),
+    (libc::SYS_setpriority, 1),
+    (libc::SYS_ioprio_set, 1),
+];
+
+/// The value by which the first argument of two of them means all processes of a user: `PRIO_USER`, `IOPRIO_WHO_USER`.
+const OF_USERS: [(i64, u64); 2] = [(libc::SYS_setpriority, 2), (libc::SYS_ioprio_set, 3)];
+
+/// What stays behind in the kernel and is shared with everybody, where there is no IPC namespace.
+const SHARED: &[i64] = &[
+    libc::SYS_mq_getsetattr,
+    libc::SYS_mq_notify,
+    libc::SYS_mq_open,
+    libc::SYS_mq_timedreceive,
+    libc::SYS_mq_timedsend,
+    libc::SYS_mq_unlink,
+    libc::SYS_msgctl,
+    libc::SYS_msgget,
+    libc::SYS_msgrcv,
+    libc::SYS_msgsnd,
+    libc::SYS_semctl,
+    libc::SYS_semget,
+    libc::SYS_semop,
+    libc::SYS_semtimedop,
+    libc::SYS_shmat,
+    libc::SYS_shmctl,
+    libc::SYS_shmget,
+];
 
 /// Each flag by which a child would have a namespace of its own.
 const NEW_NAMESPACES: [i32; 8] = [
@@ -139,7 +206,7 @@ const NEW_NAMESPACES: [i32; 8] = [
 
 /// Whose rights, owners and times can be changed. Landlock does not know these calls.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Attributes {
+enum Attributes {
     /// Those that the mounts leave writable.
     ByMounts,
     /// Those of open files: without a mount namespace, a name would reach every file of the user. A file that can only
@@ -151,7 +218,7 @@ pub(super) enum Attributes {
 
 impl Attributes {
     /// What is left of them to a program.
-    pub fn of(plan: &Plan) -> Self {
+    fn of(plan: &Plan) -> Self {
         match plan.writable {
             _ if plan.isolation.has_namespaces() => Self::ByMounts,
             Writable::Workspace => Self::OfOpenFiles,
@@ -161,12 +228,12 @@ impl Attributes {
 }
 
 /// Restricts this process. It must have given up new privileges.
-pub(super) fn restrict(attributes: Attributes) -> io::Result<()> {
-    // As if the kernel did not have it: its flags lie in memory where no filter sees them, and the C libraries then
-    // take the older call.
-    let not_there = BTreeMap::from([(libc::SYS_clone3, Vec::new())]);
+pub(super) fn restrict(plan: &Plan) -> io::Result<()> {
+    // As if the kernel did not have them: their flags and modes lie in memory where no filter sees them, and the C
+    // libraries then take the older calls.
+    let not_there = BTreeMap::from([(libc::SYS_clone3, Vec::new()), (libc::SYS_openat2, Vec::new())]);
     apply(not_there, libc::ENOSYS)?;
-    apply(refused(attributes)?, libc::EPERM)
+    apply(refused(plan).map_err(io::Error::other)?, libc::EPERM)
 }
 
 fn apply(rules: BTreeMap<i64, Vec<SeccompRule>>, error: i32) -> io::Result<()> {
@@ -177,35 +244,80 @@ fn apply(rules: BTreeMap<i64, Vec<SeccompRule>>, error: i32) -> io::Result<()> {
     seccompiler::apply_filter(&program).map_err(io::Error::other)
 }
 
-fn refused(attributes: Attributes) -> io::Result<BTreeMap<i64, Vec<SeccompRule>>> {
-    let mut rules: BTreeMap<i64, Vec<SeccompRule>> = REFUSED.iter().map(|number| (*number, Vec::new())).collect();
-    if attributes != Attributes::ByMounts {
-        rules.extend(ATTRIBUTES.iter().map(|number| (*number, Vec::new())));
-        // Without a name it changes the times of an open file.
-        let named = SeccompCondition::new(1, SeccompCmpArgLen::Qword, SeccompCmpOp::Ne, 0);
-        let named = named.and_then(|named| SeccompRule::new(vec![named])).map_err(io::Error::other)?;
-        rules.insert(libc::SYS_utimensat, vec![named]);
-    }
-    if attributes == Attributes::OfNone {
-        rules.extend(OPEN_ATTRIBUTES.iter().map(|number| (*number, Vec::new())));
-    }
-    let masked = |argument: u8, mask: u64, value: u64| {
-        let condition = SeccompCondition::new(argument, SeccompCmpArgLen::Dword, SeccompCmpOp::MaskedEq(mask), value)?;
-        SeccompRule::new(vec![condition])
+/// What is refused: each call, with the rules of which one is enough, or without any.
+type Rules = BTreeMap<i64, Vec<SeccompRule>>;
+
+fn refused(plan: &Plan) -> Result<Rules, BackendError> {
+    let mut rules: Rules = REFUSED.iter().map(|number| (*number, Vec::new())).collect();
+    let mut add = |number: i64, conditions: Vec<SeccompCondition>| -> Result<(), BackendError> {
+        rules.entry(number).or_default().push(SeccompRule::new(conditions)?);
+        Ok(())
     };
-    let namespaces = NEW_NAMESPACES.iter().filter_map(|flag| u64::try_from(*flag).ok());
-    let conditional = [
-        (libc::SYS_clone, namespaces.map(|flag| masked(0, flag, flag)).collect::<Result<Vec<_>, _>>()),
-        (libc::SYS_ioctl, TYPING.iter().map(|request| masked(1, 0xFFFF_FFFF, *request)).collect()),
-        (libc::SYS_socketpair, DATAGRAMS.iter().map(|kind| masked(1, SOCKET_KIND, *kind)).collect()),
-    ];
-    for (number, conditions) in conditional {
-        rules.insert(number, conditions.map_err(io::Error::other)?);
+    for flag in NEW_NAMESPACES.iter().filter_map(|flag| u64::try_from(*flag).ok()) {
+        add(libc::SYS_clone, vec![has(0, flag)?])?;
     }
+    for request in TYPING {
+        add(libc::SYS_ioctl, vec![is(1, request)?])?;
+    }
+    add(libc::SYS_socketpair, vec![is_not(0, PAIRED_FAMILY)?])?;
+    for kind in (0..=SOCKET_KIND).filter(|kind| !PAIRED_KINDS.contains(kind)) {
+        add(libc::SYS_socketpair, vec![has_of(1, SOCKET_KIND, kind)?])?;
+    }
+    for bit in RUNS_AS_OWNER {
+        for (number, mode) in MODES {
+            add(*number, vec![has(*mode, bit)?])?;
+        }
+        for (number, flags, mode) in OPENING {
+            for flag in CREATING {
+                add(*number, vec![has(*flags, flag)?, has(*mode, bit)?])?;
+            }
+        }
+    }
+    // The limits of another process.
+    add(libc::SYS_prlimit64, vec![is_not(0, 0)?])?;
+    if !plan.isolation.has_namespaces() {
+        for (number, process) in OF_PROCESSES {
+            add(*number, vec![is_not(*process, 0)?])?;
+        }
+        for (number, user) in OF_USERS {
+            add(number, vec![is(0, user)?])?;
+        }
+    }
+    let attributes = Attributes::of(plan);
+    if attributes == Attributes::OfOpenFiles {
+        // Without a name it changes the times of an open file.
+        add(libc::SYS_utimensat, vec![SeccompCondition::new(1, SeccompCmpArgLen::Qword, SeccompCmpOp::Ne, 0)?])?;
+    }
+    // Last, because a call that is refused whatever the arguments has no rules.
+    let whole: &[&[i64]] = match attributes {
+        Attributes::ByMounts => &[],
+        Attributes::OfOpenFiles => &[ATTRIBUTES, SHARED],
+        Attributes::OfNone => &[ATTRIBUTES, OPEN_ATTRIBUTES, SHARED],
+    };
+    rules.extend(whole.iter().copied().flatten().map(|number| (*number, Vec::new())));
     #[cfg(target_arch = "x86_64")]
     {
-        let same: Vec<i64> = rules.keys().copied().chain([libc::SYS_clone3]).chain(X32_OWN).collect();
+        let same: Vec<i64> =
+            rules.keys().copied().chain([libc::SYS_clone3, libc::SYS_openat2]).chain(X32_OWN).collect();
         rules.extend(same.into_iter().map(|number| (X32 | number, Vec::new())));
     }
     Ok(rules)
+}
+
+/// The argument has this bit. The upper half of an argument is not looked at: the kernel does not either.
+fn has(argument: u8, bit: u64) -> Result<SeccompCondition, BackendError> {
+    has_of(argument, bit, bit)
+}
+
+/// These bits of the argument are this value.
+fn has_of(argument: u8, bits: u64, value: u64) -> Result<SeccompCondition, BackendError> {
+    SeccompCondition::new(argument, SeccompCmpArgLen::Dword, SeccompCmpOp::MaskedEq(bits), value)
+}
+
+fn is(argument: u8, value: u64) -> Result<SeccompCondition, BackendError> {
+    SeccompCondition::new(argument, SeccompCmpArgLen::Dword, SeccompCmpOp::Eq, value)
+}
+
+fn is_not(argument: u8, value: u64) -> Result<SeccompCondition, BackendError> {
+    SeccompCondition::new(argument, SeccompCmpArgLen::Dword, SeccompCmpOp::Ne, value)
 }
