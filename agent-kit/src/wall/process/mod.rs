@@ -8,7 +8,8 @@
 //! - A program reads the folders of the system, the workspace and what was granted; it writes the workspace (or less,
 //!   [`Access`]), what was granted and a private folder that is gone afterwards. What is hidden it neither reads,
 //!   writes, replaces nor creates. The workspace's `.git` is hidden always, and so are every nested `.git` and
-//!   `rondo.toml` that are there when it starts, within the bounds of [`nested`].
+//!   `rondo.toml` that are there when it starts, within the bounds of [`nested`]. Where the host itself replaces what is
+//!   masked in a namespace, the mask falls off, and the program is ended within a moment (50 ms).
 //! - It has no socket, no privilege, no file but its three streams, and no variable but those that were allowed.
 //! - When [`Processes::run`] returns, and at the latest two seconds after its future was dropped or this process was
 //!   killed, no process of the tree is alive, whatever it did to detach itself.

@@ -119,6 +119,8 @@ pub(super) enum Report {
     NotStarted(String),
     /// It had more processes than it may.
     Multiplied,
+    /// What was hidden from it was replaced from outside, and it was ended.
+    Unmasked(PathBuf),
     /// It ended.
     Ended(Exit),
 }

@@ -122,6 +122,14 @@ pub(super) async fn run(
             let message = format!("the program had more than {most} processes and was ended with all of them");
             Err(Error::new(Code::ProgramMultiplied, message).with_output(text))
         }
+        (_, Some(Report::Unmasked(path))) => {
+            let message = format!(
+                "{} was replaced from outside while the program ran, so that it was no longer out of its reach; the \
+                 program was ended and can be run again",
+                path.display()
+            );
+            Err(Error::new(Code::WallMissing, message).with_output(text))
+        }
         (_, Some(Report::NoWall(why))) => Err(Error::new(Code::WallMissing, why)),
         (_, Some(Report::NotStarted(why))) => Err(not_started(why)),
         _ => {

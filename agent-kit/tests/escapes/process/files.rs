@@ -4,6 +4,7 @@ use std::fs;
 use std::os::unix::fs::MetadataExt;
 
 use rondo_agent_kit::wall::process::{Access, Command};
+use rondo_protocol::diagnostic::Code;
 
 use super::ground::{Ground, SECRET, Walled, held, shell, text};
 use super::tried;
@@ -42,6 +43,7 @@ pub fn attempts() -> Vec<Attempt> {
         replace_the_folder_of_a_store,
         link_a_hidden_file,
         take_off_a_mask,
+        read_what_its_host_replaces,
     ];
     attempts.push(Attempt {
         name: "process::write_an_inherited_file",
@@ -237,6 +239,29 @@ fn link_a_hidden_file(ground: &Ground) -> Result<bool, String> {
 /// Nothing is mounted here, because without a wall root would do it to the machine.
 fn take_off_a_mask(ground: &Ground) -> Result<bool, String> {
     reads(ground, "umount .git rondo.toml; umount -l .git; cat .git/config rondo.toml")
+}
+
+/// An editor outside saves the settings while a program waits for it. What it reads a second later is what counts.
+fn read_what_its_host_replaces(ground: &Ground) -> Result<bool, String> {
+    let (settings, new) = (ground.workspace().join("rondo.toml"), ground.outside().join("new"));
+    fs::write(&new, SECRET).unwrap();
+    let (up, saved) = (ground.workspace().join("src/up"), ground.workspace().join("src/saved"));
+    let script = "touch src/up; until [ -e src/saved ]; do :; done; sleep 1; cat rondo.toml; echo end";
+    let processes = ground.processes();
+    let run = ground.runtime.spawn(async move { processes.run(shell(script)).await });
+    while !up.exists() && !run.is_finished() {
+        std::thread::yield_now();
+    }
+    fs::rename(&new, &settings).unwrap();
+    fs::write(&saved, "").unwrap();
+    match ground.runtime.block_on(run).unwrap() {
+        Ok(finished) => match ground.walled {
+            Walled::By(isolation) if isolation.has_namespaces() => Err("it was not ended".to_owned()),
+            _ => Ok(finished.output.contains(SECRET)),
+        },
+        Err(error) if error.code == Code::WallMissing && error.message.contains("rondo.toml") => Ok(false),
+        Err(error) => Err(error.to_string()),
+    }
 }
 
 /// A file of this process that a child would inherit, and whether a child of it has written there.

@@ -8,6 +8,7 @@ use std::fs::{self, DirBuilder, File, Permissions};
 use std::io;
 use std::os::unix::fs::{DirBuilderExt, MetadataExt, PermissionsExt};
 use std::path::{Path, PathBuf};
+use std::time::SystemTime;
 
 use nix::mount::{MsFlags, mount};
 use rustix::fs::{FlockOperation, flock};
@@ -106,6 +107,33 @@ pub(super) fn masked(plan: &Plan) -> Vec<&Path> {
     masked.sort_unstable();
     masked.dedup();
     masked
+}
+
+/// What masks lie on, as it was before they were made. A mask falls off when somebody outside renames a file over what
+/// it lies on, as an editor does that saves, and cannot be put back from here.
+pub(super) struct Watched(Vec<(PathBuf, Option<Identity>)>);
+
+/// A file or folder, told from one that has its name or its number later.
+type Identity = (u64, u64, Option<SystemTime>);
+
+impl Watched {
+    /// Watches what is masked of what programs reach. The places of missing paths are kept by then.
+    pub fn new(plan: &Plan) -> Self {
+        let granted = plan.read.iter().chain(&plan.write).filter_map(|path| path.canonicalize().ok());
+        let roots: Vec<PathBuf> = granted.chain([plan.workspace.clone()]).collect();
+        let masked = masked(plan).into_iter().filter(|path| roots.iter().any(|root| path.starts_with(root)));
+        Self(masked.map(|path| (path.to_path_buf(), identity(path))).collect())
+    }
+
+    /// One that is not what it was.
+    pub fn replaced(&self) -> Option<&Path> {
+        self.0.iter().find(|(path, before)| identity(path) != *before).map(|(path, _)| path.as_path())
+    }
+}
+
+fn identity(path: &Path) -> Option<Identity> {
+    let found = fs::symlink_metadata(path).ok()?;
+    Some((found.dev(), found.ino(), found.created().ok()))
 }
 
 /// Whether `part` is the hidden path or the empty folder that keeps its place.

@@ -33,7 +33,7 @@ use nix::sys::stat::{Mode, umask};
 use rustix::process::{Signal, set_parent_process_death_signal};
 
 use super::plan::{Isolation, Plan, Report};
-use hidden::Places;
+use hidden::{Places, Watched};
 use private::Private;
 
 pub(super) use bubblewrap::is_installed as has_bubblewrap;
@@ -95,7 +95,8 @@ fn supervised(plan: &Plan, stdin: &[u8]) -> Result<(), Report> {
         return supervise::as_ancestor(plan, stdin);
     }
     let places = Places::keep(&plan.hidden)?;
-    let ended = started_in_namespaces(plan, stdin).and_then(supervise::until_ended);
+    let watched = Watched::new(plan);
+    let ended = started_in_namespaces(plan, stdin).and_then(|child| supervise::until_ended(child, watched));
     places.clear();
     ended
 }

@@ -3,6 +3,7 @@
 use std::collections::BTreeMap;
 use std::io::{self, Read};
 use std::process::{Child, Command};
+use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
@@ -13,9 +14,10 @@ use rustix::process::{
 };
 
 use super::super::plan::{Exit, Plan, Report};
+use super::hidden::Watched;
 use super::{PROGRAM, no_wall, start};
 
-/// How often the number of processes is looked at.
+/// How often the number of processes, and what masks lie on, is looked at.
 const LOOK: Duration = Duration::from_millis(50);
 /// The pause between two rounds of ending processes that may have started others meanwhile.
 const ROUND: Duration = Duration::from_millis(2);
@@ -56,14 +58,25 @@ pub(super) fn as_ancestor(plan: &Plan, stdin: &[u8]) -> Result<(), Report> {
     if MULTIPLIED.load(Ordering::SeqCst) { Err(Report::Multiplied) } else { report(ended?) }
 }
 
-/// Waits for the inner stage, and ends it when this process is told to.
-pub(super) fn until_ended(mut child: Child) -> Result<(), Report> {
+/// Waits for the inner stage, and ends it when this process is told to, or when a mask has fallen off.
+pub(super) fn until_ended(mut child: Child, watched: Watched) -> Result<(), Report> {
     let lifeline = child.stdin.take();
     let handle = i32::try_from(child.id()).ok().and_then(Pid::from_raw);
-    let handle = handle.and_then(|pid| pidfd_open(pid, PidfdFlags::empty()).ok());
+    let handle = Arc::new(handle.and_then(|pid| pidfd_open(pid, PidfdFlags::empty()).ok()));
+    let end = |handle: &Option<_>| handle.as_ref().map(|handle| pidfd_send_signal(handle, Signal::KILL));
+    let same = Arc::clone(&handle);
     at_end_of_lifeline(move || {
         drop(lifeline);
-        let _ = handle.map(|handle| pidfd_send_signal(handle, Signal::KILL));
+        let _ = end(&same);
+    });
+    let told = AtomicBool::new(false);
+    at_each_look(move || {
+        let Some(path) = watched.replaced() else { return };
+        if !told.swap(true, Ordering::SeqCst) {
+            // First, so that it is what ended the program.
+            let _ = Report::Unmasked(path.to_path_buf()).write(&mut io::stdout());
+        }
+        let _ = end(&handle);
     });
     child.wait().map_err(no_wall)?;
     Ok(())
