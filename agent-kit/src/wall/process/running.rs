@@ -18,25 +18,32 @@ use super::plan::{Plan, Report};
 use super::{Finished, not_started};
 use crate::tool::Error;
 
-/// How long the launcher may take to end a tree of processes and to clear up before it is ended itself.
+/// How long the launcher may take to end a tree of processes before it is ended itself.
 const GRACE: Duration = Duration::from_millis(1500);
 
 /// The most bytes of reports that are read.
 const REPORTS_MAX_BYTES: u64 = 64 << 10;
 
+/// How long a program that ended by itself is waited for until its private folder is cleared. It goes on afterwards.
+const CLEARING: Duration = Duration::from_secs(1);
+
 /// The launcher at work. Dropping it ends the tree.
 struct Launched {
     child: Option<Child>,
+    /// What it reports; at its end the tree is dead.
+    reports: Option<ChildStdout>,
     /// The launcher ends everything when this is closed, be it by a drop or by the death of this process.
     lifeline: Option<ChildStdin>,
 }
 
 impl Launched {
-    /// Ends the tree and waits for it. The launcher is not killed but told, because it has things to clear up.
-    async fn end(mut self) {
+    /// Ends the tree, waits until it is dead and for so long that it is cleared up, and tells what was reported. The
+    /// launcher is not killed but told, because it has things to clear up.
+    async fn end(mut self, clearing: Duration) -> Vec<u8> {
         self.lifeline = None;
-        if let Some(child) = self.child.take() {
-            reap(child).await;
+        match (self.child.take(), self.reports.take()) {
+            (Some(child), Some(reports)) => wound_up(child, reports, clearing).await,
+            _ => Vec::new(),
         }
     }
 }
@@ -44,22 +51,26 @@ impl Launched {
 impl Drop for Launched {
     fn drop(&mut self) {
         self.lifeline = None;
-        let Some(mut child) = self.child.take() else { return };
-        match tokio::runtime::Handle::try_current() {
-            Ok(runtime) => drop(runtime.spawn(reap(child))),
-            // Without a runtime nobody can wait: the tree ends by the lifeline, or with the launcher.
-            Err(_) => drop(child.start_kill()),
+        let (Some(child), Some(reports)) = (self.child.take(), self.reports.take()) else { return };
+        // Without a runtime nobody can wait: the launcher ends the tree by its lifeline.
+        if let Ok(runtime) = tokio::runtime::Handle::try_current() {
+            runtime.spawn(wound_up(child, reports, Duration::ZERO));
         }
     }
 }
 
-async fn reap(mut child: Child) {
-    if timeout(GRACE, child.wait()).await.is_err() {
+async fn wound_up(mut child: Child, reports: ChildStdout, clearing: Duration) -> Vec<u8> {
+    let mut lines = Vec::new();
+    if timeout(GRACE, reports.take(REPORTS_MAX_BYTES).read_to_end(&mut lines)).await.is_err() {
         if let Some(group) = child.id().and_then(|id| i32::try_from(id).ok()).and_then(Pid::from_raw) {
             let _ = kill_process_group(group, Signal::KILL);
         }
         let _ = child.kill().await;
+    } else if timeout(clearing, child.wait()).await.is_err() {
+        // It bounds its clearing itself.
+        tokio::spawn(async move { child.wait().await });
     }
+    lines
 }
 
 /// What ended the reading of the output.
@@ -80,7 +91,7 @@ pub(super) async fn run(
     let failed = |error: std::io::Error| not_started(format!("the program could not be started: {error}"));
     let deadline = Instant::now() + time;
     let frame = plan.frame(stdin).map_err(failed)?;
-    let (mut launched, reports, output) = launch(plan).map_err(failed)?;
+    let (mut launched, output) = launch(plan).map_err(failed)?;
     let mut output = Receiver::from_owned_fd(OwnedFd::from(output)).map_err(failed)?;
 
     let mut kept = Kept::new(output_max_bytes);
@@ -94,9 +105,7 @@ pub(super) async fn run(
 
     // The output is closed when the launcher has ended, so what it reported is complete by then.
     let is_late = ending.is_err();
-    launched.end().await;
-    let mut lines = Vec::new();
-    let _ = timeout(GRACE, reports.take(REPORTS_MAX_BYTES).read_to_end(&mut lines)).await;
+    let lines = launched.end(if is_late { Duration::ZERO } else { CLEARING }).await;
     if is_late {
         let _ = timeout(GRACE, collect(&mut output, &mut kept, plan.limits.output_bytes)).await;
     }
@@ -139,7 +148,7 @@ pub(super) async fn run(
     }
 }
 
-fn launch(plan: &Plan) -> std::io::Result<(Launched, ChildStdout, PipeReader)> {
+fn launch(plan: &Plan) -> std::io::Result<(Launched, PipeReader)> {
     let (output, writer) = std::io::pipe()?;
     // One pipe for both streams keeps their order. What the program puts out goes through the launcher's stderr.
     let mut child = Command::new(&plan.launcher)
@@ -150,8 +159,7 @@ fn launch(plan: &Plan) -> std::io::Result<(Launched, ChildStdout, PipeReader)> {
         .stderr(writer)
         .spawn()?;
     let (lifeline, reports) = (child.stdin.take(), child.stdout.take());
-    let reports = reports.ok_or_else(|| std::io::Error::other("the launcher has no stdout"))?;
-    Ok((Launched { child: Some(child), lifeline }, reports, output))
+    Ok((Launched { child: Some(child), reports, lifeline }, output))
 }
 
 async fn collect(output: &mut Receiver, kept: &mut Kept, most: u64) -> std::io::Result<Ending> {

@@ -3,7 +3,7 @@
 use std::fs;
 use std::path::PathBuf;
 use std::sync::Arc;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use libtest_mimic::{Failed, Trial};
 use rondo_agent_kit::tool::{EffectWord, Error, InDoubt, Invocation, Program, ProgramSettings, Shell, Tool, Typed};
@@ -16,7 +16,7 @@ use super::ground::{Ground, SECRET, Walled, shell, text, walls};
 /// Each with every kind of wall that there is.
 pub fn works() -> Vec<Trial> {
     type Work = fn(&Ground) -> Result<(), String>;
-    let works: [(&str, Work); 18] = [
+    let works: [(&str, Work); 19] = [
         ("a_script_reads_and_writes_the_workspace", a_script),
         ("tools_of_the_system_work", tools_of_the_system),
         ("python_works_with_processes_of_its_own", python),
@@ -27,6 +27,7 @@ pub fn works() -> Vec<Trial> {
         ("exit_codes_and_signals_are_told", exits),
         ("the_environment_is_what_was_allowed", environment),
         ("the_private_folder_is_empty_and_goes", private_folder),
+        ("a_full_private_folder_goes_after_a_timeout", full_private_folder),
         ("reading_tools_write_nothing", reading_tool),
         ("writing_tools_write_their_paths_only", writing_tool),
         ("what_is_granted_is_reached", granted),
@@ -157,6 +158,23 @@ fn private_folder(ground: &Ground) -> Result<(), String> {
     let output = succeeds(ground, shell("ls -A $TMPDIR $HOME | grep -v '^/'; echo x > $TMPDIR/x; echo $TMPDIR"))?;
     let folder = output.trim();
     if folder.starts_with('/') && !PathBuf::from(folder).parent().unwrap().exists() { Ok(()) } else { Err(output) }
+}
+
+fn full_private_folder(ground: &Ground) -> Result<(), String> {
+    let script = "echo $TMPDIR; cd $TMPDIR; \
+                  perl -e 'for (1..50000) { open(my $f, \">\", $_) or exit 1 } print \"full\\n\"'; \
+                  while :; do :; done";
+    let time = Duration::from_secs(10);
+    let start = Instant::now();
+    let error = ground.run(Command { timeout: time, ..shell(script) }).err().ok_or("it was not ended")?;
+    let took = start.elapsed();
+    let Some((folder, "full\n")) = error.output.split_once('\n') else { return Err(error.to_string()) };
+    let folder = PathBuf::from(folder).parent().unwrap().to_path_buf();
+    while folder.exists() && start.elapsed() < Duration::from_mins(1) {
+        std::thread::yield_now();
+    }
+    let is_right = error.code == Code::ProgramTimedOut && took < time + Duration::from_secs(2) && !folder.exists();
+    if is_right { Ok(()) } else { Err(format!("{error} after {took:?}; the folder is there: {}", folder.exists())) }
 }
 
 fn reading_tool(ground: &Ground) -> Result<(), String> {

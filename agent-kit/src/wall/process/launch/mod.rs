@@ -28,6 +28,7 @@ mod supervise;
 
 use std::io::{self, Write};
 use std::process::{Child, Command, ExitCode, Stdio};
+use std::time::Duration;
 
 use nix::sys::stat::{Mode, umask};
 use rustix::process::{Signal, set_parent_process_death_signal};
@@ -38,6 +39,9 @@ use private::Private;
 
 pub(super) use bubblewrap::is_installed as has_bubblewrap;
 pub(super) use probe::{Escape, probe};
+
+/// How long the private folder is cleared after the end of a program.
+const CLEARING_MAX: Duration = Duration::from_mins(10);
 
 /// The hidden verb.
 const VERB: &str = "__walled";
@@ -81,8 +85,18 @@ fn outer() -> Result<(), Report> {
     let private = Private::make(&plan.temporary).map_err(not_started)?;
     plan.private = private.path().to_path_buf();
     let ended = supervised(&plan, &stdin);
+    // Nobody listens any more when this cannot be written.
+    let _ = ended.err().map(|report| report.write(&mut io::stdout()));
+    // Whoever wanted the program sees by the end of these streams that the tree is dead, and need not wait for what
+    // follows.
+    let nowhere = std::fs::OpenOptions::new().write(true).open("/dev/null").map_err(not_started)?;
+    let _ = nix::unistd::dup2_stdout(&nowhere).and_then(|()| nix::unistd::dup2_stderr(&nowhere));
+    std::thread::spawn(|| {
+        std::thread::sleep(CLEARING_MAX);
+        std::process::exit(0)
+    });
     private.remove();
-    ended
+    Ok(())
 }
 
 /// Runs the program to its end.
