@@ -80,7 +80,7 @@ fn has_a_name(entry: &DirEntry) -> bool {
 /// Whether it is there and can be masked. A folder that cannot be listed counts as a full one.
 fn is_covered(path: &Path) -> bool {
     let is_empty_folder = || fs::read_dir(path).is_ok_and(|mut entries| entries.next().is_none());
-    fs::symlink_metadata(path).is_ok_and(|found| !found.is_symlink() && !(found.is_dir() && is_empty_folder()))
+    fs::symlink_metadata(path).is_ok_and(|found| !(found.is_symlink() || found.is_dir() && is_empty_folder()))
 }
 
 #[cfg(test)]
