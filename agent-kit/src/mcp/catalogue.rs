@@ -13,6 +13,9 @@ use super::connection::Connection;
 use super::pins::Pin;
 use crate::tool::{Error, bound, wire_name};
 
+/// Stands among the pins for the resources of a server; no tool can be called that.
+const RESOURCES: &str = "(resources)";
+
 /// The most tools of a server. A model gets lost in far fewer.
 const MAX_TOOLS: usize = 512;
 /// The most pages of a list.
@@ -53,6 +56,16 @@ pub struct Catalogue {
 }
 
 impl Catalogue {
+    /// What is agreed to: each tool, and that there are resources, which become tools too.
+    pub fn pinned(&self) -> BTreeMap<String, Pin> {
+        let mut pinned = self.pins.clone();
+        if self.has_resources {
+            let words = "The server offers resources, which can be listed and read.".to_owned();
+            pinned.insert(RESOURCES.to_owned(), Pin::new(RESOURCES, &words, words.clone(), "{}".to_owned()));
+        }
+        pinned
+    }
+
     /// Asks a server for its tools.
     ///
     /// # Errors

@@ -103,7 +103,7 @@ impl Server {
 
     /// Its tools as they are pinned now, by the server's name for them.
     pub fn pins(&self) -> BTreeMap<String, Pin> {
-        self.shared.catalogue().pins.clone()
+        self.shared.catalogue().pinned()
     }
 
     /// Asks for the tools again and pins what comes. Whoever calls it compares the pins with the old ones
@@ -116,7 +116,7 @@ impl Server {
         let asked = Catalogue::ask(self.name(), &connection);
         let catalogue = self.shared.within(asked, self.shared.settings.call_timeout).await??;
         connection.set_changed(BTreeMap::new());
-        let pins = catalogue.pins.clone();
+        let pins = catalogue.pinned();
         *self.shared.catalogue.lock().unwrap_or_else(PoisonError::into_inner) = Arc::new(catalogue);
         Ok(pins)
     }

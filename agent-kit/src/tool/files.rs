@@ -72,7 +72,7 @@ impl Patience {
             return Ok(());
         }
         let message = format!("this took longer than {} s; narrow what is looked at", PATIENCE.as_secs());
-        Err(Error::new(Code::PatternUnusable, message))
+        Err(Error::new(Code::FileAccessFailed, message))
     }
 }
 

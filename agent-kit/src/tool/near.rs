@@ -10,6 +10,8 @@ const NEAR_MAX: usize = 3;
 /// The longest line that is compared and shown, and the most lines that are compared: comparing is quadratic.
 const NEAR_LINE_MAX_BYTES: usize = 400;
 const NEAR_LINES_MAX: usize = 20_000;
+/// The most lines that are compared character by character.
+const COMPARED_MAX: usize = 2_000;
 /// How alike a line has to be to be named, of 1.
 const NEAR_ENOUGH: f32 = 0.6;
 
@@ -23,12 +25,13 @@ pub(super) fn nearest(content: &str, old: &str) -> String {
     if let Some(difference) = first_difference(&lines, &wanted) {
         return difference;
     }
-    let candidates: Vec<&str> = lines
-        .iter()
-        .map(|line| line.trim())
-        .filter(|line| !line.is_empty() && line.len() <= NEAR_LINE_MAX_BYTES)
-        .collect();
     let first = first.get(..first.floor_char_boundary(NEAR_LINE_MAX_BYTES)).unwrap_or_default();
+    // A line that is much shorter or longer cannot be near enough.
+    let fits = |line: &&str| {
+        line.len() <= NEAR_LINE_MAX_BYTES && line.len() <= first.len() * 3 && first.len() <= line.len() * 3
+    };
+    let candidates: Vec<&str> =
+        lines.iter().map(|line| line.trim()).filter(fits).filter(|line| !line.is_empty()).take(COMPARED_MAX).collect();
     let near = similar::get_close_matches(first, &candidates, NEAR_MAX, NEAR_ENOUGH);
     if near.is_empty() {
         return ", nor anything like it; read the file again".to_owned();

@@ -65,6 +65,7 @@ async fn resources_are_tools() {
     assert_eq!(call(&read, r#"{"uri": "fake:b"}"#).await.unwrap(), "text of fake:b");
     assert_eq!(error_of(call(&read, "{}").await).code, Code::ToolArguments);
     assert!(!server.pins().contains_key("read_resource"), "it is ours and not the server's");
+    assert!(server.pins().contains_key("(resources)"), "that there are some was agreed to");
 }
 
 async fn a_server_sees_a_small_environment() {
@@ -215,7 +216,7 @@ async fn lists_without_end_or_sense_are_refused() {
 
 async fn odd_tools_are_left_out_by_name() {
     let server = start("odd").await.unwrap();
-    assert_eq!(server.pins().into_keys().collect::<Vec<_>>(), ["echo"]);
+    assert_eq!(server.pins().into_keys().collect::<Vec<_>>(), ["(resources)", "echo"]);
     let names: Vec<String> = server.left_out().into_iter().map(|left_out| left_out.name).collect();
     assert_eq!(names, ["read file", "[31mred", "r\u{e9}sum\u{e9}", "*", ""]);
 

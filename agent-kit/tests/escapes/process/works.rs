@@ -198,6 +198,13 @@ fn writing_tool(ground: &Ground) -> Result<(), String> {
     let access = Access::Paths(vec!["fresh".into(), "nothere/x".into()]);
     let script = "echo x > fresh/a; echo x > nothere/x/a; ls fresh nothere/x";
     expect(&succeeds(ground, Command { access, ..shell(script) })?, "fresh:\na\n\nnothere/x:\na\n")?;
+    // A name with an extension means a file.
+    let access = Access::Paths(vec!["reports/out.txt".into()]);
+    let script = "echo x > reports/out.txt; echo x > reports/b.txt; cat reports/out.txt; ls reports";
+    let output = succeeds(ground, Command { access, ..shell(script) })?;
+    if !output.ends_with("x\nout.txt\n") {
+        return Err(output);
+    }
     // Neither is what is out of reach, nor what is not below the workspace.
     for path in [".git/hooks", "parts/one/.git", "deep/store/new", "../outside", "/tmp"] {
         match ground.run(Command { access: Access::Paths(vec![path.into()]), ..shell("true") }) {

@@ -1,7 +1,7 @@
 //! The paths that a program is declared to write, in a workspace that it otherwise only reads.
 //!
-//! A declared path that does not exist is taken for a folder and made before the wall goes up, with the folders above
-//! it: granting the nearest one that exists would grant everything beside it. All is done beneath the open workspace,
+//! A declared path that does not exist is made before the wall goes up, with the folders above it: granting the nearest one
+//! that exists would grant everything beside it. One whose name has an extension is taken for a file, others for folders. All is done beneath the open workspace,
 //! so that a link that leads out is refused by the kernel, also one that is made this moment.
 
 use std::fs;
@@ -9,7 +9,7 @@ use std::io;
 use std::os::fd::{AsRawFd, OwnedFd};
 use std::path::{Component, Path, PathBuf};
 
-use rustix::fs::{Mode, OFlags, ResolveFlags, mkdirat, openat2};
+use rustix::fs::{Mode, OFlags, ResolveFlags, mkdirat, openat, openat2};
 use rustix::io::Errno;
 
 use super::super::plan::{Plan, Writable};
@@ -45,7 +45,15 @@ fn make(plan: &Plan, workspace: &OwnedFd, path: &Path) -> io::Result<()> {
         }
         let folder = reached.ok_or_else(|| refused(path, "the workspace is gone"))?;
         check(plan, &real(&folder)?.join(name), path)?;
-        match mkdirat(&folder, name, Mode::RWXU | Mode::RWXG | Mode::RWXO) {
+        let is_file = path.extension().is_some() && at.ends_with(path.strip_prefix(".").unwrap_or(path));
+        let made = if is_file {
+            let flags = OFlags::CREATE | OFlags::EXCL | OFlags::WRONLY | OFlags::NOFOLLOW | OFlags::CLOEXEC;
+            let everybody = Mode::RUSR | Mode::WUSR | Mode::RGRP | Mode::WGRP | Mode::ROTH | Mode::WOTH;
+            openat(&folder, name, flags, everybody).map(drop)
+        } else {
+            mkdirat(&folder, name, Mode::RWXU | Mode::RWXG | Mode::RWXO)
+        };
+        match made {
             Ok(()) | Err(Errno::EXIST) => {}
             Err(error) => return Err(refused(path, &format!("it does not exist and cannot be made ({error})"))),
         }
