@@ -150,6 +150,9 @@ fn trust_records_belong_to_the_user_and_a_damaged_file_grants_nothing() {
     std::fs::write(&records, text.replace("write_file\"", "write_")).unwrap();
     let refused = office.run(&["run", "clerk", "--offline"]).exits(3);
     assert!(refused.stderr.contains("trust.json"), "{refused:?}");
+    office.0.file("clerk/workflow.yaml", WORKFLOW.replace(", tools: [read_file, write_file]", ""));
+    office.0.file("clerk/script.yaml", "clerk: [ { body: nothing filed } ]\n");
+    office.run(&["run", "clerk", "--offline"]).exits(0);
 }
 
 #[test]

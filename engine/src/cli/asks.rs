@@ -53,13 +53,15 @@ pub struct Asks {
 pub fn asks(workflow: &Workflow, file: &str, settings: &Settings) -> Result<Asks, Failure> {
     let (digest, _) =
         Digest::of(Kind::Workflow, workflow).map_err(|error| Failure::new(Code::InternalFault, error.to_string()))?;
-    let book = Book::read(settings.trust.as_deref()).map_err(|error| of_trust(&error))?;
+    let named = named(workflow);
+    // A workflow that asks for nothing needs no records, whatever is wrong with them.
+    let records = settings.trust.as_deref().filter(|_| !named.is_empty());
+    let book = Book::read(records).map_err(|error| of_trust(&error))?;
     let standing = book.standing(file, digest);
     let agreed = match standing {
         Standing::Agreed(agreement) => agreement.tools.clone(),
         Standing::Unknown | Standing::Changed(_) => BTreeSet::new(),
     };
-    let named = named(workflow);
     let has_changed = matches!(standing, Standing::Changed(_)) && !named.is_empty();
     let granted = granted_by_settings(&settings.grant);
     let by_settings = if settings.grant.tools.is_some() { "[grant] in rondo.toml" } else { "default" };
