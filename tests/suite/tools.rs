@@ -251,6 +251,26 @@ async fn what_reached_the_journal_is_not_called_again() {
     assert_eq!(calls.lock().unwrap().len(), 2);
 }
 
+/// Asks as [`Asks`] does, under other ids each time, as a provider does that is asked the same again.
+struct AsksAnew(Asks, AtomicUsize);
+
+impl Model for AsksAnew {
+    fn complete<'a>(
+        &'a self,
+        call: &'a ModelCall,
+        deltas: &'a dyn Deltas,
+    ) -> BoxFuture<'a, Result<ModelAnswer, Fault>> {
+        let count = self.1.fetch_add(1, Ordering::SeqCst);
+        Box::pin(async move {
+            let mut answer = self.0.complete(call, deltas).await?;
+            for tool in &mut answer.reply.tool_calls {
+                tool.id = format!("{}-{count}", tool.id);
+            }
+            Ok(answer)
+        })
+    }
+}
+
 /// The tools of another version: the same names, other descriptions, so that every request has another head.
 fn redescribed(tool: Arc<dyn Tool>) -> Arc<dyn Tool> {
     let spec = Spec { description: "In other words.".to_owned(), ..tool.spec().clone() };
@@ -277,7 +297,8 @@ impl Tool for Redescribed {
 async fn what_was_acted_on_is_not_asked_again_though_the_tools_have_changed_since() {
     let (store, engine) = engine();
     let calls = Calls::default();
-    let model: Arc<dyn Model> = Arc::new(Asks(vec![("push", "{}"), ("look", "{}")]));
+    let anew = Arc::new(AsksAnew(Asks(vec![("push", "{}"), ("look", "{}")]), AtomicUsize::new(0)));
+    let model = Arc::clone(&anew) as Arc<dyn Model>;
     let checked = one_role("condensed");
     let first = Arc::new(AtomicUsize::new(0));
     let tools = || vec![noting("push", Effect::External, &calls), noting("look", Effect::Pure, &Calls::default())];
@@ -300,7 +321,9 @@ async fn what_was_acted_on_is_not_asked_again_though_the_tools_have_changed_sinc
     assert!(matches!(ended, Ended::Finished(_)), "{ended:?}");
     // Its second visit pushes once more; the first did not push again, and told of it once more.
     assert_eq!(calls.lock().unwrap().len(), 2);
-    assert!(told(&events).contains(&"end push id0 external 7 false journal".to_owned()), "{:?}", told(&events));
+    assert!(told(&events).contains(&"end push id0-0 external 7 false journal".to_owned()), "{:?}", told(&events));
+    // Two visits of two requests: none was asked twice.
+    assert_eq!(anew.1.load(Ordering::SeqCst), 4);
     assert_eq!(proven(&store, &thread).len(), 4);
 }
 
