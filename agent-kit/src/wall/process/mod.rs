@@ -15,7 +15,9 @@
 //!   killed, no process of the tree is alive, whatever it did to detach itself.
 //! - Its output is kept within a bound, and is cut in the middle with a mark.
 //! - Where the kernel offers no such wall nothing is started, unless the operator switched the sandbox off. Then the
-//!   environment, the limits and the end of the tree still hold.
+//!   environment and the limits still hold, and the tree still ends with its call unless a program detaches itself and
+//!   kills what watches over it.
+//! - Without a PID namespace (Landlock alone, or no sandbox) the command lines of other processes can be read.
 //!
 //! This module knows nothing of tools, roles or who asked.
 
