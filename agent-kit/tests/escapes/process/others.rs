@@ -90,7 +90,7 @@ fn read_the_memory_of_a_process(ground: &Ground) -> Result<bool, String> {
 }
 
 fn read_the_folder_of_a_process(ground: &Ground) -> Result<bool, String> {
-    with_victim(ground, "ls /proc/VICTIM/cwd/ && ls /proc/VICTIM/root/ && echo out", "out\n")
+    with_victim(ground, "cd /proc/VICTIM && ls cwd/ && ls root/ && echo out", "out\n")
 }
 
 fn trace_an_outside_process(ground: &Ground) -> Result<bool, String> {
