@@ -23,7 +23,7 @@ pub(super) async fn visit(stage: &Stage<'_>, player: &ToolPlayer, site: Site, ar
         Ok(journal) => journal,
         Err(fault) => return Visited::failed(fault),
     };
-    let mut calling = Calling { stage, thread: &site.thread, journal, notes: Vec::new() };
+    let mut calling = Calling { stage, journal, notes: Vec::new() };
     let script = player.script.as_ref().filter(|script| script.speaks_for(&site)).cloned();
     let is_scripted = script.is_some();
     let arguments = args.to_text();
@@ -43,7 +43,7 @@ pub(super) async fn visit(stage: &Stage<'_>, player: &ToolPlayer, site: Site, ar
         Err(fault) => {
             // The fault that ended the visit says more than a store that fails on top of it.
             let _ = calling.keep(&site).await;
-            Err(calling.in_doubt_before(fault))
+            Err(calling.in_doubt_before(fault, &site.thread))
         }
     };
     let attempts = calling.journal.attempts + u64::from(is_scripted && result.is_ok());

@@ -30,7 +30,6 @@ pub(super) struct Tooling<'a> {
 /// Calls tools for one visit and keeps its journal.
 pub(super) struct Calling<'a> {
     pub(super) stage: &'a Stage<'a>,
-    pub(super) thread: &'a ThreadId,
     pub(super) journal: Journal,
     /// The calls that were made, with their positions in the step.
     pub(super) notes: Vec<(u32, ToolNote)>,
@@ -137,13 +136,13 @@ impl Calling<'_> {
 
     /// The fault that ends a visit: while nobody knows whether a call had its effect, nothing else decides what happens
     /// next, because the step that a graph routes to forgets the call.
-    pub(super) fn in_doubt_before(&self, fault: Fault) -> Fault {
+    pub(super) fn in_doubt_before(&self, fault: Fault, thread: &ThreadId) -> Fault {
         if fault.routed_by().is_none() {
             return fault;
         }
         let tooling = &self.stage.tooling;
         let asks = |tool: &&str| tooling.policy(tool) == InDoubt::Ask;
-        self.journal.open_intents().find(asks).map_or(fault, |tool| in_doubt(tool, self.thread))
+        self.journal.open_intents().find(asks).map_or(fault, |tool| in_doubt(tool, thread))
     }
 
     /// What happens with a call that may have had its effect: `None` = it is made again.

@@ -102,7 +102,7 @@ pub(super) async fn visit(
         stage,
         speaking,
         attempts: journal.attempts,
-        calling: Calling { stage, thread: &at.thread, journal, notes: Vec::new() },
+        calling: Calling { stage, journal, notes: Vec::new() },
         attempts_before: attempts,
         model: 0,
         model_calls: 0,
@@ -129,7 +129,7 @@ pub(super) async fn visit(
             // What was answered was paid for, also when the step stops on it. The fault that ended the visit says more
             // than a store that fails on top of it.
             let _ = performing.calling.keep(&at).await;
-            Err(performing.calling.in_doubt_before(fault))
+            Err(performing.calling.in_doubt_before(fault, &at.thread))
         }
     };
     let Performing { attempts, model_calls, calling, usage, cost_usd, objects, .. } = performing;
