@@ -75,14 +75,8 @@ impl Lines {
     }
 
     /// The text, with a mark where it was cut.
-    pub fn finish(mut self) -> String {
-        if self.bytes <= STORED_MAX_BYTES {
-            return self.text;
-        }
-        let mark = format!("\n[cut here: {} in all]", bound::bytes(self.bytes as u64));
-        let room = bound::beginning(&self.text, STORED_MAX_BYTES.saturating_sub(mark.len())).len();
-        self.text.truncate(room);
-        self.text + &mark
+    pub fn finish(self) -> String {
+        bound::cut_of(self.text, self.bytes, STORED_MAX_BYTES)
     }
 }
 

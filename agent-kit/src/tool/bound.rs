@@ -1,17 +1,22 @@
 //! Sizes in words, and texts that are cut where it shows.
 
-/// `12,345 bytes`.
-pub fn bytes(count: u64) -> String {
-    let digits = count.to_string();
-    let mut words = String::with_capacity(digits.len() + digits.len() / 3 + 6);
+/// A number with its thousands apart: `1,234`.
+pub fn grouped(number: u64) -> String {
+    let digits = number.to_string();
+    let mut shown = String::with_capacity(digits.len() + digits.len() / 3);
     for (index, digit) in digits.chars().enumerate() {
         if index > 0 && (digits.len() - index).is_multiple_of(3) {
-            words.push(',');
+            shown.push(',');
         }
-        words.push(digit);
+        shown.push(digit);
     }
-    words.push_str(if count == 1 { " byte" } else { " bytes" });
-    words
+    shown
+}
+
+/// `12,345 bytes`.
+pub fn bytes(count: u64) -> String {
+    let unit = if count == 1 { "byte" } else { "bytes" };
+    format!("{} {unit}", grouped(count))
 }
 
 /// The beginning of `text` that is at most `max_bytes` long and ends with a whole character.
@@ -20,11 +25,17 @@ pub fn beginning(text: &str, max_bytes: usize) -> &str {
 }
 
 /// The text, cut to at most `max_bytes` with a last line that says so.
-pub fn cut(mut text: String, max_bytes: usize) -> String {
-    if text.len() <= max_bytes {
+pub fn cut(text: String, max_bytes: usize) -> String {
+    let length = text.len();
+    cut_of(text, length, max_bytes)
+}
+
+/// The beginning of a text that is `length` bytes long in all, cut in the same way.
+pub fn cut_of(mut text: String, length: usize, max_bytes: usize) -> String {
+    if length <= max_bytes {
         return text;
     }
-    let mark = format!("\n[cut here: {} in all]", bytes(text.len() as u64));
+    let mark = format!("\n[cut here: {} in all]", bytes(length as u64));
     text.truncate(text.floor_char_boundary(max_bytes.saturating_sub(mark.len())));
     text + &mark
 }

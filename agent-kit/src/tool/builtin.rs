@@ -8,7 +8,7 @@ use schemars::JsonSchema;
 use schemars::generate::SchemaSettings;
 use serde::de::DeserializeOwned;
 
-use super::{Error, InDoubt, Invocation, Origin, Spec, Tool};
+use super::{Error, Invocation, Origin, Spec, Tool};
 
 /// A tool that is part of rondo.
 pub trait BuiltIn: Send + Sync {
@@ -70,10 +70,6 @@ impl<T: BuiltIn> Tool for Typed<T> {
         // Arguments that the type does not take are refused before anything is done with them; until then the worst
         // is assumed of them.
         typed(arguments.clone()).map_or(Effect::External, |arguments| self.tool.effect(&arguments))
-    }
-
-    fn in_doubt(&self) -> InDoubt {
-        InDoubt::Ask
     }
 
     fn run<'a>(&'a self, arguments: Value, invocation: &'a Invocation) -> BoxFuture<'a, Result<String, Error>> {

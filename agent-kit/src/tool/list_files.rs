@@ -6,8 +6,8 @@ use rondo_protocol::call::Effect;
 use schemars::JsonSchema;
 use serde::Deserialize;
 
+use super::bound::grouped;
 use super::files::{Patience, on_a_thread, reads_below};
-use super::text::grouped;
 use super::tree::Tree;
 use super::{BuiltIn, Error, Invocation};
 use crate::wall::files::{Entry, Folder, Found, Kind, Workspace, escaped};

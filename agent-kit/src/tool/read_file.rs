@@ -8,8 +8,9 @@ use rondo_protocol::diagnostic::Code;
 use schemars::JsonSchema;
 use serde::Deserialize;
 
+use super::bound::grouped;
 use super::files::{Patience, on_a_thread, reads_file};
-use super::text::{SNIFFED_BYTES, binary, grouped};
+use super::text::{SNIFFED_BYTES, binary};
 use super::{BuiltIn, Error, Invocation};
 use crate::wall::files::{self, OpenFile, Workspace};
 

@@ -6,6 +6,7 @@ use std::fmt::Write;
 use rondo_protocol::diagnostic::Code;
 
 use super::Error;
+use super::bound::grouped;
 
 /// How much of a file's beginning tells whether it is binary, as git and grep have it.
 pub(super) const SNIFFED_BYTES: usize = 8192;
@@ -65,19 +66,6 @@ impl Text {
 pub(super) fn binary(path: &str, size_bytes: u64) -> Error {
     let message = format!("{path:?} is binary ({} bytes); only text can be read and changed", grouped(size_bytes));
     Error::new(Code::NotText, message)
-}
-
-/// A number with its thousands apart: `1,234`.
-pub(super) fn grouped(number: u64) -> String {
-    let digits = number.to_string();
-    let mut shown = String::with_capacity(digits.len() + digits.len() / 3);
-    for (index, digit) in digits.chars().enumerate() {
-        if index > 0 && (digits.len() - index).is_multiple_of(3) {
-            shown.push(',');
-        }
-        shown.push(digit);
-    }
-    shown
 }
 
 /// Why a result does not show everything. The first few are told, the others counted.

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 use std::fmt;
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 
 use rondo_protocol::call::{Fault, FaultClass};
 use rondo_protocol::diagnostic::{Code, nearest};
@@ -114,8 +114,9 @@ pub struct Offer {
     pub tool: Arc<dyn Tool>,
     /// Why it may not be called, in words that name the missing grant; `None` = it may.
     pub denied: Option<String>,
-    /// What its arguments are held to; `None` when its schema is beyond us, and whoever offers it checks them.
-    schema: Option<Validator>,
+    /// What its arguments are held to; `None` when its schema is beyond us, and whoever offers it checks them. Compiled for
+    /// the first call: most offers of a run are never called.
+    schema: OnceLock<Option<Validator>>,
 }
 
 impl fmt::Debug for Offer {
@@ -127,9 +128,7 @@ impl fmt::Debug for Offer {
 impl Offer {
     /// Offers a tool.
     pub fn new(tool: Arc<dyn Tool>, denied: Option<String>) -> Self {
-        let schema = canonical::from_slice::<Value>(tool.spec().parameters.as_bytes()).ok();
-        let schema = schema.and_then(|schema| Validator::of_schema(&schema).ok());
-        Self { tool, denied, schema }
+        Self { tool, denied, schema: OnceLock::new() }
     }
 
     /// Reads the arguments of a call.
@@ -137,7 +136,11 @@ impl Offer {
     /// # Errors
     /// What is wrong with them.
     pub fn read(&self, arguments: &str) -> Result<Arguments, Error> {
-        Arguments::read(arguments, self.schema.as_ref())
+        let schema = self.schema.get_or_init(|| {
+            let schema: Value = canonical::from_slice(self.tool.spec().parameters.as_bytes()).ok()?;
+            Validator::of_schema(&schema).ok()
+        });
+        Arguments::read(arguments, schema.as_ref())
     }
 }
 

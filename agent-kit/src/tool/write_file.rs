@@ -5,8 +5,8 @@ use rondo_protocol::call::Effect;
 use schemars::JsonSchema;
 use serde::Deserialize;
 
+use super::bound::grouped;
 use super::files::{named, on_a_thread};
-use super::text::grouped;
 use super::{BuiltIn, Error, Invocation};
 use crate::wall::files::Workspace;
 

@@ -109,6 +109,9 @@ pub fn local(settings: &Settings) -> Result<ToolSet, Failure> {
 /// As [`local`], and when a server has other tools than it had when it was agreed to.
 pub async fn of_run(workflow: &Workflow, settings: &Settings) -> Result<Tooling, Failure> {
     let named = named(workflow);
+    if named.is_empty() {
+        return Ok(Tooling { tools: ToolSet::default(), servers: Vec::new(), unusable: Vec::new() });
+    }
     let is_asked_for =
         |server: &str| named.keys().any(|tool| tool.strip_prefix(server).is_some_and(|t| t.starts_with('.')));
     let asked: Vec<&str> = settings.mcp.keys().map(String::as_str).filter(|server| is_asked_for(server)).collect();
