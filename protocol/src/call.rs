@@ -14,6 +14,7 @@ use crate::digest::Digest;
 use crate::id::{LanePath, RoleName, Status, ThreadId};
 use crate::message::Conversation;
 use crate::object::{AnsweredBy, Head, ModelReply, Transcript, Usage};
+use crate::seen::Seen;
 
 /// Which of the three a call is.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize, schemars::JsonSchema)]
@@ -210,6 +211,9 @@ pub struct TurnReply {
     pub fallback: Option<String>,
     /// Who gave the last model reply.
     pub answered_by: Option<AnsweredBy>,
+    /// What its tool calls saw, all of which only looked; `None` = one of them did more, failed, or cannot tell.
+    #[serde(skip)]
+    pub seen: Option<Seen>,
 }
 
 /// A complete reply of a model with what its provider said of it.
@@ -224,7 +228,7 @@ pub struct ModelAnswer {
 }
 
 /// A result of a tool.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ToolReply {
     /// What it said.
     pub text: String,
@@ -233,6 +237,21 @@ pub struct ToolReply {
     /// Of a call that failed: the code of its fault.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub code: Option<String>,
+    /// What it saw of the file system; `None` = nobody can tell.
+    #[serde(skip)]
+    pub seen: Option<Seen>,
+}
+
+impl ToolReply {
+    /// A result.
+    pub fn said(text: impl Into<String>) -> Self {
+        Self { text: text.into(), ..Self::default() }
+    }
+
+    /// The reply of a call that failed.
+    pub fn failed(text: impl Into<String>, code: Option<Code>) -> Self {
+        Self { text: text.into(), failed: true, code: code.map(|code| code.to_string()), seen: None }
+    }
 }
 
 /// Why a call could not be answered. An operating fault, not a fault of the author's file.

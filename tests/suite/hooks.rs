@@ -81,9 +81,10 @@ fn answered(call: &Call) -> Reply {
             model: None,
             fallback: None,
             answered_by: None,
+            seen: None,
         })),
         Call::Model(_) => Reply::Model(answer(GOOD.replace("model", "model hook"))),
-        Call::Tool(_) => Reply::Tool(ToolReply { text: "from the tool hook".to_owned(), failed: false, code: None }),
+        Call::Tool(_) => Reply::Tool(ToolReply::said("from the tool hook")),
     }
 }
 

@@ -170,7 +170,7 @@ fn an_answer_that_was_cut_is_not_taken_for_whole() {
 }
 
 fn done(text: &str) -> Reply {
-    Reply::Tool(ToolReply { text: text.to_owned(), failed: false, code: None })
+    Reply::Tool(ToolReply::said(text))
 }
 
 /// A reply that asks for tools: id, name and arguments of each.
@@ -260,7 +260,7 @@ fn identical_calls_stop_after_three_unless_something_changed() {
 
 #[test]
 fn a_failed_change_does_not_start_the_count_anew_and_a_change_is_counted_itself() {
-    let failed = || Reply::Tool(ToolReply { text: "no".to_owned(), failed: true, code: None });
+    let failed = || Reply::Tool(ToolReply::failed("no", None));
     let write = || asks(&[("3", "fs__write", "{}")]);
     let mut replies = vec![write(), failed(), write(), done("1"), write(), done("2"), write()];
     replies.push(says(GOOD, Finish::Stop, &[]));

@@ -195,6 +195,7 @@ impl<'a> Turn<'a> {
             model,
             fallback,
             answered_by,
+            seen: None,
         }
     }
 }

@@ -43,8 +43,7 @@ pub(super) enum Plan {
 
 impl Plan {
     fn answer(error: &Error) -> Self {
-        let reply = ToolReply { text: error.to_string(), failed: true, code: Some(error.code.to_string()) };
-        Self::Answer(reply)
+        Self::Answer(ToolReply::failed(error.to_string(), Some(error.code)))
     }
 
     fn changes_nothing(&self) -> bool {

@@ -85,13 +85,14 @@ fn reply(call: &Call, text: &str) -> Reply {
             model: None,
             fallback: None,
             answered_by: None,
+            seen: None,
         })),
         Call::Model(_) => Reply::Model(ModelAnswer {
             reply: ModelReply { finish: Finish::Stop, reasoning: None, text: text.to_owned(), tool_calls: Vec::new() },
             usage: None,
             cost_usd: None,
         }),
-        Call::Tool(_) => Reply::Tool(ToolReply { text: text.to_owned(), failed: false, code: None }),
+        Call::Tool(_) => Reply::Tool(ToolReply::said(text)),
     }
 }
 

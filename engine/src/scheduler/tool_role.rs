@@ -66,7 +66,7 @@ async fn play(
     }
     let mut text = played?.text;
     calling.stage.tooling.redactor.string(&mut text);
-    Ok((ToolReply { text, failed: false, code: None }, AnsweredBy::Port))
+    Ok((ToolReply::said(text), AnsweredBy::Port))
 }
 
 async fn perform(
@@ -79,7 +79,7 @@ async fn perform(
     let (offer, read) = match read {
         Ok(found) => found,
         Err(error) => {
-            let reply = ToolReply { text: error.to_string(), failed: true, code: Some(error.code.to_string()) };
+            let reply = ToolReply::failed(error.to_string(), Some(error.code));
             return Ok((reply, AnsweredBy::Port));
         }
     };
@@ -135,6 +135,7 @@ fn answer(player: &ToolPlayer, arguments: String, mut reply: ToolReply, answered
         model: None,
         fallback: None,
         answered_by: Some(answered_by),
+        seen: None,
     }
 }
 

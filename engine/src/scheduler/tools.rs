@@ -280,7 +280,7 @@ async fn reach(tooling: &Tooling<'_>, call: &ToolCall) -> Result<ToolReply, Faul
         Err(error) => Err(error),
     };
     match result {
-        Ok(text) => Ok(ToolReply { text, failed: false, code: None }),
+        Ok(text) => Ok(ToolReply::said(text)),
         // What a person agreed to is no longer what is there: that is not for a model to deal with.
         Err(error) if error.code == Code::McpChanged => Err(Fault::new(error.code, FaultClass::Denied, error.message)),
         Err(error) => Ok(failed(&error)),
@@ -319,7 +319,7 @@ pub(super) fn in_doubt(tool: &str, thread: &ThreadId) -> Fault {
 }
 
 fn failed(error: &tool::Error) -> ToolReply {
-    ToolReply { text: error.to_string(), failed: true, code: Some(error.code.to_string()) }
+    ToolReply::failed(error.to_string(), Some(error.code))
 }
 
 fn note(call: &ToolCall, reply: &ToolReply, answered_by: AnsweredBy, duration_ms: u64) -> ToolNote {

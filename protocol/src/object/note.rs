@@ -1,5 +1,8 @@
 use serde::{Deserialize, Serialize};
 
+use crate::call::CallKind;
+use crate::canonical::Value;
+
 /// Tokens as the provider counted them.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Usage {
@@ -81,6 +84,34 @@ pub struct ToolNote {
     pub answered_by: AnsweredBy,
 }
 
+/// What one hook did in a step.
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
+pub struct HookNote {
+    /// Its node.
+    pub node: String,
+    /// The calls that it answered in place of what lies behind it, in order.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub answered: Vec<HookAnswer>,
+    /// Its own figures of this visit; an object, or `null` where it has none.
+    #[serde(default)]
+    pub metrics: Value,
+}
+
+/// A call that a hook answered.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct HookAnswer {
+    /// Which kind of call.
+    pub at: CallKind,
+    /// The call's position in the step.
+    pub position: u32,
+    /// What it looked the answer up by, if anything.
+    pub key: Option<String>,
+    /// What the answer had cost, in US dollars, where a price was known. The call itself cost nothing.
+    pub saved_usd: Option<f64>,
+    /// The tokens of that answer, where they had been counted.
+    pub saved: Option<Usage>,
+}
+
 /// What is known of a step and not hashed.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 #[serde(default)]
@@ -104,6 +135,9 @@ pub struct Note {
     /// The tool calls that were made, in the order asked.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub tools: Vec<ToolNote>,
+    /// What the hooks on its call paths did, by node.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub hooks: Vec<HookNote>,
     /// Attempts at a port, failed ones too: the position in a script counts these.
     pub attempts: u64,
     /// What the role was told of the steps since its last visit, beside its prompt. The steps say it too, but reading
