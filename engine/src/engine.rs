@@ -8,7 +8,7 @@ use rondo_agent_kit::mcp::Server;
 use rondo_agent_kit::model::scripted::Scripted;
 use rondo_agent_kit::redact::Redactor;
 use rondo_agent_kit::tool::{InDoubt, ToolSet};
-use rondo_protocol::call::{CallKind, Fault, FaultClass};
+use rondo_protocol::call::{Call, CallKind, Fault, FaultClass};
 use rondo_protocol::diagnostic::Code;
 use rondo_protocol::digest::Kind;
 use rondo_protocol::event::{Event, What};
@@ -24,11 +24,14 @@ use crate::cast;
 use crate::env::Env;
 use crate::grant::{Approver, Grants};
 use crate::graph::{self, Graph};
-use crate::hook::{CallPath, Context, Node, Registry, Reports, Space};
+use crate::hook::{
+    CallPath, Context, Ground, Making, ModelView, NoPast, Node, Past, Registry, Reports, RoleView, Space, ToolView,
+};
 use crate::models::Models;
 use crate::moderator::limits::Ceilings;
 use crate::rebuild;
-use crate::scheduler::{Ended, Run, Sink, cancelled_ending};
+use crate::rehearse::Rehearsal;
+use crate::scheduler::{Ended, Run, Sink, StoredPast, cancelled_ending};
 use crate::store::{self, Commit, Row, Status, StepStore};
 use crate::thread::{Checkpoint, Ending, Loaded, Origin, State};
 
@@ -91,6 +94,10 @@ pub struct Operating {
     pub ceilings: Ceilings,
     /// How long one call may take with all its attempts, in milliseconds.
     pub call_total_ms: Option<u64>,
+    /// What is lent to hooks.
+    pub ground: Ground,
+    /// The flags of this run that hook kinds brought along, by name.
+    pub flags: BTreeMap<String, String>,
 }
 
 /// A new thread.
@@ -245,7 +252,7 @@ impl Engine {
             origin: origin.to_bytes(),
         };
         let thread = parts.env.thread_id();
-        let ready = self.ready(thread.clone(), &workflow, graph, operating)?;
+        let ready = self.ready(thread.clone(), &workflow, graph, operating, Arc::new(NoPast))?;
         let commit = Commit {
             thread,
             expected: 0,
@@ -290,7 +297,8 @@ impl Engine {
         let operating = operating(&beginning.workflow, &origin)?;
         let graph = self.graph(&beginning.workflow, &policy)?;
         let state = self.state(thread, &row, &graph, &beginning)?;
-        let ready = self.ready(thread.clone(), &beginning.workflow, graph, operating)?;
+        let past = StoredPast { store: Arc::clone(store), thread: thread.clone() };
+        let ready = self.ready(thread.clone(), &beginning.workflow, graph, operating, Arc::new(past))?;
         if row.status != Status::Running || origin.stop.is_some() {
             // Whoever looks meanwhile sees that the thread goes on.
             origin.stop = None;
@@ -331,6 +339,37 @@ impl Engine {
         row.origin = origin.to_bytes();
         self.keep_row(thread, row).await?;
         Ok(())
+    }
+
+    /// The kinds of hooks that this engine has.
+    pub fn registry(&self) -> &Registry {
+        &self.parts.registry
+    }
+
+    /// Sends what the roles of a thread once asked along the nodes of the hook kind `kind`, with ports that answer what
+    /// they answered then; gives how many calls that were. The thread stays as it is.
+    ///
+    /// # Errors
+    /// When the thread cannot be read, or `operating` does not fit it.
+    pub async fn rehearse(&self, thread: &ThreadId, operating: Operating, kind: &str) -> Result<u64, Error> {
+        let store = &self.parts.store;
+        let (row, _) = self.row(thread)?;
+        let beginning = rebuild::beginning(&**store, &row)?;
+        let policy: Policy = rebuild::object(&**store, Kind::Policy, row.policy)?;
+        let graph = self.graph(&beginning.workflow, &policy)?;
+        let toolboxes = cast::toolboxes(&beginning.workflow, &operating.tools, &operating.grants);
+        let limits = operating.ceilings.over(&policy.limits);
+        let cast = cast::cast(&beginning.workflow, &policy.roles, &limits, &operating.models, toolboxes, None)?;
+        let views = views(&graph, &cast, &operating.models);
+        let (reports, past) = (Arc::new(Unheard), Arc::new(NoPast));
+        let around = Around { reports, past, rehearsed: Some(kind.to_owned()) };
+        let paths = self.paths(&graph, &views, &operating, &around)?;
+        let rehearsal = Rehearsal { store: Arc::clone(store), thread: thread.clone(), row, paths, views };
+        rehearsal.go().await.map_err(|error| match error {
+            rebuild::Error::Store(error) => Error::Store(error),
+            rebuild::Error::Cast(error) => Error::Cast(error),
+            rebuild::Error::Layout(error) => Error::Layout(error),
+        })
     }
 
     fn running(&self) -> MutexGuard<'_, BTreeMap<ThreadId, Stopper>> {
@@ -385,6 +424,7 @@ impl Engine {
         workflow: &Workflow,
         graph: Arc<Graph>,
         operating: Operating,
+        past: Arc<dyn Past>,
     ) -> Result<Ready, Error> {
         let parts = &self.parts;
         let limits = operating.ceilings.over(&graph.policy().limits);
@@ -394,32 +434,48 @@ impl Engine {
         let cast = cast::cast(workflow, policies, &limits, &operating.models, toolboxes, script)?;
         let (sender, events) = mpsc::channel(EVENTS);
         let sink = Sink::new(sender, thread.clone(), parts.store.durability(), Arc::clone(&parts.env));
-        let paths = self.paths(&graph, &sink)?;
+        let around = Around { reports: Arc::new(sink.clone()), past, rehearsed: None };
+        let paths = self.paths(&graph, &views(&graph, &cast, &operating.models), &operating, &around)?;
         Ok(Ready { thread, graph, cast, operating, limits, sink, events, paths })
     }
 
     /// Sets up the hooks of a graph, one of each node, and the paths through them.
-    fn paths(&self, graph: &Graph, sink: &Sink) -> Result<BTreeMap<RoleName, BTreeMap<CallKind, CallPath>>, Error> {
+    fn paths(
+        &self,
+        graph: &Graph,
+        roles: &BTreeMap<RoleName, RoleView>,
+        operating: &Operating,
+        around: &Around,
+    ) -> Result<BTreeMap<RoleName, BTreeMap<CallKind, CallPath>>, Error> {
         let parts = &self.parts;
         let mut nodes = Vec::new();
         for placed in graph.hooks() {
+            if around.rehearsed.as_ref().is_some_and(|only| *only != placed.hook.kind) {
+                nodes.push(None);
+                continue;
+            }
             let failed = |what: String| Error::Hook { node: placed.node.clone(), what };
             let kind = parts
                 .registry
                 .kind(&placed.hook.kind)
                 .ok_or_else(|| failed("its kind is not part of this build".to_owned()))?;
-            let hook = kind.build(&placed.hook.settings, graph.views()).map_err(failed)?;
+            let space = Space::new(Arc::clone(&parts.store), kind.name());
+            let Operating { flags, ground, .. } = operating;
+            let is_rehearsal = around.rehearsed.is_some();
+            let making = Making { hook: &placed.hook, roles, flags, ground, space: &space, is_rehearsal };
+            let hook = kind.build(&making).map_err(failed)?;
             let context = Context {
                 node: placed.node.clone(),
-                space: Space::new(Arc::clone(&parts.store), kind.name()),
+                space,
                 env: Arc::clone(&parts.env),
-                reports: Arc::new(sink.clone()) as Arc<dyn Reports>,
+                reports: Arc::clone(&around.reports),
+                past: Arc::clone(&around.past),
             };
-            nodes.push(Arc::new(Node { on_error: placed.on_error(), hook, context }));
+            nodes.push(Some(Arc::new(Node { on_error: placed.on_error(), hook, context })));
         }
         let path = |role: &RoleName, kind: CallKind| {
             let through = graph.call_path(role, kind).iter();
-            CallPath::new(through.filter_map(|at| nodes.get(*at).cloned()).collect())
+            CallPath::new(through.filter_map(|at| nodes.get(*at).cloned().flatten()).collect())
         };
         let of_role = |role: &RoleName| CallKind::ALL.into_iter().map(|kind| (kind, path(role, kind))).collect();
         Ok(graph.roles().map(|(role, _)| (role.clone(), of_role(role))).collect())
@@ -457,6 +513,51 @@ impl Engine {
         });
         Ok(ThreadHandle { thread, events, stopper, task })
     }
+}
+
+/// What surrounds the hooks of a run.
+struct Around {
+    reports: Arc<dyn Reports>,
+    past: Arc<dyn Past>,
+    /// The one kind whose hooks stand here, when a thread's calls are sent along them once more.
+    rehearsed: Option<String>,
+}
+
+/// Lets all reports go.
+struct Unheard;
+
+impl Reports for Unheard {
+    fn report(&self, _: &str, _: &Call, _: Value) {}
+    fn warn(&self, _: &str, _: &Call, _: String) {}
+}
+
+/// What hooks may know of each role, now that models and tools are resolved.
+fn views(graph: &Graph, cast: &cast::Cast, models: &Models) -> BTreeMap<RoleName, RoleView> {
+    let mut views = graph.views().clone();
+    for (role, view) in &mut views {
+        let player = cast.players.get(role);
+        let toolbox = match (player, cast.tool_players.get(role)) {
+            (Some(player), _) => Some(&player.agent.tools),
+            (None, player) => player.map(|player| &player.toolbox),
+        };
+        let heads = player.map(|player| player.heads.as_slice()).unwrap_or_default();
+        let resolved = heads.iter().filter_map(|head| Some((head, models.0.get(&head.model)?)));
+        view.models = resolved
+            .map(|(head, model)| ModelView {
+                name: head.model.clone(),
+                id: model.id.clone(),
+                provider: model.served_by.provider.clone(),
+                address: model.served_by.address.clone(),
+            })
+            .collect();
+        let offers = toolbox.into_iter().flat_map(|toolbox| toolbox.offers());
+        view.offers = offers
+            .map(|(_, offer)| offer.tool.spec())
+            .map(|spec| ToolView { name: spec.name.clone(), origin: spec.origin.clone() })
+            .collect();
+        view.contract = player.map(|player| player.agent.contract.clone());
+    }
+    views
 }
 
 /// What a run needs, before anything is stored.

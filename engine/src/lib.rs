@@ -17,6 +17,7 @@ pub mod hook;
 pub mod models;
 pub mod moderator;
 pub mod rebuild;
+mod rehearse;
 pub mod scheduler;
 pub mod socket;
 pub mod store;

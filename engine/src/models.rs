@@ -20,6 +20,17 @@ pub struct ResolvedModel {
     pub provider: Arc<dyn Model>,
     /// What its tokens cost, if the operator said so.
     pub price: Option<Price>,
+    /// Where it is served.
+    pub served_by: ServedBy,
+}
+
+/// Where a model is served. The credential is no part of it.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct ServedBy {
+    /// The provider's name.
+    pub provider: String,
+    /// Its base address; of a script, the script's digest.
+    pub address: String,
 }
 
 /// US dollars per million tokens.

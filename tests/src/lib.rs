@@ -10,7 +10,7 @@ use futures_util::future::BoxFuture;
 use rondo_agent_kit::model::{Deltas, Model};
 use rondo_agent_kit::tool::{Error, InDoubt, Invocation, Origin, Spec, Tool, ToolSet};
 use rondo_engine::grant::Grants;
-use rondo_engine::models::{Models, ResolvedModel};
+use rondo_engine::models::{Models, ResolvedModel, ServedBy};
 use rondo_engine::{Ended, Engine, NewThread, Operating, ThreadHandle};
 use rondo_protocol::Value;
 use rondo_protocol::call::{Effect, Fault, ModelAnswer, ModelCall};
@@ -104,7 +104,12 @@ pub fn answer(text: String) -> ModelAnswer {
 pub fn operating(workflow: &Workflow, model: &Arc<dyn Model>) -> Operating {
     let named = workflow.models.keys().map(String::as_str).chain(["default"]);
     let resolved = |name: &str| {
-        let model = ResolvedModel { id: format!("{name}-id"), provider: Arc::clone(model), price: None };
+        let model = ResolvedModel {
+            id: format!("{name}-id"),
+            provider: Arc::clone(model),
+            price: None,
+            served_by: ServedBy::default(),
+        };
         (name.to_owned(), model)
     };
     Operating { models: Models(named.map(resolved).collect::<BTreeMap<_, _>>()), ..Operating::default() }

@@ -7,7 +7,7 @@ use std::sync::Arc;
 use futures_util::future::BoxFuture;
 use rondo_agent_kit::model::{Deltas, Model};
 use rondo_agent_kit::tool;
-use rondo_engine::hook::{Context, Hook, HookKind, Next, Registry, RoleView};
+use rondo_engine::hook::{Context, Hook, HookKind, Making, Next, Registry};
 use rondo_engine::store::{MemoryStore, Read};
 use rondo_engine::{Engine, SystemEnv, rebuild};
 use rondo_protocol::Value;
@@ -16,7 +16,7 @@ use rondo_protocol::call::{
 };
 use rondo_protocol::diagnostic::Code;
 use rondo_protocol::event::{Event, What};
-use rondo_protocol::id::{RoleName, Status, ThreadId};
+use rondo_protocol::id::{Status, ThreadId};
 use rondo_protocol::message::{Message, ToolUse};
 use rondo_protocol::object::{AnsweredBy, Entry, Finish, ModelReply, Transcript};
 use rondo_protocol::workflow::{HookUse, OnHookError};
@@ -47,11 +47,7 @@ impl HookKind for Kind {
         }
     }
 
-    fn settings_schema(&self) -> Value {
-        Value::empty_object()
-    }
-
-    fn build(&self, _: &BTreeMap<String, Value>, _: &BTreeMap<RoleName, RoleView>) -> Result<Arc<dyn Hook>, String> {
+    fn build(&self, _: &Making<'_>) -> Result<Arc<dyn Hook>, String> {
         Ok(Arc::new(*self))
     }
 }

@@ -100,6 +100,7 @@ impl Exit {
             (Code::Interrupted, _) => Self::Interrupted,
             (Code::ToolInDoubt, _) => Self::InDoubt,
             (_, 17) => Self::Denied,
+            (Code::HookVerb, _) => Self::Invalid,
             (Code::WriteFailed | Code::InternalFault, _) | (_, 13 | 15 | 16) => Self::InputOutput,
             (_, 12) => Self::Limit,
             _ => Self::Invalid,

@@ -1,63 +1,271 @@
-//! The verbs that hook kinds bring along: the registry says which there are, this file puts them beside the others.
+//! What hook kinds bring to the command line: verbs of their own, and flags of `run` and `resume`. The registry says
+//! which there are; this file puts them beside the others.
 
+use std::collections::BTreeMap;
+use std::path::Path;
 use std::sync::Arc;
 
+use clap::builder::PossibleValuesParser;
 use clap::{Arg, ArgMatches, Command};
+use futures_util::future::BoxFuture;
 use rondo_protocol::diagnostic::Code;
+use rondo_protocol::id::ThreadId;
+use serde::{Deserialize, Serialize};
 
 use super::exit::Exit;
 use super::failure::Failure;
+use super::operating::{Provision, rehearsing};
 use super::output::Output;
-use super::session::{of_store, settings};
+use super::run::read_script;
+use super::session::{self, look_into, no_threads, of_store, settings};
+use super::terminal::Request;
+use super::watch::{Showing, watch};
+use super::{lines, tooling, working_folder};
 use crate::config::Flags;
-use crate::hook::registry::Verb;
-use crate::hook::{Registry, Space};
-use crate::store::{Options, RocksStore};
+use crate::env::Env;
+use crate::grant::Grants;
+use crate::hook::{Action, Argument, Desk, HookKind, Registry, Said, Space, verb};
+use crate::store::Read;
+use crate::{Engine, SystemEnv, rebuild};
 
-/// The name of the words that follow a verb.
-const WORDS: &str = "words";
+/// The argument by which an action names a thread.
+const THREAD: &str = "thread";
+const STORE: &str = "store";
+const JSON: &str = "json";
 
-/// The command line with the verbs of the registry's kinds.
-pub fn mount(command: Command, registry: &Registry) -> Command {
-    registry.kinds().flat_map(|kind| kind.verbs()).fold(command, |command, verb| {
-        let words = Arg::new(WORDS).num_args(0..).trailing_var_arg(true).allow_hyphen_values(true);
-        command.subcommand(Command::new(verb.name).about(verb.about).arg(words))
+/// The verbs to which flags of kinds are added.
+const WITH_FLAGS: [&str; 2] = ["run", "resume"];
+
+/// The command line with what the registry's kinds bring along.
+pub fn mount(mut command: Command, registry: &Registry) -> Command {
+    for flag in registry.kinds().flat_map(|kind| kind.flags()) {
+        for verb in WITH_FLAGS {
+            let add = |command: Command| {
+                if command.get_arguments().any(|arg| arg.get_id() == flag.name) {
+                    return command;
+                }
+                let values = PossibleValuesParser::new(flag.values.iter().copied());
+                let arg = Arg::new(flag.name).long(flag.name).value_name("HOW").value_parser(values).help(flag.about);
+                command.arg(arg.default_value(flag.values.first().copied().unwrap_or_default()))
+            };
+            command = command.mut_subcommand(verb, add);
+        }
+    }
+    for verb in registry.kinds().flat_map(|kind| kind.verbs()) {
+        if command.find_subcommand(verb.name).is_none() {
+            let new = Command::new(verb.name).about(verb.about).subcommand_required(true).arg_required_else_help(true);
+            command = command.subcommand(new);
+        }
+        for action in verb.actions {
+            command = command.mut_subcommand(verb.name, |verb| with_action(verb, &action));
+        }
+    }
+    command
+}
+
+/// A verb with one more action; what two kinds share takes the arguments of both.
+fn with_action(mut verb: Command, action: &Action) -> Command {
+    if verb.find_subcommand(action.name).is_none() {
+        let json = Arg::new(JSON).long(JSON).action(clap::ArgAction::SetTrue).help("Write JSON Lines on stdout");
+        let store = Arg::new(STORE)
+            .long(STORE)
+            .value_name("DIR")
+            .help("The folder of the store [default: .rondo beside the nearest rondo.toml, else here]");
+        verb = verb.subcommand(Command::new(action.name).about(action.about).arg(store).arg(json));
+    }
+    verb.mut_subcommand(action.name, |command| {
+        let add = |command: Command, argument: &Argument| {
+            if command.get_arguments().any(|arg| arg.get_id() == argument.name) {
+                return command;
+            }
+            let arg = Arg::new(argument.name).value_name(argument.value).help(argument.about);
+            command.arg(if argument.is_positional { arg.required(true) } else { arg.long(argument.name) })
+        };
+        action.arguments.iter().fold(command, add)
     })
 }
 
-/// The verb of a kind that was asked for, with its words and the name of its kind; `None` when it is another verb.
-pub fn asked<'r>(matches: &ArgMatches, registry: &'r Registry) -> Option<(&'r str, Verb, Vec<String>)> {
-    let (name, given) = matches.subcommand()?;
-    registry.kinds().find_map(|kind| {
-        let verb = kind.verbs().into_iter().find(|verb| verb.name == name)?;
-        let words = given.get_many::<String>(WORDS).unwrap_or_default().cloned().collect();
-        Some((kind.name(), verb, words))
+/// The flags of kinds that `run` or `resume` was given.
+pub fn flags(matches: &ArgMatches, registry: &Registry) -> BTreeMap<String, String> {
+    let Some((_, given)) = matches.subcommand().filter(|(verb, _)| WITH_FLAGS.contains(verb)) else {
+        return BTreeMap::new();
+    };
+    let flags = registry.kinds().flat_map(|kind| kind.flags());
+    let value = |name: &str| given.get_one::<String>(name).cloned();
+    flags.filter_map(|flag| Some((flag.name.to_owned(), value(flag.name)?))).collect()
+}
+
+/// A verb of a kind that was asked for.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct VerbRequest {
+    /// The verb.
+    pub verb: String,
+    /// Which of its actions.
+    pub action: String,
+    /// What it was given.
+    pub asked: verb::Asked,
+    /// What the operator gives.
+    pub provision: Option<Provision>,
+}
+
+/// What the command line asks of a verb of a kind.
+pub struct Called {
+    verb: String,
+    action: String,
+    asked: verb::Asked,
+    store: Option<std::path::PathBuf>,
+    /// Whether lines are wanted.
+    pub is_json: bool,
+}
+
+/// The verb of a kind that was asked for; `None` when it is another verb.
+pub fn called(matches: &ArgMatches, registry: &Registry) -> Option<Called> {
+    let (verb, given) = matches.subcommand()?;
+    let (action, given) = actions(registry, verb).next().and(given.subcommand())?;
+    let of_action = actions(registry, verb).filter(|(_, known)| known.name == action);
+    let names = of_action.flat_map(|(_, known)| known.arguments.iter().map(|argument| argument.name));
+    let value = |name: &str| Some((name.to_owned(), given.get_one::<String>(name)?.clone()));
+    Some(Called {
+        verb: verb.to_owned(),
+        action: action.to_owned(),
+        asked: names.filter_map(value).collect(),
+        store: given.get_one::<String>(STORE).map(Into::into),
+        is_json: given.get_flag(JSON),
     })
 }
 
-/// Runs the verb of a kind on the kind's own keys and values.
+/// The actions of a verb, with the kinds that they are of.
+fn actions<'r>(registry: &'r Registry, verb: &str) -> impl Iterator<Item = (&'r Arc<dyn HookKind>, Action)> {
+    let of_kind = move |kind: &'r Arc<dyn HookKind>| kind.verbs().into_iter().map(move |verb| (kind, verb));
+    let verb = verb.to_owned();
+    registry
+        .kinds()
+        .flat_map(of_kind)
+        .filter(move |(_, known)| known.name == verb)
+        .flat_map(|(kind, known)| known.actions.into_iter().map(move |action| (kind, action)))
+}
+
+/// Runs a verb of a kind.
 ///
 /// # Errors
-/// When the store cannot be opened, or the verb fails.
-pub fn run(kind: &str, verb: &Verb, words: &[String], output: &mut Output) -> Result<Exit, Failure> {
-    let settings = settings(&Flags { store: None, durability: None })?;
-    let options = Options { durability: settings.durability.value };
-    let (store, _) = RocksStore::open(&settings.store.value, options).map_err(|error| of_store(&error))?;
-    let space = Space::new(Arc::new(store), kind);
-    let text = (verb.run)(words, &space).map_err(|error| Failure::new(Code::HookFailed, error))?;
-    output.text(&text)?;
-    Ok(Exit::Done)
+/// When the store cannot be read or reached, or the verb fails.
+pub fn run(called: Called, registry: &Registry, output: &mut Output) -> Result<Exit, Failure> {
+    let settings = settings(&Flags { store: called.store, durability: None })?;
+    let (verb, action, mut asked) = (called.verb, called.action, called.asked);
+    let changes = actions(registry, &verb).any(|(_, known)| known.name == action && known.changes);
+    let store = settings.store.value.clone();
+    let Some(look) = look_into(&store)? else { return Err(no_threads()) };
+    if !changes {
+        let reader: Arc<dyn Read> = Arc::from(look.store);
+        let desk = |kind: &str| StoreDesk {
+            space: Space::reading(Arc::clone(&reader), kind),
+            store: &*reader,
+            env: SystemEnv::default(),
+            rehearsing: None,
+        };
+        let said = tooling::runtime()?.block_on(say(registry, &verb, &action, &asked, desk))?;
+        output.said(&said)?;
+        return Ok(Exit::Done);
+    }
+    let durability = settings.durability.value;
+    let mut provision = None;
+    if let Some(word) = asked.get_mut(THREAD) {
+        let (id, row) = session::thread(look.store.as_ref(), word)?;
+        *word = id.to_string();
+        let begun_with = lines::origin(&row).and_then(|origin| origin.script);
+        let workflow = rebuild::beginning(look.store.as_ref(), &row).map_err(|error| of_store(&error))?.workflow;
+        let read = |file: String| read_script(Path::new(&file), &workflow, &working_folder()?);
+        let script = begun_with.map(read).transpose()?.map(|(script, _)| script);
+        let (grants, flags) = (Grants::everything(), BTreeMap::new());
+        provision = Some(Provision { settings, script, grants, in_doubt: None, is_attended: false, flags });
+    }
+    drop(look);
+    let request = Request::Verb(Box::new(VerbRequest { verb, action, asked, provision }));
+    let showing = Showing { is_quiet: true, concurrency: 1 };
+    watch(std::iter::once(request), store, durability, showing, output)
+}
+
+/// Carries out a verb over the store that this process holds.
+///
+/// # Errors
+/// When the verb fails.
+pub async fn carry_out(engine: &Engine, request: VerbRequest) -> Result<Said, Failure> {
+    let VerbRequest { verb, action, asked, provision } = request;
+    let desk = |kind: &str| StoreDesk {
+        space: Space::new(Arc::clone(engine.store()), kind),
+        store: &**engine.store(),
+        env: SystemEnv::default(),
+        rehearsing: provision.as_ref().map(|provision| Rehearsing { engine, provision, kind: kind.to_owned() }),
+    };
+    say(engine.registry(), &verb, &action, &asked, desk).await
+}
+
+/// What every kind that has the action says, in their order.
+async fn say<'a>(
+    registry: &Registry,
+    verb: &str,
+    action: &str,
+    asked: &verb::Asked,
+    desk: impl Fn(&str) -> StoreDesk<'a>,
+) -> Result<Said, Failure> {
+    let mut all = Said::default();
+    for (kind, action) in actions(registry, verb).filter(|(_, known)| known.name == action) {
+        let said = (action.run)(asked.clone(), &desk(kind.name())).await;
+        let Said { text, lines } = said.map_err(|error| Failure::new(Code::HookVerb, error))?;
+        all.text.push_str(&text);
+        all.lines.extend(lines);
+    }
+    Ok(all)
+}
+
+/// What a verb works with: the store as it is open here.
+struct StoreDesk<'a> {
+    space: Space,
+    store: &'a dyn Read,
+    env: SystemEnv,
+    rehearsing: Option<Rehearsing<'a>>,
+}
+
+/// What it takes to send a thread's calls along a kind's nodes once more.
+struct Rehearsing<'a> {
+    engine: &'a Engine,
+    provision: &'a Provision,
+    kind: String,
+}
+
+impl Desk for StoreDesk<'_> {
+    fn space(&self) -> &Space {
+        &self.space
+    }
+
+    fn store(&self) -> &dyn Read {
+        self.store
+    }
+
+    fn env(&self) -> &dyn Env {
+        &self.env
+    }
+
+    fn thread(&self, word: &str) -> Result<ThreadId, String> {
+        session::thread(self.store, word).map(|(id, _)| id).map_err(|failure| failure.to_string())
+    }
+
+    fn rehearse<'a>(&'a self, thread: &'a ThreadId) -> BoxFuture<'a, Result<u64, String>> {
+        Box::pin(async move {
+            let Some(Rehearsing { engine, provision, kind }) = &self.rehearsing else {
+                return Err("this can only be done by the process that holds the store".to_owned());
+            };
+            let (workflow, _) = engine.definition(thread).map_err(|error| error.to_string())?;
+            let operating = rehearsing(&workflow, provision).map_err(|failure| failure.to_string())?;
+            engine.rehearse(thread, operating, kind).await.map_err(|error| error.to_string())
+        })
+    }
 }
 
 #[cfg(test)]
 mod tests {
-    use std::collections::BTreeMap;
-
-    use rondo_protocol::Value;
-    use rondo_protocol::id::RoleName;
-
     use super::*;
-    use crate::hook::{Hook, HookKind, RoleView};
+    use crate::hook::{Flag, Hook, Making, Verb};
 
     struct Counting;
 
@@ -66,33 +274,43 @@ mod tests {
             "counting"
         }
 
-        fn settings_schema(&self) -> Value {
-            Value::empty_object()
-        }
-
         fn verbs(&self) -> Vec<Verb> {
-            let run = |words: &[String], _: &Space| Ok(format!("{} words\n", words.len()));
-            vec![Verb { name: "count", about: "Count what was counted", run }]
+            let arguments: &[Argument] = &[
+                Argument { name: "thread", value: "THREAD", about: "A thread", is_positional: true },
+                Argument { name: "role", value: "ROLE", about: "Of this role", is_positional: false },
+            ];
+            let run: verb::Run = Arc::new(|asked, _| {
+                Box::pin(async move { Ok(Said { text: format!("{}\n", asked.len()), lines: Vec::new() }) })
+            });
+            let action = Action { name: "up", about: "Count up", arguments, changes: false, run };
+            vec![Verb { name: "count", about: "Count what was counted", actions: vec![action] }]
         }
 
-        fn build(
-            &self,
-            _: &BTreeMap<String, Value>,
-            _: &BTreeMap<RoleName, RoleView>,
-        ) -> Result<Arc<dyn Hook>, String> {
+        fn flags(&self) -> Vec<Flag> {
+            vec![Flag { name: "counted", values: &["on", "off"], about: "Whether it counts" }]
+        }
+
+        fn build(&self, _: &Making<'_>) -> Result<Arc<dyn Hook>, String> {
             Err("not built here".to_owned())
         }
     }
 
     #[test]
-    fn the_verbs_of_a_registry_stand_beside_the_others() {
+    fn what_a_registry_brings_along_stands_beside_the_rest() {
         let registry = Registry::new([Arc::new(Counting) as Arc<dyn HookKind>]);
         let command = || mount(<crate::cli::CommandLine as clap::CommandFactory>::command(), &registry);
-        let matches = command().try_get_matches_from(["rondo", "count", "--all", "x"]).unwrap();
-        let (kind, verb, words) = asked(&matches, &registry).unwrap();
-        assert_eq!((kind, verb.name, words), ("counting", "count", vec!["--all".to_owned(), "x".to_owned()]));
+        let matches = command().try_get_matches_from(["rondo", "count", "up", "last", "--role", "x"]).unwrap();
+        let called = called(&matches, &registry).unwrap();
+        assert_eq!((called.verb.as_str(), called.action.as_str(), called.asked.len()), ("count", "up", 2));
         assert!(command().render_long_help().to_string().contains("Count what was counted"));
+
+        let matches = command().try_get_matches_from(["rondo", "run", "x", "--counted", "off"]).unwrap();
+        assert_eq!(flags(&matches, &registry)["counted"], "off");
+        let matches = command().try_get_matches_from(["rondo", "resume"]).unwrap();
+        assert_eq!(flags(&matches, &registry)["counted"], "on");
+        assert!(command().try_get_matches_from(["rondo", "run", "x", "--counted", "maybe"]).is_err());
+
         let matches = command().try_get_matches_from(["rondo", "threads"]).unwrap();
-        assert!(asked(&matches, &registry).is_none());
+        assert!(super::called(&matches, &registry).is_none());
     }
 }

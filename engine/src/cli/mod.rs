@@ -123,11 +123,12 @@ pub fn main() -> ExitCode {
 fn command(words: impl IntoIterator<Item = std::ffi::OsString>) -> u8 {
     let registry = crate::registry();
     let parsed = hooks::mount(CommandLine::command(), &registry).try_get_matches_from(words).and_then(|matches| {
-        let of_hook = hooks::asked(&matches, &registry);
-        match of_hook {
-            Some(asked) => Ok(Err(asked)),
-            None => CommandLine::from_arg_matches(&matches).map(Ok),
+        if let Some(called) = hooks::called(&matches, &registry) {
+            return Ok(Err(called));
         }
+        let mut line = CommandLine::from_arg_matches(&matches)?;
+        line.verb.give(hooks::flags(&matches, &registry));
+        Ok(Ok(line))
     });
     let line = match parsed {
         Ok(line) => line,
@@ -137,10 +138,11 @@ fn command(words: impl IntoIterator<Item = std::ffi::OsString>) -> u8 {
             return u8::try_from(error.exit_code()).unwrap_or(Exit::Invalid.code());
         }
     };
-    let mut output = Output::stdout(line.as_ref().is_ok_and(|line| line.verb.is_json()));
+    let is_json = line.as_ref().map_or_else(|called| called.is_json, |line| line.verb.is_json());
+    let mut output = Output::stdout(is_json);
     let result = match line {
         Ok(line) => line.verb.run(&mut output),
-        Err((kind, verb, words)) => hooks::run(kind, &verb, &words, &mut output),
+        Err(called) => hooks::run(called, &registry, &mut output),
     };
     let exit = match result {
         Ok(exit) => exit,
@@ -153,6 +155,15 @@ fn command(words: impl IntoIterator<Item = std::ffi::OsString>) -> u8 {
 }
 
 impl Verb {
+    /// Takes over the flags that hook kinds brought along.
+    fn give(&mut self, flags: std::collections::BTreeMap<String, String>) {
+        match self {
+            Self::Run(args) => args.flags = flags,
+            Self::Resume(args) => args.flags = flags,
+            _ => {}
+        }
+    }
+
     fn is_json(&self) -> bool {
         match self {
             Self::Validate(args) => args.json.json,

@@ -15,6 +15,7 @@ use rondo_agent_kit::tool::InDoubt;
 use rondo_protocol::diagnostic::Code;
 use rondo_protocol::id::RoleName;
 use rondo_protocol::workflow::{Role, RoleKind, Workflow};
+use rondo_protocol::{Digest, canonical};
 use serde::{Deserialize, Serialize};
 
 use super::approval::AtTerminal;
@@ -22,8 +23,12 @@ use super::failure::Failure;
 use super::tooling::{self, Tooling};
 use crate::config::{Provider, Settings, Unresolved};
 use crate::grant::{Approver, Grants};
-use crate::models::{Models, Price, ResolvedModel};
+use crate::hook::Ground;
+use crate::models::{Models, Price, ResolvedModel, ServedBy};
 use crate::{Operating, cast};
+
+/// The provider of answers from a script, where a provider is named.
+const SCRIPT_PROVIDER: &str = "script";
 
 /// What a run needs that is not in the workflow; it can be handed to another process.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
@@ -38,6 +43,8 @@ pub struct Provision {
     pub in_doubt: Option<InDoubtChoice>,
     /// Whether there is a person at the terminal of the process that asks.
     pub is_attended: bool,
+    /// The flags that hook kinds brought along, by name.
+    pub flags: BTreeMap<String, String>,
 }
 
 /// What a person decides of calls in doubt.
@@ -78,7 +85,7 @@ pub fn scripted_cast(workflow: &Workflow) -> Result<Cast, Failure> {
 /// not granted. With answers from a script such a tool is missed only when it is called.
 pub async fn operating(workflow: &Workflow, provision: &Provision) -> Result<Operating, Failure> {
     let operating = speaking(workflow, provision)?;
-    let Tooling { mut tools, servers, unusable } = tooling::of_run(workflow, &provision.settings).await?;
+    let Tooling { mut tools, files, servers, unusable } = tooling::of_run(workflow, &provision.settings).await?;
     for (server, failure) in unusable {
         tools.miss(server, failure.to_string());
     }
@@ -92,7 +99,21 @@ pub async fn operating(workflow: &Workflow, provision: &Provision) -> Result<Ope
     }
     let approver = provision.is_attended.then(|| Arc::new(AtTerminal) as Arc<dyn Approver>);
     let in_doubt = provision.in_doubt.map(InDoubt::from);
-    Ok(Operating { tools, servers, grants, approver, in_doubt, ..operating })
+    let programs = provision.settings.hooks.clone();
+    let processes = (!programs.is_empty()).then(|| tooling::processes(&provision.settings)).transpose()?;
+    let ground = Ground { files, programs, processes };
+    Ok(Operating { tools, servers, grants, approver, in_doubt, ground, ..operating })
+}
+
+/// What it takes to send the calls of a thread along hooks once more: models as they are served now, and the tools that
+/// are there without starting a server.
+///
+/// # Errors
+/// As [`speaking`], and when the workspace cannot be opened.
+pub fn rehearsing(workflow: &Workflow, provision: &Provision) -> Result<Operating, Failure> {
+    let (tools, files) = tooling::local(&provision.settings)?;
+    let ground = Ground { files: Some(files), ..Ground::default() };
+    Ok(Operating { tools, grants: provision.grants.clone(), ground, ..speaking(workflow, provision)? })
 }
 
 /// What a run of `workflow` is given to speak with; no tools.
@@ -109,6 +130,11 @@ pub fn speaking(workflow: &Workflow, provision: &Provision) -> Result<Operating,
             Ok::<_, Failure>(Scripted::new(Arc::new(script.clone()), cast))
         })
         .transpose()?;
+    // A script that was edited is another provider: what the old one said is not its answer.
+    let script_digest = script.as_ref().map(|script| {
+        let bytes = canonical::to_bytes(script).unwrap_or_default();
+        format!("sha256:{}", Digest::sha256(&bytes))
+    });
     let player = from_script.clone().map(|scripted| redacting(scripted, &redactor));
     let used: BTreeSet<&str> = cast::model_roles(workflow).map(|(_, _, role)| role.model.as_str()).collect();
     let names = workflow.models.keys().map(String::as_str).chain(used.iter().copied());
@@ -130,12 +156,20 @@ pub fn speaking(workflow: &Workflow, provision: &Provision) -> Result<Operating,
                 provider
             }
         };
+        let address = |provider: &Provider| provider.base_url.value.clone();
+        let served_by = match &script_digest {
+            Some(digest) => ServedBy { provider: SCRIPT_PROVIDER.to_owned(), address: digest.clone() },
+            None => ServedBy {
+                address: settings.providers.get(&resolved.provider).map(address).unwrap_or_default(),
+                provider: resolved.provider.clone(),
+            },
+        };
         let price = resolved.price.map(|price| Price {
             input: price.input,
             cached_input: price.cached_input,
             output: price.output,
         });
-        models.insert(name.to_owned(), ResolvedModel { id: resolved.model, provider, price });
+        models.insert(name.to_owned(), ResolvedModel { id: resolved.model, provider, price, served_by });
     }
     let totals = settings.providers.values().filter_map(|provider| provider.total_timeout_ms.as_ref());
     Ok(Operating {
@@ -144,6 +178,7 @@ pub fn speaking(workflow: &Workflow, provision: &Provision) -> Result<Operating,
         redactor,
         ceilings: settings.limits.clone(),
         call_total_ms: totals.map(|total| total.value).min(),
+        flags: provision.flags.clone(),
         ..Operating::default()
     })
 }

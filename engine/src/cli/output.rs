@@ -10,6 +10,7 @@ use rondo_protocol::diagnostic::Code;
 use serde::Serialize;
 
 use super::failure::Failure;
+use crate::hook::Said;
 
 /// Where a verb's lines go.
 pub struct Output {
@@ -56,6 +57,14 @@ impl Output {
     /// As [`line`](Self::line).
     pub fn text(&mut self, text: &str) -> Result<(), Failure> {
         self.write(printable(text).as_bytes())
+    }
+
+    /// Writes what a verb of a hook kind has to say.
+    ///
+    /// # Errors
+    /// As [`line`](Self::line).
+    pub fn said(&mut self, said: &Said) -> Result<(), Failure> {
+        if self.is_json { said.lines.iter().try_for_each(|line| self.line(line)) } else { self.text(&said.text) }
     }
 
     /// Writes bytes as they are.

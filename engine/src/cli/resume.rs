@@ -1,5 +1,6 @@
 //! `rondo resume`: goes on with a thread that stopped.
 
+use std::collections::BTreeMap;
 use std::path::Path;
 
 use rondo_protocol::diagnostic::Code;
@@ -38,6 +39,9 @@ pub struct ResumeArgs {
     quiet: bool,
     #[command(flatten)]
     pub(super) json: JsonArgs,
+    /// The flags that hook kinds brought along.
+    #[arg(skip)]
+    pub(super) flags: BTreeMap<String, String>,
 }
 
 /// Resumes a thread.
@@ -86,7 +90,8 @@ pub fn resume(args: &ResumeArgs, output: &mut Output) -> Result<Exit, Failure> {
     drop(look);
     let (store, durability) = (settings.store.value.clone(), settings.durability.value);
     let script = script.map(|(script, _)| script);
-    let provision = Provision { settings, script, grants, in_doubt: args.in_doubt, is_attended };
+    let provision =
+        Provision { settings, script, grants, in_doubt: args.in_doubt, is_attended, flags: args.flags.clone() };
     let request = Request::Resume(Box::new(ResumeRequest { thread: id, provision }));
     let showing = Showing { is_quiet: args.quiet, concurrency: 1 };
     watch(std::iter::once(request), store, durability, showing, output)

@@ -1,5 +1,6 @@
 //! `rondo run`: starts a thread and shows it until it ends.
 
+use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 
 use clap::ValueEnum;
@@ -50,6 +51,9 @@ pub struct RunArgs {
     quiet: bool,
     #[command(flatten)]
     pub(super) json: JsonArgs,
+    /// The flags that hook kinds brought along.
+    #[arg(skip)]
+    pub(super) flags: BTreeMap<String, String>,
 }
 
 /// Who answers instead of models.
@@ -96,7 +100,14 @@ pub fn run(args: &RunArgs, output: &mut Output) -> Result<Exit, Failure> {
     let file = absolute(&loaded.path, &here);
     let is_attended = !output.is_json() && is_attended();
     let asked = Asked { file: &file, shown: &args.workflow, is_scripted: script.is_some(), is_attended };
-    let mut provision = Provision { settings, script, grants: Grants::default(), in_doubt: None, is_attended };
+    let mut provision = Provision {
+        settings,
+        script,
+        grants: Grants::default(),
+        in_doubt: None,
+        is_attended,
+        flags: args.flags.clone(),
+    };
     // What the operator lacks is told before a store is opened.
     speaking(&checked.workflow, &provision)?;
     provision.grants = permitted(&checked.workflow, &asked, &provision.settings)?;

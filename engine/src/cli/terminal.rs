@@ -16,8 +16,10 @@ use tokio_util::sync::CancellationToken;
 
 use super::exit::Exit;
 use super::failure::{Failure, Fault};
+use super::hooks::{self, VerbRequest};
 use super::operating::{Provision, operating};
 use super::session::of_store;
+use crate::hook::Said;
 use crate::socket::Connection;
 use crate::store::StepStore;
 use crate::thread::Ending;
@@ -37,6 +39,8 @@ pub enum Request {
     Run(Box<RunRequest>),
     /// A thread that stopped goes on.
     Resume(Box<ResumeRequest>),
+    /// A verb that a hook kind brought along.
+    Verb(Box<VerbRequest>),
     /// A thread ends for good.
     Cancel {
         /// Which.
@@ -50,7 +54,7 @@ impl Request {
         match &mut self {
             Self::Run(request) => request.provision.is_attended = false,
             Self::Resume(request) => request.provision.is_attended = false,
-            Self::Cancel { .. } => {}
+            Self::Cancel { .. } | Self::Verb(_) => {}
         }
         self
     }
@@ -90,6 +94,8 @@ pub enum Reply {
     Taken,
     /// Something happened in the thread.
     Event(Told),
+    /// What a verb of a hook kind has to say.
+    Said(Said),
     /// The request was carried out; nothing follows.
     End {
         /// The exit code.
@@ -287,6 +293,11 @@ async fn begin(
                     Ok(exit)
                 }
             }
+        }
+        Request::Verb(request) => {
+            let said = unless_stopped(stop, hooks::carry_out(engine, *request)).await?;
+            let _ = replies.send(Reply::Said(said)).await;
+            Ok(Exit::Done)
         }
         Request::Cancel { thread } => {
             engine.cancel(&thread).await?;

@@ -35,6 +35,8 @@ const DEFAULT_TIMEOUT: Duration = Duration::from_mins(5);
 pub struct Tooling {
     /// Every tool.
     pub tools: ToolSet,
+    /// The files that they see; `None` where there are no tools.
+    pub files: Option<Arc<Workspace>>,
     /// The servers behind some of them.
     pub servers: Vec<Arc<Server>>,
     /// Servers that could not be used, with the reason.
@@ -77,7 +79,7 @@ fn launcher() -> Result<PathBuf, Failure> {
 ///
 /// # Errors
 /// A workspace that cannot be opened, or a table of `rondo.toml` that cannot be used.
-pub fn local(settings: &Settings) -> Result<ToolSet, Failure> {
+pub fn local(settings: &Settings) -> Result<(ToolSet, Arc<Workspace>), Failure> {
     let refused = |what: String| Failure::new(Code::SettingsValue, what);
     let Settings { workspace, grant, .. } = settings;
     let access = Access {
@@ -90,7 +92,8 @@ pub fn local(settings: &Settings) -> Result<ToolSet, Failure> {
     let processes = processes(settings)?;
     let gate = Gate::new(GateSettings { hosts: grant.hosts.clone(), ..GateSettings::default() })
         .map_err(|error| refused(format!("[grant] hosts: {error}")))?;
-    let mut all = file_tools(&Arc::new(workspace));
+    let workspace = Arc::new(workspace);
+    let mut all = file_tools(&workspace);
     all.push(Arc::new(Typed::new(Shell::new(Arc::clone(&processes)))));
     all.push(Arc::new(Typed::new(HttpGet::new(gate))));
     for (name, tool) in &settings.tools {
@@ -100,7 +103,7 @@ pub fn local(settings: &Settings) -> Result<ToolSet, Failure> {
     for tool in all {
         add(&mut tools, tool)?;
     }
-    Ok(tools)
+    Ok((tools, workspace))
 }
 
 /// The tools of a run of `workflow`: the local ones, and those of each server that a role names.
@@ -110,7 +113,8 @@ pub fn local(settings: &Settings) -> Result<ToolSet, Failure> {
 pub async fn of_run(workflow: &Workflow, settings: &Settings) -> Result<Tooling, Failure> {
     let named = named(workflow);
     if named.is_empty() {
-        return Ok(Tooling { tools: ToolSet::default(), servers: Vec::new(), unusable: Vec::new() });
+        let tools = ToolSet::default();
+        return Ok(Tooling { tools, files: None, servers: Vec::new(), unusable: Vec::new() });
     }
     let is_asked_for =
         |server: &str| named.keys().any(|tool| tool.strip_prefix(server).is_some_and(|t| t.starts_with('.')));
@@ -123,7 +127,8 @@ pub async fn of_run(workflow: &Workflow, settings: &Settings) -> Result<Tooling,
 /// # Errors
 /// As [`of_run`].
 pub async fn with_servers(servers: &[&str], settings: &Settings) -> Result<Tooling, Failure> {
-    let mut tooling = Tooling { tools: local(settings)?, servers: Vec::new(), unusable: Vec::new() };
+    let (tools, files) = local(settings)?;
+    let mut tooling = Tooling { tools, files: Some(files), servers: Vec::new(), unusable: Vec::new() };
     let starting = servers.iter().filter_map(|name| Some((*name, settings.mcp.get(*name)?)));
     let starting = starting.map(|(name, mcp)| async move { (name, mcp, start(name, mcp, settings).await) });
     for (name, mcp, started) in futures_util::future::join_all(starting).await {

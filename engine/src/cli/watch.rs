@@ -314,6 +314,11 @@ impl Shown<'_> {
                 }
                 Ok(None)
             }
+            Reply::Said(said) => {
+                let Self { output, progress, .. } = self;
+                progress.suspend(|| output.said(&said))?;
+                Ok(None)
+            }
             Reply::Taken => Ok(None),
             Reply::End { exit } => Ok(Some(Exit::of_code(exit).unwrap_or(Exit::InputOutput))),
             Reply::Refused { exit, code, message, hint } => {

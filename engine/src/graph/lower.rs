@@ -10,7 +10,8 @@ use rondo_protocol::workflow::template::{Expr, Segment, Template, Use, ValueTemp
 use rondo_protocol::workflow::{self, HookUse, Outgoing, Policy, RoleKind, RolePolicy, Target, Workflow};
 
 use super::{Bound, Condition, Edge, EdgeId, Graph, Link, Node, RoleNode, To};
-use crate::hook::registry::{Placed, RoleView};
+use crate::hook::RoleView;
+use crate::hook::registry::Placed;
 
 /// Why a definition cannot be lowered. A file that passed the checker always can.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
@@ -151,6 +152,9 @@ fn role_views(workflow: &Workflow, policy: &Policy) -> BTreeMap<RoleName, RoleVi
                     RoleKind::Tool(tool) => vec![tool.tool.clone()],
                     _ => Vec::new(),
                 },
+                models: Vec::new(),
+                offers: Vec::new(),
+                contract: None,
             };
             (name.clone(), view)
         })

@@ -18,7 +18,8 @@ use rondo_protocol::id::{RoleName, Status};
 use rondo_protocol::workflow::template::{Expr, Template, ValueTemplate};
 use rondo_protocol::workflow::{Checked, HookUse, Policy, Role, RolePolicy, Workflow};
 
-use crate::hook::registry::{Placed, RoleView};
+use crate::hook::RoleView;
+use crate::hook::registry::Placed;
 
 pub use lower::Error;
 

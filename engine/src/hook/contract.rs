@@ -6,14 +6,14 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
 use rondo_protocol::call::{
-    Effect, FaultClass, ModelAnswer, ModelCall, Site, ToolCall, ToolReply, TurnCall, TurnReply,
+    CallKind, Effect, FaultClass, ModelAnswer, ModelCall, Site, ToolCall, ToolReply, TurnCall, TurnReply,
 };
 use rondo_protocol::diagnostic::Code;
 use rondo_protocol::digest::{Digest, Kind};
 use rondo_protocol::id::{LanePath, RoleName, Status, ThreadId};
 use rondo_protocol::message::{Conversation, Message};
 use rondo_protocol::object::{AnsweredBy, Finish, Head, ModelReply, Parameters, Transcript};
-use rondo_protocol::workflow::OnHookError;
+use rondo_protocol::workflow::{HookUse, OnHookError};
 
 use super::*;
 use crate::env::SeededEnv;
@@ -157,7 +157,7 @@ struct Silent;
 
 impl Reports for Silent {
     fn report(&self, _: &str, _: &Call, _: Value) {}
-    fn answered(&self, _: &str, _: &Call, _: Option<String>, _: Option<f64>) {}
+    fn warn(&self, _: &str, _: &Call, _: String) {}
 }
 
 fn node(name: &str, hook: Arc<dyn Hook>, on_error: OnHookError) -> Arc<Node> {
@@ -166,6 +166,7 @@ fn node(name: &str, hook: Arc<dyn Hook>, on_error: OnHookError) -> Arc<Node> {
         space: Space::new(Arc::new(MemoryStore::default()), name),
         env: Arc::new(SeededEnv::new(0, 1)),
         reports: Arc::new(Silent),
+        past: Arc::new(NoPast),
     };
     Arc::new(Node { on_error, hook, context })
 }
@@ -199,11 +200,27 @@ fn behaving(behaviour: Behaviour, on_error: OnHookError) -> Arc<Node> {
     node(&format!("{behaviour:?}"), Arc::new(Behaving(behaviour)), on_error)
 }
 
+/// A use of a kind without settings.
+fn unset(kind: &str) -> HookUse {
+    let (at, on_error) = (CallKind::Model, OnHookError::Fail);
+    HookUse { at, on_error, roles: None, settings: BTreeMap::new(), kind: kind.to_owned() }
+}
+
 fn transparent_kinds() -> Vec<Arc<Node>> {
     kinds::registry()
         .kinds()
         .map(|kind| {
-            let hook = kind.build(&BTreeMap::new(), &BTreeMap::new()).unwrap();
+            let space = Space::new(Arc::new(MemoryStore::default()), kind.name());
+            let (flags, ground) = (BTreeMap::new(), Ground::default());
+            let making = Making {
+                hook: &unset(kind.name()),
+                roles: &BTreeMap::new(),
+                flags: &flags,
+                ground: &ground,
+                space: &space,
+                is_rehearsal: false,
+            };
+            let hook = kind.build(&making).unwrap();
             node(kind.name(), hook, OnHookError::Fail)
         })
         .collect()

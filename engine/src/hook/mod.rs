@@ -10,34 +10,43 @@
 pub mod kinds;
 pub mod path;
 pub mod registry;
+pub mod role;
 pub mod space;
+pub mod verb;
 
 #[cfg(test)]
 pub(crate) mod contract;
 
+use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use futures_util::future::BoxFuture;
 use rondo_agent_kit::effects::Verdict;
-use rondo_protocol::Value;
-use rondo_protocol::call::{Call, Fault, Reply};
+use rondo_protocol::call::{Call, Fault, Reply, Site};
+use rondo_protocol::id::LanePath;
+use rondo_protocol::{Digest, Value};
 
 use crate::env::Env;
-pub use path::{CallPath, Next, Node};
-pub use registry::{HookKind, Registry, RoleView};
+use crate::store;
+pub use path::{CallPath, Instead, Next, Node};
+pub use registry::{Flag, HookKind, Making, Registry};
+pub use role::{Ground, ModelView, RoleView, ToolView};
 pub use space::Space;
+pub use verb::{Action, Argument, Desk, Said, Verb};
 
 /// A node that calls pass through.
 pub trait Hook: Send + Sync {
-    /// Handles a call: `next.run(call)` lets it through, anything else answers in its place.
+    /// Handles a call: `next.run(call)` lets it through, `next.answer(reply, ..)` answers in its place.
     ///
     /// # Errors
     /// A fault of class `Hook` when the hook itself fails, which its `on_error` may bypass; every other fault comes
     /// from behind it and is passed on.
     fn handle<'a>(&'a self, call: Call, next: Next<'a>, context: &'a Context) -> BoxFuture<'a, Result<Reply, Fault>>;
 
-    /// Tells what the loop made of the reply to a model call that passed this hook: whatever is kept of a reply is
-    /// kept only when it was accepted.
+    /// Tells what came of a call that passed this hook, whoever behind it answered: of a model call what the loop made
+    /// of the reply, of a tool call whether it failed, of a turn that its step is about to be committed. Whatever is
+    /// kept of a reply is kept only when it was accepted. `call` is the call as it was asked and `reply` as it entered
+    /// the thread, before and after all hooks; what the hook itself saw it knows by `call.site()`.
     fn settle<'a>(
         &'a self,
         call: &'a Call,
@@ -47,6 +56,13 @@ pub trait Hook: Send + Sync {
     ) -> BoxFuture<'a, ()> {
         let _ = (call, reply, verdict, context);
         Box::pin(std::future::ready(()))
+    }
+
+    /// A visit whose calls may have passed this hook has come to an end: gives its figures of this visit, as an object.
+    /// They stand in the step's note and in an event.
+    fn visited<'a>(&'a self, site: &'a Site, context: &'a Context) -> BoxFuture<'a, Option<Value>> {
+        let _ = (site, context);
+        Box::pin(std::future::ready(None))
     }
 }
 
@@ -58,8 +74,10 @@ pub struct Context {
     pub space: Space,
     /// Time, ids and randomness.
     pub env: Arc<dyn Env>,
-    /// Where its figures and lines go.
+    /// Where its figures go.
     pub reports: Arc<dyn Reports>,
+    /// What was asked in the thread before this run of it.
+    pub past: Arc<dyn Past>,
 }
 
 /// Where hooks report.
@@ -67,6 +85,26 @@ pub trait Reports: Send + Sync {
     /// Figures of a node at a call, as an event.
     fn report(&self, node: &str, call: &Call, metrics: Value);
 
-    /// A node answered in the place of a port: what it looked the answer up by, and what the port would have cost.
-    fn answered(&self, node: &str, call: &Call, key: Option<String>, saved_usd: Option<f64>);
+    /// Something that a person should know and that stops nothing.
+    fn warn(&self, node: &str, call: &Call, warning: String);
+}
+
+/// What was asked in a thread.
+pub trait Past: Send + Sync {
+    /// How often each request was answered in a lane, as far as steps and journal know: what a process that resumes a
+    /// thread cannot remember. Reading it takes as long as the thread is.
+    ///
+    /// # Errors
+    /// When the store is damaged.
+    fn requests(&self, lane: &LanePath) -> Result<BTreeMap<Digest, u32>, store::Error>;
+}
+
+/// A thread that begins.
+#[derive(Debug, Clone, Copy, Default)]
+pub struct NoPast;
+
+impl Past for NoPast {
+    fn requests(&self, _: &LanePath) -> Result<BTreeMap<Digest, u32>, store::Error> {
+        Ok(BTreeMap::new())
+    }
 }

@@ -11,7 +11,7 @@ use futures_util::future::BoxFuture;
 use rondo_agent_kit::effects::Verdict;
 use rondo_protocol::call::{Call, Fault, FaultClass, Reply};
 use rondo_protocol::diagnostic::Code;
-use rondo_protocol::object::AnsweredBy;
+use rondo_protocol::object::{AnsweredBy, Usage};
 use rondo_protocol::workflow::OnHookError;
 
 use super::{Context, Hook};
@@ -44,6 +44,21 @@ pub struct Answered {
     pub answered_by: AnsweredBy,
     /// The call as it reached the port, where hooks stood before it and let it through.
     pub reached: Option<Call>,
+    /// Of a hook's answer: what the hook said of it.
+    pub instead: Instead,
+    /// How many nodes the call came to, outermost first.
+    pub passed: usize,
+}
+
+/// What a hook says of an answer that it gave in place of what lies behind it.
+#[derive(Debug, Clone, Default, PartialEq)]
+pub struct Instead {
+    /// What it looked the answer up by, if anything.
+    pub key: Option<String>,
+    /// What the answer had cost, in US dollars, where a price was known.
+    pub saved_usd: Option<f64>,
+    /// The tokens of that answer, where they had been counted.
+    pub saved: Option<Usage>,
 }
 
 impl CallPath {
@@ -66,7 +81,8 @@ impl CallPath {
     /// Dropping the future drops the attempt.
     pub async fn run<'a>(&'a self, call: Call, port: PortFn<'a>) -> Result<Answered, Fault> {
         if self.is_empty() {
-            return Ok(Answered { reply: port(call).await?, answered_by: AnsweredBy::Port, reached: None });
+            let (reply, answered_by) = (port(call).await?, AnsweredBy::Port);
+            return Ok(Answered { reply, answered_by, reached: None, instead: Instead::default(), passed: 0 });
         }
         let run = Run {
             nodes: &self.nodes,
@@ -74,21 +90,31 @@ impl CallPath {
             reached: Mutex::new(None),
             port_result: Mutex::new(None),
             deepest: AtomicUsize::new(0),
+            instead: Mutex::default(),
         };
         let reply = run.step(0, call).await?;
         let reached = lock(&run.reached).take();
-        let answered_by = match (&reached, self.nodes.get(run.deepest.into_inner())) {
+        let instead = lock(&run.instead).take().unwrap_or_default();
+        let deepest = run.deepest.into_inner();
+        let answered_by = match (&reached, self.nodes.get(deepest)) {
             (None, Some(node)) => AnsweredBy::Hook(node.context.node.clone()),
             _ => AnsweredBy::Port,
         };
-        Ok(Answered { reply, answered_by, reached })
+        Ok(Answered { reply, answered_by, reached, instead, passed: deepest + 1 })
     }
 
-    /// Tells each node what the loop made of a reply.
-    pub async fn settle(&self, call: &Call, reply: &Reply, verdict: Verdict) {
-        for node in self.nodes.iter() {
-            node.hook.settle(call, reply, verdict, &node.context).await;
+    /// Tells the nodes that a call passed what came of its reply.
+    pub async fn settle(&self, passed: usize, call: &Call, reply: &Reply, verdict: Verdict) {
+        for node in self.nodes.iter().take(passed) {
+            let settling = AssertUnwindSafe(node.hook.settle(call, reply, verdict, &node.context));
+            // What a hook keeps can be lost; its own fault here is nobody else's.
+            let _ = settling.catch_unwind().await;
         }
+    }
+
+    /// The nodes, outermost first.
+    pub fn nodes(&self) -> &[Arc<Node>] {
+        &self.nodes
     }
 }
 
@@ -101,6 +127,8 @@ struct Run<'a> {
     /// What the port said, kept while a hook that may be bypassed stands in front of it.
     port_result: Mutex<Option<Result<Reply, Fault>>>,
     deepest: AtomicUsize,
+    /// What the hook that answered said of its answer.
+    instead: Mutex<Option<Instead>>,
 }
 
 /// The rest of the path behind a hook. Taken by value: it can be run once.
@@ -117,12 +145,21 @@ impl<'a> Next<'a> {
     pub fn run(self, call: Call) -> BoxFuture<'a, Result<Reply, Fault>> {
         self.rest.step(self.index, call)
     }
+
+    /// Answers in place of everything that lies behind, and says what the answer was looked up by and what it saves.
+    pub fn answer(self, reply: Reply, instead: Instead) -> Reply {
+        self.rest.answered(instead);
+        reply
+    }
 }
 
 /// Carries a call from node to node.
 trait Steps: Send + Sync {
     /// Carries the call to the node at `index`, or to the port behind the last.
     fn step(&self, index: usize, call: Call) -> BoxFuture<'_, Result<Reply, Fault>>;
+
+    /// Takes note of what a hook says of its answer.
+    fn answered(&self, instead: Instead);
 }
 
 impl Steps for Run<'_> {
@@ -152,6 +189,10 @@ impl Steps for Run<'_> {
                 None => self.step(index + 1, call).await,
             }
         })
+    }
+
+    fn answered(&self, instead: Instead) {
+        *lock(&self.instead) = Some(instead);
     }
 }
 

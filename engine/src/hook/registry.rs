@@ -3,21 +3,17 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use rondo_protocol::Value;
 use rondo_protocol::call::CallKind;
 use rondo_protocol::id::RoleName;
 use rondo_protocol::workflow::{HookUse, OnHookError};
 
-use super::Hook;
+use super::{Ground, Hook, RoleView, Space, Verb};
 
 /// A kind of hook. Everything that belongs to it stands in its own file: its settings, when it adds itself to a role,
-/// its verbs, and the hook.
+/// its verbs and flags, and the hook.
 pub trait HookKind: Send + Sync {
     /// The name in files.
     fn name(&self) -> &'static str;
-
-    /// The JSON Schema of its settings.
-    fn settings_schema(&self) -> Value;
 
     /// The settings with which it adds itself to a role that no file named it for, if it does: `with` of the role
     /// holds what the author wrote for this kind.
@@ -26,43 +22,49 @@ pub trait HookKind: Send + Sync {
         None
     }
 
-    /// Verbs that it adds to the command line: name and one line of help.
+    /// Verbs that it adds to the command line. Kinds that add the same verb share it: each is asked, in their order.
     fn verbs(&self) -> Vec<Verb> {
         Vec::new()
     }
 
-    /// Makes the hook of one node.
+    /// Flags that it adds to `run` and `resume`. Kinds that add the same flag share it.
+    fn flags(&self) -> Vec<Flag> {
+        Vec::new()
+    }
+
+    /// Makes the hook of one node for one run of a thread.
     ///
     /// # Errors
     /// What is wrong with the settings, in words.
-    fn build(
-        &self,
-        settings: &BTreeMap<String, Value>,
-        roles: &BTreeMap<RoleName, RoleView>,
-    ) -> Result<Arc<dyn Hook>, String>;
+    fn build(&self, making: &Making<'_>) -> Result<Arc<dyn Hook>, String>;
 }
 
-/// A verb that a kind adds to the command line.
-pub struct Verb {
-    /// Its name.
+/// What a hook is made of.
+pub struct Making<'a> {
+    /// What the author wrote for this node.
+    pub hook: &'a HookUse,
+    /// The roles, as far as a hook may know them.
+    pub roles: &'a BTreeMap<RoleName, RoleView>,
+    /// The flags of this run that kinds brought along, by name.
+    pub flags: &'a BTreeMap<String, String>,
+    /// What the operator lends.
+    pub ground: &'a Ground,
+    /// The kind's own keys and values, the same for each of its nodes.
+    pub space: &'a Space,
+    /// Whether the calls to come are those of a thread that has been answered long ago, sent along once more: then
+    /// they count in no figure.
+    pub is_rehearsal: bool,
+}
+
+/// A flag that a kind adds to `run` and `resume`.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Flag {
+    /// Its name, without dashes.
     pub name: &'static str,
+    /// The words that it takes; the first one is the default.
+    pub values: &'static [&'static str],
     /// One line of help.
     pub about: &'static str,
-    /// Runs it with the words that follow and the kind's space; gives the text to print.
-    pub run: fn(&[String], &super::Space) -> Result<String, String>,
-}
-
-/// What a hook may know of a role.
-#[derive(Debug, Clone, PartialEq)]
-pub struct RoleView {
-    /// Its name.
-    pub role: RoleName,
-    /// The name of its workflow.
-    pub workflow: String,
-    /// What the author wrote for hook kinds in the role's `with`, by kind.
-    pub with: BTreeMap<String, Value>,
-    /// The tools that it may use.
-    pub tools: Vec<String>,
 }
 
 /// A use of a kind as the graph holds it.
@@ -101,10 +103,18 @@ impl Registry {
     /// The nodes of a workflow, outermost first: those that kinds add themselves, then those of the file. A kind that
     /// is not here passes calls through, so it has no node.
     pub fn place(&self, uses: &[HookUse], roles: &BTreeMap<RoleName, RoleView>) -> Vec<Placed> {
-        let injected = self.kinds.values().flat_map(|kind| roles.values().filter_map(|role| kind.auto_inject(role)));
+        let mut injected: Vec<HookUse> = Vec::new();
+        for hook in self.kinds.values().flat_map(|kind| roles.values().filter_map(|role| kind.auto_inject(role))) {
+            // Roles that say the same share a node.
+            match injected.iter_mut().find(|other| other.is_as(&hook)) {
+                Some(HookUse { roles: Some(roles), .. }) => roles.extend(hook.roles.into_iter().flatten()),
+                _ => injected.push(hook),
+            }
+        }
         let written = uses.iter().filter(|hook| self.kinds.contains_key(hook.kind.as_str())).cloned();
         let mut seen: BTreeMap<String, u32> = BTreeMap::new();
         injected
+            .into_iter()
             .map(|hook| (hook, true))
             .chain(written.map(|hook| (hook, false)))
             .map(|(hook, injected)| {

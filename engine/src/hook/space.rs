@@ -2,19 +2,31 @@
 
 use std::sync::Arc;
 
-use crate::store::{Entries, Error, StepStore};
+use crate::store::{Entries, Error, Read, StepStore};
 
 /// Keys and values that one hook kind keeps. No other kind and no thread sees them; all of it can be lost.
 #[derive(Clone)]
 pub struct Space {
-    store: Arc<dyn StepStore>,
+    store: Access,
     name: String,
+}
+
+/// How the store behind a space is open.
+#[derive(Clone)]
+enum Access {
+    Writing(Arc<dyn StepStore>),
+    Reading(Arc<dyn Read>),
 }
 
 impl Space {
     /// The space of the kind `name`.
     pub fn new(store: Arc<dyn StepStore>, name: &str) -> Self {
-        Self { store, name: name.to_owned() }
+        Self { store: Access::Writing(store), name: name.to_owned() }
+    }
+
+    /// The same, to be looked into only.
+    pub fn reading(store: Arc<dyn Read>, name: &str) -> Self {
+        Self { store: Access::Reading(store), name: name.to_owned() }
     }
 
     /// A value.
@@ -22,7 +34,10 @@ impl Space {
     /// # Errors
     /// When the store is damaged.
     pub fn get(&self, key: &[u8]) -> Result<Option<Vec<u8>>, Error> {
-        self.store.hook_value(&self.name, key)
+        match &self.store {
+            Access::Writing(store) => store.hook_value(&self.name, key),
+            Access::Reading(store) => store.hook_value(&self.name, key),
+        }
     }
 
     /// Keys and values from `from` on, at most `limit`.
@@ -30,7 +45,10 @@ impl Space {
     /// # Errors
     /// When the store is damaged.
     pub fn scan(&self, from: &[u8], limit: usize) -> Result<Entries, Error> {
-        self.store.hook_values(&self.name, from, limit)
+        match &self.store {
+            Access::Writing(store) => store.hook_values(&self.name, from, limit),
+            Access::Reading(store) => store.hook_values(&self.name, from, limit),
+        }
     }
 
     /// Keeps a value, or forgets it with `None`.
@@ -41,6 +59,9 @@ impl Space {
     /// # Errors
     /// When the store cannot be written.
     pub async fn put(&self, key: Vec<u8>, value: Option<Vec<u8>>) -> Result<(), Error> {
-        self.store.put_hook_value(&self.name, key, value).await
+        match &self.store {
+            Access::Writing(store) => store.put_hook_value(&self.name, key, value).await,
+            Access::Reading(_) => Err(Error::ReadOnly),
+        }
     }
 }

@@ -4,22 +4,25 @@
 //! both enter the state by a commit and in no other way.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::panic::AssertUnwindSafe;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
+use futures_util::FutureExt;
 use rondo_agent_kit::tool::Toolbox;
 use rondo_protocol::call::{CallKind, Fault, FaultClass, Site, TurnReply};
 use rondo_protocol::diagnostic::Code;
 use rondo_protocol::digest::Kind;
 use rondo_protocol::event::{Outcome, Place, Visit, What};
 use rondo_protocol::id::{LanePath, RoleName, Status, ThreadId};
-use rondo_protocol::object::{FaultKind, Note, Observation, Step, StepKind};
+use rondo_protocol::object::{FaultKind, HookNote, Note, Observation, Step, StepKind};
 use rondo_protocol::workflow::{Limits, RolePolicy};
 use rondo_protocol::{Digest, Value};
 use tokio_util::sync::CancellationToken;
 
 use super::journal::Journal;
 use super::memory::{Memories, Opened, Steps};
+use super::noted::Noted;
 use super::retry::Deadline;
 use super::sink::Sink;
 use super::tool_role;
@@ -29,7 +32,7 @@ use crate::cast::Cast;
 use crate::engine::Operating;
 use crate::env::Env;
 use crate::graph::Graph;
-use crate::hook::CallPath;
+use crate::hook::{CallPath, Node};
 use crate::moderator::{self, Decision, Dispatch, Finish, limits};
 use crate::store::{self, Commit, NewStep, Row, StepStore};
 use crate::thread::{Checkpoint, Ending, Origin, State, Stop};
@@ -102,24 +105,44 @@ impl Run {
     }
 
     /// What a visit of a role is carried out with.
-    fn stage<'s>(
-        &'s self,
-        role: &RoleName,
-        policy: &RolePolicy,
-        toolbox: &'s Toolbox,
-        no_paths: &'s BTreeMap<CallKind, CallPath>,
-    ) -> Stage<'s> {
+    fn stage<'s>(&'s self, role: &RoleName, policy: &RolePolicy, toolbox: &'s Toolbox, noted: &'s Noted) -> Stage<'s> {
         let Operating { grants, approver, in_doubt, redactor, .. } = &self.operating;
         Stage {
             store: &*self.store,
             env: &*self.env,
             sink: &self.sink,
             tooling: Tooling { toolbox, grants, approver: approver.as_deref(), in_doubt: *in_doubt, redactor },
-            paths: self.paths.get(role).unwrap_or(no_paths),
+            paths: self.paths(role),
+            noted,
             cancel: &self.cancel,
             may_be_journaled: true,
             deadline: Deadline::of_step(policy.timeout_ms).or_earlier(self.wall_time()),
         }
+    }
+
+    fn paths(&self, role: &RoleName) -> &BTreeMap<CallKind, CallPath> {
+        static NONE: BTreeMap<CallKind, CallPath> = BTreeMap::new();
+        self.paths.get(role).unwrap_or(&NONE)
+    }
+
+    /// What the hooks before a role's calls did in a visit, which has come to an end.
+    async fn noted(&self, site: &Site, noted: Noted) -> Vec<HookNote> {
+        let visit = Visit { role: site.role.clone(), visit: site.visit, lane: site.lane.clone() };
+        let nodes: BTreeMap<&str, &Arc<Node>> = self
+            .paths(&site.role)
+            .values()
+            .flat_map(CallPath::nodes)
+            .map(|node| (node.context.node.as_str(), node))
+            .collect();
+        let mut metrics = Vec::new();
+        for (name, node) in nodes {
+            let figures = AssertUnwindSafe(node.hook.visited(site, &node.context)).catch_unwind().await;
+            let Ok(Some(figures)) = figures else { continue };
+            let report = What::HookReport { visit: visit.clone(), node: name.to_owned(), metrics: figures.clone() };
+            self.sink.emit(report).await;
+            metrics.push((name.to_owned(), figures));
+        }
+        noted.into_notes(metrics)
     }
 
     fn wall_time(&self) -> Deadline {
@@ -195,9 +218,10 @@ impl Going {
             position: 0,
         };
         let attempts = run.state.roles.get(&dispatch.role).map_or(0, |visited| visited.attempts);
-        let no_paths = BTreeMap::new();
+        let noted = Noted::default();
+        let at = site.clone();
         let may_be_journaled = self.may_be_journaled;
-        let stage = |toolbox| Stage { may_be_journaled, ..run.stage(&dispatch.role, policy, toolbox, &no_paths) };
+        let stage = |toolbox| Stage { may_be_journaled, ..run.stage(&dispatch.role, policy, toolbox, &noted) };
         let (visited, told) = if let Some(player) = run.cast.tool_players.get(&dispatch.role) {
             self.under_way = Some(visit.clone());
             run.sink.emit(What::StepStarted { visit }).await;
@@ -221,7 +245,9 @@ impl Going {
             return Err(Fault::new(Code::NotYetRun, FaultClass::Denied, message));
         };
         let run = &self.run;
+        let hooks = run.noted(&at, noted).await;
         let note = Note {
+            hooks,
             started_at_ms,
             ended_at_ms: run.env.now_ms(),
             model_calls: visited.model_calls,

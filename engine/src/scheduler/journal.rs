@@ -182,6 +182,11 @@ impl Journal {
         Some(record)
     }
 
+    /// The answers that an earlier process has left.
+    pub(super) fn models(&self) -> impl Iterator<Item = &ModelRecord> {
+        self.models.values()
+    }
+
     /// Whether a head has to be kept with the next answer, because no commit has stored it yet.
     pub(super) fn lacks_head(&mut self, head: Digest) -> bool {
         self.heads.insert(head)

@@ -10,6 +10,8 @@
 mod event_loop;
 mod journal;
 mod memory;
+mod noted;
+mod past;
 mod retry;
 mod sink;
 mod tool_role;
@@ -17,5 +19,6 @@ mod tools;
 mod worker;
 
 pub use event_loop::{Ended, Run, cancelled_ending};
+pub use past::StoredPast;
 pub use retry::Deadline;
 pub use sink::Sink;

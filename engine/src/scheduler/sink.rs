@@ -11,6 +11,9 @@ use tokio::sync::mpsc;
 use crate::env::Env;
 use crate::hook::Reports;
 
+/// The figure of a report that is a sentence for people.
+pub const WARNING: &str = "warning";
+
 /// The events of one thread, in order, into a bounded channel. A run waits for a slow reader; it goes on without one
 /// that has gone.
 #[derive(Clone)]
@@ -52,8 +55,8 @@ impl Reports for Sink {
         self.offer(What::HookReport { visit: visit(call), node: node.to_owned(), metrics });
     }
 
-    fn answered(&self, node: &str, call: &Call, key: Option<String>, saved_usd: Option<f64>) {
-        self.offer(What::HookAnswered { visit: visit(call), node: node.to_owned(), key, saved_usd });
+    fn warn(&self, node: &str, call: &Call, warning: String) {
+        self.report(node, call, Value::from_iter([(WARNING, Value::from(warning))]));
     }
 }
 

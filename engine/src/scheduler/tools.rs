@@ -48,6 +48,8 @@ struct Made {
     reply: ToolReply,
     answered_by: AnsweredBy,
     duration_ms: u64,
+    /// How many hooks the call came to.
+    passed: usize,
 }
 
 impl Calling<'_> {
@@ -201,8 +203,9 @@ impl Calling<'_> {
 
     /// Keeps the result of a call and tells of it.
     async fn made(&mut self, call: &ToolCall, made: Made) -> Result<Performed, Fault> {
-        let Made { reply, answered_by, duration_ms } = made;
+        let Made { reply, answered_by, duration_ms, passed } = made;
         let is_repeatable = call.effect.is_repeatable();
+        let verdict = if reply.failed { Verdict::Refused } else { Verdict::Accepted };
         self.journal.add(Record::Tool(ToolRecord {
             position: call.site.position,
             id: call.id.clone(),
@@ -217,11 +220,11 @@ impl Calling<'_> {
         let note = note(call, &reply, answered_by.clone(), duration_ms);
         self.stage.sink.emit(finished(call, &note)).await;
         self.notes.push((call.site.position, note));
-        if let Some(path) = self.stage.paths.get(&CallKind::Tool).filter(|path| !path.is_empty()) {
-            let verdict = if reply.failed { Verdict::Refused } else { Verdict::Accepted };
-            path.settle(&Call::Tool(call.clone()), &Reply::Tool(reply.clone()), verdict).await;
+        let reply = Reply::Tool(reply);
+        if let Some(path) = self.stage.paths.get(&CallKind::Tool).filter(|_| passed > 0) {
+            path.settle(passed, &Call::Tool(call.clone()), &reply, verdict).await;
         }
-        Ok(Performed { reply: Reply::Tool(reply), answered_by, sent: None })
+        Ok(Performed { reply, answered_by, sent: None })
     }
 }
 
@@ -229,8 +232,8 @@ impl Calling<'_> {
 async fn make(stage: &Stage<'_>, call: &ToolCall) -> Result<Made, Fault> {
     stage.sink.emit(started(call)).await;
     let started_ms = stage.env.elapsed_ms();
-    let (mut reply, answered_by) = match stage.paths.get(&CallKind::Tool).filter(|path| !path.is_empty()) {
-        None => (reach(&stage.tooling, call).await?, AnsweredBy::Port),
+    let (mut reply, answered_by, passed) = match stage.paths.get(&CallKind::Tool).filter(|path| !path.is_empty()) {
+        None => (reach(&stage.tooling, call).await?, AnsweredBy::Port, 0),
         Some(path) => {
             let asked = call;
             let port = |call: Call| -> BoxFuture<'_, Result<Reply, Fault>> {
@@ -241,12 +244,17 @@ async fn make(stage: &Stage<'_>, call: &ToolCall) -> Result<Made, Fault> {
             };
             let answered = path.run(Call::Tool(call.clone()), Box::new(port)).await?;
             let Reply::Tool(reply) = answered.reply else { return Err(wrong_kind()) };
-            (reply, answered.answered_by)
+            if let AnsweredBy::Hook(node) = &answered.answered_by {
+                stage.noted.answered(stage.sink, &call.site, CallKind::Tool, node, answered.instead).await;
+            }
+            (reply, answered.answered_by, answered.passed)
         }
     };
-    stage.tooling.redactor.string(&mut reply.text);
+    if answered_by != AnsweredBy::Port {
+        stage.tooling.redactor.string(&mut reply.text);
+    }
     cut(&mut reply.text, STORED_MAX_BYTES);
-    Ok(Made { reply, answered_by, duration_ms: stage.env.elapsed_ms().saturating_sub(started_ms) })
+    Ok(Made { reply, answered_by, passed, duration_ms: stage.env.elapsed_ms().saturating_sub(started_ms) })
 }
 
 /// The call as it came through the hooks, with the effect that it has now.
@@ -279,12 +287,17 @@ async fn reach(tooling: &Tooling<'_>, call: &ToolCall) -> Result<ToolReply, Faul
         }
         Err(error) => Err(error),
     };
-    match result {
-        Ok(text) => Ok(ToolReply::said(text)),
+    let mut reply = match result {
+        Ok(text) => ToolReply::said(text),
         // What a person agreed to is no longer what is there: that is not for a model to deal with.
-        Err(error) if error.code == Code::McpChanged => Err(Fault::new(error.code, FaultClass::Denied, error.message)),
-        Err(error) => Ok(failed(&error)),
-    }
+        Err(error) if error.code == Code::McpChanged => {
+            return Err(Fault::new(error.code, FaultClass::Denied, error.message));
+        }
+        Err(error) => failed(&error),
+    };
+    // Before any hook sees it, which may keep it.
+    tooling.redactor.string(&mut reply.text);
+    Ok(reply)
 }
 
 fn started(call: &ToolCall) -> What {

@@ -17,18 +17,20 @@ use rondo_protocol::diagnostic::Code;
 use rondo_protocol::digest::Kind;
 use rondo_protocol::event::{Visit, What};
 use rondo_protocol::message::Conversation;
-use rondo_protocol::object::{AnsweredBy, Head, Request, ToolNote, Usage};
+use rondo_protocol::object::{AnsweredBy, Entry, Head, Request, ToolNote, Usage};
 use rondo_protocol::workflow::RolePolicy;
 use rondo_protocol::{Digest, canonical};
 use tokio_util::sync::CancellationToken;
 
 use super::journal::{Journal, KeptObject, ModelRecord, Record};
+use super::noted::Noted;
 use super::retry::{self, Deadline};
 use super::sink::Sink;
 use super::tools::{Calling, Tooling};
 use crate::cast::{Player, PlayerHead};
 use crate::env::Env;
 use crate::hook::CallPath;
+use crate::hook::path::Answered;
 use crate::models::{Models, ResolvedModel};
 use crate::store::{self, StepStore};
 
@@ -39,6 +41,7 @@ pub(super) struct Stage<'a> {
     pub(super) sink: &'a Sink,
     pub(super) tooling: Tooling<'a>,
     pub(super) paths: &'a BTreeMap<CallKind, CallPath>,
+    pub(super) noted: &'a Noted,
     pub(super) cancel: &'a CancellationToken,
     /// Whether an earlier run may have left a journal of this step.
     pub(super) may_be_journaled: bool,
@@ -150,26 +153,29 @@ async fn turn(stage: &Stage<'_>, call: TurnCall, performing: &mut Performing<'_>
         return react::run(&performing.speaking.player.agent, call.clone(), &call, performing).await;
     };
     let asked = call.clone();
+    let performed = &mut *performing;
     let port = |call: Call| -> BoxFuture<'_, Result<Reply, Fault>> {
         Box::pin(async move {
             let Call::Turn(call) = call else { return Err(wrong_kind()) };
-            performing.turn_is_rewritten = call.conversation.chain() != asked.conversation.chain()
+            performed.turn_is_rewritten = call.conversation.chain() != asked.conversation.chain()
                 || !Arc::ptr_eq(&call.head, &asked.head) && call.head != asked.head;
-            react::run(&performing.speaking.player.agent, call, &asked, performing)
+            react::run(&performed.speaking.player.agent, call, &asked, performed)
                 .await
                 .map(|reply| Reply::Turn(Box::new(reply)))
         })
     };
-    let answered = path.run(Call::Turn(call), Box::new(port)).await?;
-    match answered.reply {
-        Reply::Turn(mut reply) => {
-            if let by @ AnsweredBy::Hook(_) = answered.answered_by {
-                reply.answered_by = Some(by);
-            }
-            Ok(*reply)
-        }
-        Reply::Model(_) | Reply::Tool(_) => Err(wrong_kind()),
+    let seen = Call::Turn(call.clone());
+    let Answered { reply, answered_by, instead, passed, .. } = path.run(Call::Turn(call), Box::new(port)).await?;
+    let Reply::Turn(mut turn) = reply else { return Err(wrong_kind()) };
+    if let AnsweredBy::Hook(node) = &answered_by {
+        stage.noted.answered(stage.sink, seen.site(), CallKind::Turn, node, instead).await;
+        turn.answered_by = Some(answered_by.clone());
+        performing.stands_for(&turn);
     }
+    let reply = Reply::Turn(turn);
+    path.settle(passed, &seen, &reply, Verdict::Accepted).await;
+    let Reply::Turn(turn) = reply else { return Err(wrong_kind()) };
+    Ok(*turn)
 }
 
 /// The effects of one visit.
@@ -185,10 +191,19 @@ struct Performing<'a> {
     usage: Option<Usage>,
     cost_usd: Option<f64>,
     /// The last model call and its reply, until the loop has settled it.
-    last: Option<(ModelCall, ModelAnswer, AnsweredBy)>,
+    last: Option<Asked>,
     objects: Vec<Object>,
     /// Whether a hook rewrote the turn, so that no request of it follows from the steps.
     turn_is_rewritten: bool,
+}
+
+/// A model call that was answered and not settled yet.
+struct Asked {
+    call: ModelCall,
+    answer: ModelAnswer,
+    answered_by: AnsweredBy,
+    /// How many hooks it came to.
+    passed: usize,
 }
 
 impl Effects for Performing<'_> {
@@ -211,11 +226,11 @@ impl Effects for Performing<'_> {
 
     fn settle(&mut self, verdict: Verdict) -> BoxFuture<'_, ()> {
         Box::pin(async move {
-            let Some((call, answer, answered_by)) = self.last.take() else { return };
+            let Some(Asked { call, answer, answered_by, passed }) = self.last.take() else { return };
             let visit = visit_of(&call.site);
             let (usage, cost_usd) = (answer.usage, answer.cost_usd);
-            if let Some(path) = self.stage.paths.get(&CallKind::Model).filter(|path| !path.is_empty()) {
-                path.settle(&Call::Model(call), &Reply::Model(answer), verdict).await;
+            if let Some(path) = self.stage.paths.get(&CallKind::Model).filter(|_| passed > 0) {
+                path.settle(passed, &Call::Model(call), &Reply::Model(answer), verdict).await;
             }
             let cached_tokens = usage.map(|usage| usage.cached_tokens);
             self.stage.sink.emit(What::CallSettled { visit, usage, cached_tokens, cost_usd, answered_by }).await;
@@ -223,7 +238,27 @@ impl Effects for Performing<'_> {
     }
 }
 
+/// What an attempt came to.
+struct Made {
+    answer: ModelAnswer,
+    answered_by: AnsweredBy,
+    /// How many hooks it came to.
+    passed: usize,
+    sent: Sent,
+}
+
 impl Performing<'_> {
+    /// Counts what a turn holds that a hook gave whole, as if it had been taken: an attempt for each reply, so that a
+    /// script goes on where it would.
+    fn stands_for(&mut self, turn: &TurnReply) {
+        let of_model = |entry: &&Entry| matches!(entry, Entry::Model { .. });
+        let replies = u64::try_from(turn.transcript.entries.iter().filter(of_model).count()).unwrap_or(u64::MAX);
+        self.attempts = self.attempts.saturating_add(replies);
+        self.model_calls = self.model_calls.saturating_add(replies);
+        self.usage = turn.usage;
+        self.cost_usd = turn.cost_usd;
+    }
+
     fn count(&mut self, answer: &ModelAnswer) {
         self.model_calls += 1;
         if let Some(usage) = answer.usage {
@@ -246,7 +281,8 @@ impl Performing<'_> {
             if let Some(fallback) = &record.fallback {
                 self.model = self.speaking.player.heads.iter().position(|head| head.model == *fallback).unwrap_or(0);
             }
-            self.last = Some((call, record.answer.clone(), AnsweredBy::Journal));
+            let (answer, answered_by) = (record.answer.clone(), AnsweredBy::Journal);
+            self.last = Some(Asked { call, answer, answered_by, passed: 0 });
             return Ok(performed(record.answer, AnsweredBy::Journal, sent));
         }
         self.calling.keep(&call.site).await?;
@@ -254,7 +290,7 @@ impl Performing<'_> {
         let position = call.site.position;
         let made = self.attempts(call.clone()).await;
         let attempts = self.attempts - attempts_before;
-        let (answer, answered_by, sent) = match made {
+        let Made { answer, answered_by, passed, sent } = match made {
             Ok(made) => made,
             Err(fault) => {
                 self.calling.journal.add(Record::Failed { attempts });
@@ -282,12 +318,12 @@ impl Performing<'_> {
             model: sent.model.clone(),
             fallback: sent.fallback.clone(),
         })));
-        self.last = Some((call, answer.clone(), answered_by.clone()));
+        self.last = Some(Asked { call, answer: answer.clone(), answered_by: answered_by.clone(), passed });
         Ok(performed(answer, answered_by, sent))
     }
 
     /// Attempts at the role's model, then at each fallback, until one answers or there is nothing left to try.
-    async fn attempts(&mut self, call: ModelCall) -> Result<(ModelAnswer, AnsweredBy, Sent), Fault> {
+    async fn attempts(&mut self, call: ModelCall) -> Result<Made, Fault> {
         let total = self.speaking.call_total_ms;
         let message =
             format!("the call took longer than the total timeout of {:?}", Duration::from_millis(total.unwrap_or(0)));
@@ -357,12 +393,7 @@ impl Performing<'_> {
         }
     }
 
-    async fn attempt(
-        &mut self,
-        call: ModelCall,
-        head: &PlayerHead,
-        resolved: &ResolvedModel,
-    ) -> Result<(ModelAnswer, AnsweredBy, Sent), Fault> {
+    async fn attempt(&mut self, call: ModelCall, head: &PlayerHead, resolved: &ResolvedModel) -> Result<Made, Fault> {
         let deltas = StepDeltas { sink: self.stage.sink, visit: visit_of(&call.site), attempt: call.attempt };
         let mut sent = Sent {
             head: call.head_digest,
@@ -373,8 +404,8 @@ impl Performing<'_> {
             fallback: (self.model > 0).then(|| head.model.clone()),
         };
         let path = self.stage.paths.get(&CallKind::Model).filter(|path| !path.is_empty());
-        let (reply, answered_by) = match path {
-            None => (Reply::Model(resolved.provider.complete(&call, &deltas).await?), AnsweredBy::Port),
+        let (reply, answered_by, passed) = match path {
+            None => (Reply::Model(resolved.provider.complete(&call, &deltas).await?), AnsweredBy::Port, 0),
             Some(path) => {
                 let port = |call: Call| -> BoxFuture<'_, Result<Reply, Fault>> {
                     let deltas = &deltas;
@@ -384,6 +415,10 @@ impl Performing<'_> {
                     })
                 };
                 let answered = path.run(Call::Model(call.clone()), Box::new(port)).await?;
+                if let AnsweredBy::Hook(node) = &answered.answered_by {
+                    let Stage { noted, sink, .. } = self.stage;
+                    noted.answered(sink, &call.site, CallKind::Model, node, answered.instead).await;
+                }
                 if let Some(Call::Model(reached)) = &answered.reached {
                     let same_head = Arc::ptr_eq(&call.head, &reached.head) || call.head == reached.head;
                     if !same_head || call.conversation.chain() != reached.conversation.chain() {
@@ -391,7 +426,7 @@ impl Performing<'_> {
                         self.keep_rewritten(reached, &mut sent)?;
                     }
                 }
-                (answered.reply, answered.answered_by)
+                (answered.reply, answered.answered_by, answered.passed)
             }
         };
         if self.turn_is_rewritten && sent.asked.is_none() {
@@ -401,7 +436,7 @@ impl Performing<'_> {
         if answered_by == AnsweredBy::Port && answer.cost_usd.is_none() {
             answer.cost_usd = resolved.price.zip(answer.usage).map(|(price, usage)| price.of(usage));
         }
-        Ok((answer, answered_by, sent))
+        Ok(Made { answer, answered_by, passed, sent })
     }
 
     /// Keeps a request that no steps lead to: as it was sent, under its digest, and its head.

@@ -158,6 +158,7 @@ codes! {
     "1411" Error UnknownCode,
     "1501" Error HookFailed,
     "1502" Error HookSettings,
+    "1503" Error HookVerb,
     "1601" Error UnknownTool,
     "1602" Error ToolArguments,
     "1603" Error ToolCallId,

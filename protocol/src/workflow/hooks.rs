@@ -27,6 +27,14 @@ pub struct HookUse {
     pub kind: String,
 }
 
+impl HookUse {
+    /// Whether another use is the same but for the roles that it names.
+    pub fn is_as(&self, other: &Self) -> bool {
+        let Self { at, on_error, roles: _, settings, kind } = self;
+        (at, on_error, settings, kind) == (&other.at, &other.on_error, &other.settings, &other.kind)
+    }
+}
+
 /// What happens to a call when a hook in front of it fails.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, schemars::JsonSchema)]
 #[serde(rename_all = "lowercase")]

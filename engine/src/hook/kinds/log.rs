@@ -1,15 +1,13 @@
 //! `log`: counts the calls that pass and reports the figures of each one. Transparent.
 
-use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use futures_util::future::BoxFuture;
 use rondo_protocol::Value;
 use rondo_protocol::call::{Call, Fault, Reply};
-use rondo_protocol::id::RoleName;
 
-use crate::hook::{Context, Hook, HookKind, Next, RoleView};
+use crate::hook::{Context, Hook, HookKind, Making, Next};
 
 /// The kind.
 pub struct Log;
@@ -19,19 +17,7 @@ impl HookKind for Log {
         "log"
     }
 
-    fn settings_schema(&self) -> Value {
-        Value::from_iter([
-            ("type", Value::from("object")),
-            ("properties", Value::empty_object()),
-            ("additionalProperties", Value::from(false)),
-        ])
-    }
-
-    fn build(
-        &self,
-        _settings: &BTreeMap<String, Value>,
-        _roles: &BTreeMap<RoleName, RoleView>,
-    ) -> Result<Arc<dyn Hook>, String> {
+    fn build(&self, _: &Making<'_>) -> Result<Arc<dyn Hook>, String> {
         Ok(Arc::new(Counter::default()))
     }
 }

@@ -1,0 +1,72 @@
+//! What a hook may know of the roles in front of which it stands, and what the operator lends it. None holds the engine.
+
+use std::collections::BTreeMap;
+use std::fmt;
+use std::sync::Arc;
+
+use rondo_agent_kit::answer::Contract;
+use rondo_agent_kit::tool::Origin;
+use rondo_agent_kit::wall::files::Workspace;
+use rondo_agent_kit::wall::process::Processes;
+use rondo_protocol::Value;
+use rondo_protocol::id::RoleName;
+
+use crate::config::HookProgram;
+
+/// What a hook may know of a role.
+#[derive(Debug, Clone)]
+pub struct RoleView {
+    /// Its name.
+    pub role: RoleName,
+    /// The name of its workflow.
+    pub workflow: String,
+    /// What the author wrote for hook kinds in the role's `with`, by kind.
+    pub with: BTreeMap<String, Value>,
+    /// The tools that it names: names, or `server.*`.
+    pub tools: Vec<String>,
+    /// The models that it may ask, the first one first. Empty until a run is set up.
+    pub models: Vec<ModelView>,
+    /// The tools that it is offered. Empty until a run is set up.
+    pub offers: Vec<ToolView>,
+    /// What its answers are read by, where a model plays it. `None` until a run is set up.
+    pub contract: Option<Contract>,
+}
+
+/// A model as it is served.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct ModelView {
+    /// Its logical name.
+    pub name: String,
+    /// The id that is sent.
+    pub id: String,
+    /// The name of its provider.
+    pub provider: String,
+    /// The provider's base address; of a script, its digest.
+    pub address: String,
+}
+
+/// A tool that a role is offered.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct ToolView {
+    /// Its name in workflows.
+    pub name: String,
+    /// Whose it is: as it was set up, never guessed from its name.
+    pub origin: Origin,
+}
+
+/// What the operator lends to hooks.
+#[derive(Clone, Default)]
+pub struct Ground {
+    /// The files that tools see, by which it can be told whether they have changed.
+    pub files: Option<Arc<Workspace>>,
+    /// The programs that hooks may be, by name.
+    pub programs: BTreeMap<String, HookProgram>,
+    /// The wall that these programs run behind.
+    pub processes: Option<Arc<Processes>>,
+}
+
+impl fmt::Debug for Ground {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Ground").field("programs", &self.programs.keys()).finish_non_exhaustive()
+    }
+}

@@ -1,0 +1,92 @@
+//! Verbs that hook kinds add to the command line. A kind says what a verb takes and does; how words are read, a store is
+//! opened and lines are shown is the command line's business.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use futures_util::future::BoxFuture;
+use rondo_protocol::Value;
+use rondo_protocol::id::ThreadId;
+use serde::{Deserialize, Serialize};
+
+use super::Space;
+use crate::env::Env;
+use crate::store::Read;
+
+/// A verb, whose first word says what it does.
+pub struct Verb {
+    /// Its name.
+    pub name: &'static str,
+    /// One line of help.
+    pub about: &'static str,
+    /// What it can do.
+    pub actions: Vec<Action>,
+}
+
+/// One thing that a verb does.
+pub struct Action {
+    /// Its name.
+    pub name: &'static str,
+    /// One line of help.
+    pub about: &'static str,
+    /// What it takes.
+    pub arguments: &'static [Argument],
+    /// Whether it changes what is kept: then it is done by the process that holds the store.
+    pub changes: bool,
+    /// Does it.
+    pub run: Run,
+}
+
+/// Does what an action says, and says what came of it.
+pub type Run = Arc<dyn for<'a> Fn(Asked, &'a dyn Desk) -> BoxFuture<'a, Result<Said, String>> + Send + Sync>;
+
+/// What an action takes.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Argument {
+    /// Its name: of a flag without dashes.
+    pub name: &'static str,
+    /// What stands for its value in the help.
+    pub value: &'static str,
+    /// One line of help.
+    pub about: &'static str,
+    /// Whether it stands by its place and not behind a flag; such a one is required.
+    pub is_positional: bool,
+}
+
+/// What was asked of an action: its arguments by name.
+pub type Asked = BTreeMap<String, String>;
+
+/// What a verb of a kind works with.
+pub trait Desk: Send + Sync {
+    /// The kind's own keys and values.
+    fn space(&self) -> &Space;
+
+    /// The threads and their steps.
+    fn store(&self) -> &dyn Read;
+
+    /// Time.
+    fn env(&self) -> &dyn Env;
+
+    /// The thread that a word means: an id, the beginning of one, or `last`.
+    ///
+    /// # Errors
+    /// That there is none, or more than one.
+    fn thread(&self, word: &str) -> Result<ThreadId, String>;
+
+    /// Sends what the roles of a thread once asked, and what they were answered, along the call paths of this kind's
+    /// nodes: every call, in order, with a port that answers what it answered then. Nothing is asked of any provider or
+    /// tool and nothing of the thread is changed. Gives how many calls were sent.
+    ///
+    /// # Errors
+    /// When the thread cannot be read, or what the operator has set does not fit it.
+    fn rehearse<'a>(&'a self, thread: &'a ThreadId) -> BoxFuture<'a, Result<u64, String>>;
+}
+
+/// What an action says.
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
+pub struct Said {
+    /// For people: whole lines.
+    pub text: String,
+    /// For programs: one object a line.
+    pub lines: Vec<Value>,
+}

@@ -1,0 +1,200 @@
+//! Sends what the roles of a thread once asked along the hooks of one kind again, with ports that answer what they
+//! answered then: so a kind that has lost what it kept learns it anew. Nothing is asked of a provider or a tool, and
+//! nothing of the thread is changed.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use rondo_agent_kit::effects::Verdict;
+use rondo_agent_kit::react::idempotency_key;
+use rondo_protocol::call::{
+    Call, CallKind, Effect, ModelAnswer, ModelCall, Reply, Site, ToolCall, ToolReply, TurnCall, TurnReply,
+};
+use rondo_protocol::digest::Kind;
+use rondo_protocol::id::{RoleName, ThreadId};
+use rondo_protocol::message::Conversation;
+use rondo_protocol::object::{Entry, Note, Transcript};
+use tokio::sync::mpsc;
+
+use crate::hook::{CallPath, RoleView};
+use crate::rebuild::{self, Request};
+use crate::store::{self, Row, StepStore, StoredStep};
+
+/// How many rebuilt requests may wait.
+const WAITING: usize = 16;
+
+/// The hooks of a thread, ready to be sent its calls.
+pub(crate) struct Rehearsal {
+    pub(crate) store: Arc<dyn StepStore>,
+    pub(crate) thread: ThreadId,
+    pub(crate) row: Row,
+    pub(crate) paths: BTreeMap<RoleName, BTreeMap<CallKind, CallPath>>,
+    pub(crate) views: BTreeMap<RoleName, RoleView>,
+}
+
+/// One step with its requests.
+struct Visit {
+    site: Site,
+    stored: StoredStep,
+    note: Note,
+    transcript: Transcript,
+    requests: Vec<Request>,
+}
+
+impl Rehearsal {
+    /// Sends every call; gives how many were sent.
+    pub(crate) async fn go(&self) -> Result<u64, rebuild::Error> {
+        let (sender, mut requests) = mpsc::channel::<Request>(WAITING);
+        let (store, thread, row) = (Arc::clone(&self.store), self.thread.clone(), self.row.clone());
+        let rebuilding = tokio::task::spawn_blocking(move || {
+            let mut send = |request| sender.blocking_send(request).is_ok();
+            rebuild::requests(&*store, &thread, &row, &|_| true, &mut send)
+        });
+        let mut sent = 0;
+        let mut next = requests.recv().await;
+        for seq in 1..=self.row.seq {
+            let Some((stored, note)) = self.store.step(&self.thread, seq)? else { break };
+            let mut of_step = Vec::new();
+            while let Some(request) = next.take_if(|request| request.seq == seq) {
+                of_step.push(request);
+                next = requests.recv().await;
+            }
+            sent += self.visit(stored, note, of_step).await?;
+        }
+        drop(requests);
+        // It cannot panic, and it ends when nobody takes what it makes.
+        rebuilding.await.unwrap_or(Ok(()))?;
+        Ok(sent)
+    }
+
+    async fn visit(&self, stored: StoredStep, note: Note, requests: Vec<Request>) -> Result<u64, store::Error> {
+        let Some(paths) = self.paths.get(&stored.step.role) else { return Ok(0) };
+        let Some(digest) = stored.step.transcript.filter(|_| paths.values().any(|path| !path.is_empty())) else {
+            return Ok(0);
+        };
+        let transcript: Transcript = rebuild::object(&*self.store, Kind::Transcript, digest)?;
+        let site = Site {
+            thread: self.thread.clone(),
+            role: stored.step.role.clone(),
+            lane: stored.step.lane.clone(),
+            visit: stored.visit,
+            position: 0,
+        };
+        let visit = Visit { site, stored, note, transcript, requests };
+        let mut sent = 0;
+        for (call, reply, verdict) in visit.turn().into_iter().chain(visit.calls(self.views.get(&visit.site.role))) {
+            let Some(path) = paths.get(&call.kind()).filter(|path| !path.is_empty()) else { continue };
+            let answer = reply.clone();
+            let port = Box::new(move |_| -> futures_util::future::BoxFuture<'_, _> {
+                Box::pin(std::future::ready(Ok(answer)))
+            });
+            // A hook that refuses a call has nothing to learn from it.
+            if let Ok(answered) = path.run(call.clone(), port).await {
+                path.settle(answered.passed, &call, &reply, verdict).await;
+                sent += 1;
+            }
+        }
+        for node in paths.values().flat_map(CallPath::nodes) {
+            let _ = node.hook.visited(&visit.site, &node.context).await;
+        }
+        Ok(sent)
+    }
+}
+
+impl Visit {
+    /// The whole visit, if a model made it and no hook rewrote what it asked.
+    fn turn(&self) -> Option<(Call, Reply, Verdict)> {
+        let Self { site, stored, note, transcript, requests } = self;
+        let first = requests.first().filter(|_| requests.iter().all(|request| request.asked.is_none()))?;
+        let call = TurnCall {
+            site: site.clone(),
+            head_digest: first.head_digest,
+            head: Arc::new(first.head.clone()),
+            conversation: conversation(first),
+        };
+        let reply = TurnReply {
+            transcript: transcript.clone(),
+            answer: stored.step.answer.clone(),
+            body: String::new(),
+            status: stored.step.status.clone(),
+            output: stored.step.output.clone(),
+            usage: note.usage,
+            cost_usd: note.cost_usd,
+            model: note.model.clone(),
+            fallback: None,
+            answered_by: None,
+            // What its tools saw then, nobody knows any more.
+            seen: None,
+        };
+        let asked_tools = transcript.entries.iter().any(|entry| matches!(entry, Entry::Tool { .. }));
+        let reply = TurnReply { seen: (!asked_tools).then(Default::default), ..reply };
+        Some((Call::Turn(call), Reply::Turn(Box::new(reply)), Verdict::Accepted))
+    }
+
+    /// Its model and tool calls, in order.
+    fn calls(&self, view: Option<&RoleView>) -> Vec<(Call, Reply, Verdict)> {
+        let Self { site, note, transcript, requests, .. } = self;
+        let first_model = view.and_then(|view| view.models.first());
+        let mut calls = Vec::new();
+        let mut requests = requests.iter();
+        let mut position = 0;
+        let replies = transcript.entries.iter().filter(|entry| matches!(entry, Entry::Model { .. })).count();
+        let mut replied = 0;
+        for (entry, following) in
+            transcript.entries.iter().zip(transcript.entries.iter().skip(1).map(Some).chain([None]))
+        {
+            let site = Site { position, ..site.clone() };
+            match entry {
+                Entry::Model { reply, asked, .. } => {
+                    replied += 1;
+                    position += 1;
+                    let Some(request) = requests.next() else { continue };
+                    // Of a fallback nobody asks first, and what a hook rewrote it rewrites again.
+                    let Some(model) = first_model.filter(|model| asked.is_none() && model.id == request.head.model)
+                    else {
+                        continue;
+                    };
+                    let is_last = replied == replies;
+                    let call = ModelCall {
+                        site,
+                        attempt: 0,
+                        ordinal: 0,
+                        model: model.name.clone(),
+                        head_digest: request.head_digest,
+                        head: Arc::new(request.head.clone()),
+                        conversation: conversation(request),
+                        time_left: std::time::Duration::MAX,
+                    };
+                    // Of a step's usage it is not known which reply it was for.
+                    let (usage, cost_usd) = (note.usage.filter(|_| is_last), note.cost_usd.filter(|_| is_last));
+                    let answer = ModelAnswer { reply: reply.clone(), usage, cost_usd };
+                    let is_refused = matches!(following, Some(Entry::Repair { .. }));
+                    let verdict = if is_refused { Verdict::Refused } else { Verdict::Accepted };
+                    calls.push((Call::Model(call), Reply::Model(answer), verdict));
+                }
+                Entry::Tool { id, arguments, text, failed, .. } => {
+                    position += 1;
+                    let Some(made) = note.tools.iter().find(|made| made.call == *id) else { continue };
+                    let call = ToolCall {
+                        id: id.clone(),
+                        name: made.tool.clone(),
+                        arguments: arguments.clone(),
+                        effect: if made.effect == Effect::Pure.name() { Effect::Pure } else { Effect::External },
+                        idempotency_key: idempotency_key(&site),
+                        site,
+                    };
+                    // Nothing else than what needs no looking at can be given again.
+                    if call.effect == Effect::Pure && !failed {
+                        calls.push((Call::Tool(call), Reply::Tool(ToolReply::said(text.clone())), Verdict::Accepted));
+                    }
+                }
+                Entry::Repair { .. } => {}
+            }
+        }
+        calls
+    }
+}
+
+fn conversation(request: &Request) -> Arc<Conversation> {
+    Arc::new(request.messages.iter().cloned().collect())
+}
