@@ -3,7 +3,7 @@
 
 use rondo_protocol::digest::Kind;
 use rondo_protocol::id::{LanePath, RoleName, Status as Word, ThreadId};
-use rondo_protocol::object::{AnsweredBy, EdgeTaken, Note, Observation, ToolNote, Transcript, Usage};
+use rondo_protocol::object::{AnsweredBy, EdgeTaken, HookNote, Note, Observation, ToolNote, Transcript, Usage};
 use rondo_protocol::{Digest, Value};
 use serde::Serialize;
 
@@ -162,6 +162,8 @@ pub struct NoteLine {
     model: Option<String>,
     /// Its tool calls, in the order asked: `{call, tool, effect, bytes, duration_ms, failed, answered_by}`.
     pub tools: Vec<ToolNote>,
+    /// What each hook did: `{node, answered: [{at, position, key, saved_usd, saved}], metrics}`.
+    pub hooks: Vec<HookNote>,
     /// Unix milliseconds.
     pub started_at_ms: u64,
     /// Unix milliseconds.
@@ -203,6 +205,7 @@ pub fn step_line(store: &dyn Read, stored: StoredStep, note: Note, body: String)
             answered_by: note.answered_by,
             model: note.model,
             tools: note.tools,
+            hooks: note.hooks,
             started_at_ms: note.started_at_ms,
             ended_at_ms: note.ended_at_ms,
         },

@@ -7,6 +7,7 @@ use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
 
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
+use rondo_protocol::Value;
 use rondo_protocol::diagnostic::Code;
 use rondo_protocol::event::{Event, Outcome, Visit, What};
 use rondo_protocol::id::ThreadId;
@@ -14,6 +15,7 @@ use rondo_protocol::object::{AnsweredBy, Usage};
 
 use super::output::{Style, printable, tell};
 use super::show::{seconds, spending};
+use crate::scheduler::WARNING;
 
 /// How often the live line is drawn anew while nothing happens.
 const TICK: Duration = Duration::from_millis(120);
@@ -127,6 +129,8 @@ struct Going {
     begun_ms: u64,
     speaking: Option<Speaking>,
     spent: Spent,
+    /// By node: calls that it answered, and US dollars that they had cost.
+    hooks: BTreeMap<String, (u64, f64)>,
 }
 
 #[derive(Debug)]
@@ -135,6 +139,8 @@ struct Speaking {
     begun_ms: u64,
     tail: String,
     spent: Spent,
+    /// The hook that gave what this visit says.
+    hook: Option<String>,
 }
 
 #[derive(Debug, Clone, Copy, Default)]
@@ -201,7 +207,7 @@ impl Going {
             What::StepStarted { visit } => {
                 let visit = visit.clone();
                 let (tail, spent) = (String::new(), Spent::default());
-                self.speaking = Some(Speaking { visit, begun_ms: event.at_ms, tail, spent });
+                self.speaking = Some(Speaking { visit, begun_ms: event.at_ms, tail, spent, hook: None });
                 None
             }
             What::ModelDelta { text, .. } => {
@@ -224,11 +230,18 @@ impl Going {
                 ))
             }
             What::ToolFinished { visit, tool, duration_ms, failed, answered_by, .. } => {
+                if let Some(speaking) = &mut self.speaking {
+                    // What it answered was this call, which is told here.
+                    speaking.hook = None;
+                }
                 let mark = if *failed { " failed" } else { "" };
                 let by = by(Some(answered_by));
                 Some(format!("     {}: {tool}{mark}  {}{by}", visit.role, seconds(*duration_ms)))
             }
-            What::CallSettled { usage, cost_usd, .. } => {
+            What::CallSettled { usage, cost_usd, answered_by, .. } => {
+                if let (Some(speaking), AnsweredBy::Port) = (&mut self.speaking, answered_by) {
+                    speaking.hook = None;
+                }
                 let spent = Spent { usage: *usage, cost_usd: *cost_usd };
                 self.spent.add(spent);
                 if let Some(speaking) = &mut self.speaking {
@@ -237,13 +250,14 @@ impl Going {
                 None
             }
             What::StepCommitted { visit, seq, status, .. } => {
-                let (spent, begun_ms) = self
-                    .speaking
-                    .take()
-                    .map_or((Spent::default(), event.at_ms), |speaking| (speaking.spent, speaking.begun_ms));
+                let (spent, begun_ms, hook) =
+                    self.speaking.take().map_or((Spent::default(), event.at_ms, None), |speaking| {
+                        (speaking.spent, speaking.begun_ms, speaking.hook)
+                    });
+                let by = hook.map_or_else(String::new, |node| format!("  by {node}"));
                 let lane = if visit.lane.is_trunk() { String::new() } else { format!(" in {}", visit.lane) };
                 let took = seconds(event.at_ms.saturating_sub(begun_ms));
-                Some(format!("{seq:>3}. {}{lane}: {status}{}  {took}", visit.role, spent.text()))
+                Some(format!("{seq:>3}. {}{lane}: {status}{}  {took}{by}", visit.role, spent.text()))
             }
             What::Said { text, .. } => Some(format!("     {text}")),
             What::ThreadWaiting { .. } => Some("waiting for a person".to_owned()),
@@ -258,9 +272,20 @@ impl Going {
                 }
                 Some(line)
             }
-            What::ToolStarted { .. } | What::HookAnswered { .. } | What::HookReport { .. } | What::EdgeTaken { .. } => {
+            What::HookAnswered { node, saved_usd, .. } => {
+                let of_node = self.hooks.entry(node.clone()).or_default();
+                of_node.0 += 1;
+                of_node.1 += saved_usd.unwrap_or_default();
+                if let Some(speaking) = &mut self.speaking {
+                    speaking.hook = Some(node.clone());
+                }
                 None
             }
+            What::HookReport { visit, node, metrics } => {
+                let warning = metrics.get(WARNING).and_then(Value::as_str)?;
+                Some(format!("     {}: {node}: {}", visit.role, printable(warning)))
+            }
+            What::ToolStarted { .. } | What::EdgeTaken { .. } => None,
         }
     }
 
@@ -271,7 +296,15 @@ impl Going {
             Outcome::Cancelled => "cancelled",
         };
         let reason = reason.map_or_else(String::new, |reason| format!(": {reason}"));
-        format!("{word}{reason}{}  {}", self.spent.text(), seconds(at_ms.saturating_sub(self.begun_ms)))
+        let mut line = format!("{word}{reason}{}  {}", self.spent.text(), seconds(at_ms.saturating_sub(self.begun_ms)));
+        for (node, (calls, saved_usd)) in &self.hooks {
+            let noun = if *calls == 1 { "call" } else { "calls" };
+            let _ = write!(line, "\n     {node} answered {calls} {noun}");
+            if *saved_usd > 0.0 {
+                let _ = write!(line, ", ${saved_usd:.4} saved");
+            }
+        }
+        line
     }
 }
 

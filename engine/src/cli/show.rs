@@ -1,9 +1,10 @@
 //! `rondo show`: what was said in a thread, step by step.
 
+use std::collections::BTreeMap;
 use std::fmt::Write as _;
 
 use rondo_protocol::diagnostic::Code;
-use rondo_protocol::object::{AnsweredBy, Entry, ToolNote, Usage};
+use rondo_protocol::object::{AnsweredBy, Entry, HookNote, ToolNote, Usage};
 
 use super::exit::Exit;
 use super::failure::Failure;
@@ -35,7 +36,9 @@ pub fn show(args: &ShowArgs, output: &mut Output) -> Result<Exit, Failure> {
     } else {
         output.text(&thread_text(&line))?;
     }
+    let mut hooks = HookFigures::default();
     steps(look.store.as_ref(), &line, &row, &mut |step| {
+        step.note.hooks.iter().for_each(|note| hooks.add(note));
         if output.is_json() {
             output.line(&step)?;
         } else {
@@ -45,8 +48,71 @@ pub fn show(args: &ShowArgs, output: &mut Output) -> Result<Exit, Failure> {
     })?;
     if !output.is_json() {
         output.text(&ending_text(&line, &row))?;
+        output.text(&hooks.text())?;
     }
     Ok(Exit::Done)
+}
+
+/// What the hooks of a thread did, added up over its steps.
+#[derive(Debug, Default)]
+pub(super) struct HookFigures {
+    by_node: BTreeMap<String, OfNode>,
+}
+
+#[derive(Debug, Default)]
+struct OfNode {
+    answered: u64,
+    saved_usd: f64,
+    saved_tokens: u64,
+    /// Numbers among the node's own figures, by name.
+    metrics: BTreeMap<String, i128>,
+}
+
+impl HookFigures {
+    pub(super) fn add(&mut self, note: &HookNote) {
+        let of_node = self.by_node.entry(note.node.clone()).or_default();
+        for answer in &note.answered {
+            of_node.answered += 1;
+            of_node.saved_usd += answer.saved_usd.unwrap_or_default();
+            let saved = answer.saved.unwrap_or_default();
+            of_node.saved_tokens += saved.prompt_tokens.saturating_add(saved.output_tokens);
+        }
+        let rondo_protocol::Value::Object(metrics) = &note.metrics else { return };
+        for (name, value) in metrics {
+            if let rondo_protocol::Value::Int(number) = value {
+                let sum = of_node.metrics.entry(name.clone()).or_default();
+                *sum = sum.saturating_add(*number);
+            }
+        }
+    }
+
+    /// A line for each node that did anything: `response_cache: answered 4 calls, saved $0.0120; hits 4, lookups 4`.
+    pub(super) fn text(&self) -> String {
+        let mut text = String::new();
+        for (node, of_node) in &self.by_node {
+            let mut said = Vec::new();
+            if of_node.answered > 0 {
+                let calls = if of_node.answered == 1 { "call" } else { "calls" };
+                let mut answered = format!("answered {} {calls}", of_node.answered);
+                if of_node.saved_usd > 0.0 {
+                    let _ = write!(answered, ", saved ${:.4}", of_node.saved_usd);
+                }
+                if of_node.saved_tokens > 0 {
+                    let _ = write!(answered, ", {} tokens", of_node.saved_tokens);
+                }
+                said.push(answered);
+            }
+            let metrics = of_node.metrics.iter().filter(|(_, number)| **number != 0);
+            let metrics: Vec<String> = metrics.map(|(name, number)| format!("{name} {number}")).collect();
+            if !metrics.is_empty() {
+                said.push(metrics.join(", "));
+            }
+            if !said.is_empty() {
+                let _ = writeln!(text, "\n{node}: {}", said.join("; "));
+            }
+        }
+        text
+    }
 }
 
 /// Hands the steps of a thread to `each` in order until it says stop (`false`).

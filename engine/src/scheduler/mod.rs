@@ -21,4 +21,4 @@ mod worker;
 pub use event_loop::{Ended, Run, cancelled_ending};
 pub use past::StoredPast;
 pub use retry::Deadline;
-pub use sink::Sink;
+pub use sink::{Sink, WARNING};

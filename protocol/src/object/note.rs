@@ -90,7 +90,7 @@ pub struct HookNote {
     /// Its node.
     pub node: String,
     /// The calls that it answered in place of what lies behind it, in order.
-    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    #[serde(default)]
     pub answered: Vec<HookAnswer>,
     /// Its own figures of this visit; an object, or `null` where it has none.
     #[serde(default)]
