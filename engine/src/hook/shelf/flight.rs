@@ -1,0 +1,110 @@
+//! Single flight: of those that ask for a missing entry at once, one goes to make it and the others wait for it.
+//!
+//! A key in flight is a semaphore of one permit. Whoever holds it goes on; giving it back without a result wakes
+//! exactly one of the others, and a result closes it, which wakes them all. Both hold however a future is dropped.
+
+use std::collections::HashMap;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+use tokio::sync::{OwnedSemaphorePermit, Semaphore};
+
+use super::entry::{Key, Straight};
+
+/// The most keys in flight; beyond them everyone goes on by themselves.
+const KEYS_MAX: usize = 1024;
+
+/// Whose turn it is.
+#[derive(Debug)]
+pub(super) enum Turn {
+    /// The asker's: it goes on, and the others wait until it has kept an entry or has dropped the guard.
+    First(Guard),
+    /// Another one has kept an entry: look again.
+    Kept,
+    /// Nobody's: the time to wait is over, or too many keys are in flight. The asker goes on by itself.
+    Alone,
+}
+
+/// The turn of one asker. Dropping it passes the turn on.
+#[derive(Debug)]
+#[must_use = "dropping the guard passes the turn on"]
+pub struct Guard {
+    // Fields are dropped in this order: the permit first, so that one who waits takes over the same flight.
+    _permit: OwnedSemaphorePermit,
+    _seat: Seat,
+}
+
+/// The keys in flight.
+#[derive(Debug, Default)]
+pub(super) struct Flights {
+    keys: Arc<Mutex<Keys>>,
+}
+
+type Keys = HashMap<Key, Flight, Straight>;
+
+#[derive(Debug)]
+struct Flight {
+    turns: Arc<Semaphore>,
+    /// How many hold or wait for the turn.
+    seats: usize,
+}
+
+impl Flights {
+    /// Waits for the turn of `key`, at most for `wait`.
+    pub(super) async fn turn(&self, key: Key, wait: Duration) -> Turn {
+        let Some(seat) = self.sit(key) else { return Turn::Alone };
+        match tokio::time::timeout(wait, Arc::clone(&seat.turns).acquire_owned()).await {
+            Ok(Ok(permit)) => Turn::First(Guard { _permit: permit, _seat: seat }),
+            Ok(Err(_closed)) => Turn::Kept,
+            Err(_elapsed) => Turn::Alone,
+        }
+    }
+
+    /// Tells all who wait for `key` that an entry was kept.
+    pub(super) fn land(&self, key: &Key) {
+        if let Some(flight) = lock(&self.keys).remove(key) {
+            flight.turns.close();
+        }
+    }
+
+    #[cfg(test)]
+    pub(super) fn len(&self) -> usize {
+        lock(&self.keys).len()
+    }
+
+    fn sit(&self, key: Key) -> Option<Seat> {
+        let mut keys = lock(&self.keys);
+        if keys.len() >= KEYS_MAX && !keys.contains_key(&key) {
+            return None;
+        }
+        let flight = keys.entry(key).or_insert_with(|| Flight { turns: Arc::new(Semaphore::new(1)), seats: 0 });
+        flight.seats = flight.seats.saturating_add(1);
+        Some(Seat { keys: Arc::clone(&self.keys), key, turns: Arc::clone(&flight.turns) })
+    }
+}
+
+/// A place among those who hold or wait for a turn; the last one to leave ends the flight.
+#[derive(Debug)]
+struct Seat {
+    keys: Arc<Mutex<Keys>>,
+    key: Key,
+    turns: Arc<Semaphore>,
+}
+
+impl Drop for Seat {
+    fn drop(&mut self) {
+        let mut keys = lock(&self.keys);
+        let Some(flight) = keys.get_mut(&self.key) else { return };
+        // After a landing another flight may have begun under the same key.
+        if Arc::ptr_eq(&flight.turns, &self.turns) {
+            flight.seats = flight.seats.saturating_sub(1);
+            if flight.seats == 0 {
+                keys.remove(&self.key);
+            }
+        }
+    }
+}
+
+fn lock(keys: &Mutex<Keys>) -> MutexGuard<'_, Keys> {
+    keys.lock().unwrap_or_else(PoisonError::into_inner)
+}
