@@ -9,8 +9,10 @@
 
 pub mod kinds;
 pub mod path;
+pub mod rack;
 pub mod registry;
 pub mod role;
+pub mod shelf;
 pub mod space;
 pub mod verb;
 

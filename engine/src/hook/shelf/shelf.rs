@@ -9,7 +9,7 @@ use tokio::sync::{Semaphore, watch};
 use tokio::time::Instant;
 
 use super::catalogue::Catalogue;
-use super::entry::{Card, Content, Found, Key, Kept, Label, Listed, Lookup, Missing, Terms};
+use super::entry::{Card, Content, Found, Kept, Key, Label, Listed, Lookup, Missing, Terms};
 use super::figures::{Counts, Figure, Figures, Tally};
 use super::flight::{Flights, Guard, Turn};
 use super::owed::{Errand, Wish};
@@ -79,6 +79,11 @@ impl<T: Content> Shelf<T> {
                 warnings: Mutex::new(Vec::new()),
             }),
         }
+    }
+
+    /// Other ceilings, which hold from the next entry on.
+    pub fn limit(&self, limits: Limits) {
+        self.inner.stock.limit(limits);
     }
 
     /// Opens the shelf if it is not, and waits for it until [`WAIT`] after opening began. Says whether it is open.
@@ -281,11 +286,8 @@ impl<T: Content> Shelf<T> {
             None => Missing::NotReady,
             Some(Ok(value)) => {
                 let weight = value.weight();
-                let found = Found {
-                    value: Arc::clone(&value),
-                    kept_at_ms: card.kept_at_ms,
-                    expires_at_ms: card.expires_at_ms,
-                };
+                let found =
+                    Found { value: Arc::clone(&value), kept_at_ms: card.kept_at_ms, expires_at_ms: card.expires_at_ms };
                 return stock.hold_read(key, &card, value, weight).then_some(Lookup::Found(found));
             }
             Some(Err(Unread::Damaged(words))) => {
@@ -469,5 +471,9 @@ async fn apart<R: Send + 'static>(
     deadline: Instant,
     work: impl FnOnce() -> R + Send + 'static,
 ) -> Option<R> {
-    if much { tokio::time::timeout_at(deadline, tokio::task::spawn_blocking(work)).await.ok()?.ok() } else { Some(work()) }
+    if much {
+        tokio::time::timeout_at(deadline, tokio::task::spawn_blocking(work)).await.ok()?.ok()
+    } else {
+        Some(work())
+    }
 }

@@ -42,7 +42,7 @@ pub(super) struct Stock<T> {
     books: Mutex<Books>,
     /// Counts uses and entries kept; both orders are made of it.
     tick: AtomicU64,
-    limits: Limits,
+    limits: RwLock<Limits>,
 }
 
 /// One part of the entries, apart in memory from the others so that locking it disturbs none.
@@ -105,6 +105,15 @@ pub struct Totals {
 }
 
 impl<T> Stock<T> {
+    /// Other ceilings, which hold from the next change on.
+    pub(super) fn limit(&self, limits: Limits) {
+        *self.limits.write().unwrap_or_else(PoisonError::into_inner) = limits;
+    }
+
+    fn limits(&self) -> Limits {
+        *self.limits.read().unwrap_or_else(PoisonError::into_inner)
+    }
+
     /// An empty stock.
     pub(super) fn new(limits: Limits) -> Self {
         let most = limits.entries.saturating_mul(2).saturating_add(OWED_BESIDE_ENTRIES).min(OWED_MAX);
@@ -121,7 +130,7 @@ impl<T> Stock<T> {
             parts: std::array::from_fn(|_| Part(RwLock::new(HashMap::default()))),
             books: Mutex::new(books),
             tick: AtomicU64::new(1),
-            limits,
+            limits: RwLock::new(limits),
         }
     }
 
@@ -151,7 +160,7 @@ impl<T> Stock<T> {
 
     /// Whether an entry can be held at all.
     pub(super) fn has_room_for(&self, card: &Card) -> bool {
-        self.limits.entries > 0 && card.size_bytes <= self.limits.bytes
+        self.limits().entries > 0 && card.size_bytes <= self.limits().bytes
     }
 
     /// Places an entry, in the place of any other under its key, and wishes it written.
@@ -366,11 +375,11 @@ impl<T> Stock<T> {
 
     /// Lets the least recently used go until all ceilings hold.
     fn make_room(&self, books: &mut Books) {
-        while books.entries.len() > self.limits.entries || books.bytes > self.limits.bytes {
+        while books.entries.len() > self.limits().entries || books.bytes > self.limits().bytes {
             let Some(key) = books.entries.pop_least(|key| self.used(key)) else { break };
             self.drop_entry(books, &key, Figure::Evicted);
         }
-        while books.value_bytes > self.limits.memory_bytes {
+        while books.value_bytes > self.limits().memory_bytes {
             let Some(key) = books.values.pop_least(|key| self.used(key)) else { break };
             self.let_value_go(books, &key);
             self.drop_unreachable(books, &key);
@@ -391,7 +400,7 @@ impl<T> Stock<T> {
     /// Holds the value of an entry in memory, unless it is too heavy for it alone.
     fn hold(&self, books: &mut Books, key: &Key, value: Arc<T>, weight: u64) {
         self.let_value_go(books, key);
-        if weight > self.limits.memory_bytes {
+        if weight > self.limits().memory_bytes {
             return;
         }
         let mut part = self.part(key).write();
@@ -436,9 +445,10 @@ impl<T> Stock<T> {
 
     /// Lets an entry go that is neither in memory nor in the backing, nor on the way there.
     fn drop_unreachable(&self, books: &mut Books, key: &Key) {
-        let lost = self.part(key).read().get(key).is_some_and(|slot| {
-            slot.value.is_none() && !slot.stored && books.owed.waiting(key, &slot.card).is_none()
-        });
+        let lost =
+            self.part(key).read().get(key).is_some_and(|slot| {
+                slot.value.is_none() && !slot.stored && books.owed.waiting(key, &slot.card).is_none()
+            });
         if lost {
             self.drop_entry(books, key, Figure::Evicted);
         }

@@ -1,0 +1,124 @@
+//! A rack: the shelves of one hook kind, one for each group of entries that share ceilings, all in the kind's own key
+//! space. The kind holds it, so that runs in one process share what is kept.
+//!
+//! Which group an entry belongs to is the kind's business: usually the workflow, so that one workflow's ceilings never
+//! push out what another one keeps.
+
+mod verbs;
+
+use std::collections::BTreeMap;
+use std::fmt;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
+
+use futures_util::future::BoxFuture;
+use rondo_protocol::Digest;
+
+use super::Space;
+use super::shelf::{Backing, Content, Limits, Shelf};
+
+pub use verbs::{clear, stats};
+
+/// Names of groups stand behind this byte, what is kept behind the other one.
+const NAMES: u8 = b'g';
+const KEPT: u8 = b's';
+/// How many bytes of a group's SHA-256 stand in keys.
+const PREFIX_BYTES: usize = 16;
+/// The most groups that are listed.
+const GROUPS_MAX: usize = 10_000;
+
+/// The shelves of a kind.
+pub struct Rack<T: Content> {
+    shelves: Mutex<BTreeMap<String, Shelf<T>>>,
+}
+
+impl<T: Content> Default for Rack<T> {
+    fn default() -> Self {
+        Self { shelves: Mutex::default() }
+    }
+}
+
+impl<T: Content> fmt::Debug for Rack<T> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Rack").finish_non_exhaustive()
+    }
+}
+
+impl<T: Content> Rack<T> {
+    /// The shelf of a group, within these ceilings from now on.
+    pub fn shelf(&self, space: &Space, group: &str, limits: Limits) -> Shelf<T> {
+        let mut shelves = self.shelves.lock().unwrap_or_else(PoisonError::into_inner);
+        let shelf = shelves.entry(group.to_owned()).or_insert_with(|| Shelf::new(backing(space, group), limits));
+        shelf.limit(limits);
+        shelf.clone()
+    }
+
+    /// The shelf of every group that keeps anything. One that no run has used yet is opened without ceilings.
+    ///
+    /// # Errors
+    /// When the key space cannot be read.
+    pub fn all(&self, space: &Space) -> Result<Vec<(String, Shelf<T>)>, String> {
+        let groups = groups(space)?;
+        let mut shelves = self.shelves.lock().unwrap_or_else(PoisonError::into_inner);
+        let limits = Limits { entries: u64::MAX, bytes: u64::MAX, memory_bytes: 0 };
+        let mut shelf = |group: &String| {
+            let shelf = shelves.entry(group.clone()).or_insert_with(|| Shelf::new(backing(space, group), limits));
+            shelf.clone()
+        };
+        Ok(groups.into_iter().map(|group| (group.clone(), shelf(&group))).collect())
+    }
+}
+
+/// The groups that have kept something, by name.
+///
+/// # Errors
+/// When the key space cannot be read.
+pub fn groups(space: &Space) -> Result<Vec<String>, String> {
+    let entries = space.scan(&[NAMES], GROUPS_MAX).map_err(|error| error.to_string())?;
+    let name = |key: &[u8]| Some(String::from_utf8_lossy(key.strip_prefix(&[NAMES])?).into_owned());
+    Ok(entries.iter().map_while(|(key, _)| name(key)).collect())
+}
+
+/// The part of a kind's key space that a group has.
+pub fn backing(space: &Space, group: &str) -> Arc<dyn Backing> {
+    let digest = Digest::sha256(group.as_bytes());
+    let own = digest.as_bytes().iter().take(PREFIX_BYTES).copied();
+    let prefix = std::iter::once(KEPT).chain(own).collect();
+    Arc::new(Group { space: space.clone(), name: group.to_owned(), prefix, is_named: AtomicBool::new(false) })
+}
+
+struct Group {
+    space: Space,
+    name: String,
+    prefix: Vec<u8>,
+    /// Whether its name has been written, by which it is found.
+    is_named: AtomicBool,
+}
+
+impl Group {
+    fn own(&self, key: &[u8]) -> Vec<u8> {
+        [self.prefix.as_slice(), key].concat()
+    }
+}
+
+impl Backing for Group {
+    fn get(&self, key: &[u8]) -> Result<Option<Vec<u8>>, String> {
+        self.space.get(&self.own(key)).map_err(|error| error.to_string())
+    }
+
+    fn scan(&self, from: &[u8], limit: usize) -> Result<Vec<(Vec<u8>, Vec<u8>)>, String> {
+        let entries = self.space.scan(&self.own(from), limit).map_err(|error| error.to_string())?;
+        let own = |(key, value): (Vec<u8>, Vec<u8>)| Some((key.strip_prefix(self.prefix.as_slice())?.to_vec(), value));
+        Ok(entries.into_iter().map_while(own).collect())
+    }
+
+    fn put(&self, key: Vec<u8>, value: Option<Vec<u8>>) -> BoxFuture<'_, Result<(), String>> {
+        Box::pin(async move {
+            if !self.is_named.swap(true, Ordering::Relaxed) {
+                let name = [&[NAMES], self.name.as_bytes()].concat();
+                self.space.put(name, Some(Vec::new())).await.map_err(|error| error.to_string())?;
+            }
+            self.space.put(self.own(&key), value).await.map_err(|error| error.to_string())
+        })
+    }
+}

@@ -1,0 +1,156 @@
+//! What a rack keeps and has counted, as verbs of its kind show it, and how it is cleared.
+
+use std::fmt::Write as _;
+
+use rondo_protocol::Value;
+
+use super::{Rack, backing, groups};
+use crate::hook::shelf::{Catalogue, Content, Counts, Figure, Label};
+use crate::hook::{Desk, Said, verb};
+
+/// The names of what `clear` filters by.
+const ROLE: &str = "role";
+const TOOL: &str = "tool";
+const WORKFLOW: &str = "workflow";
+const KIND: &str = "kind";
+const OLDER: &str = "older-than";
+
+/// What has been counted of a kind, for each workflow, role and tool.
+///
+/// # Errors
+/// When the key space cannot be read.
+pub fn stats(kind: &str, desk: &dyn Desk) -> Result<Said, String> {
+    let mut said = Said::default();
+    let mut rows = Vec::new();
+    let mut all = Counts::default();
+    for group in groups(desk.space())? {
+        let catalogue = Catalogue::read(&*backing(desk.space(), &group));
+        for warning in catalogue.warnings() {
+            let _ = writeln!(said.text, "{kind}: {warning}");
+        }
+        for (label, counts) in catalogue.figures() {
+            all.add(&counts);
+            said.lines.push(line(kind, &group, &label, &counts));
+            rows.push(row(&group, &label, &counts));
+        }
+    }
+    if rows.is_empty() {
+        let _ = writeln!(said.text, "{kind}: nothing has been kept or looked up yet");
+        return Ok(said);
+    }
+    rows.push(["all".to_owned(), String::new(), String::new()].into_iter().chain(numbers(&all)).collect());
+    let titles = ["workflow", "role", "tool", "lookups", "hits", "rate", "entries", "bytes", "evicted", "expired"];
+    let titles = titles.into_iter().chain(["would hit", "tokens saved", "saved"]).map(str::to_owned).collect();
+    let _ = writeln!(said.text, "{kind}");
+    table(&mut said.text, titles, rows);
+    Ok(said)
+}
+
+fn line(kind: &str, group: &str, label: &Label, counts: &Counts) -> Value {
+    let text = |text: &str| if text.is_empty() { Value::Null } else { Value::from(text) };
+    let rate = Value::number(share(counts)).unwrap_or_default();
+    let named = [
+        ("kind", Value::from(kind)),
+        ("workflow", text(group)),
+        ("role", text(label.role())),
+        ("tool", text(label.tool())),
+        ("hit_rate", rate),
+        ("entries", Value::from(counts.entries)),
+        ("bytes", Value::from(counts.bytes)),
+    ];
+    Value::from_iter(
+        named.into_iter().chain(Figure::ALL.map(|figure| (figure.name(), Value::from(counts.get(figure))))),
+    )
+}
+
+fn row(group: &str, label: &Label, counts: &Counts) -> Vec<String> {
+    let or_dash = |text: &str| if text.is_empty() { "-".to_owned() } else { text.to_owned() };
+    let group = if group.is_empty() { "(store)" } else { group };
+    [group.to_owned(), or_dash(label.role()), or_dash(label.tool())].into_iter().chain(numbers(counts)).collect()
+}
+
+fn numbers(counts: &Counts) -> Vec<String> {
+    let number = |figure| counts.get(figure).to_string();
+    let rate = format!("{:.0}%", share(counts) * 100.0);
+    let tenth_of_a_millicent = counts.get(Figure::SavedMicrousd) / 100;
+    vec![
+        number(Figure::Lookups),
+        number(Figure::Hits),
+        if counts.get(Figure::Lookups) == 0 { "-".to_owned() } else { rate },
+        counts.entries.to_string(),
+        counts.bytes.to_string(),
+        number(Figure::Evicted),
+        number(Figure::Expired),
+        number(Figure::WouldHits),
+        number(Figure::SavedTokens),
+        format!("${}.{:04}", tenth_of_a_millicent / 10_000, tenth_of_a_millicent % 10_000),
+    ]
+}
+
+/// The share of lookups that were answered, from 0 to 1.
+fn share(counts: &Counts) -> f64 {
+    let float = |number: u64| u32::try_from(number).map_or(f64::from(u32::MAX), f64::from);
+    let lookups = counts.get(Figure::Lookups);
+    if lookups == 0 { 0.0 } else { float(counts.get(Figure::Hits)) / float(lookups) }
+}
+
+/// Rows beneath titles; names to the left, numbers to the right.
+fn table(text: &mut String, titles: Vec<String>, rows: Vec<Vec<String>>) {
+    const NAMES: usize = 3;
+    let rows: Vec<Vec<String>> = std::iter::once(titles).chain(rows).collect();
+    let columns = rows.first().map_or(0, Vec::len);
+    let width = |column: usize| {
+        rows.iter().filter_map(|row| row.get(column)).map(|cell| cell.chars().count()).max().unwrap_or(0)
+    };
+    let widths: Vec<usize> = (0..columns).map(width).collect();
+    for row in &rows {
+        let mut line = String::from(" ");
+        for (at, (cell, width)) in row.iter().zip(&widths).enumerate() {
+            let pad = " ".repeat(width.saturating_sub(cell.chars().count()));
+            let _ = if at < NAMES { write!(line, " {cell}{pad}") } else { write!(line, "  {pad}{cell}") };
+        }
+        let _ = writeln!(text, "{}", line.trim_end());
+    }
+}
+
+/// Forgets what a kind keeps, as far as `asked` names kind, workflow, role, tool and age; says how many entries.
+///
+/// # Errors
+/// When the key space cannot be read, or an age is none.
+pub async fn clear<T: Content>(
+    rack: &Rack<T>,
+    kind: &str,
+    asked: &verb::Asked,
+    desk: &dyn Desk,
+) -> Result<Said, String> {
+    let wanted = |name: &str| asked.get(name).map(String::as_str);
+    if wanted(KIND).is_some_and(|only| only != kind) {
+        return Ok(Said::default());
+    }
+    let before_ms = wanted(OLDER)
+        .map(|age| {
+            let age_ms = crate::config::parse_duration_ms(age).map_err(|error| format!("--{OLDER} {age}: {error}"))?;
+            Ok::<_, String>(desk.env().now_ms().saturating_sub(age_ms))
+        })
+        .transpose()?;
+    let is_whole = [ROLE, TOOL, OLDER].iter().all(|name| wanted(name).is_none());
+    let mut forgotten = 0;
+    for (group, shelf) in rack.all(desk.space())? {
+        if wanted(WORKFLOW).is_some_and(|workflow| workflow != group) {
+            continue;
+        }
+        forgotten += if is_whole {
+            shelf.clear().await
+        } else {
+            let is_meant = |label: &Label| {
+                wanted(ROLE).is_none_or(|role| role == label.role())
+                    && wanted(TOOL).is_none_or(|tool| tool == label.tool())
+            };
+            let is_old = |kept_at_ms| before_ms.is_none_or(|before_ms| kept_at_ms < before_ms);
+            shelf.forget_where(|_, card| is_meant(&card.label) && is_old(card.kept_at_ms)).await
+        };
+    }
+    let entries = if forgotten == 1 { "entry" } else { "entries" };
+    let line = Value::from_iter([("kind", Value::from(kind)), ("forgotten", Value::from(forgotten))]);
+    Ok(Said { text: format!("{kind}: {forgotten} {entries} forgotten\n"), lines: vec![line] })
+}
