@@ -30,26 +30,40 @@ impl<M: Model> Model for Redacting<M> {
         call: &'a ModelCall,
         deltas: &'a dyn Deltas,
     ) -> BoxFuture<'a, Result<ModelAnswer, Fault>> {
-        Box::pin(async move {
-            let redacting = RedactingDeltas { inner: deltas, stream: Mutex::new(self.redactor.stream()) };
-            let answered = self.inner.complete(call, &redacting).await;
-            match answered {
-                Ok(mut answer) => {
-                    redacting.finish();
-                    redact(&self.redactor, &mut answer.reply);
-                    Ok(answer)
-                }
-                // Of a reply that was cut, what could be the beginning of a key is never told.
-                Err(mut fault) => {
-                    self.redactor.string(&mut fault.message);
-                    Err(fault)
-                }
-            }
-        })
+        Box::pin(complete(&self.inner, &self.redactor, call, deltas))
     }
 }
 
-fn redact(redactor: &Redactor, reply: &mut ModelReply) {
+/// Makes one attempt of `provider` and redacts what it says with `redactor`, which may be that of one role.
+///
+/// # Errors
+/// The provider's fault, with its message redacted.
+///
+/// # Cancel safety
+/// As [`Model::complete`]; what was held back is never told.
+pub async fn complete(
+    provider: &dyn Model,
+    redactor: &Redactor,
+    call: &ModelCall,
+    deltas: &dyn Deltas,
+) -> Result<ModelAnswer, Fault> {
+    let redacting = RedactingDeltas { inner: deltas, stream: Mutex::new(redactor.stream()) };
+    match provider.complete(call, &redacting).await {
+        Ok(mut answer) => {
+            redacting.finish();
+            reply(redactor, &mut answer.reply);
+            Ok(answer)
+        }
+        // Of a reply that was cut, what is not settled is never told: it could be the beginning of a key.
+        Err(mut fault) => {
+            redactor.string(&mut fault.message);
+            Err(fault)
+        }
+    }
+}
+
+/// Redacts every text of a finished reply, each for itself.
+pub fn reply(redactor: &Redactor, reply: &mut ModelReply) {
     let ModelReply { finish, reasoning, text, tool_calls } = reply;
     redactor.string(text);
     if let Some(reasoning) = reasoning {
@@ -65,7 +79,7 @@ fn redact(redactor: &Redactor, reply: &mut ModelReply) {
     }
 }
 
-/// Deltas that hold back what could begin a key.
+/// Deltas that hold back what is not settled.
 struct RedactingDeltas<'a> {
     inner: &'a dyn Deltas,
     stream: Mutex<StreamRedactor>,
@@ -158,6 +172,31 @@ mod tests {
         assert_eq!(deltas, answer.reply.text);
         assert_eq!(deltas, "a [redacted:KEY] b [redacted:KEY] sk-secret");
         assert_eq!(answer.reply.tool_calls[0].arguments, r#"{"k":"[redacted:KEY]"}"#);
+    }
+
+    /// What a role adds is redacted behind the operator's keys, in the pieces of a reply as in the whole.
+    #[test]
+    fn a_role_may_redact_more_of_a_provider_that_redacts() {
+        use crate::redact::Pattern;
+
+        let keys = Redactor::new([("KEY".to_owned(), KEY.to_owned())]);
+        let role = keys.with_patterns([Pattern::new(r"(?<begun>sk-[a-z]+)").unwrap(), Pattern::new("bad|b").unwrap()]);
+        let runtime = tokio::runtime::Builder::new_current_thread().build().unwrap();
+        let [answered, failed] = [false, true].map(|fails| {
+            let provider = Redacting::new(Leaking { fails }, Arc::new(keys.clone()));
+            let kept = Kept::default();
+            let answered = runtime.block_on(super::complete(&provider, &role, &test_call(), &kept));
+            (answered, kept.0.into_inner().unwrap())
+        });
+        let answer = answered.0.unwrap();
+        assert_eq!(answered.1, "a [redacted:KEY] [redacted:pattern] [redacted:KEY] [redacted:begun]");
+        assert_eq!(answer.reply.text, answered.1);
+        assert_eq!(answer.reply.reasoning.as_deref(), Some("[redacted:KEY]"));
+        assert_eq!(failed.0.unwrap_err().message, "[redacted:pattern] key [redacted:KEY]");
+
+        let mut again = answer.reply.clone();
+        reply(&role, &mut again);
+        assert_eq!(again, answer.reply);
     }
 
     /// Law `no_secret`, for faults.

@@ -2,16 +2,20 @@
 //!
 //! Redaction acts on what *enters* a thread: its input, tool results, model replies, faults. A known key value becomes
 //! `[redacted:NAME]`, also where any of its characters are spelt as escapes of JSON or YAML: a reader of the text would
-//! put the key together again.
+//! put the key together again. To the keys an author adds [`Pattern`]s, which are looked for after them, in order.
 //!
 //! Laws:
 //! - `no_secret`: no output holds a known key.
 //! - For every way of cutting a text into pieces, the pieces that leave a [`StreamRedactor`] make up
 //!   [`Redactor::text`] of the whole.
+//! - Redacting a redacted text changes nothing, unless a key has a part of such a mark as `[redacted:NAME]` in it.
 //!
-//! This module knows nothing of where keys come from, and no pattern of what a key may look like: that is the business
-//! of the `redact` hook.
+//! This module knows nothing of where keys and patterns come from, and no pattern of what a key may look like: that is
+//! the business of the `redact` hook.
 
+mod mark;
+mod pass;
+mod pattern;
 mod spelling;
 
 use std::borrow::Cow;
@@ -21,6 +25,9 @@ use std::sync::Arc;
 
 use rondo_protocol::Value;
 
+use mark::Marks;
+use pass::Pass;
+pub use pattern::{InvalidPattern, MAX_PATTERN_BYTES, Pattern};
 use spelling::Match;
 
 /// The shortest value that is redacted. A shorter one would be found in the middle of words that are no secret.
@@ -50,7 +57,7 @@ pub struct Ignored {
     pub reason: &'static str,
 }
 
-/// Finds known key values in texts and puts their names in their place.
+/// Finds known key values in texts, and what patterns match, and puts their names in their place.
 #[derive(Clone, Default)]
 pub struct Redactor {
     /// What is looked for, longest first, each with what stands in its place.
@@ -58,6 +65,10 @@ pub struct Redactor {
     /// The bytes with which a needle begins.
     first_bytes: Arc<[u8]>,
     ignored: Vec<Ignored>,
+    /// What is looked for after the keys.
+    patterns: Arc<[Pattern]>,
+    /// All that may stand in the place of something. Empty without patterns: keys are found whatever surrounds them.
+    marks: Arc<Marks>,
 }
 
 struct Needle {
@@ -70,6 +81,7 @@ impl fmt::Debug for Redactor {
         f.debug_struct("Redactor")
             .field("needles", &self.needles.len())
             .field("ignored", &self.ignored)
+            .field("patterns", &self.patterns)
             .finish_non_exhaustive()
     }
 }
@@ -84,7 +96,7 @@ impl Redactor {
                 ignored.push(Ignored { name, reason: "it is shorter than 8 bytes" });
                 continue;
             }
-            let replacement = format!("[redacted:{name}]");
+            let replacement = mark::named(&name);
             if !needles.iter().any(|known| known.text == secret) {
                 needles.push(Needle { text: secret, replacement });
             }
@@ -97,7 +109,25 @@ impl Redactor {
         }
         first_bytes.sort_unstable();
         first_bytes.dedup();
-        Self { needles: needles.into(), first_bytes: first_bytes.into(), ignored }
+        Self { needles: needles.into(), first_bytes: first_bytes.into(), ignored, ..Self::default() }
+    }
+
+    /// A redactor that also redacts what these patterns match, after the patterns that this one has.
+    #[must_use]
+    pub fn with_patterns(&self, patterns: impl IntoIterator<Item = Pattern>) -> Self {
+        let patterns: Arc<[Pattern]> = self.patterns.iter().cloned().chain(patterns).collect();
+        if patterns.is_empty() {
+            return self.clone();
+        }
+        let of_keys = self.needles.iter().map(|needle| needle.replacement.clone());
+        let of_patterns = patterns.iter().map(|pattern| pattern.replacement().to_owned());
+        let marks = Arc::new(Marks::new(of_keys.chain(of_patterns)));
+        Self { patterns, marks, ..self.clone() }
+    }
+
+    /// Whether it looks for more than keys.
+    pub fn has_patterns(&self) -> bool {
+        !self.patterns.is_empty()
     }
 
     /// The values that are not redacted.
@@ -105,8 +135,18 @@ impl Redactor {
         &self.ignored
     }
 
-    /// The text with every key replaced. Where several begin at one place, the longest is taken.
+    /// The text with every key replaced, then every match of the patterns. Where several keys begin at one place, the
+    /// longest is taken.
     pub fn text<'a>(&self, text: &'a str) -> Cow<'a, str> {
+        self.patterns.iter().fold(self.without_keys(text), |text, pattern| {
+            match Pass::whole(pattern, &self.marks, &text) {
+                Some(redacted) => Cow::Owned(redacted),
+                None => text,
+            }
+        })
+    }
+
+    fn without_keys<'a>(&self, text: &'a str) -> Cow<'a, str> {
         let mut out = String::new();
         match self.scan(text, true, &mut out) {
             Scan { replaced: false, .. } => Cow::Borrowed(text),
@@ -114,7 +154,7 @@ impl Redactor {
         }
     }
 
-    /// Replaces keys in every text of `value`, keys of objects included.
+    /// Redacts every text of `value`, names of members included.
     pub fn value(&self, value: &mut Value) {
         match value {
             Value::Null | Value::Bool(_) | Value::Int(_) | Value::Float(_) => {}
@@ -136,7 +176,7 @@ impl Redactor {
         }
     }
 
-    /// Replaces keys in `text`, which stays untouched where there is none.
+    /// Redacts `text`, which stays untouched where there is nothing to redact.
     pub fn string(&self, text: &mut String) {
         if let Cow::Owned(redacted) = self.text(text) {
             *text = redacted;
@@ -145,10 +185,11 @@ impl Redactor {
 
     /// A redactor for a text that arrives in pieces.
     pub fn stream(&self) -> StreamRedactor {
-        StreamRedactor { redactor: self.clone(), held: String::new() }
+        let pass = |pattern: &Pattern| Pass::new(pattern.clone(), Arc::clone(&self.marks));
+        StreamRedactor { redactor: self.clone(), held: String::new(), passes: self.patterns.iter().map(pass).collect() }
     }
 
-    /// Appends the redacted beginning of `text` to `out`. Unless the text is `whole`, it stops where what is left could
+    /// Appends the beginning of `text` to `out`, without its keys. Unless the text is `whole`, it stops where what is left could
     /// be the beginning of a key.
     fn scan(&self, text: &str, whole: bool, out: &mut String) -> Scan {
         let bytes = text.as_bytes();
@@ -193,27 +234,35 @@ struct Scan {
     replaced: bool,
 }
 
-/// Redacts a text that arrives in pieces. It holds back no more than the longest spelling of the longest key.
+/// Redacts a text that arrives in pieces.
+///
+/// For the sake of keys it holds back no more than the longest spelling of the longest key. A pattern holds back from
+/// where a match may begin: to the end of the line where no match can hold a newline, as many bytes as a match can have
+/// where they are few, else to the end of the text.
 #[derive(Debug)]
 pub struct StreamRedactor {
     redactor: Redactor,
+    /// What may be part of a key.
     held: String,
+    /// One for each pattern, in order: what leaves one goes through the next.
+    passes: Vec<Pass>,
 }
 
 impl StreamRedactor {
-    /// Takes the next piece and gives what can no longer be part of a key.
+    /// Takes the next piece and gives what is settled.
     pub fn push(&mut self, piece: &str) -> String {
         self.held.push_str(piece);
         let mut out = String::new();
         let scan = self.redactor.scan(&self.held, false, &mut out);
         self.held.drain(..scan.read);
-        out
+        self.passes.iter_mut().fold(out, |text, pass| pass.push(&text))
     }
 
     /// What is left when the text is at its end.
     pub fn finish(&mut self) -> String {
         let held = std::mem::take(&mut self.held);
-        self.redactor.text(&held).into_owned()
+        let out = self.redactor.without_keys(&held).into_owned();
+        self.passes.iter_mut().fold(out, |text, pass| pass.push(&text) + &pass.finish())
     }
 }
 
