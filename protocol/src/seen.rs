@@ -23,7 +23,8 @@ pub struct Sight {
     /// What stood there; `None` = nothing.
     pub mark: Option<Mark>,
     /// Of a listing, the SHA-256 of its entries; of a file that was so young that its times may not tell a change, of
-    /// the bytes that were read.
+    /// the bytes that were read; of a name from which links led elsewhere, of the path that they led to, which is a
+    /// sight of its own; of a name that could not be opened, of the reason. Otherwise there is none.
     pub digest: Option<Digest>,
     /// How many bytes from the file's beginning the digest is of.
     pub read_bytes: u64,
@@ -39,7 +40,7 @@ pub enum SightKind {
     Folder,
     /// A folder was listed.
     Listing,
-    /// There was nothing of that name.
+    /// There was nothing of that name, or nothing that can be opened as a file.
     Absent,
 }
 

@@ -9,6 +9,7 @@ use rondo_protocol::id::{LanePath, RoleName, Status, ThreadId};
 use rondo_protocol::message::Message;
 use rondo_protocol::message::ToolUse;
 use rondo_protocol::object::{AnsweredBy, Entry, Finish, ModelReply, Parameters};
+use rondo_protocol::seen::{Mark, Seen, Sight, SightKind};
 use rondo_protocol::workflow::AnswerFormat;
 
 use super::*;
@@ -286,4 +287,69 @@ fn a_long_result_is_shown_cut_and_kept_whole() {
     let shown = effects.asked.last().unwrap();
     assert!(shown.contains("[cut: 32832 bytes left out]"), "{}", shown.len());
     assert!(shown.len() < crate::history::SHOWN_MAX_BYTES + 200);
+}
+
+fn sight(path: &str, size_bytes: u64) -> Sight {
+    let mark = Mark { size_bytes, modified: (1, 0), changed: (1, 0), device: 1, inode: 1 };
+    Sight { path: path.to_owned(), kind: SightKind::File, mark: Some(mark), digest: None, read_bytes: 0 }
+}
+
+fn saw(sights: &[Sight]) -> Reply {
+    Reply::Tool(ToolReply { seen: Some(Seen { sights: sights.to_vec() }), ..ToolReply::said("seen") })
+}
+
+/// What a turn saw whose calls, with these arguments, were answered so.
+fn seen_by(calls: &[(&str, &str, Reply)]) -> Option<Seen> {
+    let ids: Vec<String> = (0..calls.len()).map(|index| index.to_string()).collect();
+    let uses: Vec<_> =
+        calls.iter().zip(&ids).map(|((name, arguments, _), id)| (id.as_str(), *name, *arguments)).collect();
+    let mut replies = vec![asks(&uses)];
+    replies.extend(calls.iter().map(|(_, _, reply)| reply.clone()));
+    replies.push(says(GOOD, Finish::Stop, &[]));
+    turn_with(20, replies).0.unwrap().seen
+}
+
+#[test]
+fn a_turn_that_only_looked_tells_what_its_calls_saw_each_name_once() {
+    let (reply, _) = turn(vec![says("what?", Finish::Stop, &[]), says(GOOD, Finish::Stop, &[])]);
+    assert_eq!(reply.unwrap().seen, Some(Seen::default()), "nothing was looked at");
+    let calls = vec![
+        ("b", r#"{"path":"x"}"#, saw(&[sight("x", 1), sight("y", 1)])),
+        ("a", "{}", done("pure")),
+        ("b", r#"{"path":"y"}"#, saw(&[sight("a", 1), sight("y", 1)])),
+    ];
+    assert_eq!(seen_by(&calls), Some(Seen { sights: vec![sight("a", 1), sight("x", 1), sight("y", 1)] }));
+}
+
+#[test]
+fn a_turn_that_did_more_or_cannot_tell_says_so() {
+    let ok = || ("b", r#"{"path":"x"}"#, saw(&[sight("x", 1)]));
+    assert!(seen_by(&[ok()]).is_some());
+    let mut failed = saw(&[]);
+    if let Reply::Tool(reply) = &mut failed {
+        reply.failed = true;
+    }
+    let doubts = [
+        ("something changed in between", ("b", "{}", saw(&[sight("x", 2)]))),
+        ("a call does not say", ("b", "{}", done("read"))),
+        ("a call failed", ("b", "{}", failed.clone())),
+        ("a pure call failed", ("a", "{}", failed)),
+        ("a call wrote", ("fs.write", "{}", saw(&[]))),
+    ];
+    for (why, doubt) in doubts {
+        assert_eq!(seen_by(&[ok(), doubt.clone()]), None, "{why}");
+        assert_eq!(seen_by(&[doubt, ok()]), None, "{why}");
+    }
+    // The loop answers these by itself.
+    let answered = asks(&[("1", "b", "{}"), ("2", "unknown", "{}")]);
+    let (reply, _) = turn(vec![answered, saw(&[]), says(GOOD, Finish::Stop, &[])]);
+    assert_eq!(reply.unwrap().seen, None);
+}
+
+#[test]
+fn what_a_turn_saw_is_bounded() {
+    let sights = |from: u64, to: u64| saw(&(from..to).map(|n| sight(&format!("{n:05}"), 1)).collect::<Vec<_>>());
+    let within = seen_by(&[("b", "{}", sights(0, 10_000)), ("b", "{ }", sights(5_000, 20_000))]);
+    assert_eq!(within.unwrap().sights.len(), 20_000);
+    assert_eq!(seen_by(&[("b", "{}", sights(0, 10_000)), ("b", "{ }", sights(9_999, 20_001))]), None);
 }

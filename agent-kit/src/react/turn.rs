@@ -3,23 +3,27 @@
 use std::sync::Arc;
 
 use rondo_protocol::Digest;
-use rondo_protocol::call::{Fault, FaultClass, ModelAnswer, Reply, ToolReply, TurnReply};
+use rondo_protocol::call::{Effect, Fault, FaultClass, ModelAnswer, Reply, ToolReply, TurnReply};
 use rondo_protocol::diagnostic::Code;
 use rondo_protocol::message::Conversation;
 use rondo_protocol::object::{AnsweredBy, Entry, Finish, Transcript, Usage};
 
-use super::uses::{Planned, Uses};
+use super::uses::{Plan, Planned, Uses};
 use super::{Agent, REPAIRS};
 use crate::answer::{Answer, ContractFault, repair_text};
 use crate::effects::{Performed, Sent, Verdict};
 use crate::history;
 use crate::tool::cut;
+use crate::wall::files::Sights;
 
 /// Bytes of all replies of one turn, with the arguments of the tools that they ask for.
 const SAID_IN_ALL_MAX_BYTES: usize = 32 << 20;
 
 /// Bytes of all results that one turn keeps; what comes then is kept as the model is shown it.
 const STORED_IN_ALL_MAX_BYTES: usize = 16 << 20;
+
+/// The most names that the calls of one turn may have looked at for what they saw to be told.
+const SIGHTS_MAX: usize = 20_000;
 
 /// What the loop does next.
 pub(super) enum Next {
@@ -50,6 +54,8 @@ pub(super) struct Turn<'a> {
     usage: Option<Usage>,
     cost_usd: Option<f64>,
     last: Option<(Sent, AnsweredBy)>,
+    /// What its tool calls saw; `None` = nobody can tell.
+    seen: Option<Sights>,
 }
 
 impl<'a> Turn<'a> {
@@ -73,6 +79,7 @@ impl<'a> Turn<'a> {
             usage: None,
             cost_usd: None,
             last: None,
+            seen: Some(Sights::default()),
         }
     }
 
@@ -157,8 +164,9 @@ impl<'a> Turn<'a> {
     }
 
     /// Takes in what a use of a tool was answered.
-    pub(super) fn used(&mut self, planned: Planned, reply: ToolReply) {
+    pub(super) fn used(&mut self, planned: Planned, mut reply: ToolReply) {
         let Planned { tool, plan } = planned;
+        self.seen = self.seen.take().and_then(|seen| with_sights(seen, &plan, &mut reply));
         self.uses.went(&plan, reply.failed);
         let mut text = reply.text;
         if self.stored_bytes.saturating_add(text.len()) > STORED_IN_ALL_MAX_BYTES {
@@ -195,9 +203,30 @@ impl<'a> Turn<'a> {
             model,
             fallback,
             answered_by,
-            seen: None,
+            seen: self.seen.take().map(Sights::into_seen),
         }
     }
+}
+
+/// What was seen, with what one more call saw. `None` = nobody can tell what the turn stands on any more: the call did
+/// more than look, failed, was answered by the loop, which knows what was called before, or does not say what it saw,
+/// or something changed between two calls.
+fn with_sights(mut seen: Sights, plan: &Plan, reply: &mut ToolReply) -> Option<Sights> {
+    let Plan::Call { effect, .. } = plan else { return None };
+    if reply.failed {
+        return None;
+    }
+    let looked_at = match effect {
+        Effect::Pure => reply.seen.take().unwrap_or_default(),
+        Effect::Reads(_) => reply.seen.take()?,
+        Effect::Writes(_) | Effect::External => return None,
+    };
+    for sight in looked_at.sights {
+        if !seen.add(sight) || seen.len() > SIGHTS_MAX {
+            return None;
+        }
+    }
+    Some(seen)
 }
 
 fn limit(name: &str, most: u64) -> Fault {

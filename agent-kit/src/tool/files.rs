@@ -8,7 +8,7 @@ use rondo_protocol::call::Effect;
 use rondo_protocol::diagnostic::Code;
 use tokio_util::sync::CancellationToken;
 
-use super::{ApplyPatch, EditFile, Error, ListFiles, ReadFile, SearchFiles, Tool, Typed, WriteFile};
+use super::{ApplyPatch, EditFile, Error, Invocation, ListFiles, ReadFile, SearchFiles, Tool, Typed, WriteFile};
 use crate::wall::files::{self, Workspace};
 
 /// How long one call may look at files.
@@ -74,6 +74,24 @@ impl Patience {
         let message = format!("this took longer than {} s; narrow what is looked at", PATIENCE.as_secs());
         Err(Error::new(Code::FileAccessFailed, message))
     }
+}
+
+/// Does work that only looks at files. All that it looks at is noted, unless time was up, which no file tells.
+pub(super) fn reading<'a>(
+    workspace: &Workspace,
+    invocation: &Invocation,
+    work: impl FnOnce(&Workspace, &Patience) -> Result<String, Error> + Send + 'static,
+) -> BoxFuture<'a, Result<String, Error>> {
+    let watch = invocation.watch.clone();
+    watch.begin();
+    let workspace = workspace.watched(&watch);
+    on_a_thread(move |patience| {
+        let result = work(&workspace, patience);
+        if patience.is_over() {
+            watch.give_up();
+        }
+        result
+    })
 }
 
 /// Does work that waits for the file system on a thread of its own. When the future is dropped, work that looks stops,

@@ -7,7 +7,7 @@ use schemars::JsonSchema;
 use serde::Deserialize;
 
 use super::bound::grouped;
-use super::files::{Patience, on_a_thread, reads_below};
+use super::files::{Patience, reading, reads_below};
 use super::tree::Tree;
 use super::{BuiltIn, Error, Invocation};
 use crate::wall::files::{Entry, Folder, Found, Kind, Workspace, escaped};
@@ -59,9 +59,8 @@ impl BuiltIn for ListFiles {
         reads_below(&self.workspace, arguments.path.as_deref().unwrap_or("."))
     }
 
-    fn run<'a>(&'a self, arguments: Arguments, _: &'a Invocation) -> BoxFuture<'a, Result<String, Error>> {
-        let workspace = Arc::clone(&self.workspace);
-        on_a_thread(move |patience| list(&workspace, &arguments, patience))
+    fn run<'a>(&'a self, arguments: Arguments, invocation: &'a Invocation) -> BoxFuture<'a, Result<String, Error>> {
+        reading(&self.workspace, invocation, move |workspace, patience| list(workspace, &arguments, patience))
     }
 }
 
@@ -99,9 +98,9 @@ fn show(shown: &mut String, folder: &Folder<'_>, entry: &Entry) {
     let _ = match entry.stamp.kind {
         Kind::Folder => writeln!(shown, "{path}/"),
         Kind::File => writeln!(shown, "{path}\t{}", grouped(entry.stamp.size_bytes)),
-        Kind::Link => match folder.link(&entry.name) {
+        Kind::Link => match &entry.target {
             // Where a link leads on this machine is nobody's business inside.
-            Ok(target) if target.is_relative() => writeln!(shown, "{path} -> {}", escaped(&target)),
+            Some(target) if target.is_relative() => writeln!(shown, "{path} -> {}", escaped(target)),
             _ => writeln!(shown, "{path} -> elsewhere"),
         },
         kind => writeln!(shown, "{path} ({kind})"),

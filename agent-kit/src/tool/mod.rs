@@ -46,6 +46,8 @@ pub use shell::{Shell, ShellArguments};
 pub use toolbox::{Clash, Lacking, Offer, ToolSet, Toolbox, means, wire_name};
 pub use write_file::WriteFile;
 
+use crate::wall::files::Watch;
+
 /// Bytes of one result that are kept; what is longer is cut with a visible mark.
 pub const STORED_MAX_BYTES: usize = 1 << 20;
 
@@ -65,6 +67,10 @@ pub trait Tool: Send + Sync {
 
     /// Does it. Arguments keep the schema. The result is at most [`STORED_MAX_BYTES`] long; a tool that reads from
     /// something endless stops there with a mark.
+    ///
+    /// A tool that reads files [begins](Watch::begin) the invocation's watch and reaches them through a workspace that
+    /// is [watched](crate::wall::files::Workspace::watched) by it. One that does not leaves the watch alone, and then
+    /// nobody can tell what its result stands on.
     ///
     /// # Errors
     /// What the caller is shown instead of a result.
@@ -103,10 +109,19 @@ pub enum Origin {
 }
 
 /// What a tool is told of its call besides the arguments.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone)]
 pub struct Invocation {
     /// The same for every execution of this use, so that the other side can tell a repetition.
     pub idempotency_key: String,
+    /// Notes which files the tool looks at.
+    pub watch: Watch,
+}
+
+impl Invocation {
+    /// An invocation of which nothing is noted yet.
+    pub fn new(idempotency_key: impl Into<String>) -> Self {
+        Self { idempotency_key: idempotency_key.into(), watch: Watch::default() }
+    }
 }
 
 /// What happens on resume when a call may have had its effect.

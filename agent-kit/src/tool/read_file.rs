@@ -9,7 +9,7 @@ use schemars::JsonSchema;
 use serde::Deserialize;
 
 use super::bound::grouped;
-use super::files::{Patience, on_a_thread, reads_file};
+use super::files::{Patience, reading, reads_file};
 use super::text::{SNIFFED_BYTES, binary};
 use super::{BuiltIn, Error, Invocation};
 use crate::wall::files::{self, OpenFile, Workspace};
@@ -60,9 +60,8 @@ impl BuiltIn for ReadFile {
         reads_file(&self.workspace, &arguments.path)
     }
 
-    fn run<'a>(&'a self, arguments: Arguments, _: &'a Invocation) -> BoxFuture<'a, Result<String, Error>> {
-        let workspace = Arc::clone(&self.workspace);
-        on_a_thread(move |patience| read(&workspace, &arguments, patience))
+    fn run<'a>(&'a self, arguments: Arguments, invocation: &'a Invocation) -> BoxFuture<'a, Result<String, Error>> {
+        reading(&self.workspace, invocation, move |workspace, patience| read(workspace, &arguments, patience))
     }
 }
 

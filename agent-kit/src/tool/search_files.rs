@@ -10,7 +10,7 @@ use rondo_protocol::diagnostic::Code;
 use schemars::JsonSchema;
 use serde::Deserialize;
 
-use super::files::{Patience, on_a_thread, reads_below};
+use super::files::{Patience, reading, reads_below};
 use super::text::{Marks, cut};
 use super::tree::Tree;
 use super::{BuiltIn, Error, Invocation};
@@ -78,9 +78,8 @@ impl BuiltIn for SearchFiles {
         reads_below(&self.workspace, arguments.path.as_deref().unwrap_or("."))
     }
 
-    fn run<'a>(&'a self, arguments: Arguments, _: &'a Invocation) -> BoxFuture<'a, Result<String, Error>> {
-        let workspace = Arc::clone(&self.workspace);
-        on_a_thread(move |patience| search(&workspace, &arguments, patience))
+    fn run<'a>(&'a self, arguments: Arguments, invocation: &'a Invocation) -> BoxFuture<'a, Result<String, Error>> {
+        reading(&self.workspace, invocation, move |workspace, patience| search(workspace, &arguments, patience))
     }
 }
 

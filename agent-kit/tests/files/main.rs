@@ -7,5 +7,6 @@ mod patch;
 mod read;
 mod scene;
 mod search;
+mod seen;
 mod wall;
 mod write;

@@ -8,6 +8,7 @@ use rondo_agent_kit::tool::{Error, Invocation, Tool, file_tools};
 use rondo_agent_kit::wall::files::{Access, Workspace};
 use rondo_protocol::call::Effect;
 use rondo_protocol::canonical;
+use rondo_protocol::seen::Seen;
 use serde_json::Value;
 use tempfile::TempDir;
 
@@ -50,10 +51,16 @@ impl Scene {
     }
 
     pub fn call(&self, tool: &str, arguments: &Value) -> Result<String, Error> {
+        self.watched(tool, arguments).0
+    }
+
+    /// What a call answers, and what it saw.
+    pub fn watched(&self, tool: &str, arguments: &Value) -> (Result<String, Error>, Option<Seen>) {
         let arguments = canonical::from_slice(arguments.to_string().as_bytes()).unwrap();
-        let invocation = Invocation { idempotency_key: "key".to_owned() };
+        let invocation = Invocation::new("key");
         let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
-        runtime.block_on(self.tool(tool).run(arguments, &invocation))
+        let result = runtime.block_on(self.tool(tool).run(arguments, &invocation));
+        (result, invocation.watch.take())
     }
 
     /// What a call answers, errors as a model is shown them.

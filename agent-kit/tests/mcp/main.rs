@@ -68,7 +68,7 @@ fn tool(server: &Server, name: &str) -> Arc<dyn Tool> {
 /// Calls a tool as a role would.
 async fn call(tool: &Arc<dyn Tool>, arguments: &str) -> Result<String, Error> {
     let arguments: Value = canonical::from_slice(arguments.as_bytes()).unwrap();
-    tool.run(arguments, &Invocation { idempotency_key: "thread/step/call".to_owned() }).await
+    tool.run(arguments, &Invocation::new("thread/step/call")).await
 }
 
 /// The error of what must not succeed.

@@ -282,13 +282,14 @@ async fn reach(tooling: &Tooling<'_>, call: &ToolCall) -> Result<ToolReply, Faul
     let read = found.and_then(|offer| Ok((offer, offer.read(&call.arguments)?)));
     let result = match read {
         Ok((offer, arguments)) => {
-            let invocation = Invocation { idempotency_key: call.idempotency_key.clone() };
-            offer.tool.run(arguments.into_value(), &invocation).await
+            let invocation = Invocation::new(call.idempotency_key.clone());
+            let said = offer.tool.run(arguments.into_value(), &invocation).await;
+            said.map(|text| ToolReply { seen: invocation.watch.take(), ..ToolReply::said(text) })
         }
         Err(error) => Err(error),
     };
     let mut reply = match result {
-        Ok(text) => ToolReply::said(text),
+        Ok(reply) => reply,
         // What a person agreed to is no longer what is there: that is not for a model to deal with.
         Err(error) if error.code == Code::McpChanged => {
             return Err(Fault::new(error.code, FaultClass::Denied, error.message));

@@ -38,7 +38,7 @@ fn value(text: &str) -> Value {
 }
 
 fn command(argv: &[&str], arguments: &str) -> Result<Command, Error> {
-    let invocation = Invocation { idempotency_key: "key".to_owned() };
+    let invocation = Invocation::new("key");
     program(settings(argv, EffectWord::Reads, &[])).unwrap().command(&value(arguments), &invocation)
 }
 

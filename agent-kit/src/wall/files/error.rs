@@ -1,6 +1,7 @@
 use std::io;
 
 use rondo_protocol::diagnostic::Code;
+use rondo_protocol::digest::Digest;
 
 use super::Kind;
 
@@ -93,6 +94,16 @@ pub enum Error {
 }
 
 impl Error {
+    /// Why a file could not be opened, for a later look to be compared with; `None` = it is not there.
+    pub(super) fn reason(&self) -> Option<Digest> {
+        let is_absent = match self {
+            Self::Missing { .. } => true,
+            Self::System { source, .. } => source.kind() == io::ErrorKind::NotFound,
+            _ => false,
+        };
+        (!is_absent).then(|| Digest::sha256(self.to_string().as_bytes()))
+    }
+
     /// The code of its page.
     pub fn code(&self) -> Code {
         match self {

@@ -5,6 +5,7 @@ use std::io::{self, Read};
 use cap_std::fs::Dir;
 
 use super::rules::Identities;
+use super::watch::Reading;
 use super::{Error, Kind, Stamp, step};
 
 /// A regular file, open for reading.
@@ -13,6 +14,8 @@ pub struct OpenFile {
     file: File,
     path: String,
     stamp: Stamp,
+    /// Where it is watched: what has been read of it.
+    reading: Option<Reading>,
 }
 
 impl OpenFile {
@@ -34,7 +37,12 @@ impl OpenFile {
         if hidden.hold(&stamp) {
             return Err(Error::Hidden { path });
         }
-        Ok(Self { file, path, stamp })
+        Ok(Self { file, path, stamp, reading: None })
+    }
+
+    /// Has what is read of it noted.
+    pub(super) fn note_reading(&mut self, reading: Reading) {
+        self.reading = Some(reading);
     }
 
     /// Its path in the words of the workspace.
@@ -52,13 +60,14 @@ impl OpenFile {
     /// # Errors
     /// When it has more than `max_bytes`, whatever it claims to have, or cannot be read.
     pub fn read_whole(&mut self, max_bytes: u64) -> Result<Vec<u8>, Error> {
-        let too_large = |size_bytes| Error::TooLarge { path: self.path.clone(), size_bytes, max_bytes };
+        let path = self.path.clone();
+        let too_large = |size_bytes| Error::TooLarge { path: path.clone(), size_bytes, max_bytes };
         if self.stamp.size_bytes > max_bytes {
             return Err(too_large(self.stamp.size_bytes));
         }
         let mut bytes = Vec::new();
-        let read = (&mut self.file).take(max_bytes + 1).read_to_end(&mut bytes);
-        read.map_err(|source| Error::System { path: self.path.clone(), doing: "read", source })?;
+        let read = self.by_ref().take(max_bytes.saturating_add(1)).read_to_end(&mut bytes);
+        read.map_err(|source| Error::System { path: path.clone(), doing: "read", source })?;
         if bytes.len() as u64 > max_bytes {
             return Err(too_large(bytes.len() as u64));
         }
@@ -68,6 +77,10 @@ impl OpenFile {
 
 impl Read for OpenFile {
     fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
-        self.file.read(buffer)
+        let read = self.file.read(buffer);
+        if let Some(reading) = &mut self.reading {
+            reading.took(&read, buffer);
+        }
+        read
     }
 }

@@ -1,11 +1,15 @@
 use std::ffi::{OsStr, OsString};
+use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
+use std::time::Instant;
 
 use cap_std::fs::Dir;
+use rondo_protocol::digest::{Digest, Hasher};
+use rondo_protocol::seen::SightKind;
 
 use super::rules::Identities;
-use super::{Error, OpenFile, Stamp, Workspace, step};
+use super::{Error, Kind, OpenFile, Stamp, Workspace, step};
 
 /// The most entries of one folder that are looked at.
 const ENTRIES_MAX: usize = 50_000;
@@ -37,6 +41,26 @@ pub struct Entry {
     pub name: OsString,
     /// What stands there.
     pub stamp: Stamp,
+    /// Of a link: where it says that it leads, if it can be read.
+    pub target: Option<PathBuf>,
+}
+
+impl Listing {
+    /// The digest of what it tells: names, kinds, sizes of files and targets of links.
+    pub(super) fn digest(&self) -> Digest {
+        let mut hasher = Hasher::default();
+        for Entry { name, stamp, target } in &self.entries {
+            // Folders grow in their own ways with what is in them.
+            let size_bytes = if stamp.kind == Kind::File { stamp.size_bytes } else { 0 };
+            // Neither a name nor a target holds a NUL, so that every list of entries has bytes of its own.
+            hasher.update(name.as_bytes());
+            hasher.update(&[0, stamp.kind.code()]);
+            hasher.update(&size_bytes.to_le_bytes());
+            hasher.update(target.as_ref().map_or(b"", |target| target.as_os_str().as_bytes()));
+            hasher.update(&[0]);
+        }
+        hasher.finish()
+    }
 }
 
 impl<'a> Folder<'a> {
@@ -65,10 +89,23 @@ impl<'a> Folder<'a> {
     /// # Errors
     /// When the system refuses.
     pub fn list(&self) -> Result<Listing, Error> {
+        let listing = self.list_until(None);
+        match &listing {
+            Ok(listing) if !listing.is_cut => {
+                let (mark, digest) = (self.stamp.mark(), listing.digest());
+                self.workspace.note(&self.real, SightKind::Listing, Some(mark), Some(digest));
+            }
+            _ => self.workspace.unnoted(),
+        }
+        listing
+    }
+
+    /// Lists it without a note; what is not listed by then is cut off.
+    pub(super) fn list_until(&self, until: Option<Instant>) -> Result<Listing, Error> {
         let fault = |source| Error::System { path: self.path(), doing: "list", source };
         let mut listing = Listing { entries: Vec::new(), is_cut: false };
         for (looked_at, entry) in self.dir.entries().map_err(fault)?.enumerate() {
-            if looked_at == ENTRIES_MAX {
+            if looked_at == ENTRIES_MAX || until.is_some_and(|until| Instant::now() >= until) {
                 listing.is_cut = true;
                 break;
             }
@@ -81,7 +118,8 @@ impl<'a> Folder<'a> {
             // A name that is gone again is not listed.
             let Ok(stamp) = step::look(&self.dir, &name) else { continue };
             if !self.hidden.hold(&stamp) {
-                listing.entries.push(Entry { name, stamp });
+                let target = if stamp.kind == Kind::Link { self.dir.read_link_contents(&name).ok() } else { None };
+                listing.entries.push(Entry { name, stamp, target });
             }
         }
         listing.entries.sort_by(|left, right| left.name.cmp(&right.name));
@@ -93,6 +131,12 @@ impl<'a> Folder<'a> {
     /// # Errors
     /// When it is not a folder, not granted or out of reach.
     pub fn folder(&self, name: &OsStr) -> Result<Folder<'a>, Error> {
+        let folder = self.enter(name).inspect_err(|_| self.workspace.unnoted())?;
+        self.workspace.note(&folder.real, SightKind::Folder, Some(folder.stamp.mark()), None);
+        Ok(folder)
+    }
+
+    fn enter(&self, name: &OsStr) -> Result<Folder<'a>, Error> {
         let real = self.real.join(name);
         let path = self.workspace.shown(&real);
         let rules = &self.workspace.rules;
@@ -116,23 +160,21 @@ impl<'a> Folder<'a> {
     /// When it is not a regular file, not granted or out of reach.
     pub fn file(&self, name: &OsStr) -> Result<OpenFile, Error> {
         let real = self.real.join(name);
-        let path = self.workspace.shown(&real);
-        let rules = &self.workspace.rules;
-        if rules.hides(&real) {
-            return Err(Error::Hidden { path });
+        let file = self.open(name, &real);
+        if let Err(error) = &file {
+            self.workspace.note(&real, SightKind::Absent, None, error.reason());
         }
-        if !rules.may_read(&real) {
-            return Err(Error::NotGranted { path, access: "read" });
-        }
-        OpenFile::open(&self.dir, name, path, &self.hidden)
+        file
     }
 
-    /// Where a link in it says that it leads.
-    ///
-    /// # Errors
-    /// When it is not a link.
-    pub fn link(&self, name: &OsStr) -> Result<PathBuf, Error> {
-        let read = self.dir.read_link_contents(name);
-        read.map_err(|source| Error::System { path: self.path_of(name), doing: "read the link", source })
+    fn open(&self, name: &OsStr, real: &Path) -> Result<OpenFile, Error> {
+        let rules = &self.workspace.rules;
+        if rules.hides(real) {
+            return Err(Error::Hidden { path: self.workspace.shown(real) });
+        }
+        if !rules.may_read(real) {
+            return Err(Error::NotGranted { path: self.workspace.shown(real), access: "read" });
+        }
+        self.workspace.opened(&self.dir, name, real, &self.hidden)
     }
 }

@@ -18,8 +18,10 @@
 //! One thing cannot be told: a hard link to a file *inside* a hidden folder. Whoever can make one has reached into that
 //! folder by other means.
 //!
-//! Whatever a caller gets to see has a [`Stamp`]: that of each file opened and each folder listed. They are what a kept
-//! result has to be compared with.
+//! Whatever a caller gets to see has a [`Stamp`]: that of each file opened and each folder listed. A [`Watch`] notes
+//! them, and names that are not there, so that whoever keeps a result can ask later whether all of it
+//! [still](Workspace::still) stands as it did. What a file system does not tell is not known: a program that changes a
+//! file through a page that it has mapped and changed before leaves the file's times as they are.
 //!
 //! Opening a name without following it is not in cap-std's public interface, so that one step is rustix's `openat`; see
 //! `step.rs`. This module knows nothing of tools, and of no file's content.
@@ -30,11 +32,15 @@ mod folder;
 mod name;
 mod passage;
 mod rules;
+mod sights;
 mod stamp;
 mod step;
+mod still;
 mod target;
+mod watch;
 
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 
 use cap_std::ambient_authority;
 use cap_std::fs::Dir;
@@ -44,8 +50,11 @@ pub use file::OpenFile;
 pub use folder::{Entry, Folder, Listing};
 pub use name::escaped;
 pub use passage::Found;
+pub(crate) use sights::Sights;
 pub use stamp::{Kind, Stamp};
+pub use still::{Reach, Still};
 pub use target::{Target, Written};
+pub use watch::Watch;
 
 use name::Lexical;
 use passage::Passage;
@@ -67,8 +76,10 @@ pub struct Access {
 #[derive(Debug)]
 pub struct Workspace {
     /// The workspace's own folder first, then those that grants lead to elsewhere.
-    roots: Vec<Root>,
-    rules: Rules,
+    roots: Arc<[Root]>,
+    rules: Arc<Rules>,
+    /// Who notes what is looked at.
+    watch: Option<Watch>,
 }
 
 /// A folder that a walk begins at.
@@ -129,7 +140,7 @@ impl Workspace {
             let folder = if real.is_dir() { Some(given.as_path()) } else { given.parent() };
             roots.extend(folder.map(Root::open).transpose()?);
         }
-        Ok(Self { roots, rules })
+        Ok(Self { roots: roots.into(), rules: Arc::new(rules), watch: None })
     }
 
     /// The folder, where it really is.
@@ -152,8 +163,11 @@ impl Workspace {
     /// # Errors
     /// When it is not there, not granted, out of reach, or neither a file nor a folder.
     pub fn find(&self, path: &str) -> Result<Found<'_>, Error> {
-        let (root, parts) = self.lexical(path)?;
-        Passage::new(self, path, root).walk(parts)
+        let (root, parts) = self.lexical(path).inspect_err(|_| self.unnoted())?;
+        let asked = root.path.join(parts.iter().collect::<PathBuf>());
+        let found = Passage::new(self, path, root).walk(parts);
+        self.note_found(&asked, found.as_ref());
+        found
     }
 
     /// Opens a file for reading, as [`Workspace::find`].
@@ -175,8 +189,15 @@ impl Workspace {
     /// When it may not be written, when a part of its path is a link, or when something else than a regular file stands
     /// there.
     pub fn target(&self, path: &str) -> Result<Target<'_>, Error> {
+        // Whoever writes does more than look.
+        self.unnoted();
         let (root, parts) = self.lexical(path)?;
         Target::find(self, path, root, &parts)
+    }
+
+    /// The same workspace, with nothing noted.
+    fn unwatched(&self) -> Self {
+        Self { roots: Arc::clone(&self.roots), rules: Arc::clone(&self.rules), watch: None }
     }
 
     /// A path in the words of the workspace: relative where it can be, and printable.

@@ -116,8 +116,7 @@ impl<'a> Passage<'a> {
             }
             _ => {
                 self.refuse_ungranted(&real)?;
-                let path = self.workspace.shown(&real);
-                Ok(Some(Found::File(OpenFile::open(self.dir(), name, path, &self.hidden)?)))
+                Ok(Some(Found::File(self.workspace.opened(self.dir(), name, &real, &self.hidden)?)))
             }
         }
     }

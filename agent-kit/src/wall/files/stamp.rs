@@ -3,6 +3,7 @@
 use std::fmt;
 
 use cap_std::fs::{FileTypeExt, Metadata, MetadataExt};
+use rondo_protocol::seen::Mark;
 
 /// What stands under a name.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -21,6 +22,21 @@ pub enum Kind {
     Device,
     /// Something that only this system knows.
     Other,
+}
+
+impl Kind {
+    /// Its byte in the digest of a listing.
+    pub(super) fn code(self) -> u8 {
+        match self {
+            Self::File => 1,
+            Self::Folder => 2,
+            Self::Link => 3,
+            Self::Fifo => 4,
+            Self::Socket => 5,
+            Self::Device => 6,
+            Self::Other => 7,
+        }
+    }
 }
 
 impl fmt::Display for Kind {
@@ -87,5 +103,11 @@ impl Stamp {
             mode: metadata.mode(),
             owner: (metadata.uid(), metadata.gid()),
         }
+    }
+
+    /// What a later look is compared with.
+    pub(super) fn mark(&self) -> Mark {
+        let Self { size_bytes, modified, changed, device, inode, .. } = *self;
+        Mark { size_bytes, modified, changed, device, inode }
     }
 }

@@ -104,7 +104,7 @@ impl Scene {
     pub fn call(&self, tool: &str, arguments: &Value) -> Result<String, Error> {
         let tool = self.tools.iter().find(|known| known.spec().name == tool).unwrap();
         let arguments = canonical::from_slice(arguments.to_string().as_bytes()).unwrap();
-        let invocation = Invocation { idempotency_key: "key".to_owned() };
+        let invocation = Invocation::new("key");
         let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
         runtime.block_on(tool.run(arguments, &invocation))
     }

@@ -1,0 +1,229 @@
+//! Whether what was seen still stands as it did.
+
+use std::io::Read;
+use std::path::{Path, PathBuf};
+use std::time::Instant;
+
+use rondo_protocol::digest::{Digest, Hasher};
+use rondo_protocol::seen::{Seen, Sight, SightKind};
+
+use super::sights::stands_alike;
+use super::{Error, Folder, Found, OpenFile, Workspace};
+
+/// How much of a file is read between two looks at the clock.
+const CHUNK_BYTES: usize = 64 << 10;
+
+/// Whether everything that was seen still stands as it did.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Still {
+    /// All of it does.
+    Holds,
+    /// This one does not, or may not be seen any more.
+    Changed {
+        /// The path of the sight.
+        path: String,
+    },
+    /// Time was up before everything had been looked at.
+    TooLate,
+}
+
+/// What writes to some paths may change.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Reach {
+    /// The workspace's folder.
+    home: PathBuf,
+    /// Each path as it is named and as it really is, with all below it; `None` = anything.
+    paths: Option<Vec<PathBuf>>,
+}
+
+impl Workspace {
+    /// Looks again at everything that was seen, by the rules of this workspace: what it does not grant has changed.
+    pub fn still(&self, seen: &Seen, until: Instant) -> Still {
+        let workspace = self.unwatched();
+        let mut again = Again { workspace: &workspace, until, folder: None };
+        for sight in &seen.sights {
+            match again.stands(sight) {
+                Ok(true) => {}
+                Ok(false) => return Still::Changed { path: sight.path.clone() },
+                Err(TooLate) => return Still::TooLate,
+            }
+        }
+        Still::Holds
+    }
+
+    /// What writes to these paths may change, as [`Effect::Writes`](rondo_protocol::call::Effect::Writes) names them:
+    /// each path with all below it.
+    pub fn reach(&self, written: &[String]) -> Reach {
+        let workspace = self.unwatched();
+        let home = workspace.path().to_owned();
+        // Who writes and does not say where may write anywhere.
+        let mut paths = (!written.is_empty()).then(Vec::new);
+        for path in written {
+            let named = workspace.normalized(path).ok();
+            let real = named.as_ref().and_then(|named| workspace.led_to(named));
+            paths = match (paths, named, real) {
+                (Some(mut paths), Some(named), Some(real)) => {
+                    paths.extend([home.join(named), real]);
+                    Some(paths)
+                }
+                _ => None,
+            };
+        }
+        Reach { home, paths }
+    }
+
+    /// Whether a write to one of these paths could change anything of what was seen. On doubt it could.
+    pub fn touches(&self, seen: &Seen, written: &[String]) -> bool {
+        self.reach(written).touches(seen)
+    }
+
+    /// Where a path really leads, also when its end does not exist yet. `None` = nobody can tell.
+    fn led_to(&self, path: &str) -> Option<PathBuf> {
+        let (root, parts) = self.lexical(path).ok()?;
+        let whole = root.path.join(parts.iter().collect::<PathBuf>());
+        for at in whole.ancestors().take_while(|at| at.starts_with(&root.path)) {
+            let real = match self.find(&self.plain(at)?) {
+                Ok(Found::File(file)) => self.path().join(file.path()),
+                Ok(Found::Folder(folder)) => folder.real().to_owned(),
+                Err(Error::Missing { .. }) => continue,
+                Err(_) => return None,
+            };
+            return Some(real.join(whole.strip_prefix(at).ok()?));
+        }
+        None
+    }
+}
+
+impl Reach {
+    /// Whether such a write could change anything of what was seen. On doubt it could.
+    pub fn touches(&self, seen: &Seen) -> bool {
+        seen.sights.iter().any(|sight| self.touches_sight(sight))
+    }
+
+    fn touches_sight(&self, sight: &Sight) -> bool {
+        let Some(paths) = &self.paths else { return true };
+        let seen = self.home.join(&sight.path);
+        // A folder that was entered stays that, whatever is put into it. To put something below anything else changes a
+        // listing, or what stands there.
+        let has_below = sight.kind != SightKind::Folder;
+        paths.iter().any(|path| seen.starts_with(path) || (has_below && path.starts_with(&seen)))
+    }
+}
+
+/// Time was up.
+struct TooLate;
+
+/// The second look.
+struct Again<'a> {
+    workspace: &'a Workspace,
+    until: Instant,
+    /// The folder that was entered last. Sights are sorted, so that the next one is likely to be in it too.
+    folder: Option<Folder<'a>>,
+}
+
+impl Again<'_> {
+    fn stands(&mut self, sight: &Sight) -> Result<bool, TooLate> {
+        self.check_time()?;
+        // A path that is not as it would be noted was not noted here.
+        if self.workspace.normalized(&sight.path).map_or(true, |path| path != sight.path) {
+            return Ok(false);
+        }
+        match sight.kind {
+            SightKind::Folder => Ok(self.folder_stands(sight)),
+            SightKind::File if sight.read_bytes == 0 && sight.digest.is_some() => Ok(self.link_stands(sight)),
+            SightKind::File => self.file_stands(sight),
+            SightKind::Listing => self.listing_stands(sight),
+            SightKind::Absent => Ok(self.absence_stands(sight)),
+        }
+    }
+
+    fn folder_stands(&self, sight: &Sight) -> bool {
+        let Ok(Found::Folder(folder)) = self.workspace.find(&sight.path) else { return false };
+        leads_alike(sight, &folder.path()) && stands_alike(sight.kind, sight.mark, Some(folder.stamp().mark()))
+    }
+
+    fn link_stands(&self, sight: &Sight) -> bool {
+        let Ok(Found::File(file)) = self.workspace.find(&sight.path) else { return false };
+        leads_alike(sight, file.path()) && stands_alike(sight.kind, sight.mark, Some(file.stamp().mark()))
+    }
+
+    fn file_stands(&mut self, sight: &Sight) -> Result<bool, TooLate> {
+        let Ok(Some(Ok(mut file))) = self.open(&sight.path) else { return Ok(false) };
+        if !stands_alike(sight.kind, sight.mark, Some(file.stamp().mark())) {
+            return Ok(false);
+        }
+        match sight.digest {
+            Some(digest) => Ok(self.read(&mut file, sight.read_bytes)? == Some(digest)),
+            None => Ok(true),
+        }
+    }
+
+    fn listing_stands(&mut self, sight: &Sight) -> Result<bool, TooLate> {
+        let Ok(Found::Folder(folder)) = self.workspace.find(&sight.path) else { return Ok(false) };
+        if folder.path() != sight.path || !stands_alike(sight.kind, sight.mark, Some(folder.stamp().mark())) {
+            return Ok(false);
+        }
+        let Ok(listing) = folder.list_until(Some(self.until)) else { return Ok(false) };
+        if listing.is_cut {
+            self.check_time()?;
+        }
+        self.folder = Some(folder);
+        Ok(!listing.is_cut && sight.digest == Some(listing.digest()))
+    }
+
+    fn absence_stands(&mut self, sight: &Sight) -> bool {
+        match self.open(&sight.path) {
+            Ok(Some(Err(error))) => error.reason() == sight.digest,
+            // The folder that it would be in is not there either.
+            Ok(None) => sight.digest.is_none(),
+            Ok(Some(Ok(_))) | Err(()) => false,
+        }
+    }
+
+    /// Opens a file by its parent, so that no link is followed that was none before. `None` = there is no parent.
+    fn open(&mut self, path: &str) -> Result<Option<Result<OpenFile, Error>>, ()> {
+        let path = Path::new(path);
+        let (Some(name), Some(parent)) = (path.file_name(), path.parent()) else { return Err(()) };
+        let parent = if parent.as_os_str().is_empty() { Path::new(".") } else { parent };
+        let parent = parent.to_str().ok_or(())?;
+        let folder = match self.folder.take().filter(|folder| folder.path() == parent) {
+            Some(folder) => folder,
+            None => match self.workspace.find(parent) {
+                Ok(Found::Folder(folder)) if folder.path() == parent => folder,
+                Err(Error::Missing { .. }) => return Ok(None),
+                _ => return Err(()),
+            },
+        };
+        Ok(Some(self.folder.insert(folder).file(name)))
+    }
+
+    /// The digest of the first `length` bytes; `None` = there are fewer, or they cannot be read.
+    fn read(&self, file: &mut OpenFile, length: u64) -> Result<Option<Digest>, TooLate> {
+        let mut hasher = Hasher::default();
+        let mut left = length;
+        let mut chunk = Vec::with_capacity(CHUNK_BYTES);
+        while left > 0 {
+            self.check_time()?;
+            chunk.clear();
+            let wanted = left.min(CHUNK_BYTES as u64);
+            match file.by_ref().take(wanted).read_to_end(&mut chunk) {
+                Ok(read) if read > 0 => left = left.saturating_sub(read as u64),
+                _ => return Ok(None),
+            }
+            hasher.update(&chunk);
+        }
+        Ok(Some(hasher.finish()))
+    }
+
+    fn check_time(&self) -> Result<(), TooLate> {
+        if Instant::now() >= self.until { Err(TooLate) } else { Ok(()) }
+    }
+}
+
+/// Whether a path leads to where it led: elsewhere if its sight says so, else nowhere but to itself.
+fn leads_alike(sight: &Sight, led_to: &str) -> bool {
+    match sight.digest {
+        Some(digest) => digest == Digest::sha256(led_to.as_bytes()),
+        None => sight.path == led_to,
+    }
+}

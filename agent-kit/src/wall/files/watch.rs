@@ -1,0 +1,286 @@
+//! Who notes what is looked at.
+
+use std::ffi::OsStr;
+use std::io;
+use std::path::Path;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::{SystemTime, UNIX_EPOCH};
+
+use cap_std::fs::Dir;
+use rondo_protocol::digest::{Digest, Hasher};
+use rondo_protocol::seen::{Mark, Seen, Sight, SightKind};
+
+use super::rules::Identities;
+use super::sights::Sights;
+use super::{Error, Found, OpenFile, Workspace, escaped};
+
+/// The most names that one call may look at. What looked at more is cheaper done again than compared.
+const SIGHTS_MAX: usize = 10_000;
+/// Below this age a file's times do not tell every change: file systems count in ticks, some in steps of two seconds,
+/// and a second change within one leaves the times of the first.
+const YOUNG_SECONDS: i64 = 2;
+
+/// Notes everything that one call looks at through a [watched](Workspace::watched) workspace. Clones note into one list.
+#[derive(Debug, Clone, Default)]
+pub struct Watch {
+    state: Arc<Mutex<State>>,
+}
+
+#[derive(Debug, Default)]
+struct State {
+    stage: Stage,
+    /// Files that may still be read.
+    open: usize,
+    sights: Sights,
+}
+
+#[derive(Debug, Default, PartialEq, Eq)]
+enum Stage {
+    /// Nobody has said that anything is noted.
+    #[default]
+    Idle,
+    Noting,
+    /// Nobody can tell any more, or it has been told.
+    Over,
+}
+
+impl Watch {
+    /// Whoever begins promises that from here everything is looked at through a watched workspace.
+    pub fn begin(&self) {
+        let mut state = self.state();
+        if state.stage == Stage::Idle {
+            state.stage = Stage::Noting;
+        }
+    }
+
+    /// Something was looked at that cannot be noted, or the result stands on something else besides, such as the time
+    /// that was left.
+    pub fn give_up(&self) {
+        self.state().give_up();
+    }
+
+    /// Everything that was looked at; `None` = nobody can tell: it was not begun, was given up, has been taken already,
+    /// a file is still open, or a name was seen in two states.
+    pub fn take(&self) -> Option<Seen> {
+        let mut state = self.state();
+        let State { stage, open, sights } = &mut *state;
+        let sights = std::mem::take(sights);
+        let was_noting = std::mem::replace(stage, Stage::Over) == Stage::Noting;
+        (was_noting && *open == 0).then(|| sights.into_seen())
+    }
+
+    fn state(&self) -> MutexGuard<'_, State> {
+        // Whoever panicked while holding it was adding to a list, which is whole all the same.
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn note(&self, sight: Sight) {
+        self.state().note(sight);
+    }
+}
+
+impl State {
+    fn give_up(&mut self) {
+        self.stage = Stage::Over;
+        self.sights = Sights::default();
+    }
+
+    fn note(&mut self, sight: Sight) {
+        if self.stage == Stage::Noting && (!self.sights.add(sight) || self.sights.len() > SIGHTS_MAX) {
+            self.give_up();
+        }
+    }
+}
+
+impl Workspace {
+    /// The same workspace, with everything that is looked at through it noted.
+    #[must_use]
+    pub fn watched(&self, watch: &Watch) -> Self {
+        Self { watch: Some(watch.clone()), ..self.unwatched() }
+    }
+
+    /// Notes how a name stands. One whose path is not what is shown of it cannot be found again.
+    pub(super) fn note(&self, real: &Path, kind: SightKind, mark: Option<Mark>, digest: Option<Digest>) {
+        let Some(watch) = &self.watch else { return };
+        match self.plain(real) {
+            Some(path) => watch.note(Sight { path, kind, mark, digest, read_bytes: 0 }),
+            None => watch.give_up(),
+        }
+    }
+
+    /// Gives up if this is watched.
+    pub(super) fn unnoted(&self) {
+        if let Some(watch) = &self.watch {
+            watch.give_up();
+        }
+    }
+
+    /// Notes what a path led to. `asked` is that path before any link was looked at.
+    pub(super) fn note_found(&self, asked: &Path, found: Result<&Found<'_>, &Error>) {
+        if self.watch.is_none() {
+            return;
+        }
+        let (kind, stamp, led_to) = match found {
+            Ok(Found::Folder(folder)) => {
+                self.note(folder.real(), SightKind::Folder, Some(folder.stamp().mark()), None);
+                (SightKind::Folder, folder.stamp(), folder.path())
+            }
+            // It was noted when it was opened.
+            Ok(Found::File(file)) => (SightKind::File, file.stamp(), file.path().to_owned()),
+            Err(Error::Missing { .. }) => return self.note(asked, SightKind::Absent, None, None),
+            Err(_) => return self.unnoted(),
+        };
+        if self.plain(asked).as_ref() != Some(&led_to) {
+            self.note(asked, kind, Some(stamp.mark()), Some(Digest::sha256(led_to.as_bytes())));
+        }
+    }
+
+    /// Opens a file, whose reading is noted as it goes on.
+    pub(super) fn opened(
+        &self,
+        parent: &Dir,
+        name: &OsStr,
+        real: &Path,
+        hidden: &Identities,
+    ) -> Result<OpenFile, Error> {
+        // Taken before the file's times are, so that it never seems older than it is.
+        let watched = self.watch.as_ref().map(|watch| (watch, SystemTime::now()));
+        let mut file = OpenFile::open(parent, name, self.shown(real), hidden)?;
+        if let Some((watch, now)) = watched {
+            let mark = file.stamp().mark();
+            self.note(real, SightKind::File, Some(mark), None);
+            file.note_reading(Reading::begin(watch, file.path().to_owned(), mark, now));
+        }
+        Ok(file)
+    }
+
+    /// A path in the words of the workspace, where those are its name and not only what is shown of it.
+    pub(super) fn plain(&self, path: &Path) -> Option<String> {
+        let below = path.strip_prefix(self.path()).unwrap_or(path);
+        (below.to_str()? == escaped(below)).then(|| self.shown(path))
+    }
+}
+
+/// A watched file that is being read.
+#[derive(Debug)]
+pub(super) struct Reading {
+    watch: Watch,
+    path: String,
+    mark: Mark,
+    /// Of what was read; `None` = the file's mark tells every change.
+    hasher: Option<Hasher>,
+    read_bytes: u64,
+    has_ended: bool,
+}
+
+impl Reading {
+    fn begin(watch: &Watch, path: String, mark: Mark, now: SystemTime) -> Self {
+        let mut state = watch.state();
+        state.open = state.open.saturating_add(1);
+        drop(state);
+        let hasher = is_young(&mark, now).then(Hasher::default);
+        Self { watch: watch.clone(), path, mark, hasher, read_bytes: 0, has_ended: false }
+    }
+
+    /// Takes in what one reading into `buffer` came to.
+    pub(super) fn took(&mut self, read: &io::Result<usize>, buffer: &[u8]) {
+        match read {
+            Ok(0) => self.has_ended |= !buffer.is_empty(),
+            Ok(length) => {
+                self.read_bytes = self.read_bytes.saturating_add(*length as u64);
+                if let Some(hasher) = &mut self.hasher {
+                    hasher.update(buffer.get(..*length).unwrap_or(buffer));
+                }
+            }
+            Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+            // That a disk fails is no state of the file.
+            Err(_) => self.watch.give_up(),
+        }
+    }
+}
+
+impl Drop for Reading {
+    fn drop(&mut self) {
+        let mut state = self.watch.state();
+        state.open = state.open.saturating_sub(1);
+        // It was changed while it was read, or is one of those that a kernel makes up: their marks tell nothing.
+        let size_bytes = self.mark.size_bytes;
+        if self.read_bytes > size_bytes || (self.has_ended && self.read_bytes < size_bytes) {
+            return state.give_up();
+        }
+        let Some(hasher) = self.hasher.take() else { return };
+        if self.read_bytes > 0 {
+            let (path, mark, digest) = (std::mem::take(&mut self.path), Some(self.mark), Some(hasher.finish()));
+            state.note(Sight { path, kind: SightKind::File, mark, digest, read_bytes: self.read_bytes });
+        }
+    }
+}
+
+/// Whether a file was changed so shortly before `now`, or after it, that its mark may not tell the next change.
+fn is_young(mark: &Mark, now: SystemTime) -> bool {
+    let Ok(since) = now.duration_since(UNIX_EPOCH) else { return true };
+    let Ok(seconds) = i64::try_from(since.as_secs()) else { return true };
+    let limit = (seconds.saturating_sub(YOUNG_SECONDS), i64::from(since.subsec_nanos()));
+    mark.modified > limit || mark.changed > limit
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::Duration;
+
+    use super::*;
+
+    fn mark(modified: (i64, i64), changed: (i64, i64)) -> Mark {
+        Mark { size_bytes: 1, modified, changed, device: 1, inode: 1 }
+    }
+
+    fn sight(number: usize) -> Sight {
+        let path = format!("f{number:05}");
+        Sight { path, kind: SightKind::File, mark: Some(mark((1, 0), (1, 0))), digest: None, read_bytes: 0 }
+    }
+
+    #[test]
+    fn a_file_is_young_for_two_seconds_after_either_of_its_times_and_before_them() {
+        let now = UNIX_EPOCH + Duration::new(100, 5);
+        let old = (98, 5);
+        assert!(!is_young(&mark(old, old), now));
+        for young in [(98, 6), (99, 0), (100, 5), (i64::MAX, 0)] {
+            assert!(is_young(&mark(young, old), now) && is_young(&mark(old, young), now), "{young:?}");
+        }
+        assert!(is_young(&mark(old, old), UNIX_EPOCH), "a clock that was set back");
+        assert!(is_young(&mark(old, old), UNIX_EPOCH - Duration::from_secs(1)), "a clock before 1970");
+    }
+
+    #[test]
+    fn what_is_noted_is_told_once_and_only_of_what_was_begun_and_not_given_up() {
+        let watch = Watch::default();
+        watch.note(sight(0));
+        assert_eq!(watch.take(), None, "not begun");
+        let watch = Watch::default();
+        watch.note(sight(0));
+        watch.begin();
+        watch.note(sight(2));
+        watch.clone().note(sight(1));
+        watch.note(sight(2));
+        watch.begin();
+        assert_eq!(watch.take(), Some(Seen { sights: vec![sight(1), sight(2)] }));
+        watch.begin();
+        assert_eq!(watch.take(), None, "told already");
+        let watch = Watch::default();
+        watch.give_up();
+        watch.begin();
+        assert_eq!(watch.take(), None, "given up");
+    }
+
+    #[test]
+    fn more_than_can_be_noted_is_given_up() {
+        let watch = Watch::default();
+        watch.begin();
+        (0..SIGHTS_MAX).for_each(|number| watch.note(sight(number)));
+        watch.note(sight(0));
+        assert_eq!(watch.state().sights.len(), SIGHTS_MAX);
+        watch.note(sight(SIGHTS_MAX));
+        assert_eq!(watch.state().sights.len(), 0);
+        assert_eq!(watch.take(), None);
+    }
+}
