@@ -360,7 +360,7 @@ impl Engine {
         let toolboxes = cast::toolboxes(&beginning.workflow, &operating.tools, &operating.grants);
         let limits = operating.ceilings.over(&policy.limits);
         let cast = cast::cast(&beginning.workflow, &policy.roles, &limits, &operating.models, toolboxes, None)?;
-        let views = views(&graph, &cast, &operating.models);
+        let views = views(&graph, &cast, &operating);
         let (reports, past) = (Arc::new(Unheard), Arc::new(NoPast));
         let around = Around { reports, past, rehearsed: Some(kind.to_owned()) };
         let paths = self.paths(&graph, &views, &operating, &around)?;
@@ -435,7 +435,7 @@ impl Engine {
         let (sender, events) = mpsc::channel(EVENTS);
         let sink = Sink::new(sender, thread.clone(), parts.store.durability(), Arc::clone(&parts.env));
         let around = Around { reports: Arc::new(sink.clone()), past, rehearsed: None };
-        let paths = self.paths(&graph, &views(&graph, &cast, &operating.models), &operating, &around)?;
+        let paths = self.paths(&graph, &views(&graph, &cast, &operating), &operating, &around)?;
         Ok(Ready { thread, graph, cast, operating, limits, sink, events, paths })
     }
 
@@ -532,7 +532,8 @@ impl Reports for Unheard {
 }
 
 /// What hooks may know of each role, now that models and tools are resolved.
-fn views(graph: &Graph, cast: &cast::Cast, models: &Models) -> BTreeMap<RoleName, RoleView> {
+fn views(graph: &Graph, cast: &cast::Cast, operating: &Operating) -> BTreeMap<RoleName, RoleView> {
+    let models = &operating.models;
     let mut views = graph.views().clone();
     for (role, view) in &mut views {
         let player = cast.players.get(role);
@@ -552,8 +553,16 @@ fn views(graph: &Graph, cast: &cast::Cast, models: &Models) -> BTreeMap<RoleName
             .collect();
         let offers = toolbox.into_iter().flat_map(|toolbox| toolbox.offers());
         view.offers = offers
-            .map(|(_, offer)| offer.tool.spec())
-            .map(|spec| ToolView { name: spec.name.clone(), origin: spec.origin.clone() })
+            .map(|(wire_name, offer)| {
+                let spec = offer.tool.spec();
+                ToolView {
+                    name: spec.name.clone(),
+                    wire_name: wire_name.to_owned(),
+                    is_granted: offer.denied.is_none(),
+                    needs_approval: operating.grants.needs_approval(&spec.name),
+                    origin: spec.origin.clone(),
+                }
+            })
             .collect();
         view.contract = player.map(|player| player.agent.contract.clone());
     }

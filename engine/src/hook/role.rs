@@ -50,6 +50,12 @@ pub struct ModelView {
 pub struct ToolView {
     /// Its name in workflows.
     pub name: String,
+    /// The name by which a model calls it.
+    pub wire_name: String,
+    /// Whether it may be called at all.
+    pub is_granted: bool,
+    /// Whether a person is asked before each call.
+    pub needs_approval: bool,
     /// Whose it is: as it was set up, never guessed from its name.
     pub origin: Origin,
 }

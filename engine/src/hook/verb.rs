@@ -37,6 +37,29 @@ pub struct Action {
     pub run: Run,
 }
 
+impl Action {
+    /// An action that looks and changes nothing.
+    pub fn looks(
+        name: &'static str,
+        about: &'static str,
+        arguments: &'static [Argument],
+        look: impl Fn(Asked, &dyn Desk) -> Result<Said, String> + Send + Sync + 'static,
+    ) -> Self {
+        let run: Run = Arc::new(move |asked, desk| Box::pin(std::future::ready(look(asked, desk))));
+        Self { name, about, arguments, changes: false, run }
+    }
+
+    /// An action that changes what is kept.
+    pub fn changes(
+        name: &'static str,
+        about: &'static str,
+        arguments: &'static [Argument],
+        change: impl for<'a> Fn(Asked, &'a dyn Desk) -> BoxFuture<'a, Result<Said, String>> + Send + Sync + 'static,
+    ) -> Self {
+        Self { name, about, arguments, changes: true, run: Arc::new(change) }
+    }
+}
+
 /// Does what an action says, and says what came of it.
 pub type Run = Arc<dyn for<'a> Fn(Asked, &'a dyn Desk) -> BoxFuture<'a, Result<Said, String>> + Send + Sync>;
 
@@ -51,6 +74,18 @@ pub struct Argument {
     pub about: &'static str,
     /// Whether it stands by its place and not behind a flag; such a one is required.
     pub is_positional: bool,
+}
+
+impl Argument {
+    /// One behind a flag.
+    pub const fn flag(name: &'static str, value: &'static str, about: &'static str) -> Self {
+        Self { name, value, about, is_positional: false }
+    }
+
+    /// One that stands by its place.
+    pub const fn place(name: &'static str, value: &'static str, about: &'static str) -> Self {
+        Self { name, value, about, is_positional: true }
+    }
 }
 
 /// What was asked of an action: its arguments by name.

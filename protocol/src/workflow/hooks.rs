@@ -115,7 +115,7 @@ impl HookKind {
         Self {
             name: "response_cache",
             transparent: true,
-            built: false,
+            built: true,
             at: CallKind::Model,
             stands_at: &[CallKind::Turn, CallKind::Model],
             on_error: OnHookError::Bypass,

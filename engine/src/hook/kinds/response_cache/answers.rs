@@ -1,0 +1,443 @@
+//! The hook: looks an answer up, lets the call through, and keeps what the loop accepted.
+
+use std::collections::BTreeMap;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::{Duration, Instant};
+
+use futures_util::FutureExt;
+use futures_util::future::{BoxFuture, Shared};
+use rondo_agent_kit::effects::Verdict;
+use rondo_agent_kit::wall::files::{Still, Workspace};
+use rondo_protocol::call::{Call, CallKind, Fault, ModelAnswer, Reply, Site, TurnReply};
+use rondo_protocol::id::{LanePath, RoleName};
+use rondo_protocol::message::Message;
+use rondo_protocol::object::{AnsweredBy, Entry, Head};
+use rondo_protocol::{Digest, Value};
+
+use super::entry::{Answer, Said};
+use super::key::{About, Facets, Parts};
+use super::settings::{Scope, Settings};
+use crate::hook::rack::Rack;
+use crate::hook::shelf::{Asked, Figure, Guard, Key, Label, Missing, Shelf, Terms, WAIT};
+use crate::hook::{Context, Hook, Making, ModelView, Next, Past, RoleView};
+
+/// How long an asker waits for an equal one that has gone first. A model may take long; afterwards the asker goes by
+/// itself.
+const TURN_WAIT: Duration = Duration::from_mins(2);
+/// The most calls of one visit whose lookups are told one by one.
+const TOLD_MAX: usize = 50;
+
+/// The hook of one node.
+pub struct Answers {
+    settings: Settings,
+    roles: BTreeMap<RoleName, RoleView>,
+    shelf: Shelf<Answer>,
+    files: Option<Arc<Workspace>>,
+    /// Whether its calls count in no figure.
+    is_rehearsal: bool,
+    state: Mutex<State>,
+}
+
+#[derive(Default)]
+struct State {
+    /// What was asked before this run, by lane.
+    past: BTreeMap<LanePath, PastRequests>,
+    /// How often each request was asked in this run.
+    asked: BTreeMap<(LanePath, Digest), u32>,
+    /// Calls that were let through and are not settled.
+    open: BTreeMap<Place, Open>,
+    visits: BTreeMap<(RoleName, LanePath), Visit>,
+}
+
+type PastRequests = Shared<BoxFuture<'static, Option<Arc<BTreeMap<Digest, u32>>>>>;
+
+/// Where a call stands in its thread.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
+struct Place {
+    role: RoleName,
+    lane: LanePath,
+    visit: u64,
+    position: u32,
+}
+
+impl Place {
+    fn of(site: &Site) -> Self {
+        let Site { role, lane, visit, position, .. } = site;
+        Self { role: role.clone(), lane: lane.clone(), visit: *visit, position: *position }
+    }
+}
+
+/// A call that was let through.
+struct Open {
+    key: Key,
+    about: About,
+    occurrence: u32,
+    answer: Option<Reply>,
+    /// Equal askers wait for it.
+    _turn: Option<Guard>,
+}
+
+/// What one visit came to.
+#[derive(Default)]
+struct Visit {
+    lookups: u64,
+    hits: u64,
+    expired: u64,
+    kept: u64,
+    calls: Vec<(u32, String, &'static str)>,
+}
+
+/// A call as a key sees it.
+struct Subject<'a> {
+    site: &'a Site,
+    model: &'a ModelView,
+    request: Digest,
+    head: &'a Head,
+    messages: &'a [Message],
+    attempt: u32,
+}
+
+impl Answers {
+    /// The hook of a node.
+    pub fn new(rack: &Rack<Answer>, settings: Settings, making: &Making<'_>) -> Self {
+        let workflow = making.roles.values().next().map(|view| view.workflow.as_str()).unwrap_or_default();
+        let group = if settings.scope == Scope::Store { "" } else { workflow };
+        Self {
+            shelf: rack.shelf(making.space, group, settings.limits),
+            settings,
+            roles: making.roles.clone(),
+            files: making.ground.files.clone(),
+            is_rehearsal: making.is_rehearsal,
+            state: Mutex::default(),
+        }
+    }
+
+    fn state(&self) -> MutexGuard<'_, State> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn subject<'a>(&'a self, call: &'a Call) -> Option<Subject<'a>> {
+        let view = self.roles.get(&call.site().role)?;
+        match call {
+            Call::Model(call) if self.settings.at == CallKind::Model => Some(Subject {
+                site: &call.site,
+                // A fallback is asked when the first model could not be had, and nobody asks it first.
+                model: view.models.first().filter(|model| model.name == call.model)?,
+                request: call.request(),
+                head: &call.head,
+                messages: call.conversation.messages(),
+                attempt: call.attempt,
+            }),
+            Call::Turn(call) if self.settings.at == CallKind::Turn => Some(Subject {
+                site: &call.site,
+                model: view.models.first()?,
+                request: call.conversation.request(call.head_digest),
+                head: &call.head,
+                messages: call.conversation.messages(),
+                attempt: 0,
+            }),
+            _ => None,
+        }
+    }
+
+    /// Which equal request of its lane this is, from 1; `None` where the past could not be read in time.
+    async fn occurrence(&self, subject: &Subject<'_>, past: &Arc<dyn Past>) -> Option<u32> {
+        let lane = &subject.site.lane;
+        let reading = {
+            let mut state = self.state();
+            let reading = || {
+                let (past, lane) = (Arc::clone(past), lane.clone());
+                let reading = tokio::task::spawn_blocking(move || past.requests(&lane).ok().map(Arc::new));
+                reading.map(|read| read.ok().flatten()).boxed().shared()
+            };
+            state.past.entry(lane.clone()).or_insert_with(reading).clone()
+        };
+        let before = tokio::time::timeout(WAIT, reading).await.ok().flatten();
+        let mut state = self.state();
+        let asked = state.asked.entry((lane.clone(), subject.request)).or_default();
+        *asked = asked.saturating_add(1);
+        let asked = *asked;
+        Some(before?.get(&subject.request).copied().unwrap_or_default().saturating_add(asked))
+    }
+
+    fn about(&self, subject: &Subject<'_>, occurrence: u32) -> About {
+        let view = self.roles.get(&subject.site.role);
+        let within = match self.settings.scope {
+            Scope::Thread => subject.site.thread.to_string(),
+            Scope::Workflow => view.map(|view| view.workflow.clone()).unwrap_or_default(),
+            Scope::Store => String::new(),
+        };
+        let root = self.files.as_ref().filter(|_| self.settings.at == CallKind::Turn && !subject.head.tools.is_empty());
+        About {
+            parts: Parts {
+                version: Parts::VERSION,
+                at: self.settings.at,
+                scope: self.settings.scope.name().to_owned(),
+                within,
+                provider: subject.model.provider.clone(),
+                address: subject.model.address.clone(),
+                request: subject.request,
+                lane: subject.site.lane.to_string(),
+                occurrence,
+                root: root.map(|files| files.path().to_string_lossy().into_owned()).unwrap_or_default(),
+            },
+            facets: Facets::of(subject.head, subject.messages),
+            thread: subject.site.thread.to_string(),
+            role: subject.site.role.to_string(),
+            visit: subject.site.visit,
+        }
+    }
+
+    fn count(&self, role: &RoleName, figure: Figure, more: u64) {
+        if !self.is_rehearsal {
+            self.shelf.tally(&Label::new(role.as_str(), "")).count(figure, more);
+        }
+    }
+
+    /// Takes note of how a lookup ended.
+    fn told(&self, site: &Site, key: &Key, outcome: &'static str) {
+        let mut state = self.state();
+        let visit = state.visits.entry((site.role.clone(), site.lane.clone())).or_default();
+        visit.lookups += 1;
+        visit.hits += u64::from(outcome == "hit");
+        visit.expired += u64::from(outcome == "expired");
+        if visit.calls.len() < TOLD_MAX {
+            visit.calls.push((site.position, key.to_string(), outcome));
+        }
+        drop(state);
+        self.count(&site.role, Figure::Lookups, 1);
+        self.count(&site.role, if outcome == "hit" { Figure::Hits } else { Figure::Misses }, 1);
+    }
+
+    /// Whether an answer may be given to this role now: a turn only while what its tools saw still stands, and only if
+    /// the role may call each of them without asking anybody.
+    async fn holds(&self, answer: &Arc<Answer>, role: &RoleName) -> bool {
+        let Said::Turn(turn, seen) = &answer.said else { return true };
+        if !self.may_call(turn, role) {
+            return false;
+        }
+        if seen.sights.is_empty() {
+            return true;
+        }
+        let Some(files) = self.files.clone() else { return false };
+        let answer = Arc::clone(answer);
+        let looking = tokio::task::spawn_blocking(move || match &answer.said {
+            Said::Turn(_, seen) => files.still(seen, Instant::now() + WAIT) == Still::Holds,
+            Said::Model(_) => true,
+        });
+        matches!(tokio::time::timeout(WAIT, looking).await, Ok(Ok(true)))
+    }
+
+    fn may_call(&self, turn: &TurnReply, role: &RoleName) -> bool {
+        let offers = self.roles.get(role).map(|view| view.offers.as_slice()).unwrap_or_default();
+        turn.transcript.entries.iter().all(|entry| match entry {
+            Entry::Tool { name, .. } => offers
+                .iter()
+                .find(|offer| offer.wire_name == *name || offer.name == *name)
+                .is_some_and(|offer| offer.is_granted && !offer.needs_approval),
+            Entry::Model { .. } | Entry::Repair { .. } => true,
+        })
+    }
+
+    async fn look_up(&self, subject: &Subject<'_>, about: &About, context: &Context, call: &Call) -> Looked {
+        let key = about.parts.key();
+        let site = subject.site;
+        if !self.settings.serves {
+            return Looked::Missed { key, turn: None };
+        }
+        let asked = self.shelf.get_in_turn(&key, || context.env.now_ms(), TURN_WAIT).await;
+        for warning in self.shelf.take_warnings() {
+            context.reports.warn(&context.node, call, warning);
+        }
+        match asked {
+            Asked::Found(found) if self.holds(&found.value, &site.role).await => {
+                self.told(site, &key, "hit");
+                self.count(&site.role, Figure::SavedTokens, found.value.tokens());
+                self.count(&site.role, Figure::SavedMicrousd, microusd(found.value.cost_usd));
+                Looked::Found { key, answer: found.value }
+            }
+            Asked::Found(_) => {
+                // What its tools saw is no longer so.
+                self.shelf.forget(&key).await;
+                self.told(site, &key, "changed");
+                Looked::Missed { key, turn: None }
+            }
+            Asked::Missing(missing, turn) => {
+                if let Some(warning) = missing.warning() {
+                    context.reports.warn(&context.node, call, warning.to_owned());
+                }
+                self.told(site, &key, outcome(&missing));
+                Looked::Missed { key, turn }
+            }
+        }
+    }
+}
+
+/// What a lookup came to.
+enum Looked {
+    Found { key: Key, answer: Arc<Answer> },
+    Missed { key: Key, turn: Option<Guard> },
+}
+
+fn outcome(missing: &Missing) -> &'static str {
+    match missing {
+        Missing::Absent => "absent",
+        Missing::Expired => "expired",
+        Missing::ClockBack => "clock went back",
+        Missing::Damaged(_) => "damaged",
+        Missing::Newer(_) => "of a newer version",
+        Missing::Unread(_) => "not readable",
+        Missing::NotReady => "not ready",
+    }
+}
+
+fn microusd(cost_usd: Option<f64>) -> u64 {
+    let micro = (cost_usd.unwrap_or_default() * 1e6).round();
+    if micro.is_finite() && micro > 0.0 {
+        #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "it is positive and saturates")]
+        let micro = micro as u64;
+        micro
+    } else {
+        0
+    }
+}
+
+impl Hook for Answers {
+    fn handle<'a>(&'a self, call: Call, next: Next<'a>, context: &'a Context) -> BoxFuture<'a, Result<Reply, Fault>> {
+        Box::pin(async move {
+            if !self.settings.serves && !self.settings.keeps {
+                return next.run(call).await;
+            }
+            let Some(subject) = self.subject(&call) else { return next.run(call).await };
+            let place = Place::of(subject.site);
+            let earlier = self.state().open.remove(&place);
+            // A further attempt at a call is the same request; it is asked, whatever is kept.
+            let is_first = subject.attempt == 0;
+            let occurrence = match earlier {
+                Some(open) if !is_first => Some(open.occurrence),
+                _ => self.occurrence(&subject, &context.past).await,
+            };
+            let Some(occurrence) = occurrence else { return next.run(call).await };
+            let about = self.about(&subject, occurrence);
+            let looked = if is_first {
+                self.look_up(&subject, &about, context, &call).await
+            } else {
+                Looked::Missed { key: about.parts.key(), turn: None }
+            };
+            let (key, turn) = match looked {
+                Looked::Found { key, answer } => {
+                    let reply = given_again(&answer, &context.node);
+                    return Ok(next.answer(reply, answer.instead(&key)));
+                }
+                Looked::Missed { key, turn } => (key, turn),
+            };
+            self.state().open.insert(place.clone(), Open { key, about, occurrence, answer: None, _turn: turn });
+            let result = next.run(call).await;
+            let mut state = self.state();
+            match (&result, state.open.get_mut(&place)) {
+                (Ok(reply), Some(open)) => open.answer = Some(reply.clone()),
+                // The next attempt is the same request; equal askers need not wait for it.
+                (Err(_), Some(open)) => open._turn = None,
+                (_, None) => {}
+            }
+            drop(state);
+            result
+        })
+    }
+
+    fn settle<'a>(
+        &'a self,
+        call: &'a Call,
+        reply: &'a Reply,
+        verdict: Verdict,
+        context: &'a Context,
+    ) -> BoxFuture<'a, ()> {
+        Box::pin(async move {
+            if call.kind() != self.settings.at {
+                return;
+            }
+            let place = Place::of(call.site());
+            let Some(open) = self.state().open.remove(&place) else { return };
+            if verdict != Verdict::Accepted || !self.settings.keeps {
+                return;
+            }
+            let Some(answer) = open.answer.as_ref().and_then(|seen| kept(seen, reply)) else { return };
+            if let Said::Turn(turn, _) = &answer.said
+                && !self.may_call(turn, &place.role)
+            {
+                return;
+            }
+            let terms = Terms {
+                label: Label::new(place.role.as_str(), ""),
+                about: open.about.to_bytes(),
+                ttl_ms: self.settings.ttl_ms,
+                now_ms: context.env.now_ms(),
+            };
+            self.shelf.keep(open.key, Arc::new(answer), terms).await;
+            self.state().visits.entry((place.role, place.lane)).or_default().kept += 1;
+        })
+    }
+
+    fn visited<'a>(&'a self, site: &'a Site, _: &'a Context) -> BoxFuture<'a, Option<Value>> {
+        Box::pin(async move {
+            let visit = {
+                let mut state = self.state();
+                // What was never settled is not kept, and nobody waits for it any longer.
+                state.open.retain(|place, _| place.role != site.role || place.lane != site.lane);
+                state.visits.remove(&(site.role.clone(), site.lane.clone()))
+            };
+            if !self.is_rehearsal {
+                self.shelf.flush().await;
+            }
+            visit.map(|visit| visit.metrics())
+        })
+    }
+}
+
+impl Visit {
+    fn metrics(self) -> Value {
+        let calls = self.calls.into_iter().map(|(position, key, outcome)| {
+            Value::from_iter([
+                ("position", Value::from(u64::from(position))),
+                ("key", Value::from(key)),
+                ("outcome", Value::from(outcome)),
+            ])
+        });
+        Value::from_iter([
+            ("lookups", Value::from(self.lookups)),
+            ("hits", Value::from(self.hits)),
+            ("misses", Value::from(self.lookups.saturating_sub(self.hits))),
+            ("expired", Value::from(self.expired)),
+            ("kept", Value::from(self.kept)),
+            ("calls", Value::List(calls.collect())),
+        ])
+    }
+}
+
+/// An answer as it is given again: it costs nothing.
+fn given_again(answer: &Answer, node: &str) -> Reply {
+    match &answer.said {
+        Said::Model(reply) => {
+            Reply::Model(ModelAnswer { reply: reply.clone(), usage: answer.free_usage(), cost_usd: Some(0.0) })
+        }
+        Said::Turn(turn, seen) => Reply::Turn(Box::new(TurnReply {
+            usage: answer.free_usage(),
+            cost_usd: Some(0.0),
+            answered_by: Some(AnsweredBy::Hook(node.to_owned())),
+            seen: Some(seen.clone()),
+            ..TurnReply::clone(turn)
+        })),
+    }
+}
+
+/// What is kept of an answer: what was said as this node saw it, and what it cost as it was settled.
+fn kept(seen: &Reply, settled: &Reply) -> Option<Answer> {
+    match (seen, settled) {
+        (Reply::Model(seen), Reply::Model(settled)) => {
+            let ModelAnswer { usage, cost_usd, .. } = settled;
+            Some(Answer { usage: *usage, cost_usd: *cost_usd, ..Answer::of_model(seen)? })
+        }
+        (Reply::Turn(seen), Reply::Turn(_)) => Answer::of_turn(seen),
+        _ => None,
+    }
+}

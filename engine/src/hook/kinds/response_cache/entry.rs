@@ -1,0 +1,109 @@
+//! What is kept: an answer with what it had cost.
+
+use rondo_protocol::call::{ModelAnswer, TurnReply};
+use rondo_protocol::canonical;
+use rondo_protocol::object::{Entry, Finish, ModelReply, Usage};
+use rondo_protocol::seen::Seen;
+use serde::{Deserialize, Serialize};
+
+use crate::hook::Instead;
+use crate::hook::shelf::{Content, Key};
+
+/// What one entry holds beside its text.
+const FIXED_BYTES: usize = 512;
+
+/// An answer that can be given again.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct Answer {
+    /// What was said.
+    pub said: Said,
+    /// Tokens, where they were counted.
+    pub usage: Option<Usage>,
+    /// US dollars, where a price was known.
+    pub cost_usd: Option<f64>,
+}
+
+/// What was said.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Said {
+    /// By a model.
+    Model(ModelReply),
+    /// In a whole turn, and what its tools saw.
+    Turn(Box<TurnReply>, Seen),
+}
+
+impl Answer {
+    /// A model's answer, if it may be given again: complete, said to its end, not empty.
+    pub fn of_model(answer: &ModelAnswer) -> Option<Self> {
+        let ModelAnswer { reply, usage, cost_usd } = answer;
+        let is_whole = matches!(reply.finish, Finish::Stop | Finish::ToolCalls);
+        let is_empty = reply.text.trim().is_empty() && reply.tool_calls.is_empty();
+        let kept = Self { said: Said::Model(reply.clone()), usage: *usage, cost_usd: *cost_usd };
+        (is_whole && !is_empty).then_some(kept)
+    }
+
+    /// A turn, if it may be given again: all that it did was look, it was answered by the role's first model, and no
+    /// request of it was rewritten.
+    pub fn of_turn(turn: &TurnReply) -> Option<Self> {
+        let seen = turn.seen.clone()?;
+        let is_plain = |entry: &Entry| match entry {
+            Entry::Model { asked, reply, .. } => {
+                asked.is_none() && matches!(reply.finish, Finish::Stop | Finish::ToolCalls)
+            }
+            Entry::Tool { .. } => true,
+            Entry::Repair { .. } => false,
+        };
+        if turn.fallback.is_some() || turn.answer.trim().is_empty() || !turn.transcript.entries.iter().all(is_plain) {
+            return None;
+        }
+        let said = Said::Turn(Box::new(turn.clone()), seen);
+        Some(Self { said, usage: turn.usage, cost_usd: turn.cost_usd })
+    }
+
+    /// What giving it again saves.
+    pub fn instead(&self, key: &Key) -> Instead {
+        Instead { key: Some(key.to_string()), saved_usd: self.cost_usd, saved: self.usage }
+    }
+
+    /// Tokens of the answer, as they were paid.
+    pub fn tokens(&self) -> u64 {
+        self.usage.map_or(0, |usage| usage.prompt_tokens.saturating_add(usage.output_tokens))
+    }
+
+    /// What is counted of an answer given again: no tokens, where they had been counted, and no money.
+    pub fn free_usage(&self) -> Option<Usage> {
+        self.usage.map(|_| Usage::default())
+    }
+}
+
+impl Content for Answer {
+    fn encode(&self) -> Vec<u8> {
+        // Texts, integers and finite floats always have canonical bytes; what has none is read back as damaged.
+        canonical::to_bytes(self).unwrap_or_default()
+    }
+
+    fn decode(bytes: &[u8]) -> Result<Self, String> {
+        canonical::from_slice(bytes).map_err(|error| error.to_string())
+    }
+
+    fn weight(&self) -> u64 {
+        let of_reply = |reply: &ModelReply| {
+            let tools = reply.tool_calls.iter().map(|tool| tool.arguments.len() + tool.name.len() + tool.id.len());
+            reply.text.len() + reply.reasoning.as_ref().map_or(0, String::len) + tools.sum::<usize>()
+        };
+        let bytes = match &self.said {
+            Said::Model(reply) => of_reply(reply),
+            Said::Turn(turn, seen) => {
+                let entries = turn.transcript.entries.iter().map(|entry| match entry {
+                    Entry::Model { reply, .. } => of_reply(reply) + FIXED_BYTES,
+                    Entry::Tool { arguments, text, .. } => arguments.len() + text.len() + FIXED_BYTES,
+                    Entry::Repair { text } => text.len(),
+                });
+                let sights = seen.sights.iter().map(|sight| sight.path.len() + FIXED_BYTES / 2);
+                entries.sum::<usize>() + turn.answer.len() + turn.body.len() + sights.sum::<usize>()
+            }
+        };
+        u64::try_from(bytes + FIXED_BYTES).unwrap_or(u64::MAX)
+    }
+}

@@ -1,0 +1,181 @@
+//! Why a call was or was not answered: its key, part by part, and where it differs from the nearest other entry.
+
+use std::fmt::Write as _;
+
+use rondo_protocol::id::ThreadId;
+use rondo_protocol::object::Note;
+use rondo_protocol::{Digest, Value};
+
+use super::NAME;
+use super::key::About;
+use crate::hook::rack::{backing, groups};
+use crate::hook::shelf::{Catalogue, Listed};
+use crate::hook::{Desk, Said, verb};
+use crate::store::StoredStep;
+
+/// Explains the calls of a step.
+pub fn explain(asked: verb::Asked, desk: &dyn Desk) -> Result<Said, String> {
+    let word = asked.get("step").map(String::as_str).unwrap_or_default();
+    let (thread, stored, note) = step(word, desk)?;
+    let mut said = Said::default();
+    let entries = entries(desk)?;
+    let _ = writeln!(said.text, "step {} of {thread}: {}, visit {}", stored.seq, stored.step.role, stored.visit);
+    for hook in &note.hooks {
+        let Some(Value::List(calls)) = hook.metrics.get("calls") else { continue };
+        for call in calls {
+            let text = |name: &str| call.get(name).and_then(Value::as_str).unwrap_or_default();
+            let (key, outcome) = (text("key"), text("outcome"));
+            let Some(own) = entries.iter().find(|entry| entry.0.key.to_string() == key) else {
+                if !hook.node.starts_with(NAME) {
+                    continue;
+                }
+                let _ = writeln!(said.text, "\n{}: {outcome}\n  key {key}\n  no entry has this key now", hook.node);
+                said.lines.push(line(&hook.node, call, None, None, &[]));
+                continue;
+            };
+            let nearest = nearest(&own.1, key, &entries);
+            let differs = nearest.map(|other| differences(&own.1, &other.1)).unwrap_or_default();
+            let _ = writeln!(said.text, "\n{}: {outcome}\n  key {key}", hook.node);
+            for (name, value) in parts(&own.1) {
+                let _ = writeln!(said.text, "    {name:<12} {value}");
+            }
+            match nearest {
+                Some(other) => {
+                    let About { thread, role, visit, .. } = &other.1;
+                    let _ = writeln!(said.text, "  nearest other entry: {role}, visit {visit}, thread {thread}");
+                    for (name, what) in &differs {
+                        let _ = writeln!(said.text, "    {name:<12} {what}");
+                    }
+                }
+                None => {
+                    let _ = writeln!(said.text, "  there is no other entry to compare it with");
+                }
+            }
+            said.lines.push(line(&hook.node, call, Some(&own.1), nearest.map(|other| &other.1), &differs));
+        }
+    }
+    if said.lines.is_empty() {
+        let _ = writeln!(said.text, "{NAME} looked nothing up in this step");
+    }
+    Ok(said)
+}
+
+type Entry = (Listed, About);
+
+fn entries(desk: &dyn Desk) -> Result<Vec<Entry>, String> {
+    let mut entries = Vec::new();
+    for group in groups(desk.space())? {
+        let catalogue = Catalogue::read(&*backing(desk.space(), &group));
+        let about = |entry: Listed| Some((entry.clone(), About::from_bytes(&entry.card.about)?));
+        entries.extend(catalogue.entries().into_iter().filter_map(about));
+    }
+    Ok(entries)
+}
+
+/// The step that a word means: `THREAD:SEQ`, or a step's digest.
+fn step(word: &str, desk: &dyn Desk) -> Result<(ThreadId, StoredStep, Note), String> {
+    let unclear = || {
+        format!("{word:?} is no step: give THREAD:SEQ, last:SEQ, or a step's digest as `rondo show --json` prints it")
+    };
+    let (thread, seq) = match Digest::from_hex(word) {
+        Some(digest) => {
+            let places = desk.store().locate(digest).map_err(|error| error.to_string())?;
+            places.into_iter().next().ok_or_else(unclear)?
+        }
+        None => {
+            let (thread, seq) = word.rsplit_once(':').ok_or_else(unclear)?;
+            (desk.thread(thread)?, seq.parse().map_err(|_| unclear())?)
+        }
+    };
+    let found = desk.store().step(&thread, seq).map_err(|error| error.to_string())?;
+    let (stored, note) = found.ok_or_else(|| format!("thread {thread} has no step {seq}"))?;
+    Ok((thread, stored, note))
+}
+
+/// The entry that has most in common with `own`, the newest of several.
+fn nearest<'e>(own: &About, key: &str, entries: &'e [Entry]) -> Option<&'e Entry> {
+    let others = entries.iter().filter(|entry| entry.0.key.to_string() != key);
+    let alike = |other: &About| {
+        let same = parts(own).into_iter().zip(parts(other)).filter(|(own, other)| own == other).count();
+        let messages = own.facets.last_messages.iter().zip(&other.facets.last_messages);
+        // A role's own entries come first: another role's never were meant.
+        (
+            own.role == other.role,
+            own.visit == other.visit,
+            same,
+            messages.take_while(|(own, other)| own == other).count(),
+        )
+    };
+    others.max_by_key(|entry| (alike(&entry.1), entry.0.card.kept_at_ms))
+}
+
+/// The parts of a key in the words of an author, in order.
+fn parts(about: &About) -> Vec<(&'static str, String)> {
+    let About { parts, facets, .. } = about;
+    let or = |text: &str, without: &str| if text.is_empty() { without.to_owned() } else { text.to_owned() };
+    vec![
+        ("at", parts.at.name().to_owned()),
+        ("scope", format!("{} {}", parts.scope, parts.within).trim_end().to_owned()),
+        ("provider", or(&parts.provider, "(none)")),
+        ("address", or(&parts.address, "(none)")),
+        ("model", facets.model.clone()),
+        ("parameters", facets.parameters.clone()),
+        ("system", facets.system.clone()),
+        ("tools", facets.tools.clone()),
+        ("schema", or(&facets.response_format, "(none)")),
+        (
+            "messages",
+            format!("{}, the last {}", facets.messages, facets.last_messages.last().map_or("-", String::as_str)),
+        ),
+        ("lane", or(&parts.lane, "(trunk)")),
+        ("occurrence", parts.occurrence.to_string()),
+        ("version", parts.version.to_string()),
+    ]
+}
+
+/// The parts in which two keys differ, each with what stands on either side.
+fn differences(own: &About, other: &About) -> Vec<(&'static str, String)> {
+    let both = parts(own).into_iter().zip(parts(other));
+    let mut differences: Vec<(&'static str, String)> = both
+        .filter(|(own, other)| own != other)
+        .map(|(own, other)| (own.0, format!("differs: {} here, {} there", own.1, other.1)))
+        .collect();
+    let (mine, theirs) = (&own.facets, &other.facets);
+    // Lists of the last messages can be compared from the first one on while they hold all.
+    let whole = |facets: &super::key::Facets| u64::try_from(facets.last_messages.len()) == Ok(facets.messages);
+    if whole(mine) && whole(theirs) {
+        let same = mine.last_messages.iter().zip(&theirs.last_messages).take_while(|(own, other)| own == other).count();
+        if let Some(messages) = differences.iter_mut().find(|(name, _)| *name == "messages") {
+            let _ = write!(messages.1, "; the first {same} are the same");
+        } else if same < mine.last_messages.len() {
+            differences.push(("messages", format!("message {} differs", same + 1)));
+        }
+    }
+    if own.parts.request != other.parts.request && differences.is_empty() {
+        differences.push(("messages", "differ".to_owned()));
+    }
+    differences
+}
+
+fn line(node: &str, call: &Value, own: Option<&About>, other: Option<&About>, differs: &[(&str, String)]) -> Value {
+    let object =
+        |about: &About| Value::from_iter(parts(about).into_iter().map(|(name, value)| (name, Value::from(value))));
+    let origin = |about: &About| {
+        Value::from_iter([
+            ("thread", Value::from(about.thread.as_str())),
+            ("role", Value::from(about.role.as_str())),
+            ("visit", Value::from(about.visit)),
+        ])
+    };
+    let get = |name: &str| call.get(name).cloned().unwrap_or_default();
+    let differs = differs.iter().map(|(name, what)| (*name, Value::from(what.as_str())));
+    Value::from_iter([
+        ("node", Value::from(node)),
+        ("position", get("position")),
+        ("key", get("key")),
+        ("outcome", get("outcome")),
+        ("parts", own.map(object).unwrap_or_default()),
+        ("nearest", other.map(origin).unwrap_or_default()),
+        ("differs", Value::from_iter(differs)),
+    ])
+}

@@ -1,0 +1,119 @@
+//! What an answer is looked up by: everything on which it depends, part by part, and the digest of that.
+
+use rondo_protocol::call::CallKind;
+use rondo_protocol::object::Head;
+use rondo_protocol::{Digest, canonical};
+use serde::{Deserialize, Serialize};
+
+use crate::hook::shelf::Key;
+
+/// The version of keys: another one for another meaning of any part.
+const VERSION: u32 = 1;
+/// How much of a digest stands in a facet: enough to tell two apart.
+const SHORT: usize = 16;
+/// The most messages whose digests are kept to explain a difference, counted from the last one.
+const MESSAGES_MAX: usize = 64;
+
+/// Everything that an answer depends on.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Parts {
+    /// The version of keys.
+    pub version: u32,
+    /// A model call or a turn.
+    pub at: CallKind,
+    /// `thread`, `workflow` or `store`.
+    pub scope: String,
+    /// The thread's id, the workflow's name, or nothing.
+    pub within: String,
+    /// The provider's name.
+    pub provider: String,
+    /// Its base address, or a script's digest. No credential.
+    pub address: String,
+    /// The digest of the request: head and messages.
+    pub request: Digest,
+    /// The lane's path.
+    pub lane: String,
+    /// The n-th equal request of that lane in its thread, from 1.
+    pub occurrence: u32,
+    /// Of a turn, where its tools work.
+    pub root: String,
+}
+
+impl Parts {
+    /// The version that this code writes.
+    pub const VERSION: u32 = VERSION;
+
+    /// The key.
+    pub fn key(&self) -> Key {
+        // Texts, digests and integers always have canonical bytes.
+        let mut bytes = b"rondo/response/v1\n".to_vec();
+        bytes.extend(canonical::to_bytes(self).unwrap_or_default());
+        Key(*Digest::sha256(&bytes).as_bytes())
+    }
+}
+
+/// What the request consists of, so that a difference can be told: names and short digests, no text.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Facets {
+    /// The resolved model.
+    pub model: String,
+    /// The parameters as canonical JSON.
+    pub parameters: String,
+    /// The system text.
+    pub system: String,
+    /// The tools.
+    pub tools: String,
+    /// The schema of the answer.
+    pub response_format: String,
+    /// How many messages.
+    pub messages: u64,
+    /// The last ones, oldest first.
+    pub last_messages: Vec<String>,
+}
+
+impl Facets {
+    /// Those of a request.
+    pub fn of(head: &Head, messages: &[rondo_protocol::message::Message]) -> Self {
+        let short = |bytes: &[u8]| Digest::sha256(bytes).to_string().chars().take(SHORT).collect::<String>();
+        let json = |value: &dyn Fn() -> Option<Vec<u8>>| value().map(|bytes| short(&bytes)).unwrap_or_default();
+        let last = messages.iter().skip(messages.len().saturating_sub(MESSAGES_MAX));
+        Self {
+            model: head.model.clone(),
+            parameters: canonical::to_bytes(&head.parameters)
+                .map(|bytes| String::from_utf8_lossy(&bytes).chars().take(500).collect())
+                .unwrap_or_default(),
+            system: short(head.system.as_bytes()),
+            tools: json(&|| canonical::to_bytes(&head.tools).ok()),
+            response_format: head.response_format.as_ref().map(|schema| short(schema.as_bytes())).unwrap_or_default(),
+            messages: u64::try_from(messages.len()).unwrap_or(u64::MAX),
+            last_messages: last.map(|message| json(&|| canonical::to_bytes(message).ok())).collect(),
+        }
+    }
+}
+
+/// What stands on the card of an entry: what it was looked up by, and where it came from.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct About {
+    /// The parts of its key.
+    pub parts: Parts,
+    /// The parts of its request.
+    pub facets: Facets,
+    /// The thread that it was asked in.
+    pub thread: String,
+    /// Who asked.
+    pub role: String,
+    /// On which visit.
+    pub visit: u64,
+}
+
+impl About {
+    /// Its bytes.
+    pub fn to_bytes(&self) -> Vec<u8> {
+        canonical::to_bytes(self).unwrap_or_default()
+    }
+
+    /// What such bytes say.
+    pub fn from_bytes(bytes: &[u8]) -> Option<Self> {
+        canonical::from_slice(bytes).ok()
+    }
+}
