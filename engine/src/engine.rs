@@ -25,7 +25,8 @@ use crate::env::Env;
 use crate::grant::{Approver, Grants};
 use crate::graph::{self, Graph};
 use crate::hook::{
-    CallPath, Context, Ground, Making, ModelView, NoPast, Node, Past, Registry, Reports, RoleView, Space, ToolView,
+    CallPath, Context, Ground, Making, ModelView, NoPast, Node, Past, Redactors, Registry, Reports, RoleView, Space,
+    ToolView,
 };
 use crate::models::Models;
 use crate::moderator::limits::Ceilings;
@@ -223,8 +224,9 @@ impl Engine {
     /// The thread's row is durable when this returns.
     pub async fn start(&self, new: NewThread, operating: Operating) -> Result<ThreadHandle, Error> {
         let NewThread { workflow, policy, mut input, file, script, workspace } = new;
-        operating.redactor.value(&mut input);
         let parts = &self.parts;
+        let graph = self.graph(&workflow, &policy)?;
+        self.redactors(&graph, &operating)?.input.value(&mut input);
         let (workflow_digest, workflow_bytes) = Digest::of(Kind::Workflow, &workflow)?;
         let (policy_digest, policy_bytes) = Digest::of(Kind::Policy, &policy)?;
         let start = Start { input, layout: LAYOUT, workflow: workflow_digest };
@@ -238,7 +240,6 @@ impl Engine {
             ending: None,
             stop: None,
         };
-        let graph = self.graph(&workflow, &policy)?;
         let state = State::new(start_digest, Arc::new(start.input), graph.roles_told_whole());
         let row = Row {
             version: 1,
@@ -400,6 +401,12 @@ impl Engine {
         Ok(Arc::new(Graph::new(workflow, policy, |uses, roles| self.parts.registry.place(uses, roles))?))
     }
 
+    fn redactors(&self, graph: &Graph, operating: &Operating) -> Result<Redactors, Error> {
+        let roles = graph.roles().map(|(role, _)| role);
+        Redactors::new(&operating.redactor, graph.hooks(), roles, &self.parts.registry)
+            .map_err(|(node, what)| Error::Hook { node, what })
+    }
+
     fn state(
         &self,
         thread: &ThreadId,
@@ -436,7 +443,8 @@ impl Engine {
         let sink = Sink::new(sender, thread.clone(), parts.store.durability(), Arc::clone(&parts.env));
         let around = Around { reports: Arc::new(sink.clone()), past, rehearsed: None };
         let paths = self.paths(&graph, &views(&graph, &cast, &operating), &operating, &around)?;
-        Ok(Ready { thread, graph, cast, operating, limits, sink, events, paths })
+        let redactors = self.redactors(&graph, &operating)?;
+        Ok(Ready { thread, graph, cast, operating, limits, sink, events, paths, redactors })
     }
 
     /// Sets up the hooks of a graph, one of each node, and the paths through them.
@@ -482,7 +490,7 @@ impl Engine {
     }
 
     fn run(&self, ready: Ready, first: What, row: Row, origin: Origin, state: State) -> Result<ThreadHandle, Error> {
-        let Ready { thread, graph, cast, operating, limits, sink, events, paths } = ready;
+        let Ready { thread, graph, cast, operating, limits, sink, events, paths, redactors } = ready;
         let stopper = Stopper::default();
         match self.running().entry(thread.clone()) {
             std::collections::btree_map::Entry::Occupied(_) => return Err(Error::Running { thread }),
@@ -496,6 +504,7 @@ impl Engine {
             cast,
             operating,
             paths,
+            redactors,
             limits,
             sink: sink.clone(),
             cancel: stopper.cancel.clone(),
@@ -579,6 +588,7 @@ struct Ready {
     sink: Sink,
     events: mpsc::Receiver<Event>,
     paths: BTreeMap<RoleName, BTreeMap<CallKind, CallPath>>,
+    redactors: Redactors,
 }
 
 /// Takes a thread off the list of those that run, however its run ends.

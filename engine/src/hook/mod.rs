@@ -10,6 +10,7 @@
 pub mod kinds;
 pub mod path;
 pub mod rack;
+pub mod redactors;
 pub mod registry;
 pub mod role;
 pub mod shelf;
@@ -31,6 +32,7 @@ use rondo_protocol::{Digest, Value};
 use crate::env::Env;
 use crate::store;
 pub use path::{CallPath, Instead, Next, Node};
+pub use redactors::Redactors;
 pub use registry::{Flag, HookKind, Making, Registry};
 pub use role::{Ground, ModelView, RoleView, ToolView};
 pub use space::Space;

@@ -3,6 +3,7 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
+use rondo_agent_kit::redact::Pattern;
 use rondo_protocol::call::CallKind;
 use rondo_protocol::id::RoleName;
 use rondo_protocol::workflow::{HookUse, OnHookError};
@@ -30,6 +31,15 @@ pub trait HookKind: Send + Sync {
     /// Flags that it adds to `run` and `resume`. Kinds that add the same flag share it.
     fn flags(&self) -> Vec<Flag> {
         Vec::new()
+    }
+
+    /// What it adds to the redaction of everything that enters the thread by the calls that a node stands before.
+    ///
+    /// # Errors
+    /// Which pattern cannot be used, and why.
+    fn patterns(&self, hook: &HookUse) -> Result<Vec<Pattern>, String> {
+        let _ = hook;
+        Ok(Vec::new())
     }
 
     /// Makes the hook of one node for one run of a thread.

@@ -32,7 +32,7 @@ use crate::cast::Cast;
 use crate::engine::Operating;
 use crate::env::Env;
 use crate::graph::Graph;
-use crate::hook::{CallPath, Node};
+use crate::hook::{CallPath, Node, Redactors};
 use crate::moderator::{self, Decision, Dispatch, Finish, limits};
 use crate::store::{self, Commit, NewStep, Row, StepStore};
 use crate::thread::{Checkpoint, Ending, Origin, State, Stop};
@@ -51,6 +51,8 @@ pub struct Run {
     pub cast: Cast,
     /// What the operator gives.
     pub operating: Operating,
+    /// What takes keys and an author's patterns out of what enters.
+    pub redactors: Redactors,
     /// The hooks before each role's calls.
     pub paths: BTreeMap<RoleName, BTreeMap<CallKind, CallPath>>,
     /// The limits in force: the lower of workflow and operator.
@@ -106,7 +108,8 @@ impl Run {
 
     /// What a visit of a role is carried out with.
     fn stage<'s>(&'s self, role: &RoleName, policy: &RolePolicy, toolbox: &'s Toolbox, noted: &'s Noted) -> Stage<'s> {
-        let Operating { grants, approver, in_doubt, redactor, .. } = &self.operating;
+        let Operating { grants, approver, in_doubt, .. } = &self.operating;
+        let redactor = self.redactors.tool(role);
         Stage {
             store: &*self.store,
             env: &*self.env,
@@ -114,6 +117,7 @@ impl Run {
             tooling: Tooling { toolbox, grants, approver: approver.as_deref(), in_doubt: *in_doubt, redactor },
             paths: self.paths(role),
             noted,
+            redactor: self.redactors.model(role),
             cancel: &self.cancel,
             may_be_journaled: true,
             deadline: Deadline::of_step(policy.timeout_ms).or_earlier(self.wall_time()),

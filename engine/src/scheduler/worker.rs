@@ -8,8 +8,9 @@ use std::time::Duration;
 
 use futures_util::future::BoxFuture;
 use rondo_agent_kit::effects::{Effects, Performed, Sent, Verdict};
-use rondo_agent_kit::model::Deltas;
+use rondo_agent_kit::model::{Deltas, redacting};
 use rondo_agent_kit::react;
+use rondo_agent_kit::redact::Redactor;
 use rondo_protocol::call::{
     Call, CallKind, Fault, FaultClass, ModelAnswer, ModelCall, Reply, Site, ToolCall, ToolReply, TurnCall, TurnReply,
 };
@@ -42,6 +43,8 @@ pub(super) struct Stage<'a> {
     pub(super) tooling: Tooling<'a>,
     pub(super) paths: &'a BTreeMap<CallKind, CallPath>,
     pub(super) noted: &'a Noted,
+    /// Takes keys and an author's patterns out of what models say.
+    pub(super) redactor: &'a Redactor,
     pub(super) cancel: &'a CancellationToken,
     /// Whether an earlier run may have left a journal of this step.
     pub(super) may_be_journaled: bool,
@@ -170,6 +173,7 @@ async fn turn(stage: &Stage<'_>, call: TurnCall, performing: &mut Performing<'_>
     if let AnsweredBy::Hook(node) = &answered_by {
         stage.noted.answered(stage.sink, seen.site(), CallKind::Turn, node, instead).await;
         turn.answered_by = Some(answered_by.clone());
+        redact(stage.redactor, &mut turn);
         performing.stands_for(&turn);
     }
     let reply = Reply::Turn(turn);
@@ -394,6 +398,7 @@ impl Performing<'_> {
     }
 
     async fn attempt(&mut self, call: ModelCall, head: &PlayerHead, resolved: &ResolvedModel) -> Result<Made, Fault> {
+        let redactor = self.stage.redactor;
         let deltas = StepDeltas { sink: self.stage.sink, visit: visit_of(&call.site), attempt: call.attempt };
         let mut sent = Sent {
             head: call.head_digest,
@@ -405,13 +410,13 @@ impl Performing<'_> {
         };
         let path = self.stage.paths.get(&CallKind::Model).filter(|path| !path.is_empty());
         let (reply, answered_by, passed) = match path {
-            None => (Reply::Model(resolved.provider.complete(&call, &deltas).await?), AnsweredBy::Port, 0),
+            None => (Reply::Model(complete(resolved, redactor, &call, &deltas).await?), AnsweredBy::Port, 0),
             Some(path) => {
                 let port = |call: Call| -> BoxFuture<'_, Result<Reply, Fault>> {
                     let deltas = &deltas;
                     Box::pin(async move {
                         let Call::Model(call) = call else { return Err(wrong_kind()) };
-                        resolved.provider.complete(&call, deltas).await.map(Reply::Model)
+                        complete(resolved, redactor, &call, deltas).await.map(Reply::Model)
                     })
                 };
                 let answered = path.run(Call::Model(call.clone()), Box::new(port)).await?;
@@ -433,6 +438,9 @@ impl Performing<'_> {
             self.keep_rewritten(&call, &mut sent)?;
         }
         let Reply::Model(mut answer) = reply else { return Err(wrong_kind()) };
+        if answered_by != AnsweredBy::Port {
+            redacting::reply(redactor, &mut answer.reply);
+        }
         if answered_by == AnsweredBy::Port && answer.cost_usd.is_none() {
             answer.cost_usd = resolved.price.zip(answer.usage).map(|(price, usage)| price.of(usage));
         }
@@ -450,6 +458,32 @@ impl Performing<'_> {
         (sent.head, sent.request, sent.model) = (head, request, call.head.model.clone());
         Ok(())
     }
+}
+
+/// Asks a provider; what it says is redacted before any hook sees it. Its own redactor knows every key already.
+async fn complete(
+    resolved: &ResolvedModel,
+    redactor: &Redactor,
+    call: &ModelCall,
+    deltas: &dyn Deltas,
+) -> Result<ModelAnswer, Fault> {
+    if redactor.has_patterns() {
+        return redacting::complete(&*resolved.provider, redactor, call, deltas).await;
+    }
+    resolved.provider.complete(call, deltas).await
+}
+
+/// Redacts a turn that a hook gave whole.
+fn redact(redactor: &Redactor, turn: &mut TurnReply) {
+    for entry in &mut turn.transcript.entries {
+        match entry {
+            Entry::Model { reply, .. } => redacting::reply(redactor, reply),
+            Entry::Tool { text, .. } | Entry::Repair { text } => redactor.string(text),
+        }
+    }
+    redactor.string(&mut turn.answer);
+    redactor.string(&mut turn.body);
+    redactor.value(&mut turn.output);
 }
 
 /// Sends the parts of a reply on as provisional events.

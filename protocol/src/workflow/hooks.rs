@@ -156,11 +156,12 @@ impl HookKind {
         Self {
             name: "redact",
             transparent: false,
-            built: false,
-            at: CallKind::Model,
+            built: true,
+            // Whatever enters in a turn: what its models and its tools say.
+            at: CallKind::Turn,
             stands_at: &CallKind::ALL,
             on_error: OnHookError::Fail,
-            settings: &[setting("patterns", SettingType::Texts)],
+            settings: &[Setting { name: "patterns", kind: SettingType::Texts, required: true }],
         },
         Self {
             name: "command",

@@ -1,0 +1,78 @@
+//! What takes keys and an author's patterns out of what enters a thread: one redactor for each role and kind of call.
+//!
+//! Patterns act at the port, before any hook sees what comes from there, so that nothing behind any hook holds what they
+//! match, and the pieces of a stream no more than the whole.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use rondo_agent_kit::redact::{Pattern, Redactor};
+use rondo_protocol::call::CallKind;
+use rondo_protocol::id::RoleName;
+use rondo_protocol::workflow::HookUse;
+
+use super::Registry;
+use super::registry::Placed;
+
+/// The redactors of a run.
+#[derive(Debug, Clone, Default)]
+pub struct Redactors {
+    /// Of the input, which every role may see: keys, and every pattern.
+    pub input: Arc<Redactor>,
+    of_role: BTreeMap<RoleName, OfRole>,
+    /// Of a role without patterns: keys alone.
+    keys: Arc<Redactor>,
+}
+
+#[derive(Debug, Clone)]
+struct OfRole {
+    model: Arc<Redactor>,
+    tool: Arc<Redactor>,
+}
+
+impl Redactors {
+    /// Those of a graph's hooks. `keys` holds what is always redacted.
+    ///
+    /// # Errors
+    /// The node whose pattern cannot be used, and why.
+    pub fn new<'a>(
+        keys: &Arc<Redactor>,
+        hooks: &[Placed],
+        roles: impl Iterator<Item = &'a RoleName>,
+        registry: &Registry,
+    ) -> Result<Self, (String, String)> {
+        let mut patterns: Vec<(&HookUse, Vec<Pattern>)> = Vec::new();
+        for placed in hooks {
+            let kind = registry.kind(&placed.hook.kind);
+            let found = kind.map_or(Ok(Vec::new()), |kind| kind.patterns(&placed.hook));
+            let found = found.map_err(|what| (placed.node.clone(), what))?;
+            if !found.is_empty() {
+                patterns.push((&placed.hook, found));
+            }
+        }
+        if patterns.is_empty() {
+            return Ok(Self { input: Arc::clone(keys), of_role: BTreeMap::new(), keys: Arc::clone(keys) });
+        }
+        let with = |wanted: &dyn Fn(&HookUse) -> bool| {
+            let chosen = patterns.iter().filter(|(hook, _)| wanted(hook)).flat_map(|(_, patterns)| patterns.clone());
+            Arc::new(keys.with_patterns(chosen))
+        };
+        let of_role = roles.map(|role| {
+            let covers = |hook: &HookUse| hook.roles.as_ref().is_none_or(|roles| roles.contains(role));
+            // What enters in a turn is what its models and tools say.
+            let at = |kind: CallKind| with(&|hook| covers(hook) && (hook.at == kind || hook.at == CallKind::Turn));
+            (role.clone(), OfRole { model: at(CallKind::Model), tool: at(CallKind::Tool) })
+        });
+        Ok(Self { of_role: of_role.collect(), input: with(&|_| true), keys: Arc::clone(keys) })
+    }
+
+    /// That of what tools say to a role.
+    pub fn tool(&self, role: &RoleName) -> &Redactor {
+        self.of_role.get(role).map_or(&self.keys, |of_role| &of_role.tool)
+    }
+
+    /// That of what models say to a role.
+    pub fn model(&self, role: &RoleName) -> &Redactor {
+        self.of_role.get(role).map_or(&self.keys, |of_role| &of_role.model)
+    }
+}
