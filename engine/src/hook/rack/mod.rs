@@ -11,7 +11,7 @@ use std::fmt;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 
-use futures_util::future::BoxFuture;
+use futures_util::future::{BoxFuture, join};
 use rondo_protocol::Digest;
 
 use super::Space;
@@ -114,11 +114,16 @@ impl Backing for Group {
 
     fn put(&self, key: Vec<u8>, value: Option<Vec<u8>>) -> BoxFuture<'_, Result<(), String>> {
         Box::pin(async move {
-            if !self.is_named.swap(true, Ordering::Relaxed) {
+            let put = self.space.put(self.own(&key), value);
+            let put = if self.is_named.swap(true, Ordering::Relaxed) {
+                put.await
+            } else {
+                // Both are handed over at once, so that writes keep their order.
                 let name = [&[NAMES], self.name.as_bytes()].concat();
-                self.space.put(name, Some(Vec::new())).await.map_err(|error| error.to_string())?;
-            }
-            self.space.put(self.own(&key), value).await.map_err(|error| error.to_string())
+                let (named, put) = join(self.space.put(name, Some(Vec::new())), put).await;
+                named.and(put)
+            };
+            put.map_err(|error| error.to_string())
         })
     }
 }

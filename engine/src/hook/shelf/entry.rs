@@ -25,8 +25,7 @@ impl fmt::Debug for Key {
 
 impl Hash for Key {
     fn hash<H: Hasher>(&self, state: &mut H) {
-        let [a, b, c, d, e, f, g, h, ..] = self.0;
-        state.write_u64(u64::from_le_bytes([a, b, c, d, e, f, g, h]));
+        state.write_u64(u64::from_le_bytes(self.0.first_chunk().copied().unwrap_or_default()));
     }
 }
 
@@ -150,14 +149,20 @@ pub(super) enum Age {
     Unknown,
 }
 
-impl Card {
-    /// Its age at a time.
-    pub(super) fn age(&self, now_ms: u64) -> Age {
+/// When an entry was kept and when it ends.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Span {
+    pub(super) kept_at_ms: u64,
+    pub(super) expires_at_ms: Option<u64>,
+}
+
+impl Span {
+    /// The age of an entry at a time.
+    pub(super) fn age(self, now_ms: u64) -> Age {
         match self.expires_at_ms {
-            None => Age::Fresh,
             Some(_) if now_ms < self.kept_at_ms => Age::Unknown,
             Some(end_ms) if now_ms >= end_ms => Age::Expired,
-            Some(_) => Age::Fresh,
+            Some(_) | None => Age::Fresh,
         }
     }
 }

@@ -203,10 +203,11 @@ impl Figures {
         *self.newer.lock().unwrap_or_else(PoisonError::into_inner) = Some(newer.into_iter().collect());
     }
 
-    /// The figures of every label.
+    /// The figures of every label of which anything was counted.
     pub(super) fn all(&self) -> BTreeMap<Label, Counts> {
         let tallies = self.tallies.lock().unwrap_or_else(PoisonError::into_inner);
-        tallies.iter().map(|(label, tally)| (label.clone(), tally.counts())).collect()
+        let counted = tallies.iter().map(|(label, tally)| (label.clone(), tally.counts()));
+        counted.filter(|(_, counts)| *counts != Counts::default()).collect()
     }
 
     /// What was counted since it was last asked for.

@@ -27,6 +27,7 @@ mod record;
 #[expect(clippy::module_inception, reason = "the noun of the folder has its own file")]
 mod shelf;
 mod stock;
+mod writing;
 
 #[cfg(test)]
 mod tests;
@@ -45,7 +46,10 @@ pub use stock::Totals;
 /// How long one operation waits for the backing, all its reads and writes together.
 pub const WAIT: Duration = Duration::from_millis(250);
 
-/// A key space that outlives the process.
+/// Keys and their values.
+pub type Pairs = Vec<(Vec<u8>, Vec<u8>)>;
+
+/// A key space that outlives the process, and holds nothing but one shelf.
 ///
 /// Reads are taken as quick; a shelf moves those that are not small to a blocking thread.
 pub trait Backing: Send + Sync + 'static {
@@ -59,7 +63,7 @@ pub trait Backing: Send + Sync + 'static {
     ///
     /// # Errors
     /// In words, when they cannot be read.
-    fn scan(&self, from: &[u8], limit: usize) -> Result<Vec<(Vec<u8>, Vec<u8>)>, String>;
+    fn scan(&self, from: &[u8], limit: usize) -> Result<Pairs, String>;
 
     /// Keeps a value, or forgets it with `None`. Writes take effect in the order in which their futures were first
     /// polled; one whose future was dropped has happened, will happen in that order, or never will.

@@ -2,14 +2,18 @@
 //!
 //! | key | value |
 //! |---|---|
-//! | `c\|` key | version, sequence, kept_at, 0 or 1 and expires_at, payload length, role, tool, about, sum, check |
-//! | `v\|` key | version, payload |
+//! | `b\|` key | version, payload |
+//! | `c\|` key | version, sequence, time kept, 0 or 1 and time of expiry, payload length, role, tool, about, sum, check |
 //! | `f\|` SHA-256 of the label | version, role, tool, one number a figure, check |
 //!
-//! Numbers are 8 bytes, big-endian; texts and `about` follow their length in 2 bytes. The *sum* is SHA-256 over key,
-//! all of the card before it, and payload; the *check* is the first 16 bytes of SHA-256 over the record's key and all
-//! of the record before it. So a card is checked when it is read, and a payload against its card. A first byte above
-//! the version is a newer version's record, of which nothing else is known.
+//! Numbers are 8 bytes, big-endian; texts and `about` follow their length in 2 bytes. The *sum* is SHA-256 over
+//! `shelf entry\n`, the key, how many bytes of the card stand before the sum, these, and the payload. The *check* is
+//! the first 16 bytes of SHA-256 over the record's key and all of the record before it. So a card is checked when it is
+//! read, and a payload against its card. A first byte above the version is a newer version's record, of which nothing
+//! else is known.
+//!
+//! Payloads stand before cards and cards before figures, so that reading on behind the last card or the last figure
+//! comes upon no payload.
 
 use sha2::{Digest as _, Sha256};
 
@@ -30,7 +34,7 @@ const OVERHEAD_BYTES: u64 = 2 * 34 + 1;
 /// What keys of cards begin with.
 pub(super) const CARDS: &[u8] = b"c|";
 /// What keys of payloads begin with.
-pub(super) const PAYLOADS: &[u8] = b"v|";
+pub(super) const PAYLOADS: &[u8] = b"b|";
 /// What keys of figures begin with.
 pub(super) const FIGURE_RECORDS: &[u8] = b"f|";
 

@@ -1,28 +1,25 @@
-//! The shelf itself: lookups, keeping, forgetting, and the writing of what is owed.
+//! The shelf itself: opening, lookups, keeping and forgetting.
 
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 use std::time::Duration;
 
-use futures_util::future::{join, join_all};
 use tokio::sync::{Semaphore, watch};
-use tokio::time::Instant;
+use tokio::time::{Instant, timeout_at};
 
 use super::catalogue::Catalogue;
 use super::entry::{Card, Content, Found, Kept, Key, Label, Listed, Lookup, Missing, Terms};
 use super::figures::{Counts, Figure, Figures, Tally};
 use super::flight::{Flights, Guard, Turn};
-use super::owed::{Errand, Wish};
-use super::record::{ABOUT_MAX_BYTES, Records, Unusable, card_key, payload_key, read_payload, seal};
+use super::record::{ABOUT_MAX_BYTES, Records, Unusable, payload_key, read_payload, seal};
 use super::stock::{Fresh, Sight, Stock, Totals};
+use super::writing::Pen;
 use super::{Backing, Limits, WAIT};
 
 /// Up to this size a payload is read, written and decoded where it is asked for; a larger one on a blocking thread.
 const SMALL_BYTES: u64 = 64 << 10;
-/// How many writes are on their way at once.
-const ERRANDS_AT_ONCE: usize = 32;
-/// How long a backing that did not answer in time is left alone.
-const REST: Duration = Duration::from_secs(5);
+/// How much work is done on blocking threads at once.
+const APART_MAX: usize = 8;
 /// How often a lookup starts again because its entry changed under it.
 const LOOKS_MAX: usize = 4;
 
@@ -43,10 +40,9 @@ struct Inner<T> {
     figures: Figures,
     flights: Flights,
     opening: Opening,
-    /// Held by the one who writes to the backing.
-    pen: Semaphore,
-    /// Until when nothing is written, after the backing did not answer in time.
-    rests_until: Mutex<Option<Instant>>,
+    pen: Pen,
+    /// Limits the work on blocking threads: with a backing that hangs, no more than this many hang with it.
+    benches: Arc<Semaphore>,
     warnings: Mutex<Vec<String>>,
 }
 
@@ -74,8 +70,8 @@ impl<T: Content> Shelf<T> {
                 figures: Figures::default(),
                 flights: Flights::default(),
                 opening: Opening { began: OnceLock::new(), open: watch::Sender::new(false) },
-                pen: Semaphore::new(1),
-                rests_until: Mutex::new(None),
+                pen: Pen::new(),
+                benches: Arc::new(Semaphore::new(APART_MAX)),
                 warnings: Mutex::new(Vec::new()),
             }),
         }
@@ -93,7 +89,7 @@ impl<T: Content> Shelf<T> {
         }
         let began = self.begin();
         let mut open = self.inner.opening.open.subscribe();
-        matches!(tokio::time::timeout_at(began + WAIT, open.wait_for(|open| *open)).await, Ok(Ok(_)))
+        matches!(timeout_at(began + WAIT, open.wait_for(|open| *open)).await, Ok(Ok(_)))
     }
 
     /// The value under a key, if it is in memory and may be served. Waits for nothing.
@@ -106,9 +102,15 @@ impl<T: Content> Shelf<T> {
 
     /// The entry under a key. What is damaged or expired is forgotten and counted under its label.
     pub async fn get(&self, key: &Key, now_ms: u64) -> Lookup<T> {
-        if let Some(found) = self.at_hand(key, now_ms) {
-            return Lookup::Found(found);
+        match self.at_hand(key, now_ms) {
+            Some(found) => Lookup::Found(found),
+            // In a box, so that the future of a lookup that finds stays small.
+            None => Box::pin(self.seek(key, now_ms)).await,
         }
+    }
+
+    /// The entry under a key that is not at hand.
+    async fn seek(&self, key: &Key, now_ms: u64) -> Lookup<T> {
         let deadline = Instant::now() + WAIT;
         if !self.ready().await {
             return Lookup::Missing(Missing::NotReady);
@@ -157,7 +159,7 @@ impl<T: Content> Shelf<T> {
             move || inner.seal(&key, &*value, terms)
         };
         let weight = value.weight();
-        let Some((card, records)) = apart(weight > SMALL_BYTES, deadline, sealing).await else {
+        let Some((card, records)) = self.apart(weight > SMALL_BYTES, deadline, sealing).await else {
             tally.count(Figure::FailedWrites, 1);
             return self.turn_away(&key, Kept::Late);
         };
@@ -238,6 +240,19 @@ impl<T: Content> Shelf<T> {
         std::mem::take(&mut *self.inner.warnings.lock().unwrap_or_else(PoisonError::into_inner))
     }
 
+    #[cfg(test)]
+    pub(super) fn keys_in_flight(&self) -> usize {
+        self.inner.flights.len()
+    }
+
+    /// Waits until the shelf is open, for as long as it takes.
+    #[cfg(test)]
+    pub(super) async fn opened(&self) {
+        self.begin();
+        let mut open = self.inner.opening.open.subscribe();
+        let _ = open.wait_for(|open| *open).await;
+    }
+
     /// Does not keep a value: an older one under its key has no more claim to stay.
     fn turn_away(&self, key: &Key, why: Kept) -> Kept {
         self.inner.stock.forget(key, !self.inner.is_open(), &self.inner.figures);
@@ -252,9 +267,9 @@ impl<T: Content> Shelf<T> {
             Instant::now()
         });
         if first {
-            let inner = Arc::clone(&self.inner);
+            let underway = Underway(Arc::clone(&self.inner));
             // It goes on when nobody waits for it any more, and ends with the scan.
-            drop(tokio::task::spawn_blocking(move || inner.open()));
+            drop(tokio::task::spawn_blocking(move || underway.0.open()));
         }
         began
     }
@@ -282,7 +297,7 @@ impl<T: Content> Shelf<T> {
             move || inner.read(&key, &card)
         };
         let stock = &self.inner.stock;
-        let missing = match apart(large, deadline, reading).await {
+        let missing = match self.apart(large, deadline, reading).await {
             None => Missing::NotReady,
             Some(Ok(value)) => {
                 let weight = value.weight();
@@ -305,15 +320,30 @@ impl<T: Content> Shelf<T> {
         Some(Lookup::Missing(missing))
     }
 
+    /// Does work here, or on a blocking thread if there is much of it. `None` when it is not done in time; it then
+    /// ends by itself.
+    async fn apart<R: Send + 'static>(
+        &self,
+        much: bool,
+        deadline: Instant,
+        work: impl FnOnce() -> R + Send + 'static,
+    ) -> Option<R> {
+        if !much {
+            return Some(work());
+        }
+        let bench = timeout_at(deadline, Arc::clone(&self.inner.benches).acquire_owned()).await.ok()?.ok()?;
+        let working = tokio::task::spawn_blocking(move || {
+            let _bench = bench;
+            work()
+        });
+        timeout_at(deadline, working).await.ok()?.ok()
+    }
+
     /// Tells the backing what it is owed.
     async fn write_out(&self, deadline: Instant, figures: bool) {
-        if !self.ready().await || self.inner.rests() {
-            return;
-        }
-        let Ok(Ok(_pen)) = tokio::time::timeout_at(deadline, self.inner.pen.acquire()).await else { return };
-        self.inner.write_owed(deadline).await;
-        if figures {
-            self.inner.write_figures(deadline).await;
+        if self.ready().await {
+            let Inner { pen, backing, stock, .. } = &*self.inner;
+            pen.write(&**backing, stock, figures.then_some(&self.inner.figures), deadline).await;
         }
     }
 }
@@ -336,8 +366,6 @@ impl<T: Content> Inner<T> {
 
     /// Takes in what the backing holds.
     fn open(&self) {
-        // Whatever happens on the way: with what was taken in until then the shelf is open.
-        let _opened = Opened(&self.opening.open);
         let catalogue = Catalogue::read(&*self.backing);
         self.warnings.lock().unwrap_or_else(PoisonError::into_inner).extend(catalogue.warnings());
         if catalogue.figures_whole {
@@ -380,100 +408,13 @@ impl<T: Content> Inner<T> {
             Err(Unusable::Damaged) => Err(Unread::Damaged("its payload is not the one that was kept".into())),
         }
     }
-
-    fn rests(&self) -> bool {
-        let rests_until = *self.rests_until.lock().unwrap_or_else(PoisonError::into_inner);
-        rests_until.is_some_and(|until| Instant::now() < until)
-    }
-
-    fn rest(&self) {
-        *self.rests_until.lock().unwrap_or_else(PoisonError::into_inner) = Some(Instant::now() + REST);
-    }
-
-    /// Whether there is still time to begin a write: one that is begun has half of [`WAIT`], or it would be the late
-    /// beginning and not the backing that makes it fail.
-    fn may_begin(&self, deadline: Instant) -> bool {
-        Instant::now() + WAIT / 2 <= deadline && !self.rests()
-    }
-
-    async fn write_owed(&self, deadline: Instant) {
-        while self.may_begin(deadline) {
-            let errands = self.stock.oldest_owed(ERRANDS_AT_ONCE);
-            if errands.is_empty() {
-                return;
-            }
-            let all = join_all(errands.iter().map(|errand| self.run(errand)));
-            match tokio::time::timeout_at(deadline, all).await {
-                Ok(done) if done.iter().all(|done| *done) => {}
-                // The others may fail for the same reason; they are tried again by a later operation.
-                Ok(_) => return,
-                Err(_elapsed) => {
-                    errands.iter().for_each(|errand| self.stock.failed(errand));
-                    self.rest();
-                }
-            }
-        }
-    }
-
-    /// Runs one errand. A card is written before its payload and removed after it: whatever is cut off in between, no
-    /// payload stands without a card, and a card without its payload is found out when it is used.
-    async fn run(&self, errand: &Errand) -> bool {
-        let (card, payload) = (card_key(&errand.key), payload_key(&errand.key));
-        let (first, second) = match &errand.wish {
-            Wish::Write { records, .. } => {
-                join(
-                    self.backing.put(card, Some(records.card.clone())),
-                    self.backing.put(payload, Some(records.payload.clone())),
-                )
-                .await
-            }
-            Wish::Remove => join(self.backing.put(payload, None), self.backing.put(card, None)).await,
-        };
-        let done = first.is_ok() && second.is_ok();
-        if done {
-            self.stock.done(errand);
-        } else {
-            self.stock.failed(errand);
-        }
-        done
-    }
-
-    async fn write_figures(&self, deadline: Instant) {
-        let mut changed = self.figures.changed();
-        for some in changed.chunks_mut(ERRANDS_AT_ONCE) {
-            if !self.may_begin(deadline) {
-                return;
-            }
-            let all = join_all(some.iter_mut().map(|figures| async {
-                let put = self.backing.put(figures.record_key.clone(), Some(figures.record()));
-                figures.written = put.await.is_ok();
-            }));
-            if tokio::time::timeout_at(deadline, all).await.is_err() {
-                self.rest();
-            }
-        }
-    }
 }
 
-/// Says that the shelf is open when it is dropped.
-struct Opened<'a>(&'a watch::Sender<bool>);
+/// An opening under way. Whatever becomes of it, the shelf is open when it is dropped: with what was taken in.
+struct Underway<T>(Arc<Inner<T>>);
 
-impl Drop for Opened<'_> {
+impl<T> Drop for Underway<T> {
     fn drop(&mut self) {
-        self.0.send_replace(true);
-    }
-}
-
-/// Does work here, or on a blocking thread if there is much of it. `None` when it is not done in time; it then ends by
-/// itself.
-async fn apart<R: Send + 'static>(
-    much: bool,
-    deadline: Instant,
-    work: impl FnOnce() -> R + Send + 'static,
-) -> Option<R> {
-    if much {
-        tokio::time::timeout_at(deadline, tokio::task::spawn_blocking(work)).await.ok()?.ok()
-    } else {
-        Some(work())
+        self.0.opening.open.send_replace(true);
     }
 }

@@ -9,7 +9,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard};
 
 use super::Limits;
-use super::entry::{Age, Card, Found, Key, Label, Listed, Straight};
+use super::entry::{Age, Card, Found, Key, Label, Listed, Span, Straight};
 use super::figures::{Figure, Figures, Tally};
 use super::order::Order;
 use super::owed::{Errand, Owed, Wish};
@@ -63,6 +63,8 @@ impl<T> Part<T> {
 struct Slot<T> {
     card: Arc<Card>,
     tally: Arc<Tally>,
+    /// Of the card, and here so that a lookup touches no more memory than it must.
+    span: Span,
     /// The tick of its last use.
     used: AtomicU64,
     value: Option<Arc<T>>,
@@ -143,7 +145,7 @@ impl<T> Stock<T> {
     pub(super) fn sight(&self, key: &Key, now_ms: u64) -> Sight<T> {
         let part = self.part(key).read();
         let Some(slot) = part.get(key) else { return Sight::Absent };
-        match slot.card.age(now_ms) {
+        match slot.span.age(now_ms) {
             Age::Expired => return Sight::Expired(Arc::clone(&slot.card)),
             Age::Unknown => return Sight::Unknown,
             Age::Fresh => slot.used.store(self.next_tick(), Ordering::Relaxed),
@@ -151,8 +153,8 @@ impl<T> Stock<T> {
         match &slot.value {
             Some(value) => Sight::Held(Found {
                 value: Arc::clone(value),
-                kept_at_ms: slot.card.kept_at_ms,
-                expires_at_ms: slot.card.expires_at_ms,
+                kept_at_ms: slot.span.kept_at_ms,
+                expires_at_ms: slot.span.expires_at_ms,
             }),
             None => Sight::Shelved(Arc::clone(&slot.card)),
         }
@@ -459,6 +461,7 @@ impl<T> Slot<T> {
     /// An entry last used when it was kept, held nowhere yet.
     fn new(card: Arc<Card>, tally: Arc<Tally>) -> Self {
         let used = AtomicU64::new(card.sequence);
-        Self { card, tally, used, value: None, weight: 0, stored: false }
+        let span = Span { kept_at_ms: card.kept_at_ms, expires_at_ms: card.expires_at_ms };
+        Self { card, tally, span, used, value: None, weight: 0, stored: false }
     }
 }
