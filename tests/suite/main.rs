@@ -18,6 +18,7 @@ mod programs;
 mod provider;
 mod reading;
 mod refusals;
+mod response_cache;
 mod routing;
 mod servers;
 mod terminals;

@@ -125,7 +125,13 @@ pub(super) fn write_note(note: &Note) -> Result<Vec<u8>, Error> {
         Value::Object(members) => members,
         _ => BTreeMap::new(),
     };
-    let said = members.into_iter().filter(|(_, value)| !matches!(value, Value::Null | Value::Int(0)));
+    // That something cost nothing is said; of counts, nothing is none.
+    let says = |name: &str, value: &Value| match value {
+        Value::Null => false,
+        Value::Int(0) => name == "cost_usd",
+        _ => true,
+    };
+    let said = members.into_iter().filter(|(name, value)| says(name, value));
     let mut value = vec![VERSION];
     value.extend(canonical::to_bytes(&said.collect::<Value>()).map_err(malformed)?);
     Ok(value)

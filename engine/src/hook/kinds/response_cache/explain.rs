@@ -33,7 +33,8 @@ pub fn explain(asked: verb::Asked, desk: &dyn Desk) -> Result<Said, String> {
                 said.lines.push(line(&hook.node, call, None, None, &[]));
                 continue;
             };
-            let nearest = nearest(&own.1, key, &entries);
+            let is_hit = outcome == "hit";
+            let nearest = nearest(&own.1, key, &entries).filter(|_| !is_hit);
             let differs = nearest.map(|other| differences(&own.1, &other.1)).unwrap_or_default();
             let _ = writeln!(said.text, "\n{}: {outcome}\n  key {key}", hook.node);
             for (name, value) in parts(&own.1) {
@@ -46,6 +47,10 @@ pub fn explain(asked: verb::Asked, desk: &dyn Desk) -> Result<Said, String> {
                     for (name, what) in &differs {
                         let _ = writeln!(said.text, "    {name:<12} {what}");
                     }
+                }
+                None if is_hit => {
+                    let About { thread, role, visit, .. } = &own.1;
+                    let _ = writeln!(said.text, "  asked first by {role}, visit {visit}, thread {thread}");
                 }
                 None => {
                     let _ = writeln!(said.text, "  there is no other entry to compare it with");
@@ -146,7 +151,12 @@ fn differences(own: &About, other: &About) -> Vec<(&'static str, String)> {
     if whole(mine) && whole(theirs) {
         let same = mine.last_messages.iter().zip(&theirs.last_messages).take_while(|(own, other)| own == other).count();
         if let Some(messages) = differences.iter_mut().find(|(name, _)| *name == "messages") {
-            let _ = write!(messages.1, "; the first {same} are the same");
+            let first = match same {
+                0 => "no message at the beginning is".to_owned(),
+                1 => "the first one is".to_owned(),
+                same => format!("the first {same} are"),
+            };
+            let _ = write!(messages.1, "; {first} the same");
         } else if same < mine.last_messages.len() {
             differences.push(("messages", format!("message {} differs", same + 1)));
         }
