@@ -36,9 +36,9 @@ pub struct ServedBy {
 /// US dollars per million tokens.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
 pub struct Price {
-    /// Of the prompt, not cached.
+    /// Of the prompt, new to the provider.
     pub input: f64,
-    /// Of the prompt, served by the provider's prompt cache.
+    /// Of the prompt, kept by the provider from an earlier request.
     pub cached_input: f64,
     /// Of replies.
     pub output: f64,

@@ -154,7 +154,7 @@ pub enum What {
         visit: Visit,
         /// Tokens, where they were counted.
         usage: Option<Usage>,
-        /// Of the prompt's tokens, those that the provider's prompt cache served.
+        /// Of the prompt's tokens, those that the provider had kept from an earlier request.
         cached_tokens: Option<u64>,
         /// US dollars, where a price is known.
         cost_usd: Option<f64>,

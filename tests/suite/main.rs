@@ -23,3 +23,4 @@ mod routing;
 mod servers;
 mod terminals;
 mod tools;
+mod vocabulary;

@@ -325,8 +325,9 @@ async fn ceilings_hold_and_what_is_full_fails_no_run() {
 #[tokio::test]
 async fn edited_entries_are_misses() {
     let store = Arc::new(MemoryStore::default());
-    let checked = hooked(TWICE, CallKind::Model, &[]);
-    let model = counting(|asked, _| Ok(paid(&format!("answer {}", asked % 2))));
+    let checked = hooked(&TWICE.replace("{ to: a, prompt: go, max", "{ to: a, prompt: go on, max"), CallKind::Model, &[]);
+    let asked = |call: &ModelCall| call.conversation.messages().last().map(|message| message.text.clone());
+    let model = counting(move |_, call: &ModelCall| Ok(paid(&asked(call).unwrap_or_default())));
     let first = Bench::over(Arc::clone(&store)).model(&checked, model.clone()).await;
     let kept = store.hook_values(NODE, b"", 1000).unwrap();
     let restore = async || {
@@ -466,7 +467,7 @@ async fn a_turn_is_given_again_only_while_what_its_tools_saw_still_stands() {
 async fn a_turn_that_wrote_anything_is_never_given_again() {
     let (bench, folder) = (Bench::new(), Folder::new());
     let checked = hooked(WITH_TOOLS, CallKind::Turn, &[]);
-    let asks = || Arc::new(Asks(vec![("write_file", r#"{"path":"out.txt","content":"x"}"#)]));
+    let asks = || Arc::new(Asks(vec![("write_file", r#"{"path":"out.txt","text":"x"}"#)]));
     for _ in 0..2 {
         let _ = std::fs::remove_file(folder.dir.path().join("out.txt"));
         let ran = bench.run(&checked, folder.operating(&checked, asks(), vec![look()])).await;

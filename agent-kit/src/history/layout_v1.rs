@@ -1,5 +1,5 @@
 //! Layout 1: the fixed texts between what authors and models wrote. `engine/docs/layout-1.md` shows them, and golden
-//! tests hold them: a byte more or less would break every cached prefix.
+//! tests hold them: a byte more or less would break every prefix that a provider has kept.
 
 use std::borrow::Borrow;
 

@@ -86,7 +86,7 @@ impl HookFigures {
         }
     }
 
-    /// A line for each node that did anything: `response_cache: answered 4 calls, saved $0.0120; hits 4, lookups 4`.
+    /// A line for each node that did anything: `NODE: answered 4 calls, saved $0.0120; hits 4, lookups 4`.
     pub(super) fn text(&self) -> String {
         let mut text = String::new();
         for (node, of_node) in &self.by_node {

@@ -133,11 +133,11 @@ impl Reader<'_> {
     fn price(&mut self, table: &Table<'_>, at: &str) -> Price {
         self.only(table, at, &["input", "cached_input", "cache_write", "output", "source", "date"]);
         let mut dollars = |key: &str| self.amount(table, key);
-        let (input, cached, write, output) =
+        let (input, kept, write, output) =
             (dollars("input"), dollars("cached_input"), dollars("cache_write"), dollars("output"));
         let price = Price {
             input: input.unwrap_or_default(),
-            cached_input: cached.or(input).unwrap_or_default(),
+            cached_input: kept.or(input).unwrap_or_default(),
             cache_write: write.or(input).unwrap_or_default(),
             output: output.unwrap_or_default(),
             source: self.plain_text(table, "source"),

@@ -154,9 +154,9 @@ pub struct Model {
 pub struct Price {
     /// Of the prompt.
     pub input: f64,
-    /// Of the prompt, served by the provider's prompt cache.
+    /// Of the prompt, kept by the provider from an earlier request.
     pub cached_input: f64,
-    /// Of the prompt, written to the provider's prompt cache.
+    /// Of the prompt, kept by the provider for later requests.
     pub cache_write: f64,
     /// Of the reply.
     pub output: f64,

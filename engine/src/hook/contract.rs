@@ -207,8 +207,10 @@ fn unset(kind: &str) -> HookUse {
 }
 
 fn transparent_kinds() -> Vec<Arc<Node>> {
+    let is_transparent = |name: &str| rondo_protocol::workflow::HookKind::find(name).is_some_and(|kind| kind.transparent);
     kinds::registry()
         .kinds()
+        .filter(|kind| is_transparent(kind.name()))
         .map(|kind| {
             let space = Space::new(Arc::new(MemoryStore::default()), kind.name());
             let (flags, ground) = (BTreeMap::new(), Ground::default());

@@ -315,18 +315,18 @@ async fn a_lane_clears_its_own_journal_only(store: Arc<dyn StepStore>) {
 }
 
 async fn hooks_have_private_key_spaces(store: Arc<dyn StepStore>) {
-    for (space, key, value) in [("cache", "k2", "2"), ("cache", "k1", "1"), ("cache2", "k1", "other"), ("", "k", "x")] {
+    for (space, key, value) in [("kind", "k2", "2"), ("kind", "k1", "1"), ("kind2", "k1", "other"), ("", "k", "x")] {
         store.put_hook_value(space, key.into(), Some(value.into())).await.unwrap();
     }
-    store.put_hook_value("cache", b"k3".to_vec(), Some(b"3".to_vec())).await.unwrap();
-    store.put_hook_value("cache", b"k3".to_vec(), None).await.unwrap();
+    store.put_hook_value("kind", b"k3".to_vec(), Some(b"3".to_vec())).await.unwrap();
+    store.put_hook_value("kind", b"k3".to_vec(), None).await.unwrap();
     let pair = |key: &str, value: &str| (key.as_bytes().to_vec(), value.as_bytes().to_vec());
-    assert_eq!(store.hook_value("cache", b"k1"), Ok(Some(b"1".to_vec())));
-    assert_eq!(store.hook_value("cache", b"k3"), Ok(None));
-    assert_eq!(store.hook_values("cache", b"", 9), Ok(vec![pair("k1", "1"), pair("k2", "2")]));
-    assert_eq!(store.hook_values("cache", b"k1\0", 9), Ok(vec![pair("k2", "2")]));
-    assert_eq!(store.hook_values("cache", b"", 1), Ok(vec![pair("k1", "1")]));
-    assert_eq!(store.hook_values("cache", b"", 0), Ok(Vec::new()));
+    assert_eq!(store.hook_value("kind", b"k1"), Ok(Some(b"1".to_vec())));
+    assert_eq!(store.hook_value("kind", b"k3"), Ok(None));
+    assert_eq!(store.hook_values("kind", b"", 9), Ok(vec![pair("k1", "1"), pair("k2", "2")]));
+    assert_eq!(store.hook_values("kind", b"k1\0", 9), Ok(vec![pair("k2", "2")]));
+    assert_eq!(store.hook_values("kind", b"", 1), Ok(vec![pair("k1", "1")]));
+    assert_eq!(store.hook_values("kind", b"", 0), Ok(Vec::new()));
     assert_eq!(store.hook_values("nobody", b"", 9), Ok(Vec::new()));
 }
 

@@ -272,7 +272,7 @@ mod tests {
             ("notes    note", note(&thread, 258)),
             ("threads  row", row(&thread)),
             ("journal  record", record(&thread, &lane, 7)),
-            ("hooks    value", hook("response_cache", b"k1").unwrap()),
+            ("hooks    value", hook("log", b"k1").unwrap()),
             ("meta     ledger", LEDGER.to_vec()),
         ];
         let page = keys.iter().map(|(name, key)| format!("{name}: {}", hex(key))).collect::<Vec<_>>().join("\n");

@@ -8,7 +8,7 @@ use crate::canonical::Value;
 pub struct Usage {
     /// Tokens of all requests.
     pub prompt_tokens: u64,
-    /// Of those, tokens that the provider's prompt cache served.
+    /// Of those, tokens that the provider had kept from an earlier request.
     pub cached_tokens: u64,
     /// Tokens of all replies.
     pub output_tokens: u64,

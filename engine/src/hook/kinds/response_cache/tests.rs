@@ -53,7 +53,7 @@ fn number(thousandths: i64, draw: &mut Draw) -> String {
         1 => format!("{thousandths}e-3"),
         2 => format!("{plain}000"),
         _ if rest == 0 => whole.to_string(),
-        _ => format!("{whole}{rest:03}E-03"),
+        _ => format!("{thousandths}.0E-03"),
     }
 }
 
