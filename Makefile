@@ -14,13 +14,14 @@ export LIBCLANG_PATH ?= $(shell brew --prefix 2>/dev/null)/opt/llvm/lib
 endif
 endif
 
-.PHONY: help demo test doctest lint bench test-llm prepare
+.PHONY: help demo test doctest lint bench test-llm test-without-caches prepare
 
 help:
 	@echo "make demo      build, then run a workflow without a model"
 	@echo "make test      every test; needs no key; fetches crates, and two npm packages where npm is installed"
 	@echo "make lint      formatting, clippy, and what canonical bytes ask of the build"
 	@echo "make bench     benchmarks, each beside a reference of the same run"
+	@echo "make test-without-caches  everything but the two hook kinds that keep answers, built and tested without them"
 	@echo "make test-llm  tests against a real model server on loopback, which is built first"
 
 demo: prepare
@@ -55,6 +56,11 @@ bench: prepare
 
 test-llm: prepare
 	@tests/support/llm.sh $(LLM_PORT) cargo test $(WORKSPACE) --test llm -- --ignored --nocapture
+
+# Law `vocabulary`: nothing but two hook kinds knows of caches.
+test-without-caches: prepare
+	@.ci/prepare tests
+	@tests/support/without-caches.sh
 
 # What the build needs beside cargo: says what it installs and why, and does nothing where it is there.
 prepare:
