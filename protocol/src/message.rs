@@ -105,6 +105,11 @@ impl Conversation {
         &self.messages
     }
 
+    /// The chain after each message.
+    pub fn links(&self) -> &[Digest] {
+        &self.chain
+    }
+
     /// The chain over all messages.
     pub fn chain(&self) -> Digest {
         self.chain.last().copied().unwrap_or(self.empty)

@@ -325,7 +325,8 @@ async fn ceilings_hold_and_what_is_full_fails_no_run() {
 #[tokio::test]
 async fn edited_entries_are_misses() {
     let store = Arc::new(MemoryStore::default());
-    let checked = hooked(&TWICE.replace("{ to: a, prompt: go, max", "{ to: a, prompt: go on, max"), CallKind::Model, &[]);
+    let checked =
+        hooked(&TWICE.replace("{ to: a, prompt: go, max", "{ to: a, prompt: go on, max"), CallKind::Model, &[]);
     let asked = |call: &ModelCall| call.conversation.messages().last().map(|message| message.text.clone());
     let model = counting(move |_, call: &ModelCall| Ok(paid(&asked(call).unwrap_or_default())));
     let first = Bench::over(Arc::clone(&store)).model(&checked, model.clone()).await;

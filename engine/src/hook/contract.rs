@@ -207,7 +207,8 @@ fn unset(kind: &str) -> HookUse {
 }
 
 fn transparent_kinds() -> Vec<Arc<Node>> {
-    let is_transparent = |name: &str| rondo_protocol::workflow::HookKind::find(name).is_some_and(|kind| kind.transparent);
+    let is_transparent =
+        |name: &str| rondo_protocol::workflow::hooks::HookKind::find(name).is_some_and(|kind| kind.transparent);
     kinds::registry()
         .kinds()
         .filter(|kind| is_transparent(kind.name()))

@@ -59,6 +59,9 @@ pub struct Instead {
     pub saved_usd: Option<f64>,
     /// The tokens of that answer, where they had been counted.
     pub saved: Option<Usage>,
+    /// Of a model's answer: the attempts that it had taken, where they are known; 0 counts as one. A script's position
+    /// counts attempts, so that it goes on where it would.
+    pub attempts: u32,
 }
 
 impl CallPath {

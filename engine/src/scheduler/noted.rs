@@ -21,7 +21,7 @@ pub(super) struct Noted {
 impl Noted {
     /// Takes note of an answer that a hook gave in place of a port, and tells of it.
     pub(super) async fn answered(&self, sink: &Sink, site: &Site, at: CallKind, node: &str, instead: Instead) {
-        let Instead { key, saved_usd, saved } = instead;
+        let Instead { key, saved_usd, saved, attempts: _ } = instead;
         let event = What::HookAnswered { visit: visit_of(site), node: node.to_owned(), key: key.clone(), saved_usd };
         sink.emit(event).await;
         let answer = HookAnswer { at, position: site.position, key, saved_usd, saved };

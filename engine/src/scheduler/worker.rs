@@ -422,6 +422,7 @@ impl Performing<'_> {
                 let answered = path.run(Call::Model(call.clone()), Box::new(port)).await?;
                 if let AnsweredBy::Hook(node) = &answered.answered_by {
                     let Stage { noted, sink, .. } = self.stage;
+                    self.attempts += u64::from(answered.instead.attempts.saturating_sub(1));
                     noted.answered(sink, &call.site, CallKind::Model, node, answered.instead).await;
                 }
                 if let Some(Call::Model(reached)) = &answered.reached {

@@ -212,7 +212,8 @@ mod tests {
 
     #[test]
     fn naming_a_tool_of_a_server_makes_a_kind_altering() {
-        let kind = HookKind::ALL.iter().find(|kind| kind.settings.iter().any(|known| known.name == "per_tool")).unwrap();
+        let kind =
+            HookKind::ALL.iter().find(|kind| kind.settings.iter().any(|known| known.name == "per_tool")).unwrap();
         let named = |name: &str| {
             let per_tool = [(name, Value::from(1_000_u64))].into_iter().collect();
             [("per_tool".to_owned(), per_tool)].into_iter().collect::<BTreeMap<_, _>>()

@@ -7,6 +7,7 @@
 
 mod durable;
 mod history;
+mod kept;
 mod memory;
 mod resume;
 mod size;
@@ -27,6 +28,9 @@ fn main() {
         ("threads", durable::many_threads),
         ("history", history::messages),
         ("size", size::bytes),
+        ("kept hits", kept::hits),
+        ("kept reads", kept::validated),
+        ("kept miss", kept::miss),
         ("resume", resume::first_call),
     ] {
         if wanted(name) {

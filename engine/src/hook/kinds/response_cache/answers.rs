@@ -10,7 +10,7 @@ use rondo_agent_kit::effects::Verdict;
 use rondo_agent_kit::wall::files::{Still, Workspace};
 use rondo_protocol::call::{Call, CallKind, Fault, ModelAnswer, Reply, Site, TurnReply};
 use rondo_protocol::id::{LanePath, RoleName};
-use rondo_protocol::message::Message;
+use rondo_protocol::message::Conversation;
 use rondo_protocol::object::{AnsweredBy, Entry, Head};
 use rondo_protocol::{Digest, Value};
 
@@ -70,11 +70,13 @@ impl Place {
 /// A call that was let through.
 struct Open {
     key: Key,
-    about: About,
-    occurrence: u32,
+    parts: Parts,
+    head: Arc<Head>,
+    conversation: Arc<Conversation>,
+    attempts: u32,
     answer: Option<Reply>,
     /// Equal askers wait for it.
-    _turn: Option<Guard>,
+    turn: Option<Guard>,
 }
 
 /// What one visit came to.
@@ -92,9 +94,11 @@ struct Subject<'a> {
     site: &'a Site,
     model: &'a ModelView,
     request: Digest,
-    head: &'a Head,
-    messages: &'a [Message],
+    head: &'a Arc<Head>,
+    conversation: &'a Arc<Conversation>,
     attempt: u32,
+    /// How long it may wait for an equal asker.
+    wait: Duration,
 }
 
 impl Answers {
@@ -125,16 +129,19 @@ impl Answers {
                 model: view.models.first().filter(|model| model.name == call.model)?,
                 request: call.request(),
                 head: &call.head,
-                messages: call.conversation.messages(),
+                conversation: &call.conversation,
                 attempt: call.attempt,
+                // What is left has to do for the call itself too.
+                wait: TURN_WAIT.min(call.time_left / 2),
             }),
             Call::Turn(call) if self.settings.at == CallKind::Turn => Some(Subject {
                 site: &call.site,
                 model: view.models.first()?,
                 request: call.conversation.request(call.head_digest),
                 head: &call.head,
-                messages: call.conversation.messages(),
+                conversation: &call.conversation,
                 attempt: 0,
+                wait: TURN_WAIT,
             }),
             _ => None,
         }
@@ -160,7 +167,7 @@ impl Answers {
         Some(before?.get(&subject.request).copied().unwrap_or_default().saturating_add(asked))
     }
 
-    fn about(&self, subject: &Subject<'_>, occurrence: u32) -> About {
+    fn parts(&self, subject: &Subject<'_>, occurrence: u32) -> Parts {
         let view = self.roles.get(&subject.site.role);
         let within = match self.settings.scope {
             Scope::Thread => subject.site.thread.to_string(),
@@ -168,23 +175,17 @@ impl Answers {
             Scope::Store => String::new(),
         };
         let root = self.files.as_ref().filter(|_| self.settings.at == CallKind::Turn && !subject.head.tools.is_empty());
-        About {
-            parts: Parts {
-                version: Parts::VERSION,
-                at: self.settings.at,
-                scope: self.settings.scope.name().to_owned(),
-                within,
-                provider: subject.model.provider.clone(),
-                address: subject.model.address.clone(),
-                request: subject.request,
-                lane: subject.site.lane.to_string(),
-                occurrence,
-                root: root.map(|files| files.path().to_string_lossy().into_owned()).unwrap_or_default(),
-            },
-            facets: Facets::of(subject.head, subject.messages),
-            thread: subject.site.thread.to_string(),
-            role: subject.site.role.to_string(),
-            visit: subject.site.visit,
+        Parts {
+            version: Parts::VERSION,
+            at: self.settings.at,
+            scope: self.settings.scope.name().to_owned(),
+            within,
+            provider: subject.model.provider.clone(),
+            address: subject.model.address.clone(),
+            request: subject.request,
+            lane: subject.site.lane.to_string(),
+            occurrence,
+            root: root.map(|files| files.path().to_string_lossy().into_owned()).unwrap_or_default(),
         }
     }
 
@@ -239,13 +240,12 @@ impl Answers {
         })
     }
 
-    async fn look_up(&self, subject: &Subject<'_>, about: &About, context: &Context, call: &Call) -> Looked {
-        let key = about.parts.key();
+    async fn look_up(&self, subject: &Subject<'_>, key: Key, context: &Context, call: &Call) -> Looked {
         let site = subject.site;
         if !self.settings.serves {
-            return Looked::Missed { key, turn: None };
+            return Looked::Missed { turn: None };
         }
-        let asked = self.shelf.get_in_turn(&key, || context.env.now_ms(), TURN_WAIT).await;
+        let asked = self.shelf.get_in_turn(&key, || context.env.now_ms(), subject.wait).await;
         for warning in self.shelf.take_warnings() {
             context.reports.warn(&context.node, call, warning);
         }
@@ -254,20 +254,20 @@ impl Answers {
                 self.told(site, &key, "hit");
                 self.count(&site.role, Figure::SavedTokens, found.value.tokens());
                 self.count(&site.role, Figure::SavedMicrousd, microusd(found.value.cost_usd));
-                Looked::Found { key, answer: found.value }
+                Looked::Found { answer: found.value }
             }
             Asked::Found(_) => {
                 // What its tools saw is no longer so.
                 self.shelf.forget(&key).await;
                 self.told(site, &key, "changed");
-                Looked::Missed { key, turn: None }
+                Looked::Missed { turn: None }
             }
             Asked::Missing(missing, turn) => {
                 if let Some(warning) = missing.warning() {
                     context.reports.warn(&context.node, call, warning.to_owned());
                 }
                 self.told(site, &key, outcome(&missing));
-                Looked::Missed { key, turn }
+                Looked::Missed { turn }
             }
         }
     }
@@ -275,8 +275,8 @@ impl Answers {
 
 /// What a lookup came to.
 enum Looked {
-    Found { key: Key, answer: Arc<Answer> },
-    Missed { key: Key, turn: Option<Guard> },
+    Found { answer: Arc<Answer> },
+    Missed { turn: Option<Guard> },
 }
 
 fn outcome(missing: &Missing) -> &'static str {
@@ -314,30 +314,40 @@ impl Hook for Answers {
             // A further attempt at a call is the same request; it is asked, whatever is kept.
             let is_first = subject.attempt == 0;
             let occurrence = match earlier {
-                Some(open) if !is_first => Some(open.occurrence),
+                Some(open) if !is_first => Some(open.parts.occurrence),
                 _ => self.occurrence(&subject, &context.past).await,
             };
             let Some(occurrence) = occurrence else { return next.run(call).await };
-            let about = self.about(&subject, occurrence);
+            let parts = self.parts(&subject, occurrence);
+            let key = parts.key();
             let looked = if is_first {
-                self.look_up(&subject, &about, context, &call).await
+                self.look_up(&subject, key, context, &call).await
             } else {
-                Looked::Missed { key: about.parts.key(), turn: None }
+                Looked::Missed { turn: None }
             };
-            let (key, turn) = match looked {
-                Looked::Found { key, answer } => {
+            let turn = match looked {
+                Looked::Found { answer } => {
                     let reply = given_again(&answer, &context.node);
                     return Ok(next.answer(reply, answer.instead(&key)));
                 }
-                Looked::Missed { key, turn } => (key, turn),
+                Looked::Missed { turn } => turn,
             };
-            self.state().open.insert(place.clone(), Open { key, about, occurrence, answer: None, _turn: turn });
+            let open = Open {
+                key,
+                parts,
+                head: Arc::clone(subject.head),
+                conversation: Arc::clone(subject.conversation),
+                attempts: subject.attempt.saturating_add(1),
+                answer: None,
+                turn,
+            };
+            self.state().open.insert(place.clone(), open);
             let result = next.run(call).await;
             let mut state = self.state();
             match (&result, state.open.get_mut(&place)) {
                 (Ok(reply), Some(open)) => open.answer = Some(reply.clone()),
                 // The next attempt is the same request; equal askers need not wait for it.
-                (Err(_), Some(open)) => open._turn = None,
+                (Err(_), Some(open)) => open.turn = None,
                 (_, None) => {}
             }
             drop(state);
@@ -362,14 +372,22 @@ impl Hook for Answers {
                 return;
             }
             let Some(answer) = open.answer.as_ref().and_then(|seen| kept(seen, reply)) else { return };
+            let answer = Answer { attempts: open.attempts, ..answer };
             if let Said::Turn(turn, _) = &answer.said
                 && !self.may_call(turn, &place.role)
             {
                 return;
             }
+            let about = About {
+                parts: open.parts,
+                facets: Facets::of(&open.head, &open.conversation),
+                thread: call.site().thread.to_string(),
+                role: place.role.to_string(),
+                visit: place.visit,
+            };
             let terms = Terms {
                 label: Label::new(place.role.as_str(), ""),
-                about: open.about.to_bytes(),
+                about: about.to_bytes(),
                 ttl_ms: self.settings.ttl_ms,
                 now_ms: context.env.now_ms(),
             };

@@ -21,6 +21,8 @@ pub struct Answer {
     pub usage: Option<Usage>,
     /// US dollars, where a price was known.
     pub cost_usd: Option<f64>,
+    /// Attempts that it took.
+    pub attempts: u32,
 }
 
 /// What was said.
@@ -39,7 +41,8 @@ impl Answer {
         let ModelAnswer { reply, usage, cost_usd } = answer;
         let is_whole = matches!(reply.finish, Finish::Stop | Finish::ToolCalls);
         let is_empty = reply.text.trim().is_empty() && reply.tool_calls.is_empty();
-        let kept = Self { said: Said::Model(reply.clone()), usage: *usage, cost_usd: *cost_usd };
+        let said = Said::Model(reply.clone());
+        let kept = Self { said, usage: *usage, cost_usd: *cost_usd, attempts: 1 };
         (is_whole && !is_empty).then_some(kept)
     }
 
@@ -58,12 +61,13 @@ impl Answer {
             return None;
         }
         let said = Said::Turn(Box::new(turn.clone()), seen);
-        Some(Self { said, usage: turn.usage, cost_usd: turn.cost_usd })
+        Some(Self { said, usage: turn.usage, cost_usd: turn.cost_usd, attempts: 1 })
     }
 
     /// What giving it again saves.
     pub fn instead(&self, key: &Key) -> Instead {
-        Instead { key: Some(key.to_string()), saved_usd: self.cost_usd, saved: self.usage }
+        let attempts = self.attempts;
+        Instead { key: Some(key.to_string()), saved_usd: self.cost_usd, saved: self.usage, attempts }
     }
 
     /// Tokens of the answer, as they were paid.

@@ -102,14 +102,9 @@ fn nearest<'e>(own: &About, key: &str, entries: &'e [Entry]) -> Option<&'e Entry
     let others = entries.iter().filter(|entry| entry.0.key.to_string() != key);
     let alike = |other: &About| {
         let same = parts(own).into_iter().zip(parts(other)).filter(|(own, other)| own == other).count();
-        let messages = own.facets.last_messages.iter().zip(&other.facets.last_messages);
+        let alike = own.facets.first_difference(&other.facets).unwrap_or(u64::MAX);
         // A role's own entries come first: another role's never were meant.
-        (
-            own.role == other.role,
-            own.visit == other.visit,
-            same,
-            messages.take_while(|(own, other)| own == other).count(),
-        )
+        (own.role == other.role, own.visit == other.visit, same, alike)
     };
     others.max_by_key(|entry| (alike(&entry.1), entry.0.card.kept_at_ms))
 }
@@ -128,10 +123,7 @@ fn parts(about: &About) -> Vec<(&'static str, String)> {
         ("system", facets.system.clone()),
         ("tools", facets.tools.clone()),
         ("schema", or(&facets.response_format, "(none)")),
-        (
-            "messages",
-            format!("{}, the last {}", facets.messages, facets.last_messages.last().map_or("-", String::as_str)),
-        ),
+        ("messages", format!("{}, the last {}", facets.messages, facets.links.last().map_or("-", String::as_str))),
         ("lane", or(&parts.lane, "(trunk)")),
         ("occurrence", parts.occurrence.to_string()),
         ("version", parts.version.to_string()),
@@ -145,21 +137,12 @@ fn differences(own: &About, other: &About) -> Vec<(&'static str, String)> {
         .filter(|(own, other)| own != other)
         .map(|(own, other)| (own.0, format!("differs: {} here, {} there", own.1, other.1)))
         .collect();
-    let (mine, theirs) = (&own.facets, &other.facets);
-    // Lists of the last messages can be compared from the first one on while they hold all.
-    let whole = |facets: &super::key::Facets| u64::try_from(facets.last_messages.len()) == Ok(facets.messages);
-    if whole(mine) && whole(theirs) {
-        let same = mine.last_messages.iter().zip(&theirs.last_messages).take_while(|(own, other)| own == other).count();
-        if let Some(messages) = differences.iter_mut().find(|(name, _)| *name == "messages") {
-            let first = match same {
-                0 => "no message at the beginning is".to_owned(),
-                1 => "the first one is".to_owned(),
-                same => format!("the first {same} are"),
-            };
-            let _ = write!(messages.1, "; {first} the same");
-        } else if same < mine.last_messages.len() {
-            differences.push(("messages", format!("message {} differs", same + 1)));
-        }
+    if let Some(messages) = differences.iter_mut().find(|(name, _)| *name == "messages") {
+        let _ = match own.facets.first_difference(&other.facets) {
+            Some(0) => write!(messages.1, "; they differ early on"),
+            Some(number) => write!(messages.1, "; message {number} is the first that differs"),
+            None => write!(messages.1, "; one continues the other"),
+        };
     }
     if own.parts.request != other.parts.request && differences.is_empty() {
         differences.push(("messages", "differ".to_owned()));

@@ -1,6 +1,7 @@
 //! What an answer is looked up by: everything on which it depends, part by part, and the digest of that.
 
 use rondo_protocol::call::CallKind;
+use rondo_protocol::message::Conversation;
 use rondo_protocol::object::Head;
 use rondo_protocol::{Digest, canonical};
 use serde::{Deserialize, Serialize};
@@ -11,8 +12,8 @@ use crate::hook::shelf::Key;
 const VERSION: u32 = 1;
 /// How much of a digest stands in a facet: enough to tell two apart.
 const SHORT: usize = 16;
-/// The most messages whose digests are kept to explain a difference, counted from the last one.
-const MESSAGES_MAX: usize = 64;
+/// After how many messages, counted from the last one, the chain is kept to explain a difference.
+const LINKS_MAX: usize = 64;
 
 /// Everything that an answer depends on.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
@@ -67,27 +68,44 @@ pub struct Facets {
     pub response_format: String,
     /// How many messages.
     pub messages: u64,
-    /// The last ones, oldest first.
-    pub last_messages: Vec<String>,
+    /// The chain of digests after each of the last ones, oldest first: what differs once differs from there on.
+    pub links: Vec<String>,
 }
 
 impl Facets {
     /// Those of a request.
-    pub fn of(head: &Head, messages: &[rondo_protocol::message::Message]) -> Self {
-        let short = |bytes: &[u8]| Digest::sha256(bytes).to_string().chars().take(SHORT).collect::<String>();
-        let json = |value: &dyn Fn() -> Option<Vec<u8>>| value().map(|bytes| short(&bytes)).unwrap_or_default();
-        let last = messages.iter().skip(messages.len().saturating_sub(MESSAGES_MAX));
+    pub fn of(head: &Head, conversation: &Conversation) -> Self {
+        let shortened = |digest: Digest| digest.to_string().chars().take(SHORT).collect::<String>();
+        let short = |bytes: &[u8]| shortened(Digest::sha256(bytes));
+        let links = conversation.links();
+        let last = links.iter().skip(links.len().saturating_sub(LINKS_MAX));
         Self {
             model: head.model.clone(),
             parameters: canonical::to_bytes(&head.parameters)
                 .map(|bytes| String::from_utf8_lossy(&bytes).chars().take(500).collect())
                 .unwrap_or_default(),
             system: short(head.system.as_bytes()),
-            tools: json(&|| canonical::to_bytes(&head.tools).ok()),
+            tools: canonical::to_bytes(&head.tools).map(|bytes| short(&bytes)).unwrap_or_default(),
             response_format: head.response_format.as_ref().map(|schema| short(schema.as_bytes())).unwrap_or_default(),
-            messages: u64::try_from(messages.len()).unwrap_or(u64::MAX),
-            last_messages: last.map(|message| json(&|| canonical::to_bytes(message).ok())).collect(),
+            messages: u64::try_from(links.len()).unwrap_or(u64::MAX),
+            links: last.copied().map(shortened).collect(),
         }
+    }
+
+    /// The number of the first message, from 1, in which two requests differ; 0 = earlier than is known. `None` = in none
+    /// that both have.
+    pub fn first_difference(&self, other: &Self) -> Option<u64> {
+        let link = |facets: &Self, number: u64| -> Option<String> {
+            let skipped = facets.messages.saturating_sub(u64::try_from(facets.links.len()).unwrap_or(u64::MAX));
+            let index = number.checked_sub(skipped)?.checked_sub(1)?;
+            facets.links.get(usize::try_from(index).ok()?).cloned()
+        };
+        let both = (1..=self.messages.min(other.messages))
+            .filter_map(|number| Some((number, link(self, number)? == link(other, number)?)));
+        let known: Vec<(u64, bool)> = both.collect();
+        let (number, _) = known.iter().find(|(_, same)| !same)?;
+        let is_first_known = known.first().is_some_and(|(first, _)| first == number && *first > 1);
+        Some(if is_first_known { 0 } else { *number })
     }
 }
 
