@@ -556,6 +556,7 @@ fn views(graph: &Graph, cast: &cast::Cast, operating: &Operating) -> BTreeMap<Ro
             .map(|(head, model)| ModelView {
                 name: head.model.clone(),
                 id: model.id.clone(),
+                parameters: head.head.parameters.clone(),
                 provider: model.served_by.provider.clone(),
                 address: model.served_by.address.clone(),
             })

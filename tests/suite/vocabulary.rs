@@ -12,13 +12,14 @@ const ROOMS: [&str; 4] = [
 ];
 
 /// Names that hold the word and mean none of rondo's own, with the places where they stand.
-const NAMES: [(&str, &str); 10] = [
+const NAMES: [(&str, &str); 11] = [
     // Figures of a provider, as its interface and ours call them.
     ("", "cached_tokens"),
     ("", "cached_input"),
     ("", "cache_write"),
     // What a person is told of a provider's figures.
     ("engine/src/cli/show.rs", "% cached)"),
+    ("engine/src/cli/doctor.rs", "{} in, {} cached, {} out"),
     // What a file may name, in the one table that its reader has.
     ("protocol/src/workflow/hooks.rs", "response_cache"),
     ("protocol/src/workflow/hooks.rs", "tool_cache"),

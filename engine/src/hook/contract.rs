@@ -315,3 +315,57 @@ async fn a_fault_of_the_port_is_passed_on_and_never_bypassed() {
         }
     }
 }
+
+/// Changes the system text and forgets to say so.
+struct ChangesSystem;
+
+impl Hook for ChangesSystem {
+    fn handle<'a>(&'a self, mut call: Call, next: Next<'a>, _: &'a Context) -> BoxFuture<'a, Result<Reply, Fault>> {
+        match &mut call {
+            Call::Turn(TurnCall { head, .. }) | Call::Model(ModelCall { head, .. }) => {
+                Arc::make_mut(head).system.push('!');
+            }
+            Call::Tool(_) => {}
+        }
+        next.run(call)
+    }
+}
+
+/// What comes behind goes by the digest: a stale one would be taken for the request as it was asked.
+#[tokio::test]
+async fn a_head_that_a_hook_changed_gets_its_own_digest() {
+    for call in calls().into_iter().take(2) {
+        let path = CallPath::new(vec![node("changes", Arc::new(ChangesSystem), OnHookError::Fail)]);
+        let answer = reply(&call, "from the port");
+        let answered = path.run(call, Box::new(move |_| Box::pin(std::future::ready(Ok(answer))))).await.unwrap();
+        let Some(Call::Turn(TurnCall { head, head_digest, .. }) | Call::Model(ModelCall { head, head_digest, .. })) =
+            answered.reached
+        else {
+            panic!("the call did not reach the port");
+        };
+        assert_eq!(head.system, "You write.!");
+        assert_eq!(head_digest, Digest::of(Kind::Head, &*head).unwrap().0);
+    }
+}
+
+#[tokio::test]
+async fn what_a_hook_says_of_its_answer_goes_with_it() {
+    struct Saves;
+    impl Hook for Saves {
+        fn handle<'a>(&'a self, call: Call, next: Next<'a>, _: &'a Context) -> BoxFuture<'a, Result<Reply, Fault>> {
+            let instead = Instead { key: Some("k".to_owned()), saved_usd: Some(0.5), ..Instead::default() };
+            Box::pin(std::future::ready(Ok(next.answer(reply(&call, "kept"), instead))))
+        }
+    }
+    for call in calls() {
+        let nodes = vec![
+            behaving(Behaviour::Rewrites, OnHookError::Fail),
+            node("saves", Arc::new(Saves), OnHookError::Fail),
+            behaving(Behaviour::Answers, OnHookError::Fail),
+        ];
+        let answered = send(nodes, call, None).await.result.unwrap();
+        assert_eq!(answered.answered_by, AnsweredBy::Hook("saves".to_owned()));
+        assert_eq!((answered.instead.key.as_deref(), answered.instead.saved_usd), (Some("k"), Some(0.5)));
+        assert_eq!(answered.passed, 2, "what stands behind the one that answered was not passed");
+    }
+}

@@ -9,9 +9,11 @@ use std::sync::{Arc, Mutex, PoisonError};
 use futures_util::FutureExt;
 use futures_util::future::BoxFuture;
 use rondo_agent_kit::effects::Verdict;
-use rondo_protocol::call::{Call, Fault, FaultClass, Reply};
+use rondo_protocol::Digest;
+use rondo_protocol::call::{Call, Fault, FaultClass, ModelCall, Reply, TurnCall};
 use rondo_protocol::diagnostic::Code;
-use rondo_protocol::object::{AnsweredBy, Usage};
+use rondo_protocol::digest::Kind;
+use rondo_protocol::object::{AnsweredBy, Head, Usage};
 use rondo_protocol::workflow::OnHookError;
 
 use super::{Context, Hook};
@@ -88,6 +90,7 @@ impl CallPath {
             return Ok(Answered { reply, answered_by, reached: None, instead: Instead::default(), passed: 0 });
         }
         let run = Run {
+            head: head_of(&call).map(|(head, digest)| (Arc::clone(head), *digest)),
             nodes: &self.nodes,
             port: Mutex::new(Some(port)),
             reached: Mutex::new(None),
@@ -123,6 +126,8 @@ impl CallPath {
 
 /// One attempt on its way.
 struct Run<'a> {
+    /// The request head as it was asked, with its digest.
+    head: Option<(Arc<Head>, Digest)>,
     nodes: &'a [Arc<Node>],
     /// Taken by the first that reaches it.
     port: Mutex<Option<PortFn<'a>>>,
@@ -166,8 +171,9 @@ trait Steps: Send + Sync {
 }
 
 impl Steps for Run<'_> {
-    fn step(&self, index: usize, call: Call) -> BoxFuture<'_, Result<Reply, Fault>> {
+    fn step(&self, index: usize, mut call: Call) -> BoxFuture<'_, Result<Reply, Fault>> {
         Box::pin(async move {
+            self.digest_head(&mut call);
             let Some(node) = self.nodes.get(index) else { return self.reach(call).await };
             self.deepest.fetch_max(index, Ordering::Relaxed);
             let unchanged = (node.on_error == OnHookError::Bypass).then(|| call.clone());
@@ -200,6 +206,23 @@ impl Steps for Run<'_> {
 }
 
 impl Run<'_> {
+    /// Gives a head that a hook changed its own digest: whoever comes next may go by it.
+    fn digest_head(&self, call: &mut Call) {
+        let (head, digest) = match call {
+            Call::Turn(TurnCall { head, head_digest, .. }) | Call::Model(ModelCall { head, head_digest, .. }) => {
+                (&*head, head_digest)
+            }
+            Call::Tool(_) => return,
+        };
+        if let Some((asked, of_asked)) = &self.head {
+            if Arc::ptr_eq(asked, head) {
+                *digest = *of_asked;
+            } else if let Ok((own, _)) = Digest::of::<Head>(Kind::Head, head) {
+                *digest = own;
+            }
+        }
+    }
+
     async fn reach(&self, call: Call) -> Result<Reply, Fault> {
         let Some(port) = lock(&self.port).take() else {
             let message = "a hook let one call through twice; the port was reached once";
@@ -211,6 +234,15 @@ impl Run<'_> {
             *lock(&self.port_result) = Some(result.clone());
         }
         result
+    }
+}
+
+fn head_of(call: &Call) -> Option<(&Arc<Head>, &Digest)> {
+    match call {
+        Call::Turn(TurnCall { head, head_digest, .. }) | Call::Model(ModelCall { head, head_digest, .. }) => {
+            Some((head, head_digest))
+        }
+        Call::Tool(_) => None,
     }
 }
 

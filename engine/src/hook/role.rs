@@ -10,6 +10,7 @@ use rondo_agent_kit::wall::files::Workspace;
 use rondo_agent_kit::wall::process::Processes;
 use rondo_protocol::Value;
 use rondo_protocol::id::RoleName;
+use rondo_protocol::object::Parameters;
 
 use crate::config::HookProgram;
 
@@ -33,12 +34,14 @@ pub struct RoleView {
 }
 
 /// A model as it is served.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq)]
 pub struct ModelView {
     /// Its logical name.
     pub name: String,
     /// The id that is sent.
     pub id: String,
+    /// The parameters that are sent with it.
+    pub parameters: Parameters,
     /// The name of its provider.
     pub provider: String,
     /// The provider's base address; of a script, its digest.

@@ -18,7 +18,7 @@ use super::entry::{Answer, Said};
 use super::key::{About, Facets, Parts};
 use super::settings::{Scope, Settings};
 use crate::hook::rack::Rack;
-use crate::hook::shelf::{Asked, Figure, Guard, Key, Label, Missing, Shelf, Terms, WAIT};
+use crate::hook::shelf::{Asked, Figure, Guard, Key, Label, Lookup, Missing, Shelf, Terms, WAIT};
 use crate::hook::{Context, Hook, Making, ModelView, Next, Past, RoleView};
 
 /// How long an asker waits for an equal one that has gone first. A model may take long; afterwards the asker goes by
@@ -26,6 +26,10 @@ use crate::hook::{Context, Hook, Making, ModelView, Next, Past, RoleView};
 const TURN_WAIT: Duration = Duration::from_mins(2);
 /// The most calls of one visit whose lookups are told one by one.
 const TOLD_MAX: usize = 50;
+
+/// How a lookup ended, in the words of notes and reports.
+const HIT: &str = "hit";
+const EXPIRED: &str = "expired";
 
 /// The hook of one node.
 pub struct Answers {
@@ -200,33 +204,37 @@ impl Answers {
         let mut state = self.state();
         let visit = state.visits.entry((site.role.clone(), site.lane.clone())).or_default();
         visit.lookups += 1;
-        visit.hits += u64::from(outcome == "hit");
-        visit.expired += u64::from(outcome == "expired");
+        visit.hits += u64::from(outcome == HIT);
+        visit.expired += u64::from(outcome == EXPIRED);
         if visit.calls.len() < TOLD_MAX {
             visit.calls.push((site.position, key.to_string(), outcome));
         }
         drop(state);
         self.count(&site.role, Figure::Lookups, 1);
-        self.count(&site.role, if outcome == "hit" { Figure::Hits } else { Figure::Misses }, 1);
+        self.count(&site.role, if outcome == HIT { Figure::Hits } else { Figure::Misses }, 1);
     }
 
     /// Whether an answer may be given to this role now: a turn only while what its tools saw still stands, and only if
     /// the role may call each of them without asking anybody.
-    async fn holds(&self, answer: &Arc<Answer>, role: &RoleName) -> bool {
-        let Said::Turn(turn, seen) = &answer.said else { return true };
+    async fn standing(&self, answer: &Arc<Answer>, role: &RoleName) -> Standing {
+        let Said::Turn(turn, seen) = &answer.said else { return Standing::Holds };
         if !self.may_call(turn, role) {
-            return false;
+            return Standing::NotPermitted;
         }
         if seen.sights.is_empty() {
-            return true;
+            return Standing::Holds;
         }
-        let Some(files) = self.files.clone() else { return false };
+        let Some(files) = self.files.clone() else { return Standing::NotPermitted };
         let answer = Arc::clone(answer);
         let looking = tokio::task::spawn_blocking(move || match &answer.said {
-            Said::Turn(_, seen) => files.still(seen, Instant::now() + WAIT) == Still::Holds,
-            Said::Model(_) => true,
+            Said::Turn(_, seen) => files.still(seen, Instant::now() + WAIT),
+            Said::Model(_) => Still::Holds,
         });
-        matches!(tokio::time::timeout(WAIT, looking).await, Ok(Ok(true)))
+        match tokio::time::timeout(WAIT, looking).await {
+            Ok(Ok(Still::Holds)) => Standing::Holds,
+            Ok(Ok(Still::Changed { .. })) => Standing::Changed,
+            _ => Standing::TooLate,
+        }
     }
 
     fn may_call(&self, turn: &TurnReply, role: &RoleName) -> bool {
@@ -245,21 +253,33 @@ impl Answers {
         if !self.settings.serves {
             return Looked::Missed { turn: None };
         }
-        let asked = self.shelf.get_in_turn(&key, || context.env.now_ms(), subject.wait).await;
+        let asked = if self.settings.keeps {
+            self.shelf.get_in_turn(&key, || context.env.now_ms(), subject.wait).await
+        } else {
+            // Nobody would be given what this asker is told.
+            match self.shelf.get(&key, context.env.now_ms()).await {
+                Lookup::Found(found) => Asked::Found(found),
+                Lookup::Missing(missing) => Asked::Missing(missing, None),
+            }
+        };
         for warning in self.shelf.take_warnings() {
             context.reports.warn(&context.node, call, warning);
         }
         match asked {
-            Asked::Found(found) if self.holds(&found.value, &site.role).await => {
-                self.told(site, &key, "hit");
-                self.count(&site.role, Figure::SavedTokens, found.value.tokens());
-                self.count(&site.role, Figure::SavedMicrousd, microusd(found.value.cost_usd));
-                Looked::Found { answer: found.value }
-            }
-            Asked::Found(_) => {
-                // What its tools saw is no longer so.
-                self.shelf.forget(&key).await;
-                self.told(site, &key, "changed");
+            Asked::Found(found) => {
+                let standing = self.standing(&found.value, &site.role).await;
+                self.told(site, &key, standing.outcome());
+                match standing {
+                    Standing::Holds => {
+                        self.count(&site.role, Figure::SavedTokens, found.value.tokens());
+                        self.count(&site.role, Figure::SavedMicrousd, microusd(found.value.cost_usd));
+                        return Looked::Found { answer: found.value };
+                    }
+                    Standing::Changed => {
+                        self.shelf.forget(&key).await;
+                    }
+                    Standing::NotPermitted | Standing::TooLate => {}
+                }
                 Looked::Missed { turn: None }
             }
             Asked::Missing(missing, turn) => {
@@ -273,6 +293,30 @@ impl Answers {
     }
 }
 
+/// How an entry that was found stands.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Standing {
+    /// It may be given.
+    Holds,
+    /// What its tools saw is no longer so.
+    Changed,
+    /// The role may not make its calls, or not without asking a person.
+    NotPermitted,
+    /// It took too long to look.
+    TooLate,
+}
+
+impl Standing {
+    fn outcome(self) -> &'static str {
+        match self {
+            Self::Holds => HIT,
+            Self::Changed => "changed",
+            Self::NotPermitted => "not permitted",
+            Self::TooLate => "not looked at in time",
+        }
+    }
+}
+
 /// What a lookup came to.
 enum Looked {
     Found { answer: Arc<Answer> },
@@ -282,7 +326,7 @@ enum Looked {
 fn outcome(missing: &Missing) -> &'static str {
     match missing {
         Missing::Absent => "absent",
-        Missing::Expired => "expired",
+        Missing::Expired => EXPIRED,
         Missing::ClockBack => "clock went back",
         Missing::Damaged(_) => "damaged",
         Missing::Newer(_) => "of a newer version",

@@ -46,18 +46,14 @@ impl Answer {
         (is_whole && !is_empty).then_some(kept)
     }
 
-    /// A turn, if it may be given again: all that it did was look, it was answered by the role's first model, and no
-    /// request of it was rewritten.
+    /// A turn, if it may be given again: all that it did was look, its last answer is whole, the role's first model gave
+    /// it, and no request of it was rewritten. An answer that was refused on the way is part of it.
     pub fn of_turn(turn: &TurnReply) -> Option<Self> {
         let seen = turn.seen.clone()?;
-        let is_plain = |entry: &Entry| match entry {
-            Entry::Model { asked, reply, .. } => {
-                asked.is_none() && matches!(reply.finish, Finish::Stop | Finish::ToolCalls)
-            }
-            Entry::Tool { .. } => true,
-            Entry::Repair { .. } => false,
-        };
-        if turn.fallback.is_some() || turn.answer.trim().is_empty() || !turn.transcript.entries.iter().all(is_plain) {
+        let entries = &turn.transcript.entries;
+        let is_rewritten = |entry: &Entry| matches!(entry, Entry::Model { asked: Some(_), .. });
+        let is_whole = matches!(entries.last(), Some(Entry::Model { reply, .. }) if reply.finish == Finish::Stop);
+        if turn.fallback.is_some() || !is_whole || turn.answer.trim().is_empty() || entries.iter().any(is_rewritten) {
             return None;
         }
         let said = Said::Turn(Box::new(turn.clone()), seen);
