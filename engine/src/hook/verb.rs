@@ -5,13 +5,14 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use futures_util::future::BoxFuture;
-use rondo_protocol::Value;
 use rondo_protocol::id::ThreadId;
+use rondo_protocol::object::Note;
+use rondo_protocol::{Digest, Value};
 use serde::{Deserialize, Serialize};
 
 use super::Space;
 use crate::env::Env;
-use crate::store::Read;
+use crate::store::{Read, StoredStep};
 
 /// A verb, whose first word says what it does.
 pub struct Verb {
@@ -124,4 +125,28 @@ pub struct Said {
     pub text: String,
     /// For programs: one object a line.
     pub lines: Vec<Value>,
+}
+
+/// By which an action names a step.
+pub const STEP: Argument = Argument::place("step", "STEP", "A step: THREAD:SEQ, last:SEQ, or its digest");
+
+/// The step that an action was asked about, with its thread and note.
+///
+/// # Errors
+/// That the word means none, or that the store cannot be read.
+pub fn step(asked: &Asked, desk: &dyn Desk) -> Result<(ThreadId, StoredStep, Note), String> {
+    let word = asked.get(STEP.name).map(String::as_str).unwrap_or_default();
+    let unclear = || {
+        format!("{word:?} is no step: give THREAD:SEQ, last:SEQ, or a step's digest as `rondo show --json` prints it")
+    };
+    let (thread, seq) = if let Some(digest) = Digest::from_hex(word) {
+        let places = desk.store().locate(digest).map_err(|error| error.to_string())?;
+        places.into_iter().next().ok_or_else(unclear)?
+    } else {
+        let (thread, seq) = word.rsplit_once(':').ok_or_else(unclear)?;
+        (desk.thread(thread)?, seq.parse().map_err(|_| unclear())?)
+    };
+    let found = desk.store().step(&thread, seq).map_err(|error| error.to_string())?;
+    let (stored, note) = found.ok_or_else(|| format!("thread {thread} has no step {seq}"))?;
+    Ok((thread, stored, note))
 }

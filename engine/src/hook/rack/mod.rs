@@ -17,7 +17,7 @@ use rondo_protocol::Digest;
 use super::Space;
 use super::shelf::{Backing, Content, Limits, Shelf};
 
-pub use verbs::{clear, stats};
+pub use verbs::actions;
 
 /// Names of groups stand behind this byte, what is kept behind the other one.
 const NAMES: u8 = b'g';
@@ -51,6 +51,11 @@ impl<T: Content> Rack<T> {
         let shelf = shelves.entry(group.to_owned()).or_insert_with(|| Shelf::new(backing(space, group), limits));
         shelf.limit(limits);
         shelf.clone()
+    }
+
+    /// The shelves that this process has used.
+    pub fn used(&self) -> Vec<Shelf<T>> {
+        self.shelves.lock().unwrap_or_else(PoisonError::into_inner).values().cloned().collect()
     }
 
     /// The shelf of every group that keeps anything. One that no run has used yet is opened without ceilings.

@@ -1,12 +1,13 @@
-//! What a rack keeps and has counted, as verbs of its kind show it, and how it is cleared.
+//! The actions of a verb that shows, explains, clears and fills a rack.
 
 use std::fmt::Write as _;
+use std::sync::Arc;
 
 use rondo_protocol::Value;
 
 use super::{Rack, backing, groups};
 use crate::hook::shelf::{Catalogue, Content, Counts, Figure, Label};
-use crate::hook::{Desk, Said, verb};
+use crate::hook::{Action, Argument, Desk, Said, verb};
 
 /// The names of what `clear` filters by.
 const ROLE: &str = "role";
@@ -14,12 +15,51 @@ const TOOL: &str = "tool";
 const WORKFLOW: &str = "workflow";
 const KIND: &str = "kind";
 const OLDER: &str = "older-than";
+/// The name of what `warm` learns from.
+const THREAD: &str = "thread";
+
+/// What a kind can do with its rack: show figures, explain a step in its own words, clear, and learn a thread anew.
+pub fn actions<T: Content>(
+    kind: &'static str,
+    rack: &Arc<Rack<T>>,
+    explain: impl Fn(verb::Asked, &dyn Desk) -> Result<Said, String> + Send + Sync + 'static,
+) -> Vec<Action> {
+    const CLEAR_BY: &[Argument] = &[
+        Argument::flag(KIND, "KIND", "Only what hooks of this kind keep"),
+        Argument::flag(WORKFLOW, "NAME", "Only of this workflow"),
+        Argument::flag(ROLE, "ROLE", "Only of this role"),
+        Argument::flag(TOOL, "TOOL", "Only of this tool"),
+        Argument::flag(OLDER, "AGE", "Only what was kept longer ago than this, such as 2h"),
+    ];
+    const LEARN_FROM: &[Argument] =
+        &[Argument::place(THREAD, "THREAD", "A thread's id, the beginning of one, or `last`")];
+    let (clearing, warming) = (Arc::clone(rack), Arc::clone(rack));
+    vec![
+        Action::looks("stats", "What was looked up, found, kept and saved", &[], move |_, desk| stats(kind, desk)),
+        Action::looks(
+            "explain",
+            "Why calls of a step were or were not answered: each key, part by part",
+            &[verb::STEP],
+            explain,
+        ),
+        Action::changes("clear", "Forget what is kept", CLEAR_BY, move |asked, desk| {
+            let rack = Arc::clone(&clearing);
+            Box::pin(async move { clear(&rack, kind, &asked, desk).await })
+        }),
+        Action::changes(
+            "warm",
+            "Learn the answers of a thread anew from its committed steps",
+            LEARN_FROM,
+            move |asked, desk| {
+                let rack = Arc::clone(&warming);
+                Box::pin(async move { warm(&rack, kind, &asked, desk).await })
+            },
+        ),
+    ]
+}
 
 /// What has been counted of a kind, for each workflow, role and tool.
-///
-/// # Errors
-/// When the key space cannot be read.
-pub fn stats(kind: &str, desk: &dyn Desk) -> Result<Said, String> {
+fn stats(kind: &str, desk: &dyn Desk) -> Result<Said, String> {
     let mut said = Said::default();
     let mut rows = Vec::new();
     let mut all = Counts::default();
@@ -58,9 +98,7 @@ fn line(kind: &str, group: &str, label: &Label, counts: &Counts) -> Value {
         ("entries", Value::from(counts.entries)),
         ("bytes", Value::from(counts.bytes)),
     ];
-    Value::from_iter(
-        named.into_iter().chain(Figure::ALL.map(|figure| (figure.name(), Value::from(counts.get(figure))))),
-    )
+    named.into_iter().chain(Figure::ALL.map(|figure| (figure.name(), Value::from(counts.get(figure))))).collect()
 }
 
 fn row(group: &str, label: &Label, counts: &Counts) -> Vec<String> {
@@ -114,15 +152,7 @@ fn table(text: &mut String, titles: Vec<String>, rows: Vec<Vec<String>>) {
 }
 
 /// Forgets what a kind keeps, as far as `asked` names kind, workflow, role, tool and age; says how many entries.
-///
-/// # Errors
-/// When the key space cannot be read, or an age is none.
-pub async fn clear<T: Content>(
-    rack: &Rack<T>,
-    kind: &str,
-    asked: &verb::Asked,
-    desk: &dyn Desk,
-) -> Result<Said, String> {
+async fn clear<T: Content>(rack: &Rack<T>, kind: &str, asked: &verb::Asked, desk: &dyn Desk) -> Result<Said, String> {
     let wanted = |name: &str| asked.get(name).map(String::as_str);
     if wanted(KIND).is_some_and(|only| only != kind) {
         return Ok(Said::default());
@@ -153,4 +183,27 @@ pub async fn clear<T: Content>(
     let entries = if forgotten == 1 { "entry" } else { "entries" };
     let line = Value::from_iter([("kind", Value::from(kind)), ("forgotten", Value::from(forgotten))]);
     Ok(Said { text: format!("{kind}: {forgotten} {entries} forgotten\n"), lines: vec![line] })
+}
+
+/// Sends a thread's calls along the nodes of a kind once more, so that they keep what was answered.
+async fn warm<T: Content>(rack: &Rack<T>, kind: &str, asked: &verb::Asked, desk: &dyn Desk) -> Result<Said, String> {
+    let count = async || -> Result<u64, String> {
+        let mut entries = 0;
+        for (_, shelf) in rack.all(desk.space())? {
+            shelf.ready().await;
+            entries += shelf.totals().entries;
+        }
+        Ok(entries)
+    };
+    let thread = desk.thread(asked.get(THREAD).map(String::as_str).unwrap_or_default())?;
+    let before = count().await?;
+    let calls = desk.rehearse(&thread).await?;
+    let kept = count().await?.saturating_sub(before);
+    let line =
+        Value::from_iter([("kind", Value::from(kind)), ("calls", Value::from(calls)), ("kept", Value::from(kept))]);
+    let text = match calls {
+        0 => format!("{kind}: no call of thread {thread} passes it\n"),
+        calls => format!("{kind}: {calls} calls looked at, {kept} new entries\n"),
+    };
+    Ok(Said { text, lines: vec![line] })
 }

@@ -2,21 +2,17 @@
 
 use std::fmt::Write as _;
 
-use rondo_protocol::id::ThreadId;
-use rondo_protocol::object::Note;
-use rondo_protocol::{Digest, Value};
+use rondo_protocol::Value;
 
 use super::NAME;
 use super::key::About;
 use crate::hook::rack::{backing, groups};
 use crate::hook::shelf::{Catalogue, Listed};
 use crate::hook::{Desk, Said, verb};
-use crate::store::StoredStep;
 
 /// Explains the calls of a step.
-pub fn explain(asked: verb::Asked, desk: &dyn Desk) -> Result<Said, String> {
-    let word = asked.get("step").map(String::as_str).unwrap_or_default();
-    let (thread, stored, note) = step(word, desk)?;
+pub fn explain(asked: &verb::Asked, desk: &dyn Desk) -> Result<Said, String> {
+    let (thread, stored, note) = verb::step(asked, desk)?;
     let mut said = Said::default();
     let entries = entries(desk)?;
     let _ = writeln!(said.text, "step {} of {thread}: {}, visit {}", stored.seq, stored.step.role, stored.visit);
@@ -75,26 +71,6 @@ fn entries(desk: &dyn Desk) -> Result<Vec<Entry>, String> {
         entries.extend(catalogue.entries().into_iter().filter_map(about));
     }
     Ok(entries)
-}
-
-/// The step that a word means: `THREAD:SEQ`, or a step's digest.
-fn step(word: &str, desk: &dyn Desk) -> Result<(ThreadId, StoredStep, Note), String> {
-    let unclear = || {
-        format!("{word:?} is no step: give THREAD:SEQ, last:SEQ, or a step's digest as `rondo show --json` prints it")
-    };
-    let (thread, seq) = match Digest::from_hex(word) {
-        Some(digest) => {
-            let places = desk.store().locate(digest).map_err(|error| error.to_string())?;
-            places.into_iter().next().ok_or_else(unclear)?
-        }
-        None => {
-            let (thread, seq) = word.rsplit_once(':').ok_or_else(unclear)?;
-            (desk.thread(thread)?, seq.parse().map_err(|_| unclear())?)
-        }
-    };
-    let found = desk.store().step(&thread, seq).map_err(|error| error.to_string())?;
-    let (stored, note) = found.ok_or_else(|| format!("thread {thread} has no step {seq}"))?;
-    Ok((thread, stored, note))
 }
 
 /// The entry that has most in common with `own`, the newest of several.

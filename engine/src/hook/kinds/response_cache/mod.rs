@@ -29,7 +29,7 @@ use self::answers::Answers;
 use self::entry::Answer;
 use self::settings::Settings;
 use crate::hook::rack::{self, Rack};
-use crate::hook::{Action, Argument, Flag, Hook, HookKind, Making, RoleView, Said, Verb};
+use crate::hook::{Flag, Hook, HookKind, Making, RoleView, Verb};
 
 /// The name in files.
 pub(super) const NAME: &str = "response_cache";
@@ -62,44 +62,10 @@ impl HookKind for ResponseCache {
     }
 
     fn verbs(&self) -> Vec<Verb> {
-        const STATS: &[Argument] = &[];
-        const CLEAR: &[Argument] = &[
-            Argument::flag("kind", "KIND", "Only what this kind keeps: response_cache or tool_cache"),
-            Argument::flag("workflow", "NAME", "Only of this workflow"),
-            Argument::flag("role", "ROLE", "Only of this role"),
-            Argument::flag("tool", "TOOL", "Only of this tool"),
-            Argument::flag("older-than", "AGE", "Only what was kept longer ago than this, such as 2h"),
-        ];
-        const STEP: &[Argument] = &[Argument::place("step", "STEP", "A step: THREAD:SEQ, last:SEQ, or its digest")];
-        const THREAD: &[Argument] =
-            &[Argument::place("thread", "THREAD", "A thread's id, the beginning of one, or `last`")];
-        let stats = |_, desk: &dyn crate::hook::Desk| rack::stats(NAME, desk);
-        let (clearing, warming) = (Arc::clone(&self.rack), Arc::clone(&self.rack));
         vec![Verb {
             name: "cache",
             about: "Show, explain, fill and clear what hooks keep of earlier answers",
-            actions: vec![
-                Action::looks("stats", "What was looked up, found, kept and saved", STATS, stats),
-                Action::looks(
-                    "explain",
-                    "Why calls of a step were or were not answered: each key, part by part",
-                    STEP,
-                    explain::explain,
-                ),
-                Action::changes("clear", "Forget what is kept", CLEAR, move |asked, desk| {
-                    let rack = Arc::clone(&clearing);
-                    Box::pin(async move { rack::clear(&rack, NAME, &asked, desk).await })
-                }),
-                Action::changes(
-                    "warm",
-                    "Learn the answers of a thread anew from its committed steps",
-                    THREAD,
-                    move |asked, desk| {
-                        let rack = Arc::clone(&warming);
-                        Box::pin(async move { warm(&rack, &asked, desk).await })
-                    },
-                ),
-            ],
+            actions: rack::actions(NAME, &self.rack, |asked, desk| explain::explain(&asked, desk)),
         }]
     }
 
@@ -107,34 +73,4 @@ impl HookKind for ResponseCache {
         let settings = Settings::read(making)?;
         Ok(Arc::new(Answers::new(&self.rack, settings, making)))
     }
-}
-
-/// Sends a thread's calls along the nodes of this kind once more, so that they keep what was answered.
-async fn warm(
-    rack: &Rack<Answer>,
-    asked: &crate::hook::verb::Asked,
-    desk: &dyn crate::hook::Desk,
-) -> Result<Said, String> {
-    let count = async || -> Result<u64, String> {
-        let mut entries = 0;
-        for (_, shelf) in rack.all(desk.space())? {
-            shelf.ready().await;
-            entries += shelf.totals().entries;
-        }
-        Ok(entries)
-    };
-    let thread = desk.thread(asked.get("thread").map(String::as_str).unwrap_or_default())?;
-    let before = count().await?;
-    let calls = desk.rehearse(&thread).await?;
-    let kept = count().await?.saturating_sub(before);
-    let line = rondo_protocol::Value::from_iter([
-        ("kind", rondo_protocol::Value::from(NAME)),
-        ("calls", rondo_protocol::Value::from(calls)),
-        ("kept", rondo_protocol::Value::from(kept)),
-    ]);
-    let text = match calls {
-        0 => format!("{NAME}: no call of thread {thread} passes it\n"),
-        calls => format!("{NAME}: {calls} calls looked at, {kept} new entries\n"),
-    };
-    Ok(Said { text, lines: vec![line] })
 }
