@@ -129,7 +129,7 @@ impl HookKind {
         Self {
             name: "tool_cache",
             transparent: true,
-            built: false,
+            built: true,
             at: CallKind::Tool,
             stands_at: &[CallKind::Tool],
             on_error: OnHookError::Bypass,

@@ -3,6 +3,7 @@
 mod log;
 mod redact;
 mod response_cache;
+mod tool_cache;
 
 use std::sync::Arc;
 
@@ -10,7 +11,11 @@ use super::{HookKind, Registry};
 
 /// Every built-in kind.
 pub fn registry() -> Registry {
-    let kinds: Vec<Arc<dyn HookKind>> =
-        vec![Arc::new(log::Log), Arc::new(redact::Redact), Arc::new(response_cache::ResponseCache::default())];
+    let kinds: Vec<Arc<dyn HookKind>> = vec![
+        Arc::new(log::Log),
+        Arc::new(redact::Redact),
+        Arc::new(response_cache::ResponseCache::default()),
+        Arc::new(tool_cache::ToolCache::default()),
+    ];
     Registry::new(kinds)
 }
