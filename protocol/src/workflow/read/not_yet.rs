@@ -38,9 +38,9 @@ impl Reader<'_> {
         let altering = workflow.hooks.iter().map(|hook| hook.kind.as_str());
         let of_roles = workflow.roles.iter().flat_map(|(_, role)| role.with.keys());
         let named: BTreeSet<&str> = altering.chain(of_roles.map(String::as_str)).collect();
-        for kind in named {
-            let path = self.use_of(kind, true);
-            self.not_yet(&path, &format!("the altering hook `{kind}`"));
+        for kind in named.into_iter().filter_map(HookKind::find).filter(|kind| !kind.built) {
+            let path = self.use_of(kind.name, true);
+            self.not_yet(&path, &format!("the altering hook `{}`", kind.name));
         }
     }
 
