@@ -10,9 +10,10 @@ use tokio::net::unix::pipe::Receiver;
 use tokio::process::Command;
 use tokio::time::timeout;
 
-use super::output::Kept;
+use super::apart::Stream;
+use super::not_started;
+use super::output::Output;
 use super::plan::{Exit, Plan};
-use super::{Finished, not_started};
 use crate::tool::Error;
 
 /// Ends a group of processes when it is dropped.
@@ -31,13 +32,22 @@ pub(super) async fn run(
     plan: &Plan,
     stdin: &[u8],
     time: Duration,
-    output_max_bytes: usize,
-) -> Result<(Finished, Option<u8>), Error> {
+    mut kept: Output,
+) -> Result<(Output, Exit, Option<u8>), Error> {
     use std::os::unix::process::ExitStatusExt;
 
     let failed = |error: std::io::Error| not_started(format!("the program could not be started: {error}"));
     let (name, arguments) = plan.argv.split_first().ok_or_else(|| not_started("argv is empty"))?;
     let (output, writer) = std::io::pipe().map_err(failed)?;
+    // Only streams that are told apart need the second pipe; else it is closed, and so ends at once.
+    let (errors, errors_writer) = std::io::pipe().map_err(failed)?;
+    let stderr = match &kept {
+        Output::Apart(_) => errors_writer,
+        Output::Together(_) => {
+            drop(errors_writer);
+            writer.try_clone().map_err(failed)?
+        }
+    };
     let mut child = Command::new(name)
         .args(arguments)
         .env_clear()
@@ -47,14 +57,14 @@ pub(super) async fn run(
         .current_dir(&plan.working_dir)
         .process_group(0)
         .stdin(Stdio::piped())
-        .stdout(writer.try_clone().map_err(failed)?)
-        .stderr(writer)
+        .stdout(writer)
+        .stderr(stderr)
         .kill_on_drop(true)
         .spawn()
         .map_err(failed)?;
     let group = Group(child.id().and_then(|id| i32::try_from(id).ok()).and_then(Pid::from_raw));
     let mut output = Receiver::from_owned_fd(output.into()).map_err(failed)?;
-    let mut kept = Kept::new(output_max_bytes);
+    let mut errors = Receiver::from_owned_fd(errors.into()).map_err(failed)?;
     let input = child.stdin.take();
     let most = plan.limits.output_bytes;
     let feed = async {
@@ -63,11 +73,24 @@ pub(super) async fn run(
         }
     };
     let collect = async {
-        let mut buffer = vec![0; 64 << 10];
-        while let Ok(count @ 1..) = output.read(&mut buffer).await {
-            kept.push(buffer.get(..count).unwrap_or_default());
-            if kept.seen() > most {
-                break;
+        let (mut said, mut told) = (vec![0; 64 << 10], vec![0; 64 << 10]);
+        let (mut is_open, mut has_errors) = (true, true);
+        while (is_open || has_errors) && !kept.is_full(most) {
+            let (stream, part) = tokio::select! {
+                read = output.read(&mut said), if is_open => {
+                    let count = read.unwrap_or_default();
+                    is_open = count > 0;
+                    (Stream::Stdout, said.get(..count).unwrap_or_default())
+                }
+                read = errors.read(&mut told), if has_errors => {
+                    let count = read.unwrap_or_default();
+                    has_errors = count > 0;
+                    (Stream::Stderr, told.get(..count).unwrap_or_default())
+                }
+            };
+            match &mut kept {
+                Output::Together(kept) => kept.push(part),
+                Output::Apart(apart) => apart.push(stream, part),
             }
         }
     };
@@ -80,16 +103,15 @@ pub(super) async fn run(
     .await;
     drop(group);
     let status = child.wait().await.map_err(failed)?;
-    let flooded = kept.seen() > most;
-    let (text, left_out_bytes) = kept.into_text();
     if ended.is_err() {
         let message = format!("the program was still running after {} s and was ended", time.as_secs_f64());
-        return Err(Error::new(Code::ProgramTimedOut, message).with_output(text));
+        return Err(Error::new(Code::ProgramTimedOut, message).with_output(kept.into_text().0));
     }
-    if flooded {
+    if kept.is_full(most) {
+        let most = kept.most_bytes(most);
         let message = format!("the program put out more than {most} bytes and was ended; make it say less");
-        return Err(Error::new(Code::ProgramFlooded, message).with_output(text));
+        return Err(Error::new(Code::ProgramFlooded, message).with_output(kept.into_text().0));
     }
     let exit = status.code().map_or_else(|| Exit::Signal(status.signal().unwrap_or_default()), Exit::Code);
-    Ok((Finished { output: text, left_out_bytes, exit }, None))
+    Ok((kept, exit, None))
 }

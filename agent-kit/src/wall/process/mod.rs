@@ -21,6 +21,7 @@
 //!
 //! This module knows nothing of tools, roles or who asked.
 
+mod apart;
 #[cfg(target_os = "linux")]
 mod launch;
 mod nested;
@@ -47,7 +48,8 @@ pub use self_test::Wall;
 
 use crate::tool::Error;
 use nested::Nested;
-use plan::{Plan, Writable};
+use output::Output;
+use plan::{Plan, Streams, Writable};
 
 /// The path that is searched for programs when none is allowed from outside.
 const DEFAULT_PATH: &str = "/usr/local/bin:/usr/bin:/bin";
@@ -126,6 +128,17 @@ pub struct Finished {
     pub exit: Exit,
 }
 
+/// A program that has ended, its two streams told apart.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Answered {
+    /// Every byte that it put out on stdout.
+    pub stdout: Vec<u8>,
+    /// What it put out on stderr, cut in the middle where that was much.
+    pub stderr: String,
+    /// How it ended.
+    pub exit: Exit,
+}
+
 impl Command {
     /// A program with the usual limits that may write the workspace.
     pub fn new(argv: Vec<String>) -> Self {
@@ -178,8 +191,29 @@ impl Processes {
     /// # Cancel safety
     /// Dropping the future ends the whole tree of processes.
     pub async fn run(&self, command: Command) -> Result<Finished, Error> {
+        let (output, exit) = self.begin(command, Streams::Together).await?;
+        Ok(finished(output, exit))
+    }
+
+    /// Runs a program whose answer is what it puts out on stdout, all of it: more than the command's
+    /// `output_max_bytes` ends it.
+    ///
+    /// # Errors
+    /// As [`Processes::run`].
+    ///
+    /// # Cancel safety
+    /// Dropping the future ends the whole tree of processes.
+    pub async fn ask(&self, command: Command) -> Result<Answered, Error> {
+        let (output, exit) = self.begin(command, Streams::Apart).await?;
+        let (stdout, stderr) = output.into_streams();
+        Ok(Answered { stdout, stderr, exit })
+    }
+
+    async fn begin(&self, command: Command, streams: Streams) -> Result<(Output, Exit), Error> {
         if !self.settings.sandbox {
-            return start(&self.settings, Isolation::Off, Vec::new(), command).await.map(|(finished, _)| finished);
+            return start(&self.settings, Isolation::Off, Vec::new(), command, streams)
+                .await
+                .map(|(output, exit, _)| (output, exit));
         }
         let wall = self.self_test().await;
         let isolation = wall.isolation.ok_or_else(|| wall.refusal())?;
@@ -187,18 +221,24 @@ impl Processes {
         let looked = tokio::task::spawn_blocking(move || nested.look(&settings.workspace)).await;
         let nested =
             looked.map_err(|error| not_started(format!("the workspace could not be looked through: {error}")))?;
-        start(&self.settings, isolation, nested?, command).await.map(|(finished, _)| finished)
+        start(&self.settings, isolation, nested?, command, streams).await.map(|(output, exit, _)| (output, exit))
     }
 }
 
-/// Runs a program behind these layers, with `nested` hidden as well. The number is the version of Landlock in force, as
-/// the launcher told it.
+fn finished(output: Output, exit: Exit) -> Finished {
+    let (output, left_out_bytes) = output.into_text();
+    Finished { output, left_out_bytes, exit }
+}
+
+/// Runs a program behind these layers, with `nested` hidden as well: what it put out, how it ended, and the version of
+/// Landlock in force, as the launcher told it.
 async fn start(
     settings: &ProcessSettings,
     isolation: Isolation,
     nested: Vec<PathBuf>,
     command: Command,
-) -> Result<(Finished, Option<u8>), Error> {
+    streams: Streams,
+) -> Result<(Output, Exit, Option<u8>), Error> {
     let failed = |error: std::io::Error| not_started(format!("the program could not be started: {error}"));
     let Command { argv, stdin, working_dir, env: extra, access, timeout, output_max_bytes, limits } = command;
     if argv.first().is_none_or(String::is_empty) {
@@ -218,6 +258,7 @@ async fn start(
     let read = settings.read.iter().map(|path| workspace.join(path)).collect();
     let plan = Plan {
         isolation,
+        streams,
         launcher: settings.launcher.clone(),
         argv,
         env,
@@ -231,7 +272,7 @@ async fn start(
         private: PathBuf::new(),
         limits,
     };
-    running::run(&plan, &stdin, timeout, output_max_bytes).await
+    running::run(&plan, &stdin, timeout, Output::new(streams, output_max_bytes)).await
 }
 
 /// What is granted for writing: of the workspace, and outside it.

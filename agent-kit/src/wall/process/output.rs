@@ -5,8 +5,75 @@
 
 use std::collections::VecDeque;
 
+use super::apart::{Apart, Fault};
+use super::plan::Streams;
+
 /// Room for the mark.
 const MARK_MAX_BYTES: usize = 64;
+
+/// What a program has put out.
+#[derive(Debug)]
+pub(super) enum Output {
+    /// On both streams, in order of arrival.
+    Together(Kept),
+    /// On each of them.
+    Apart(Box<Apart>),
+}
+
+impl Output {
+    /// Keeps at most `max_bytes`: of both streams, cut in the middle, or of stdout, where more of it is a flood.
+    pub fn new(streams: Streams, max_bytes: usize) -> Self {
+        match streams {
+            Streams::Together => Self::Together(Kept::new(max_bytes)),
+            Streams::Apart => Self::Apart(Box::new(Apart::new(max_bytes))),
+        }
+    }
+
+    /// Takes what came through the launcher's pipe.
+    pub fn push(&mut self, bytes: &[u8]) {
+        match self {
+            Self::Together(kept) => kept.push(bytes),
+            Self::Apart(apart) => apart.push_frames(bytes),
+        }
+    }
+
+    /// Whether no more is taken, because more came than may, `most` being that for both streams.
+    pub fn is_full(&self, most: u64) -> bool {
+        match self {
+            Self::Together(kept) => kept.seen() > most,
+            Self::Apart(apart) => apart.seen() > most || apart.fault().is_some(),
+        }
+    }
+
+    /// How much may come, `most` being that for both streams.
+    pub fn most_bytes(&self, most: u64) -> u64 {
+        match self {
+            Self::Together(_) => most,
+            Self::Apart(apart) => apart.most_bytes().min(most),
+        }
+    }
+
+    /// Whether what came is not what the launcher's pipe holds.
+    pub fn is_broken(&self) -> bool {
+        matches!(self, Self::Apart(apart) if apart.fault() == Some(Fault::Broken))
+    }
+
+    /// What is kept to be read, and how many bytes are left out: of streams that are told apart, stderr.
+    pub fn into_text(self) -> (String, u64) {
+        match self {
+            Self::Together(kept) => kept.into_text(),
+            Self::Apart(apart) => (apart.into_streams().1, 0),
+        }
+    }
+
+    /// All of stdout, and what is kept of stderr.
+    pub fn into_streams(self) -> (Vec<u8>, String) {
+        match self {
+            Self::Together(kept) => (kept.into_text().0.into_bytes(), String::new()),
+            Self::Apart(apart) => apart.into_streams(),
+        }
+    }
+}
 
 /// The beginning and the end of what was pushed, within a bound.
 #[derive(Debug)]

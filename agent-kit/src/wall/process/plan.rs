@@ -76,10 +76,21 @@ pub(super) enum Writable {
     Workspace,
 }
 
+/// What becomes of a program's two streams.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub(super) enum Streams {
+    /// One output, in order of arrival.
+    Together,
+    /// Frames that say which it was.
+    Apart,
+}
+
 /// All that the launcher needs to know.
 #[derive(Debug, Clone, Serialize, Deserialize)]
 pub(super) struct Plan {
     pub isolation: Isolation,
+    pub streams: Streams,
     pub launcher: PathBuf,
     pub argv: Vec<String>,
     pub env: BTreeMap<String, String>,

@@ -13,9 +13,9 @@ use tokio::process::{Child, ChildStdin, ChildStdout, Command};
 use tokio::time::{Instant, timeout, timeout_at};
 
 use super::launch;
-use super::output::Kept;
-use super::plan::{Plan, Report};
-use super::{Finished, not_started};
+use super::not_started;
+use super::output::Output;
+use super::plan::{Exit, Plan, Report};
 use crate::tool::Error;
 
 /// How long the launcher may take to end a tree of processes before it is ended itself.
@@ -77,24 +77,23 @@ async fn wound_up(mut child: Child, reports: ChildStdout, clearing: Duration) ->
 enum Ending {
     /// Every process that could write to it has ended.
     Closed,
-    /// More came than may.
-    Flooded,
+    /// No more is taken.
+    Full,
 }
 
-/// Runs the program of `plan`. The number is the version of Landlock in force.
+/// Runs the program of `plan`: what it put out, how it ended, and the version of Landlock in force.
 pub(super) async fn run(
     plan: &Plan,
     stdin: &[u8],
     time: Duration,
-    output_max_bytes: usize,
-) -> Result<(Finished, Option<u8>), Error> {
+    mut kept: Output,
+) -> Result<(Output, Exit, Option<u8>), Error> {
     let failed = |error: std::io::Error| not_started(format!("the program could not be started: {error}"));
     let deadline = Instant::now() + time;
     let frame = plan.frame(stdin).map_err(failed)?;
     let (mut launched, output) = launch(plan).map_err(failed)?;
     let mut output = Receiver::from_owned_fd(OwnedFd::from(output)).map_err(failed)?;
 
-    let mut kept = Kept::new(output_max_bytes);
     let work = async {
         if let Some(lifeline) = &mut launched.lifeline {
             lifeline.write_all(&frame).await.map_err(failed)?;
@@ -109,7 +108,6 @@ pub(super) async fn run(
     if is_late {
         let _ = timeout(GRACE, collect(&mut output, &mut kept, plan.limits.output_bytes)).await;
     }
-    let (text, left_out_bytes) = kept.into_text();
     let reports = Report::read_all(&lines);
     let landlock = reports.iter().find_map(|report| if let Report::Walled(abi) = report { Some(*abi) } else { None });
     // A stage that could not go on says so before the one that waits for it tells that it ended.
@@ -117,19 +115,22 @@ pub(super) async fn run(
     match (ending, end) {
         _ if is_late => {
             let message = format!("the program was still running after {} s and was ended", time.as_secs_f64());
-            Err(Error::new(Code::ProgramTimedOut, message).with_output(text))
+            Err(Error::new(Code::ProgramTimedOut, message).with_output(kept.into_text().0))
         }
         (Ok(Err(error)), None) => Err(error),
-        (Ok(Ok(Ending::Flooded)), _) => {
-            let most = plan.limits.output_bytes;
-            let message = format!("the program put out more than {most} bytes and was ended; make it say less");
-            Err(Error::new(Code::ProgramFlooded, message).with_output(text))
+        (Ok(Ok(Ending::Full)), _) if kept.is_broken() => {
+            Err(not_started("what the program put out could not be told apart; something wrote into it"))
         }
-        (Ok(_), Some(Report::Ended(exit))) => Ok((Finished { output: text, left_out_bytes, exit }, landlock)),
+        (Ok(Ok(Ending::Full)), _) => {
+            let most = kept.most_bytes(plan.limits.output_bytes);
+            let message = format!("the program put out more than {most} bytes and was ended; make it say less");
+            Err(Error::new(Code::ProgramFlooded, message).with_output(kept.into_text().0))
+        }
+        (Ok(_), Some(Report::Ended(exit))) => Ok((kept, exit, landlock)),
         (_, Some(Report::Multiplied)) => {
             let most = plan.limits.processes;
             let message = format!("the program had more than {most} processes and was ended with all of them");
-            Err(Error::new(Code::ProgramMultiplied, message).with_output(text))
+            Err(Error::new(Code::ProgramMultiplied, message).with_output(kept.into_text().0))
         }
         (_, Some(Report::Unmasked(path))) => {
             let message = format!(
@@ -137,14 +138,12 @@ pub(super) async fn run(
                  program was ended and can be run again",
                 path.display()
             );
-            Err(Error::new(Code::WallMissing, message).with_output(text))
+            Err(Error::new(Code::WallMissing, message).with_output(kept.into_text().0))
         }
         (_, Some(Report::NoWall(why))) => Err(Error::new(Code::WallMissing, why)),
         (_, Some(Report::NotStarted(why))) => Err(not_started(why)),
-        _ => {
-            Err(not_started("the program's launcher ended without a word; something outside ended it")
-                .with_output(text))
-        }
+        _ => Err(not_started("the program's launcher ended without a word; something outside ended it")
+            .with_output(kept.into_text().0)),
     }
 }
 
@@ -162,7 +161,7 @@ fn launch(plan: &Plan) -> std::io::Result<(Launched, PipeReader)> {
     Ok((Launched { child: Some(child), reports, lifeline }, output))
 }
 
-async fn collect(output: &mut Receiver, kept: &mut Kept, most: u64) -> std::io::Result<Ending> {
+async fn collect(output: &mut Receiver, kept: &mut Output, most: u64) -> std::io::Result<Ending> {
     let mut buffer = vec![0; 64 << 10];
     loop {
         let count = output.read(&mut buffer).await?;
@@ -170,8 +169,8 @@ async fn collect(output: &mut Receiver, kept: &mut Kept, most: u64) -> std::io::
             return Ok(Ending::Closed);
         }
         kept.push(buffer.get(..count).unwrap_or_default());
-        if kept.seen() > most {
-            return Ok(Ending::Flooded);
+        if kept.is_full(most) {
+            return Ok(Ending::Full);
         }
     }
 }

@@ -93,7 +93,7 @@ mod probed {
     use std::time::Duration;
 
     use super::super::launch::{self, Escape};
-    use super::super::plan::Exit;
+    use super::super::plan::{Exit, Streams};
     use super::super::{Command, start};
     use super::{Isolation, ProcessSettings, Wall};
 
@@ -134,11 +134,12 @@ mod probed {
         let outside = text(&ground.0.join("outside"))?;
         let argv = launch::probe(&text(&settings.launcher)?, &outside, &text(&hidden)?, std::process::id());
         let command = Command { timeout: TIMEOUT, ..Command::new(argv) };
-        let (finished, landlock) =
-            start(&settings, isolation, Vec::new(), command).await.map_err(|error| error.message)?;
-        let escaped: Vec<Escape> = serde_json::from_str(&finished.output)
-            .map_err(|_| format!("the probe ended with {:?}: {}", finished.exit, finished.output))?;
-        if finished.exit == Exit::Code(0) && escaped.is_empty() {
+        let (output, exit, landlock) =
+            start(&settings, isolation, Vec::new(), command, Streams::Together).await.map_err(|error| error.message)?;
+        let (output, _) = output.into_text();
+        let escaped: Vec<Escape> =
+            serde_json::from_str(&output).map_err(|_| format!("the probe ended with {exit:?}: {output}"))?;
+        if exit == Exit::Code(0) && escaped.is_empty() {
             return Ok(landlock);
         }
         Err(format!("a probe got out: {escaped:?}"))

@@ -8,7 +8,7 @@ use std::sync::OnceLock;
 use std::time::Duration;
 
 use rondo_agent_kit::tool::Error;
-use rondo_agent_kit::wall::process::{Command, Exit, Finished, Isolation, ProcessSettings, Processes};
+use rondo_agent_kit::wall::process::{Answered, Command, Exit, Finished, Isolation, ProcessSettings, Processes};
 use rondo_protocol::diagnostic::Code;
 use tempfile::TempDir;
 
@@ -97,6 +97,11 @@ impl Ground {
     /// Runs a command as a tool would.
     pub fn run(&self, command: Command) -> Result<Finished, Error> {
         self.runtime.block_on(self.processes().run(command))
+    }
+
+    /// Runs a command as a hook would.
+    pub fn ask(&self, command: Command) -> Result<Answered, Error> {
+        self.runtime.block_on(self.processes().ask(command))
     }
 
     /// Runs a script, and tells what it put out, however it ended.

@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 
 use libtest_mimic::{Failed, Trial};
 use rondo_agent_kit::tool::{EffectWord, Error, InDoubt, Invocation, Program, ProgramSettings, Shell, Tool, Typed};
-use rondo_agent_kit::wall::process::{Access, Command, Exit, Processes};
+use rondo_agent_kit::wall::process::{Access, Answered, Command, Exit, Limits, Processes};
 use rondo_protocol::canonical;
 use rondo_protocol::diagnostic::Code;
 
@@ -16,7 +16,7 @@ use super::ground::{Ground, SECRET, Walled, shell, text, walls};
 /// Each with every kind of wall that there is.
 pub fn works() -> Vec<Trial> {
     type Work = fn(&Ground) -> Result<(), String>;
-    let works: [(&str, Work); 19] = [
+    let works: [(&str, Work); 21] = [
         ("a_script_reads_and_writes_the_workspace", a_script),
         ("tools_of_the_system_work", tools_of_the_system),
         ("python_works_with_processes_of_its_own", python),
@@ -24,6 +24,8 @@ pub fn works() -> Vec<Trial> {
         ("cargo_tests_a_crate", cargo),
         ("input_is_given_and_ends", input),
         ("both_streams_keep_their_order", streams),
+        ("streams_are_told_apart_where_that_is_wanted", apart),
+        ("what_a_program_leaves_behind_does_not_hold_its_answer_up", left_behind),
         ("exit_codes_and_signals_are_told", exits),
         ("the_environment_is_what_was_allowed", environment),
         ("the_private_folder_is_empty_and_goes", private_folder),
@@ -138,6 +140,46 @@ fn input(ground: &Ground) -> Result<(), String> {
 
 fn streams(ground: &Ground) -> Result<(), String> {
     expect(&succeeds(ground, shell("echo a; echo b >&2; echo c"))?, "a\nb\nc\n")
+}
+
+fn apart(ground: &Ground) -> Result<(), String> {
+    let ask = |script: &str, most| ground.ask(Command { output_max_bytes: most, ..shell(script) });
+    let told = |script: &str| ask(script, 1 << 20).map_err(|error| error.to_string());
+    let Answered { stdout, stderr, exit } = told("echo out; echo err >&2; cat; echo more; exit 3")?;
+    if (stdout.as_slice(), stderr.as_str(), exit) != (b"out\nmore\n", "err\n", Exit::Code(3)) {
+        return Err(format!("{stdout:?} {stderr:?} {exit:?}"));
+    }
+    for (script, exit) in [("kill -TERM $$", 15), ("kill -SEGV $$", 11), ("kill -KILL $$", 9)] {
+        let told = told(script)?.exit;
+        if told != Exit::Signal(exit) {
+            return Err(format!("{script}: {told:?}"));
+        }
+    }
+    let whole = told("head -c 1048576 /dev/zero; head -c 3000000 /dev/zero >&2")?;
+    if whole.stdout.len() != 1 << 20 || whole.stderr.len() > 64 << 10 {
+        return Err(format!("{} bytes, {} bytes", whole.stdout.len(), whole.stderr.len()));
+    }
+    for (what, script) in [("stdout", "head -c 1048577 /dev/zero"), ("stderr", "yes >&2")] {
+        let limits = Limits { output_bytes: 8 << 20, ..Limits::default() };
+        match ground.ask(Command { limits, output_max_bytes: 1 << 20, ..shell(script) }) {
+            Err(error) if error.code == Code::ProgramFlooded => {}
+            other => return Err(format!("{what}: {other:?}")),
+        }
+    }
+    match ground.ask(Command::new(vec!["./no-such-program".to_owned()])) {
+        Err(error) if error.code == Code::ProgramNotStarted => Ok(()),
+        other => Err(format!("{other:?}")),
+    }
+}
+
+fn left_behind(ground: &Ground) -> Result<(), String> {
+    let begun = Instant::now();
+    let told =
+        ground.ask(shell("(sleep 600; echo late) & (yes >&2) & echo done")).map_err(|error| error.to_string())?;
+    if begun.elapsed() > Duration::from_secs(20) {
+        return Err(format!("it took {:?}", begun.elapsed()));
+    }
+    expect(&String::from_utf8_lossy(&told.stdout), "done\n")
 }
 
 fn exits(ground: &Ground) -> Result<(), String> {

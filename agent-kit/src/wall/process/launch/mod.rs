@@ -10,7 +10,8 @@
 //!   whoever has asked for a PID namespace.
 //! - *inner*: is the first process of the namespaces, so that all others die with it. Where there are none, the outer
 //!   stage does its work, and hunts down whoever tries to stay.
-//! - *program*: takes limits, Landlock and seccomp upon itself and becomes the program.
+//! - *program*: takes limits, Landlock and seccomp upon itself and becomes the program, or what stands between it and
+//!   the output where its two streams are told apart.
 //! - *probe*: is the program of the self-test.
 
 mod bubblewrap;
@@ -23,6 +24,7 @@ mod namespaces;
 mod private;
 mod probe;
 mod program;
+mod relay;
 mod seccomp;
 mod supervise;
 

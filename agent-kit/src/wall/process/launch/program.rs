@@ -9,8 +9,8 @@ use std::process::{Command, Stdio};
 use rustix::fs::{MemfdFlags, memfd_create};
 use rustix::process::{Signal, set_parent_process_death_signal};
 
-use super::super::plan::{Isolation, Plan, Report};
-use super::{close_all_others, landlock, limits, namespaces, no_wall, not_started, private, seccomp};
+use super::super::plan::{Isolation, Plan, Report, Streams};
+use super::{close_all_others, landlock, limits, namespaces, no_wall, not_started, private, relay, seccomp};
 
 /// Becomes the program, or says why not.
 pub(super) fn become_program() -> Result<(), Report> {
@@ -39,7 +39,13 @@ pub(super) fn become_program() -> Result<(), Report> {
         Report::Walled(abi).write(&mut reports).map_err(no_wall)?;
         seccomp::restrict(&plan).map_err(no_wall)?;
     }
-    let error = command.exec();
+    let error = match plan.streams {
+        Streams::Together => command.exec(),
+        Streams::Apart => match relay::become_relay(command) {
+            Ok(never) => match never {},
+            Err(error) => error,
+        },
+    };
     let why = match error.kind() {
         ErrorKind::NotFound => "there is no such program, or the interpreter in its first line is missing".to_owned(),
         ErrorKind::PermissionDenied => {

@@ -1,0 +1,88 @@
+//! Standing between a program and the pipe that leads out, to tell its two streams apart.
+//!
+//! The relay stands behind the same wall as the program and ends as the program ended. What is written after that by
+//! processes that the program left behind is waited for only a moment: they are ended with it.
+
+use std::convert::Infallible;
+use std::io::{self, Read};
+use std::os::unix::process::ExitStatusExt;
+use std::process::{Child, Command, ExitStatus, Stdio};
+use std::sync::mpsc::{Receiver, RecvTimeoutError, SyncSender, sync_channel};
+use std::time::{Duration, Instant};
+
+use nix::sys::signal::{self, Signal};
+
+use super::super::apart::{self, PART_MAX_BYTES, Stream};
+
+/// How often it is looked whether a program has ended whose streams are still open.
+const LOOK: Duration = Duration::from_millis(20);
+
+/// How long streams are read after the program has ended.
+const AFTERWARDS: Duration = Duration::from_millis(100);
+
+/// The exit code of a relay that nobody listens to.
+const UNHEARD: i32 = 125;
+
+/// How many parts may wait to be written.
+const PARTS: usize = 4;
+
+/// Starts the program and ends as it ends.
+///
+/// # Errors
+/// When it cannot be started.
+pub(super) fn become_relay(mut command: Command) -> io::Result<Infallible> {
+    let mut child = command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn()?;
+    let (sender, parts) = sync_channel(PARTS);
+    if let Some(stdout) = child.stdout.take() {
+        read(stdout, Stream::Stdout, sender.clone());
+    }
+    if let Some(stderr) = child.stderr.take() {
+        read(stderr, Stream::Stderr, sender.clone());
+    }
+    drop(sender);
+    let status = match passed_on(&mut child, &parts) {
+        Ok(status) => status,
+        // What it puts out cannot be passed on, and it was started, so that this is no failure to start it.
+        Err(_) => std::process::exit(UNHEARD),
+    };
+    if let Some(signal) = status.signal().and_then(|number| Signal::try_from(number).ok()) {
+        // Twice: the first one only takes away the handler by which the language's runtime tells an overflowed stack.
+        let _ = signal::raise(signal);
+        let _ = signal::raise(signal);
+    }
+    // A signal that this process does not die of is told as a shell tells it.
+    std::process::exit(status.code().unwrap_or_else(|| 128 + status.signal().unwrap_or_default()))
+}
+
+/// Passes on what the program puts out until it has ended.
+fn passed_on(child: &mut Child, parts: &Receiver<(Stream, Vec<u8>)>) -> io::Result<ExitStatus> {
+    let mut ended: Option<(ExitStatus, Instant)> = None;
+    loop {
+        match parts.recv_timeout(LOOK) {
+            // Nobody reads any more when it cannot be written, and then everything is about to end.
+            Ok((stream, part)) => apart::write(&mut io::stderr(), stream, &part)?,
+            Err(RecvTimeoutError::Disconnected) => return child.wait(),
+            Err(RecvTimeoutError::Timeout) if ended.is_some() => break,
+            Err(RecvTimeoutError::Timeout) => {}
+        }
+        if ended.is_none() {
+            ended = child.try_wait()?.map(|status| (status, Instant::now()));
+        }
+        if ended.is_some_and(|(_, since)| since.elapsed() > AFTERWARDS) {
+            break;
+        }
+    }
+    ended.map_or_else(|| child.wait(), |(status, _)| Ok(status))
+}
+
+fn read(mut from: impl Read + Send + 'static, stream: Stream, to: SyncSender<(Stream, Vec<u8>)>) {
+    std::thread::spawn(move || {
+        let mut buffer = vec![0; PART_MAX_BYTES];
+        while let Ok(count @ 1..) = from.read(&mut buffer) {
+            let part = buffer.get(..count).unwrap_or_default().to_vec();
+            if to.send((stream, part)).is_err() {
+                break;
+            }
+        }
+    });
+}
