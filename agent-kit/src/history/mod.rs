@@ -122,7 +122,10 @@ pub fn opening(prompt: &str, told: &str) -> Message {
 /// goes on from its last one.
 pub fn closing(history: History, answer: &str, transcript: Option<&Transcript>) -> Vec<Message> {
     let mut said: Vec<Message> = match transcript {
-        Some(transcript) if history == History::Exact => transcript.entries.iter().filter_map(spoken).collect(),
+        // A visit that a hook answered whole may have no transcript; its answer is all that was said.
+        Some(transcript) if history == History::Exact && !transcript.entries.is_empty() => {
+            transcript.entries.iter().filter_map(spoken).collect()
+        }
         _ if answer.is_empty() => Vec::new(),
         _ => vec![Message::assistant(answer)],
     };
