@@ -3,6 +3,8 @@
 //! Law `one_effect`, for what changes something: an intent is synced before the tool is reached and the result before
 //! anybody is told of it. An intent without a result is *in doubt*, and what then happens is a policy, never a guess.
 
+use std::sync::atomic::{AtomicBool, Ordering};
+
 use futures_util::future::{BoxFuture, join_all};
 use rondo_agent_kit::effects::{Performed, Verdict};
 use rondo_agent_kit::redact::Redactor;
@@ -50,6 +52,13 @@ struct Made {
     duration_ms: u64,
     /// How many hooks the call came to.
     passed: usize,
+}
+
+/// Why a call came to nothing.
+struct Unmade {
+    fault: Fault,
+    /// Whether the tool may have begun.
+    was_reached: bool,
 }
 
 impl Calling<'_> {
@@ -102,14 +111,17 @@ impl Calling<'_> {
         let mut performed = Vec::with_capacity(open.len());
         for (call, made) in open.iter().zip(made) {
             let made = match made {
-                Err(fault) if fault.class == FaultClass::Denied && !call.effect.is_repeatable() => {
-                    // What is not permitted was not done, so that nobody has to doubt it.
-                    self.journal.add(Record::Unmade { position: call.site.position });
-                    Err(fault)
+                Ok(made) => made,
+                Err(Unmade { fault, was_reached }) => {
+                    if (fault.class == FaultClass::Denied || !was_reached) && !call.effect.is_repeatable() {
+                        // What is not permitted, or got no further than a hook, was not done, so that nobody has to
+                        // doubt it.
+                        self.journal.add(Record::Unmade { position: call.site.position });
+                    }
+                    return Err(fault);
                 }
-                made => made,
             };
-            performed.push(self.made(call, made?).await?);
+            performed.push(self.made(call, made).await?);
         }
         let mut performed = performed.into_iter();
         // There is a reply for each call that was open.
@@ -229,17 +241,28 @@ impl Calling<'_> {
 }
 
 /// Makes a call: through the hooks to the tool.
-async fn make(stage: &Stage<'_>, call: &ToolCall) -> Result<Made, Fault> {
+async fn make(stage: &Stage<'_>, call: &ToolCall) -> Result<Made, Unmade> {
+    let was_reached = AtomicBool::new(false);
+    let made = through_hooks(stage, call, &was_reached).await;
+    made.map_err(|fault| Unmade { fault, was_reached: was_reached.into_inner() })
+}
+
+async fn through_hooks(stage: &Stage<'_>, call: &ToolCall, was_reached: &AtomicBool) -> Result<Made, Fault> {
     stage.sink.emit(started(call)).await;
     let started_ms = stage.env.elapsed_ms();
     let (mut reply, answered_by, passed) = match stage.paths.get(&CallKind::Tool).filter(|path| !path.is_empty()) {
-        None => (reach(&stage.tooling, call).await?, AnsweredBy::Port, 0),
+        None => {
+            was_reached.store(true, Ordering::Relaxed);
+            (reach(&stage.tooling, call).await?, AnsweredBy::Port, 0)
+        }
         Some(path) => {
             let asked = call;
             let port = |call: Call| -> BoxFuture<'_, Result<Reply, Fault>> {
                 Box::pin(async move {
                     let Call::Tool(call) = call else { return Err(wrong_kind()) };
-                    reach(&stage.tooling, &within(asked, call, &stage.tooling)?).await.map(Reply::Tool)
+                    let call = within(asked, call, &stage.tooling)?;
+                    was_reached.store(true, Ordering::Relaxed);
+                    reach(&stage.tooling, &call).await.map(Reply::Tool)
                 })
             };
             let answered = path.run(Call::Tool(call.clone()), Box::new(port)).await?;
