@@ -39,6 +39,9 @@ use crate::thread::{Checkpoint, Ending, Loaded, Origin, State};
 /// How many events may wait for whoever reads them before the run waits too.
 const EVENTS: usize = 1024;
 
+/// How many characters of a name that a file chose are shown.
+const SHOWN_NAME: usize = 60;
+
 /// Runs threads over one store.
 #[derive(Clone)]
 pub struct Engine {
@@ -195,6 +198,14 @@ pub enum Error {
         node: String,
         /// Why.
         what: String,
+    },
+    /// A hook works by a program that the operator has not declared.
+    #[error("the hook {node} needs the program {program:?}, and rondo.toml has no [hook.{program}]")]
+    HookProgram {
+        /// Its node.
+        node: String,
+        /// The program's name, cut to what can be shown.
+        program: String,
     },
     /// A value has no canonical form.
     #[error("the input cannot be stored: {0}")]
@@ -469,6 +480,10 @@ impl Engine {
                 .ok_or_else(|| failed("its kind is not part of this build".to_owned()))?;
             let space = Space::new(Arc::clone(&parts.store), kind.name());
             let Operating { flags, ground, .. } = operating;
+            if let Some(program) = kind.program(&placed.hook).filter(|name| !ground.programs.contains_key(*name)) {
+                let (node, program) = (placed.node.clone(), program.chars().take(SHOWN_NAME).collect());
+                return Err(Error::HookProgram { node, program });
+            }
             let is_rehearsal = around.rehearsed.is_some();
             let making = Making { hook: &placed.hook, roles, flags, ground, space: &space, is_rehearsal };
             let hook = kind.build(&making).map_err(failed)?;
@@ -479,7 +494,7 @@ impl Engine {
                 reports: Arc::clone(&around.reports),
                 past: Arc::clone(&around.past),
             };
-            nodes.push(Some(Arc::new(Node { on_error: placed.on_error(), hook, context })));
+            nodes.push(Some(Arc::new(Node { on_error: kind.on_error(&placed.hook, ground), hook, context })));
         }
         let path = |role: &RoleName, kind: CallKind| {
             let through = graph.call_path(role, kind).iter();

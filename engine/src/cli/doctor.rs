@@ -121,9 +121,8 @@ pub(super) fn of_settings(settings: &Settings) -> Vec<Finding> {
         findings.push(Finding::new(format!("limits.{name}"), value));
     }
     findings.extend(of_tools(settings));
-    if !settings.hooks.is_empty() {
-        let count = settings.hooks.len();
-        findings.push(Finding::new("hook tables", format!("{count}, read but not used by this version")));
+    for (name, program) in &settings.hooks {
+        findings.push(Finding::new(format!("hook.{name}"), program.argv.join(" ")));
     }
     findings.push(Finding::sourced("store", settings.store.value.display().to_string(), &settings.store.from));
     let durability = match settings.durability.value {

@@ -100,7 +100,7 @@ pub async fn operating(workflow: &Workflow, provision: &Provision) -> Result<Ope
     let approver = provision.is_attended.then(|| Arc::new(AtTerminal) as Arc<dyn Approver>);
     let in_doubt = provision.in_doubt.map(InDoubt::from);
     let programs = provision.settings.hooks.clone();
-    let processes = (!programs.is_empty()).then(|| tooling::processes(&provision.settings)).transpose()?;
+    let processes = (!programs.is_empty()).then(|| tooling::hook_processes(&provision.settings)).transpose()?;
     let ground = Ground { files, programs, processes };
     Ok(Operating { tools, servers, grants, approver, in_doubt, ground, ..operating })
 }

@@ -349,7 +349,9 @@ async fn follow(mut handle: ThreadHandle, stop: &CancellationToken, replies: &mp
     }
     match handle.ended().await {
         Ended::Finished(ending) => Exit::of_outcome(ending.outcome),
-        Ended::Stopped(fault) if fault.class == FaultClass::Store => Exit::of_fault(fault.code),
+        Ended::Stopped(fault) if fault.class == FaultClass::Store || fault.code == Code::HookDenied => {
+            Exit::of_fault(fault.code)
+        }
         Ended::Stopped(fault) => Exit::of_class(fault.class),
     }
 }
@@ -363,6 +365,10 @@ impl From<Error> for Failure {
             Error::Running { .. } => Self::new(Code::StoreBusy, message),
             Error::HasEnded { .. } => Self::new(Code::ThreadEnded, message),
             Error::Cast(crate::cast::Error::UnresolvedModel { .. }) => Self::new(Code::NoProvider, message),
+            Error::HookProgram { ref program, .. } => {
+                let hint = format!("look at what it is to do, then declare it as [hook.{program}] in rondo.toml");
+                Self::new(Code::HookProgramUnknown, message).with_hint(hint)
+            }
             Error::Hook { .. } => Self::new(Code::HookSettings, message).with_exit(Exit::Invalid),
             Error::Graph(_) | Error::Cast(_) | Error::Layout(_) | Error::Input(_) => {
                 Self::new(Code::InternalFault, message)

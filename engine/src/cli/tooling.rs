@@ -43,18 +43,30 @@ pub struct Tooling {
     pub unusable: Vec<(String, Failure)>,
 }
 
-/// The wall around programs.
+/// The wall around programs that are tools.
 ///
 /// # Errors
 /// When this binary cannot be found, which starts them.
 pub fn processes(settings: &Settings) -> Result<Arc<Processes>, Failure> {
+    walled(settings, hidden_from_tools(settings))
+}
+
+/// The wall around programs that are hooks: that of tools, but for their own files, which no tool may replace.
+///
+/// # Errors
+/// As [`processes`].
+pub fn hook_processes(settings: &Settings) -> Result<Arc<Processes>, Failure> {
+    walled(settings, hidden(settings))
+}
+
+fn walled(settings: &Settings, hidden: Vec<PathBuf>) -> Result<Arc<Processes>, Failure> {
     let Settings { workspace, grant, environment, .. } = settings;
     Ok(Arc::new(Processes::new(ProcessSettings {
         launcher: launcher()?,
         workspace: workspace.clone(),
         read: paths(settings, grant.read.as_deref()),
         write: paths(settings, grant.write.as_deref()),
-        hidden: hidden(settings),
+        hidden,
         sandbox: grant.sandbox.unwrap_or(true),
         env: environment.clone(),
     })))
@@ -85,7 +97,7 @@ pub fn local(settings: &Settings) -> Result<(ToolSet, Arc<Workspace>), Failure> 
     let access = Access {
         read: paths(settings, grant.read.as_deref()),
         write: paths(settings, grant.write.as_deref()),
-        hidden: hidden(settings),
+        hidden: hidden_from_tools(settings),
     };
     let workspace = Workspace::open(workspace, access)
         .map_err(|error| refused(format!("the workspace {}: {error}", workspace.display())))?;
@@ -304,7 +316,22 @@ fn paths(settings: &Settings, granted: Option<&[String]>) -> Vec<PathBuf> {
         .collect()
 }
 
-/// What no tool reaches: what it keeps, and what says what it may do.
+/// What no tool reaches: also the files of hooks, which decide what tools may do, where a tool could write them.
+fn hidden_from_tools(settings: &Settings) -> Vec<PathBuf> {
+    let Settings { workspace, grant, hooks, .. } = settings;
+    let written = paths(settings, grant.write.as_deref());
+    let writable: Vec<PathBuf> = written.iter().map(|path| workspace.join(path)).chain([workspace.clone()]).collect();
+    let is_writable = |path: &PathBuf| writable.iter().any(|folder| path.starts_with(folder));
+    let words = hooks.values().flat_map(|hook| &hook.argv);
+    hidden(settings).into_iter().chain(files_among(words, workspace).filter(is_writable)).collect()
+}
+
+/// The files that words of a command name, seen from the workspace.
+fn files_among<'w>(words: impl Iterator<Item = &'w String>, workspace: &'w Path) -> impl Iterator<Item = PathBuf> {
+    words.map(move |word| workspace.join(word)).filter(|path| path.is_file())
+}
+
+/// What no program and no tool reaches: what it keeps, and what says what it may do.
 fn hidden(settings: &Settings) -> Vec<PathBuf> {
     let Settings { workspace, .. } = settings;
     let folder = settings.file.as_deref().map_or(workspace.as_path(), folder_of);
@@ -317,7 +344,7 @@ fn hidden(settings: &Settings) -> Vec<PathBuf> {
         _ => None,
     });
     let servers = settings.mcp.values().flat_map(|mcp| mcp.command.iter().chain(&mcp.args));
-    let servers = servers.map(|word| workspace.join(word)).filter(|path| path.is_file());
+    let servers = files_among(servers, workspace);
     let fixed = [Some(settings.store.value.clone()), settings.file.clone(), trust, this].into_iter().flatten();
     let in_workspace = fixed.chain(schemas).chain(servers).chain([workspace.join(config::FILE_NAME)]);
     let home = settings.environment.get("HOME");

@@ -6,14 +6,14 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
 use rondo_protocol::call::{
-    CallKind, Effect, FaultClass, ModelAnswer, ModelCall, Site, ToolCall, ToolReply, TurnCall, TurnReply,
+    Effect, FaultClass, ModelAnswer, ModelCall, Site, ToolCall, ToolReply, TurnCall, TurnReply,
 };
 use rondo_protocol::diagnostic::Code;
 use rondo_protocol::digest::{Digest, Kind};
 use rondo_protocol::id::{LanePath, RoleName, Status, ThreadId};
 use rondo_protocol::message::{Conversation, Message};
 use rondo_protocol::object::{AnsweredBy, Finish, Head, ModelReply, Parameters, Transcript};
-use rondo_protocol::workflow::{HookUse, OnHookError};
+use rondo_protocol::workflow::{self, HookUse, OnHookError};
 
 use super::*;
 use crate::env::SeededEnv;
@@ -39,7 +39,7 @@ pub(crate) fn head(system: &str) -> Head {
     }
 }
 
-fn calls() -> Vec<Call> {
+pub(crate) fn calls() -> Vec<Call> {
     let head = Arc::new(head("You write."));
     let head_digest = Digest::of(Kind::Head, &*head).unwrap().0;
     let conversation: Arc<Conversation> = Arc::new([Message::user("Write.")].into_iter().collect());
@@ -160,7 +160,7 @@ impl Reports for Silent {
     fn warn(&self, _: &str, _: &Call, _: String) {}
 }
 
-fn node(name: &str, hook: Arc<dyn Hook>, on_error: OnHookError) -> Arc<Node> {
+pub(crate) fn node(name: &str, hook: Arc<dyn Hook>, on_error: OnHookError) -> Arc<Node> {
     let context = Context {
         node: name.to_owned(),
         space: Space::new(Arc::new(MemoryStore::default()), name),
@@ -171,14 +171,14 @@ fn node(name: &str, hook: Arc<dyn Hook>, on_error: OnHookError) -> Arc<Node> {
     Arc::new(Node { on_error, hook, context })
 }
 
-struct Outcome {
-    result: Result<path::Answered, Fault>,
-    port_reached: usize,
-    port_saw: Vec<String>,
+pub(crate) struct Outcome {
+    pub(crate) result: Result<path::Answered, Fault>,
+    pub(crate) port_reached: usize,
+    pub(crate) port_saw: Vec<String>,
 }
 
 /// Sends `call` through `nodes` to a port that answers, or fails with `port_fault`.
-async fn send(nodes: Vec<Arc<Node>>, call: Call, port_fault: Option<Fault>) -> Outcome {
+pub(crate) async fn send(nodes: Vec<Arc<Node>>, call: Call, port_fault: Option<Fault>) -> Outcome {
     let path = CallPath::new(nodes);
     let reached = AtomicUsize::new(0);
     let saw = std::sync::Mutex::new(Vec::new());
@@ -200,23 +200,23 @@ fn behaving(behaviour: Behaviour, on_error: OnHookError) -> Arc<Node> {
     node(&format!("{behaviour:?}"), Arc::new(Behaving(behaviour)), on_error)
 }
 
-/// A use of a kind without settings.
-fn unset(kind: &str) -> HookUse {
-    let (at, on_error) = (CallKind::Model, OnHookError::Fail);
-    HookUse { at, on_error, roles: None, settings: BTreeMap::new(), kind: kind.to_owned() }
+/// A use of a kind, with a setting where it needs one.
+fn used(kind: &workflow::hooks::HookKind) -> HookUse {
+    let first = kind.settings.first().filter(|_| kind.needs_setting);
+    let settings = first.map(|setting| (setting.name.to_owned(), Value::from(1000_u64))).into_iter().collect();
+    HookUse { at: kind.at, on_error: OnHookError::Fail, roles: None, settings, kind: kind.name.to_owned() }
 }
 
 fn transparent_kinds() -> Vec<Arc<Node>> {
-    let is_transparent =
-        |name: &str| rondo_protocol::workflow::hooks::HookKind::find(name).is_some_and(|kind| kind.transparent);
-    kinds::registry()
-        .kinds()
-        .filter(|kind| is_transparent(kind.name()))
-        .map(|kind| {
+    let registry = kinds::registry();
+    let known = registry.kinds().filter_map(|kind| Some((kind, workflow::hooks::HookKind::find(kind.name())?)));
+    known
+        .filter(|(_, known)| known.transparent)
+        .map(|(kind, known)| {
             let space = Space::new(Arc::new(MemoryStore::default()), kind.name());
             let (flags, ground) = (BTreeMap::new(), Ground::default());
             let making = Making {
-                hook: &unset(kind.name()),
+                hook: &used(known),
                 roles: &BTreeMap::new(),
                 flags: &flags,
                 ground: &ground,
@@ -367,5 +367,53 @@ async fn what_a_hook_says_of_its_answer_goes_with_it() {
         assert_eq!(answered.answered_by, AnsweredBy::Hook("saves".to_owned()));
         assert_eq!((answered.instead.key.as_deref(), answered.instead.saved_usd), (Some("k"), Some(0.5)));
         assert_eq!(answered.passed, 2, "what stands behind the one that answered was not passed");
+    }
+}
+
+/// A denial is a decision and not a failure, so that no `on_error` lets the call through.
+#[tokio::test]
+async fn a_hook_that_denies_is_not_bypassed() {
+    let denied = Fault::new(Code::HookDenied, FaultClass::Hook, "no");
+    for call in calls() {
+        let nodes = vec![
+            behaving(Behaviour::Rewrites, OnHookError::Bypass),
+            node("denies", Arc::new(Failing::new(denied.clone())), OnHookError::Bypass),
+        ];
+        let outcome = send(nodes, call, None).await;
+        assert_eq!((outcome.result.err(), outcome.port_reached), (Some(denied.clone()), 0));
+    }
+}
+
+#[tokio::test]
+async fn a_hook_that_must_not_be_bypassed_is_asked_once_whatever_stands_before_it() {
+    for call in calls() {
+        let failing = Arc::new(Failing::new(own_failure()));
+        let nodes = vec![
+            behaving(Behaviour::Rewrites, OnHookError::Bypass),
+            behaving(Behaviour::Rewrites, OnHookError::Bypass),
+            node("fails", Arc::clone(&failing) as _, OnHookError::Fail),
+        ];
+        let outcome = send(nodes, call, None).await;
+        assert_eq!((outcome.result.err(), outcome.port_reached), (Some(own_failure()), 0));
+        assert_eq!(failing.asked.load(Ordering::SeqCst), 1);
+    }
+}
+
+/// Fails, and counts how often it was asked.
+struct Failing {
+    fault: Fault,
+    asked: AtomicUsize,
+}
+
+impl Failing {
+    fn new(fault: Fault) -> Self {
+        Self { fault, asked: AtomicUsize::new(0) }
+    }
+}
+
+impl Hook for Failing {
+    fn handle<'a>(&'a self, _: Call, _: Next<'a>, _: &'a Context) -> BoxFuture<'a, Result<Reply, Fault>> {
+        self.asked.fetch_add(1, Ordering::SeqCst);
+        Box::pin(std::future::ready(Err(self.fault.clone())))
     }
 }

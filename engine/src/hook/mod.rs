@@ -16,6 +16,7 @@ pub mod role;
 pub mod shelf;
 pub mod space;
 pub mod verb;
+pub mod visits;
 
 #[cfg(test)]
 pub(crate) mod contract;
@@ -43,8 +44,8 @@ pub trait Hook: Send + Sync {
     /// Handles a call: `next.run(call)` lets it through, `next.answer(reply, ..)` answers in its place.
     ///
     /// # Errors
-    /// A fault of class `Hook` when the hook itself fails, which its `on_error` may bypass; every other fault comes
-    /// from behind it and is passed on.
+    /// A fault of class `Hook` when the hook itself fails, which its `on_error` may bypass, or with the code `HookDenied`
+    /// when the call must not be made; every other fault comes from behind it, or is the hook's answer, and is passed on.
     fn handle<'a>(&'a self, call: Call, next: Next<'a>, context: &'a Context) -> BoxFuture<'a, Result<Reply, Fault>>;
 
     /// Tells what came of a call that passed this hook, whoever behind it answered: of a model call what the loop made

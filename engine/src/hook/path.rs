@@ -97,6 +97,7 @@ impl CallPath {
             port_result: Mutex::new(None),
             deepest: AtomicUsize::new(0),
             instead: Mutex::default(),
+            unbypassed: Mutex::default(),
         };
         let reply = run.step(0, call).await?;
         let reached = lock(&run.reached).take();
@@ -137,6 +138,8 @@ struct Run<'a> {
     deepest: AtomicUsize,
     /// What the hook that answered said of its answer.
     instead: Mutex<Option<Instead>>,
+    /// The fault of a hook that must not be bypassed. To the hooks in front of it it is one from behind them.
+    unbypassed: Mutex<Option<Fault>>,
 }
 
 /// The rest of the path behind a hook. Taken by value: it can be run once.
@@ -180,7 +183,7 @@ impl Steps for Run<'_> {
             let next = Next { rest: self, index: index + 1 };
             let handled = AssertUnwindSafe(node.hook.handle(call, next, &node.context)).catch_unwind().await;
             let fault = match handled {
-                Ok(Err(fault)) if fault.class == FaultClass::Hook => fault,
+                Ok(Err(fault)) if self.is_own(&fault) => fault,
                 Ok(result) => return result,
                 Err(_) => Fault::new(
                     Code::HookFailed,
@@ -188,7 +191,10 @@ impl Steps for Run<'_> {
                     format!("the hook {} panicked, which is a fault of its kind", node.context.node),
                 ),
             };
-            let Some(call) = unchanged else { return Err(fault) };
+            let Some(call) = unchanged else {
+                *lock(&self.unbypassed) = Some(fault.clone());
+                return Err(fault);
+            };
             // The hook failed and may be bypassed. What the port has said by now is the answer; if nobody asked it
             // yet, the rest of the path is taken as if the hook were not there.
             let said = lock(&self.port_result).clone();
@@ -221,6 +227,13 @@ impl Run<'_> {
                 *digest = own;
             }
         }
+    }
+
+    /// Whether a hook that gives this fault has failed itself. One that denies the call has not, and neither has one
+    /// that passes on what a hook behind it could not be bypassed for.
+    fn is_own(&self, fault: &Fault) -> bool {
+        let is_passed_on = lock(&self.unbypassed).as_ref() == Some(fault);
+        fault.class == FaultClass::Hook && fault.code != Code::HookDenied && !is_passed_on
     }
 
     async fn reach(&self, call: Call) -> Result<Reply, Fault> {

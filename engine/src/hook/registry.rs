@@ -23,6 +23,19 @@ pub trait HookKind: Send + Sync {
         None
     }
 
+    /// The program of the operator by which a use of this kind does its work, if that is how it does. A run whose
+    /// workflow names one that the operator has not declared is refused before anything is set up.
+    fn program<'h>(&self, hook: &'h HookUse) -> Option<&'h str> {
+        let _ = hook;
+        None
+    }
+
+    /// What happens when the hook of this use fails itself. The operator may be stricter than the file.
+    fn on_error(&self, hook: &HookUse, ground: &Ground) -> OnHookError {
+        let _ = ground;
+        hook.on_error
+    }
+
     /// Verbs that it adds to the command line. Kinds that add the same verb share it: each is asked, in their order.
     fn verbs(&self) -> Vec<Verb> {
         Vec::new()
@@ -141,10 +154,5 @@ impl Placed {
     /// Whether calls of that kind by that role pass this node.
     pub fn stands_before(&self, role: &RoleName, kind: CallKind) -> bool {
         self.hook.at == kind && self.hook.roles.as_ref().is_none_or(|roles| roles.contains(role))
-    }
-
-    /// What happens when the hook fails itself.
-    pub fn on_error(&self) -> OnHookError {
-        self.hook.on_error
     }
 }

@@ -4,6 +4,7 @@
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use futures_util::future::BoxFuture;
@@ -350,17 +351,19 @@ impl Performing<'_> {
                 ..call.clone()
             };
             self.attempts += 1;
+            let was_reached = AtomicBool::new(false);
             let made = tokio::select! {
                 biased;
-                made = self.attempt(call.clone(), head, resolved) => made,
+                made = self.attempt(call.clone(), head, resolved, &was_reached) => made,
                 fault = deadline.passed() => Err(fault),
             };
             let fault = match made {
                 Ok(made) => return Ok(made),
                 Err(fault) => fault,
             };
-            if fault.class == FaultClass::ScriptEnd {
-                // Nothing of the script was used up: the entry that its author adds answers the resumed run.
+            if fault.class == FaultClass::ScriptEnd || !was_reached.into_inner() {
+                // Nothing of a script was used up, be it that it has ended, so that the entry that its author adds
+                // answers the resumed run, or that the call got no further than a hook.
                 self.attempts -= 1;
             }
             let passed = deadline.left() == Duration::ZERO;
@@ -397,7 +400,13 @@ impl Performing<'_> {
         }
     }
 
-    async fn attempt(&mut self, call: ModelCall, head: &PlayerHead, resolved: &ResolvedModel) -> Result<Made, Fault> {
+    async fn attempt(
+        &mut self,
+        call: ModelCall,
+        head: &PlayerHead,
+        resolved: &ResolvedModel,
+        was_reached: &AtomicBool,
+    ) -> Result<Made, Fault> {
         let redactor = self.stage.redactor;
         let deltas = StepDeltas { sink: self.stage.sink, visit: visit_of(&call.site), attempt: call.attempt };
         let mut sent = Sent {
@@ -410,12 +419,16 @@ impl Performing<'_> {
         };
         let path = self.stage.paths.get(&CallKind::Model).filter(|path| !path.is_empty());
         let (reply, answered_by, passed) = match path {
-            None => (Reply::Model(complete(resolved, redactor, &call, &deltas).await?), AnsweredBy::Port, 0),
+            None => {
+                was_reached.store(true, Ordering::Relaxed);
+                (Reply::Model(complete(resolved, redactor, &call, &deltas).await?), AnsweredBy::Port, 0)
+            }
             Some(path) => {
                 let port = |call: Call| -> BoxFuture<'_, Result<Reply, Fault>> {
                     let deltas = &deltas;
                     Box::pin(async move {
                         let Call::Model(call) = call else { return Err(wrong_kind()) };
+                        was_reached.store(true, Ordering::Relaxed);
                         complete(resolved, redactor, &call, deltas).await.map(Reply::Model)
                     })
                 };

@@ -60,6 +60,8 @@ pub struct HookKind {
     pub stands_at: &'static [CallKind],
     /// What happens when it fails, unless the file says otherwise.
     pub on_error: OnHookError,
+    /// Whether a use of it must have at least one of its settings.
+    pub needs_setting: bool,
     /// Its settings, sorted by name.
     pub settings: &'static [Setting],
 }
@@ -110,6 +112,7 @@ impl HookKind {
             at: CallKind::Model,
             stands_at: &CallKind::ALL,
             on_error: OnHookError::Bypass,
+            needs_setting: false,
             settings: &[],
         },
         Self {
@@ -119,6 +122,7 @@ impl HookKind {
             at: CallKind::Model,
             stands_at: &[CallKind::Turn, CallKind::Model],
             on_error: OnHookError::Bypass,
+            needs_setting: false,
             settings: &[
                 setting("bytes", SettingType::Size),
                 setting("entries", SettingType::Count),
@@ -133,6 +137,7 @@ impl HookKind {
             at: CallKind::Tool,
             stands_at: &[CallKind::Tool],
             on_error: OnHookError::Bypass,
+            needs_setting: false,
             settings: &[
                 setting("bytes", SettingType::Size),
                 setting("entries", SettingType::Count),
@@ -151,6 +156,7 @@ impl HookKind {
             at: CallKind::Model,
             stands_at: &[CallKind::Model, CallKind::Tool],
             on_error: OnHookError::Bypass,
+            needs_setting: true,
             settings: &[setting("concurrent", SettingType::Count), setting("per_minute", SettingType::Count)],
         },
         Self {
@@ -161,6 +167,7 @@ impl HookKind {
             at: CallKind::Turn,
             stands_at: &CallKind::ALL,
             on_error: OnHookError::Fail,
+            needs_setting: false,
             settings: &[Setting { name: "patterns", kind: SettingType::Texts, required: true }],
         },
         Self {
@@ -170,6 +177,7 @@ impl HookKind {
             at: CallKind::Model,
             stands_at: &CallKind::ALL,
             on_error: OnHookError::Fail,
+            needs_setting: false,
             // The program itself, its arguments and its deadline are the operator's.
             settings: &[Setting { name: "name", kind: SettingType::Text, required: true }],
         },

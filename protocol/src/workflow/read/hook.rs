@@ -51,7 +51,7 @@ impl Reader<'_> {
             let Some(kind) = kind else { continue };
             let names: Vec<&str> = kind.settings.iter().map(|setting| setting.name).collect();
             let Some(fields) = self.fields(&entry, &names, &[]) else { continue };
-            let settings = self.settings(&fields, kind);
+            let settings = self.settings(&entry, &fields, kind);
             let alters = kind.is_altering(&settings);
             self.hook_uses.entry((kind.name, alters)).or_insert_with(|| entry.path.clone());
             let split = if alters { &mut altering } else { &mut transparent };
@@ -84,7 +84,7 @@ impl Reader<'_> {
         let words = [("bypass", OnHookError::Bypass), ("fail", OnHookError::Fail)];
         let on_error = fields.get("on_error").map_or(Some(kind.on_error), |part| self.word(part, &words));
         let roles = fields.get("roles").map(|roles| self.hook_roles(roles));
-        let settings = self.settings(&fields, kind);
+        let settings = self.settings(part, &fields, kind);
         let alters = kind.is_altering(&settings);
         self.hook_uses.entry((kind.name, alters)).or_insert_with(|| used.path.clone());
         Some((kind, HookUse { at: at?, on_error: on_error?, roles, settings, kind: kind.name.to_owned() }))
@@ -114,7 +114,13 @@ impl Reader<'_> {
         roles
     }
 
-    fn settings(&mut self, fields: &Fields<'_>, kind: &HookKind) -> BTreeMap<String, Value> {
+    fn settings(&mut self, part: &Part<'_>, fields: &Fields<'_>, kind: &HookKind) -> BTreeMap<String, Value> {
+        if kind.needs_setting && kind.settings.iter().all(|setting| fields.get(setting.name).is_none()) {
+            let names: Vec<String> = kind.settings.iter().map(|setting| format!("`{}`", setting.name)).collect();
+            let message = format!("`{}` needs {}, or both", kind.name, names.join(" or "));
+            let fault = part.fault(Code::MissingKey, message);
+            self.refuse(part, fault);
+        }
         let mut settings = BTreeMap::new();
         for setting in kind.settings {
             if let Some(part) = fields.get(setting.name)

@@ -154,8 +154,7 @@ impl Writing {
 impl Drop for Writing {
     fn drop(&mut self) {
         let mut state = self.record.state();
-        let last =
-            if self.has_ended { Stage::Ended(state.next()) } else { Stage::Adrift(Instant::now() + ADRIFT_FOR) };
+        let last = if self.has_ended { Stage::Ended(state.next()) } else { Stage::Adrift(Instant::now() + ADRIFT_FOR) };
         if let Some(write) = self.number.and_then(|number| state.writes.get_mut(&number)) {
             write.stage = last;
         } else {

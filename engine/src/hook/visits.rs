@@ -1,0 +1,41 @@
+//! The figures of a hook, apart for each visit: counted call by call, and given when the visit ends.
+//!
+//! They are kept within a bound; what a visit beyond it does is not counted.
+
+use std::collections::BTreeMap;
+use std::sync::{Mutex, PoisonError};
+
+use rondo_protocol::call::Site;
+use rondo_protocol::id::{LanePath, RoleName};
+
+/// How many visits may be under way at once and be counted.
+const MAX_VISITS: usize = 4096;
+
+/// A visit of a run: whose, in which lane, which one.
+type Key = (RoleName, LanePath, u64);
+
+/// Figures of type `T` by visit.
+#[derive(Debug, Default)]
+pub struct Visits<T> {
+    under_way: Mutex<BTreeMap<Key, T>>,
+}
+
+impl<T: Default> Visits<T> {
+    /// Counts something in the visit of a call.
+    pub fn count(&self, site: &Site, count: impl FnOnce(&mut T)) {
+        let mut under_way = self.under_way.lock().unwrap_or_else(PoisonError::into_inner);
+        let (key, is_full) = (key(site), under_way.len() >= MAX_VISITS);
+        if !is_full || under_way.contains_key(&key) {
+            count(under_way.entry(key).or_default());
+        }
+    }
+
+    /// The figures of a visit that has ended; `None` when nothing was counted in it.
+    pub fn ended(&self, site: &Site) -> Option<T> {
+        self.under_way.lock().unwrap_or_else(PoisonError::into_inner).remove(&key(site))
+    }
+}
+
+fn key(site: &Site) -> Key {
+    (site.role.clone(), site.lane.clone(), site.visit)
+}
