@@ -16,6 +16,7 @@ mod kill;
 mod laws;
 mod programs;
 mod provider;
+mod rate_limit;
 mod reading;
 mod refusals;
 mod response_cache;

@@ -152,7 +152,7 @@ impl HookKind {
         Self {
             name: "rate_limit",
             transparent: true,
-            built: false,
+            built: true,
             at: CallKind::Model,
             stands_at: &[CallKind::Model, CallKind::Tool],
             on_error: OnHookError::Bypass,

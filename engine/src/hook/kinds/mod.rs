@@ -1,6 +1,7 @@
 //! The kinds of hooks that are built in, one a file. Taking a kind out is taking its file and its lines here out.
 
 mod log;
+mod rate_limit;
 mod redact;
 mod response_cache;
 mod tool_cache;
@@ -13,6 +14,7 @@ use super::{HookKind, Registry};
 pub fn registry() -> Registry {
     let kinds: Vec<Arc<dyn HookKind>> = vec![
         Arc::new(log::Log),
+        Arc::new(rate_limit::RateLimit::default()),
         Arc::new(redact::Redact),
         Arc::new(response_cache::ResponseCache::default()),
         Arc::new(tool_cache::ToolCache::default()),

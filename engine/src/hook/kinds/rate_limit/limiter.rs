@@ -1,0 +1,318 @@
+//! Who may go on, and since when: what all calls of one subject wait at.
+//!
+//! Laws:
+//! - At no moment more than `concurrent` calls are under way, and in no minute more than `per_minute` are let through,
+//!   but for those that were let through [beyond](Limiter::enter_beyond) that.
+//! - Calls are let through in the order in which they came. One that gives up leaves its place, and the next moves up.
+//! - The lowest number of those who hold the subject at the time is the one in force.
+//!
+//! What comes next is decided by [`State`], which is given the time; around it stands only the waiting.
+
+use std::collections::{BTreeMap, VecDeque};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+use tokio::sync::Notify;
+use tokio::time::{Instant, sleep_until};
+
+/// How many calls may be let through.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub(super) struct Rate {
+    /// At once.
+    pub(super) concurrent: Option<u64>,
+    /// In any minute.
+    pub(super) per_minute: Option<u64>,
+}
+
+/// A limiter. Everything that waits at it waits in one line.
+#[derive(Debug)]
+pub(super) struct Limiter {
+    state: Mutex<State>,
+}
+
+/// A hook that holds a subject with its own numbers. Dropping it takes them back.
+#[derive(Debug)]
+pub(super) struct Hold {
+    limiter: Arc<Limiter>,
+    number: u64,
+}
+
+/// A call under way. Dropping it makes room for the next.
+#[derive(Debug)]
+pub(super) struct Pass {
+    limiter: Arc<Limiter>,
+}
+
+/// A call would have to wait longer than it can: so long, as far as it can be told.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) struct TooLong(pub(super) Duration);
+
+impl Limiter {
+    /// A limiter for a minute of that length; only tests have shorter ones.
+    pub(super) fn new(minute: Duration) -> Arc<Self> {
+        let state = State {
+            minute,
+            rates: BTreeMap::new(),
+            line: VecDeque::new(),
+            under_way: 0,
+            starts: VecDeque::new(),
+            next_number: 0,
+        };
+        Arc::new(Self { state: Mutex::new(state) })
+    }
+
+    /// Holds the subject with these numbers.
+    pub(super) fn hold(self: &Arc<Self>, rate: Rate) -> Hold {
+        let mut state = self.state();
+        let number = state.number();
+        state.rates.insert(number, rate);
+        state.wake_all();
+        Hold { limiter: Arc::clone(self), number }
+    }
+
+    /// Whether nobody needs it and it remembers nothing.
+    pub(super) fn is_idle(&self, now: Instant) -> bool {
+        let mut state = self.state();
+        state.forget(now);
+        state.rates.is_empty() && state.line.is_empty() && state.under_way == 0 && state.starts.is_empty()
+    }
+
+    /// Waits for the turn of a call that can wait for so long.
+    ///
+    /// # Errors
+    /// [`TooLong`], as soon as it is known: at once where the calls of the last minute tell, else when it has waited.
+    ///
+    /// # Cancel safety
+    /// Dropping the future gives up the place in line.
+    pub(super) async fn enter(self: &Arc<Self>, patience: Duration) -> Result<Pass, TooLong> {
+        let place = Place::take(self);
+        let until = Instant::now().checked_add(patience);
+        loop {
+            let now = Instant::now();
+            let looked = self.state().look(place.number, now);
+            let wake = match looked {
+                Look::Go => return Ok(Pass { limiter: Arc::clone(self) }),
+                Look::NotBefore(at) if until.is_some_and(|until| at > until) => return Err(TooLong(at - now)),
+                Look::NotBefore(at) => Some(at),
+                Look::Later if until.is_some_and(|until| now >= until) => return Err(TooLong(patience)),
+                Look::Later => until,
+            };
+            match wake {
+                Some(at) => tokio::select! {
+                    () = place.moved.notified() => {}
+                    () = sleep_until(at) => {}
+                },
+                None => place.moved.notified().await,
+            }
+        }
+    }
+
+    /// Waits for the turn of a call, at most for so long.
+    ///
+    /// # Cancel safety
+    /// Dropping the future gives up the place in line.
+    pub(super) async fn enter_within(self: &Arc<Self>, patience: Duration) -> Option<Pass> {
+        tokio::time::timeout(patience, self.enter(Duration::MAX)).await.ok()?.ok()
+    }
+
+    /// Lets a call through though there is no room. It counts like any other.
+    pub(super) fn enter_beyond(self: &Arc<Self>) -> Pass {
+        self.state().begin(Instant::now());
+        Pass { limiter: Arc::clone(self) }
+    }
+
+    fn state(&self) -> MutexGuard<'_, State> {
+        // Each change of the state is complete before anything in it could fail.
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl Drop for Hold {
+    fn drop(&mut self) {
+        let mut state = self.limiter.state();
+        state.rates.remove(&self.number);
+        state.wake_all();
+    }
+}
+
+impl Drop for Pass {
+    fn drop(&mut self) {
+        let mut state = self.limiter.state();
+        state.under_way = state.under_way.saturating_sub(1);
+        state.wake_first();
+    }
+}
+
+/// A place in line. Dropping it lets the next move up.
+struct Place<'a> {
+    limiter: &'a Limiter,
+    number: u64,
+    moved: Arc<Notify>,
+}
+
+impl<'a> Place<'a> {
+    fn take(limiter: &'a Limiter) -> Self {
+        let moved = Arc::new(Notify::new());
+        let mut state = limiter.state();
+        let number = state.number();
+        state.line.push_back(Waiting { number, moved: Arc::clone(&moved) });
+        Self { limiter, number, moved }
+    }
+}
+
+impl Drop for Place<'_> {
+    fn drop(&mut self) {
+        let mut state = self.limiter.state();
+        state.line.retain(|waiting| waiting.number != self.number);
+        state.wake_first();
+    }
+}
+
+#[derive(Debug)]
+struct State {
+    minute: Duration,
+    /// What those who hold the subject ask for.
+    rates: BTreeMap<u64, Rate>,
+    line: VecDeque<Waiting>,
+    under_way: u64,
+    /// When the calls of the last minute were let through, oldest first; no more of them than may be in a minute.
+    starts: VecDeque<Instant>,
+    next_number: u64,
+}
+
+#[derive(Debug)]
+struct Waiting {
+    number: u64,
+    moved: Arc<Notify>,
+}
+
+/// What a call in line does now.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Look {
+    /// It goes on, and is under way from now.
+    Go,
+    /// It waits at least until then.
+    NotBefore(Instant),
+    /// It waits until somebody makes room.
+    Later,
+}
+
+impl State {
+    fn number(&mut self) -> u64 {
+        self.next_number += 1;
+        self.next_number
+    }
+
+    fn rate(&self) -> Rate {
+        let lowest = |of: fn(&Rate) -> Option<u64>| self.rates.values().filter_map(of).min();
+        Rate { concurrent: lowest(|rate| rate.concurrent), per_minute: lowest(|rate| rate.per_minute) }
+    }
+
+    fn forget(&mut self, now: Instant) {
+        let is_over = |start: &Instant| now.saturating_duration_since(*start) >= self.minute;
+        let over = self.starts.iter().take_while(|start| is_over(start)).count();
+        self.starts.drain(..over);
+    }
+
+    fn begin(&mut self, now: Instant) {
+        self.under_way = self.under_way.saturating_add(1);
+        self.forget(now);
+        let Some(most) = self.rate().per_minute else { return };
+        // Of those that were let through beyond the number, the last ones decide when there is room again.
+        let most = usize::try_from(most).unwrap_or(usize::MAX);
+        self.starts.push_back(now);
+        let over = self.starts.len().saturating_sub(most);
+        self.starts.drain(..over);
+    }
+
+    fn look(&mut self, number: u64, now: Instant) -> Look {
+        self.forget(now);
+        let Rate { concurrent, per_minute } = self.rate();
+        let place = self.line.iter().position(|waiting| waiting.number == number).unwrap_or(0);
+        let earliest = per_minute.and_then(|most| self.earliest(place, most, now)).filter(|at| *at > now);
+        match earliest {
+            Some(at) => Look::NotBefore(at),
+            None if place == 0 && concurrent.is_none_or(|most| self.under_way < most) => {
+                self.line.retain(|waiting| waiting.number != number);
+                self.begin(now);
+                self.wake_first();
+                Look::Go
+            }
+            None => Look::Later,
+        }
+    }
+
+    /// When the call at that place in line can be let through at the earliest, with so many in a minute: a minute after
+    /// the one that many before it. `None` = as soon as those before it are through.
+    fn earliest(&self, place: usize, most: u64, now: Instant) -> Option<Instant> {
+        let most = usize::try_from(most).unwrap_or(usize::MAX).max(1);
+        let known = self.starts.len();
+        let at = known.saturating_add(place);
+        if at < most {
+            return None;
+        }
+        // As many whole minutes back as lead to a start that is known, or to a call that goes on now.
+        let first = known.max(most);
+        let minutes = (at - first) / most + 1;
+        let from = self.starts.get(at - minutes * most).copied().unwrap_or(now);
+        let wait = self.minute.checked_mul(u32::try_from(minutes).unwrap_or(u32::MAX)).unwrap_or(Duration::MAX);
+        // What lies beyond the clock's end is never.
+        Some(from.checked_add(wait).unwrap_or(now + NEVER))
+    }
+
+    fn wake_first(&self) {
+        if let Some(first) = self.line.front() {
+            first.moved.notify_one();
+        }
+    }
+
+    fn wake_all(&self) {
+        for waiting in &self.line {
+            waiting.moved.notify_one();
+        }
+    }
+}
+
+/// Longer than any call waits.
+const NEVER: Duration = Duration::from_secs(365 * 24 * 60 * 60);
+
+#[cfg(test)]
+pub(super) mod tests {
+    //! The line without the waiting.
+
+    use super::*;
+
+    /// A call was let through then.
+    pub fn begin(limiter: &Limiter, at: Instant) {
+        limiter.state().begin(at);
+    }
+
+    /// When each of so many calls in line is told that it goes on at the earliest.
+    pub fn told(limiter: &Arc<Limiter>, line: usize, now: Instant) -> Vec<Instant> {
+        let places: Vec<Place<'_>> = (0..line).map(|_| Place::take(limiter)).collect();
+        let mut state = limiter.state();
+        state.forget(now);
+        let most = state.rate().per_minute.unwrap();
+        let told = (0..line).map(|place| state.earliest(place, most, now).unwrap_or(now).max(now)).collect();
+        drop(state);
+        drop(places);
+        told
+    }
+
+    /// When each of them goes on, if it is looked at whenever something may have changed.
+    pub fn went(limiter: &Arc<Limiter>, line: usize, mut now: Instant) -> Vec<Instant> {
+        let places: Vec<Place<'_>> = (0..line).map(|_| Place::take(limiter)).collect();
+        let mut went = Vec::new();
+        for place in &places {
+            loop {
+                let looked = limiter.state().look(place.number, now);
+                match looked {
+                    Look::Go => break went.push(now),
+                    Look::NotBefore(at) => now = at,
+                    Look::Later => unreachable!("only the number in a minute is limited"),
+                }
+            }
+        }
+        went
+    }
+}
