@@ -8,6 +8,7 @@
 )]
 
 mod binary;
+mod command;
 mod digest;
 mod durable_first;
 mod grants;

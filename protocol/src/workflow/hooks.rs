@@ -173,7 +173,7 @@ impl HookKind {
         Self {
             name: "command",
             transparent: false,
-            built: false,
+            built: true,
             at: CallKind::Model,
             stands_at: &CallKind::ALL,
             on_error: OnHookError::Fail,

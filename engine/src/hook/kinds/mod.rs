@@ -1,5 +1,6 @@
 //! The kinds of hooks that are built in, one a file. Taking a kind out is taking its file and its lines here out.
 
+mod command;
 mod log;
 mod rate_limit;
 mod redact;
@@ -13,6 +14,7 @@ use super::{HookKind, Registry};
 /// Every built-in kind.
 pub fn registry() -> Registry {
     let kinds: Vec<Arc<dyn HookKind>> = vec![
+        Arc::new(command::Command::default()),
         Arc::new(log::Log),
         Arc::new(rate_limit::RateLimit::default()),
         Arc::new(redact::Redact),

@@ -1,0 +1,276 @@
+//! What a program decides: one JSON object, version 1, and what becomes of a call by it.
+//!
+//! Law: every output is a decision or words on why it is none. A member that does not belong to a decision is a fault,
+//! so that a misspelt one does not let a call through.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
+
+use rondo_agent_kit::answer::Contract;
+use rondo_agent_kit::tool;
+use rondo_protocol::call::{Call, ModelAnswer, Reply, ToolCall, ToolReply, TurnReply};
+use rondo_protocol::diagnostic::Code;
+use rondo_protocol::digest::Kind;
+use rondo_protocol::message::{Conversation, Message, Speaker};
+use rondo_protocol::object::{Finish, Head, ModelReply, Transcript};
+use rondo_protocol::{Digest, Value, canonical};
+
+/// The longest reason that is told.
+const REASON_MAX_BYTES: usize = 4 << 10;
+
+/// How many characters of a word are shown.
+const SHOWN_WORD: usize = 60;
+
+/// What a program has decided.
+#[derive(Debug, Clone, PartialEq)]
+pub(super) enum Decision {
+    /// The call goes on as it is.
+    Continue,
+    /// This is the answer.
+    Answer { text: String, failed: bool },
+    /// The call goes on changed.
+    Rewrite(Changes),
+    /// The call must not be made.
+    Deny { reason: String },
+}
+
+/// What of a call is changed.
+#[derive(Debug, Clone, Default, PartialEq)]
+pub(super) struct Changes {
+    system: Option<String>,
+    messages: Option<Vec<Message>>,
+    arguments: Option<Value>,
+}
+
+/// What becomes of a call.
+#[derive(Debug)]
+pub(super) enum Decided {
+    Through(Call),
+    Rewritten(Call),
+    Answered(Reply),
+    /// Of a model call or a turn, which has no reply that says so.
+    Denied(String),
+    /// Of a tool call: what the model is told.
+    DeniedTool(Reply),
+}
+
+impl Decision {
+    /// Reads what a program that ended well has put out. Nothing means that the call goes on.
+    ///
+    /// # Errors
+    /// Why it is no decision.
+    pub(super) fn read(stdout: &[u8]) -> Result<Self, String> {
+        if stdout.trim_ascii().is_empty() {
+            return Ok(Self::Continue);
+        }
+        let value = canonical::parse(stdout).map_err(|error| format!("its stdout is not one JSON object: {error}"))?;
+        let mut given = Members::of(value, "its stdout")?;
+        let word = given.text("decision")?;
+        let decision = match word.as_str() {
+            "continue" => Self::Continue,
+            "answer" => {
+                let (text, failed) = (given.text("text")?, given.take("failed"));
+                let failed = match failed {
+                    None => false,
+                    Some(Value::Bool(failed)) => failed,
+                    Some(_) => return Err("`failed` must be true or false".to_owned()),
+                };
+                Self::Answer { text, failed }
+            }
+            "rewrite" => {
+                let call = given.take("call").ok_or("`rewrite` needs `call`, the members to change")?;
+                Self::Rewrite(Changes::read(call)?)
+            }
+            "deny" => Self::denied(&given.text("reason")?),
+            other => {
+                let other = excerpt(other);
+                return Err(format!("there is no decision {other:?}; there are continue, answer, rewrite and deny"));
+            }
+        };
+        given.end()?;
+        Ok(decision)
+    }
+
+    /// The denial of a call for that reason, as far as it can be told.
+    pub(super) fn denied(reason: &str) -> Self {
+        let mut reason = reason.trim().to_owned();
+        if reason.is_empty() {
+            "no reason is given".clone_into(&mut reason);
+        }
+        tool::cut(&mut reason, REASON_MAX_BYTES);
+        Self::Deny { reason }
+    }
+
+    /// Applies the decision to a call.
+    ///
+    /// # Errors
+    /// Why it does not fit the call. `contract` is that of the role's answers.
+    pub(super) fn apply(self, call: Call, contract: Option<&Contract>) -> Result<Decided, String> {
+        match self {
+            Self::Continue => Ok(Decided::Through(call)),
+            Self::Answer { text, failed } => answer(&call, text, failed, contract).map(Decided::Answered),
+            Self::Rewrite(changes) => changes.apply(call).map(Decided::Rewritten),
+            Self::Deny { reason } => Ok(match call {
+                Call::Tool(_) => {
+                    let words = tool::Error::new(Code::HookDenied, format!("this call is not made: {reason}"));
+                    Decided::DeniedTool(Reply::Tool(ToolReply::failed(words.to_string(), Some(Code::HookDenied))))
+                }
+                Call::Model(_) | Call::Turn(_) => Decided::Denied(reason),
+            }),
+        }
+    }
+}
+
+fn answer(call: &Call, text: String, failed: bool, contract: Option<&Contract>) -> Result<Reply, String> {
+    if failed && !matches!(call, Call::Tool(_)) {
+        return Err(format!("`failed` is for tool calls, and this is a {} call", call.kind().name()));
+    }
+    match call {
+        Call::Tool(_) => Ok(Reply::Tool(if failed { ToolReply::failed(text, None) } else { ToolReply::said(text) })),
+        Call::Model(_) => Ok(Reply::Model(ModelAnswer {
+            reply: ModelReply { finish: Finish::Stop, reasoning: None, text, tool_calls: Vec::new() },
+            usage: None,
+            cost_usd: None,
+        })),
+        Call::Turn(_) => {
+            let contract = contract.ok_or("the role has no contract that an answer could keep")?;
+            let read =
+                contract.parse(&text).map_err(|fault| format!("the answer breaks the role's contract: {fault}"))?;
+            Ok(Reply::Turn(Box::new(TurnReply {
+                // No model was asked for anything.
+                transcript: Transcript::default(),
+                answer: text,
+                body: read.body,
+                status: read.status,
+                output: read.output,
+                usage: None,
+                cost_usd: None,
+                model: None,
+                fallback: None,
+                answered_by: None,
+                seen: None,
+            })))
+        }
+    }
+}
+
+impl Changes {
+    fn read(call: Value) -> Result<Self, String> {
+        let mut given = Members::of(call, "`call`")?;
+        let system = given.take("system").map(|system| text_of(system, "system")).transpose()?;
+        let messages = given.take("messages").map(messages).transpose()?;
+        let arguments = match given.take("arguments") {
+            Some(arguments @ Value::Object(_)) => Some(arguments),
+            Some(_) => return Err("`arguments` must be an object".to_owned()),
+            None => None,
+        };
+        given.end()?;
+        Ok(Self { system, messages, arguments })
+    }
+
+    fn apply(self, call: Call) -> Result<Call, String> {
+        let Self { system, messages, arguments } = self;
+        let is_of = |name: &str, is_given: bool, call: &Call| {
+            let kind = call.kind().name();
+            if is_given { Err(format!("`{name}` of a {kind} call cannot be rewritten: it has none")) } else { Ok(()) }
+        };
+        match call {
+            Call::Tool(call) => {
+                let call = Call::Tool(call);
+                is_of("system", system.is_some(), &call)?;
+                is_of("messages", messages.is_some(), &call)?;
+                let Call::Tool(call) = call else { return Ok(call) };
+                let written = arguments.map(|arguments| arguments.to_text());
+                Ok(Call::Tool(ToolCall { arguments: written.unwrap_or_else(|| call.arguments.clone()), ..call }))
+            }
+            mut call => {
+                is_of("arguments", arguments.is_some(), &call)?;
+                let (head, digest, conversation) = match &mut call {
+                    Call::Turn(call) => (&mut call.head, &mut call.head_digest, &mut call.conversation),
+                    Call::Model(call) => (&mut call.head, &mut call.head_digest, &mut call.conversation),
+                    Call::Tool(_) => return Ok(call),
+                };
+                if let Some(system) = system {
+                    let new = Head { system, ..Head::clone(head) };
+                    *digest = Digest::of(Kind::Head, &new).map_err(|error| error.to_string())?.0;
+                    *head = Arc::new(new);
+                }
+                if let Some(messages) = messages {
+                    *conversation = Arc::new(messages.into_iter().collect::<Conversation>());
+                }
+                Ok(call)
+            }
+        }
+    }
+}
+
+/// Reads a whole list of messages and holds it to what every provider holds it to.
+fn messages(value: Value) -> Result<Vec<Message>, String> {
+    let Value::List(items) = value else { return Err("`messages` must be a list".to_owned()) };
+    if items.is_empty() {
+        return Err("`messages` must hold at least one message".to_owned());
+    }
+    let mut asked: BTreeSet<String> = BTreeSet::new();
+    let mut messages = Vec::with_capacity(items.len());
+    for (position, item) in items.into_iter().enumerate() {
+        let wrong = |what: &str| format!("message {} of `messages`: {what}", position + 1);
+        let Value::Object(mut members) = item else { return Err(wrong("it must be an object")) };
+        // What most messages do not have may be left out.
+        members.entry("tool_calls".to_owned()).or_insert_with(|| Value::List(Vec::new()));
+        let message: Message =
+            canonical::from_value(Value::Object(members)).map_err(|error| wrong(&error.to_string()))?;
+        let is_assistant = message.role == Speaker::Assistant;
+        if !is_assistant && !message.tool_calls.is_empty() {
+            return Err(wrong("only an assistant asks for tools"));
+        }
+        asked.extend(message.tool_calls.iter().map(|asked| asked.id.clone()));
+        match &message.tool_call_id {
+            Some(id) if message.role != Speaker::Tool || !asked.contains(id) => {
+                return Err(wrong("`tool_call_id` is for a tool message that answers a call before it"));
+            }
+            None if message.role == Speaker::Tool => return Err(wrong("a tool message needs `tool_call_id`")),
+            _ => messages.push(message),
+        }
+    }
+    Ok(messages)
+}
+
+fn text_of(value: Value, name: &str) -> Result<String, String> {
+    match value {
+        Value::Str(text) => Ok(text),
+        _ => Err(format!("`{name}` must be a text")),
+    }
+}
+
+/// The members of an object that have not been taken yet.
+struct Members {
+    left: BTreeMap<String, Value>,
+}
+
+impl Members {
+    fn of(value: Value, what: &str) -> Result<Self, String> {
+        match value {
+            Value::Object(left) => Ok(Self { left }),
+            _ => Err(format!("{what} is not an object")),
+        }
+    }
+
+    fn take(&mut self, name: &str) -> Option<Value> {
+        self.left.remove(name)
+    }
+
+    fn text(&mut self, name: &str) -> Result<String, String> {
+        self.take(name).map_or_else(|| Err(format!("`{name}` is missing")), |value| text_of(value, name))
+    }
+
+    fn end(self) -> Result<(), String> {
+        match self.left.keys().next() {
+            Some(name) => Err(format!("there is no member {:?} here", excerpt(name))),
+            None => Ok(()),
+        }
+    }
+}
+
+fn excerpt(word: &str) -> String {
+    word.chars().take(SHOWN_WORD).collect()
+}

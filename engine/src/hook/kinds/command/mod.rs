@@ -1,0 +1,224 @@
+//! `command`: an outside program that decides what becomes of a call. Altering.
+//!
+//! The file names a program that the operator has declared as `[hook.NAME]`, and can say nothing more of it. It runs
+//! behind the same wall as programs that tools are, one process a call, with the call on its stdin and a decision on its
+//! stdout: `engine/docs/hooks.md` holds the protocol.
+//!
+//! Laws:
+//! - A program that does not decide in time, or not in a way that can be read, has failed; it never lets a call through
+//!   by that unless `on_error: bypass` says so, and the operator's `on_error = "fail"` is stricter than the file.
+//! - It is handed what the model or the tool would be handed, and no key of the operator: those never enter a thread.
+
+mod decision;
+mod question;
+
+#[cfg(test)]
+mod tests;
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+use std::time::Duration;
+
+use futures_util::future::BoxFuture;
+use rondo_agent_kit::answer::Contract;
+use rondo_agent_kit::tool::{self, cut};
+use rondo_agent_kit::wall::process::{self, Answered, Exit, Limits, Processes};
+use rondo_protocol::Value;
+use rondo_protocol::call::{Call, CallKind, Fault, FaultClass, Reply, Site};
+use rondo_protocol::diagnostic::Code;
+use rondo_protocol::id::RoleName;
+use rondo_protocol::workflow::{HookUse, OnHookError};
+use tokio::sync::Semaphore;
+
+use crate::config::HookProgram;
+use crate::hook::visits::Visits;
+use crate::hook::{Context, Ground, Hook, HookKind, Instead, Making, Next};
+use decision::{Decided, Decision};
+
+/// How long a program may take where the operator does not say.
+const DEFAULT_TIMEOUT: Duration = Duration::from_secs(10);
+
+/// The most bytes of a decision.
+const DECISION_MAX_BYTES: usize = 8 << 20;
+
+/// The most bytes that a program may put out on both streams.
+const OUTPUT_MAX_BYTES: u64 = 16 << 20;
+
+/// The exit code by which a program denies a call without a word of JSON.
+const DENIED: i32 = 2;
+
+/// How much of what a program said on stderr a fault repeats.
+const SAID_MAX_BYTES: usize = 1 << 10;
+
+/// How many programs run at once, over all threads. The time that one waits here is not its own.
+const AT_ONCE: usize = 8;
+
+/// The kind.
+pub struct Command {
+    at_once: Arc<Semaphore>,
+}
+
+impl Default for Command {
+    fn default() -> Self {
+        Self { at_once: Arc::new(Semaphore::new(AT_ONCE)) }
+    }
+}
+
+impl HookKind for Command {
+    fn name(&self) -> &'static str {
+        "command"
+    }
+
+    fn program<'h>(&self, hook: &'h HookUse) -> Option<&'h str> {
+        hook.settings.get("name").and_then(Value::as_str)
+    }
+
+    fn on_error(&self, hook: &HookUse, ground: &Ground) -> OnHookError {
+        let program = self.program(hook).and_then(|name| ground.programs.get(name));
+        match program.and_then(|program| program.on_error.as_deref()) {
+            Some("fail") => OnHookError::Fail,
+            _ => hook.on_error,
+        }
+    }
+
+    fn build(&self, making: &Making<'_>) -> Result<Arc<dyn Hook>, String> {
+        let Making { hook, roles, ground, .. } = making;
+        let name = self.program(hook).ok_or("`name`, the program's table in rondo.toml, is missing")?;
+        let program = ground.programs.get(name).ok_or_else(|| format!("rondo.toml has no [hook.{name}]"))?;
+        let processes = ground.processes.as_ref().ok_or("there is no wall for programs to run behind")?;
+        let contracts = roles.iter().filter_map(|(role, view)| Some((role.clone(), view.contract.clone()?)));
+        Ok(Arc::new(Asking {
+            name: name.to_owned(),
+            program: program.clone(),
+            processes: Arc::clone(processes),
+            contracts: if hook.at == CallKind::Turn { contracts.collect() } else { BTreeMap::new() },
+            is_bypassed: self.on_error(hook, ground) == OnHookError::Bypass,
+            at_once: Arc::clone(&self.at_once),
+            visits: Visits::default(),
+        }))
+    }
+}
+
+/// A hook that asks a program.
+struct Asking {
+    name: String,
+    program: HookProgram,
+    processes: Arc<Processes>,
+    /// What the answers of each role must keep; only where it may answer whole turns.
+    contracts: BTreeMap<RoleName, Contract>,
+    /// Whether a call goes on when the program fails.
+    is_bypassed: bool,
+    at_once: Arc<Semaphore>,
+    visits: Visits<Figures>,
+}
+
+/// What a program decided in a visit.
+#[derive(Default)]
+struct Figures {
+    calls: u64,
+    rewritten: u64,
+    answered: u64,
+    denied: u64,
+    failed: u64,
+}
+
+impl Asking {
+    /// Has the program decide what becomes of a call.
+    async fn decided(&self, call: &Call) -> Result<Decided, Fault> {
+        let unfit = |what: String| self.fault(Code::HookDecision, &what);
+        let decision = self.asked(call).await?;
+        decision.apply(call.clone(), self.contracts.get(&call.site().role)).map_err(unfit)
+    }
+
+    async fn asked(&self, call: &Call) -> Result<Decision, Fault> {
+        let failed = |what: String| self.fault(Code::HookProgramFailed, &what);
+        let stdin = question::line(call, &self.name).map_err(failed)?;
+        // It is never closed, so that there is always a permit to come.
+        let _permit = self.at_once.acquire().await;
+        let command = process::Command {
+            stdin,
+            timeout: self.program.timeout_ms.map_or(DEFAULT_TIMEOUT, Duration::from_millis),
+            output_max_bytes: DECISION_MAX_BYTES,
+            limits: Limits { output_bytes: OUTPUT_MAX_BYTES, ..Limits::default() },
+            ..process::Command::new(self.program.argv.clone())
+        };
+        let Answered { stdout, stderr, exit } = self.processes.ask(command).await.map_err(|error| {
+            let tool::Error { code, message, output } = error;
+            failed(format!("{code}: {message}{}", said(&output)))
+        })?;
+        match exit {
+            Exit::Code(0) => Decision::read(&stdout).map_err(|what| self.fault(Code::HookDecision, &what)),
+            Exit::Code(DENIED) => {
+                let stdout = String::from_utf8_lossy(&stdout);
+                Ok(Decision::denied(if stderr.trim().is_empty() { &stdout } else { &stderr }))
+            }
+            Exit::Code(code) => Err(failed(format!("it ended with exit code {code}{}", said(&stderr)))),
+            Exit::Signal(signal) => Err(failed(format!("it was ended by signal {signal}{}", said(&stderr)))),
+        }
+    }
+
+    fn fault(&self, code: Code, what: &str) -> Fault {
+        Fault::new(code, FaultClass::Hook, format!("the program of [hook.{}]: {what}", self.name))
+    }
+}
+
+/// What a program said to people, as the end of a sentence.
+fn said(stderr: &str) -> String {
+    let mut said = stderr.trim().to_owned();
+    cut(&mut said, SAID_MAX_BYTES);
+    if said.is_empty() { said } else { format!("; it said: {said}") }
+}
+
+impl Hook for Asking {
+    fn handle<'a>(&'a self, call: Call, next: Next<'a>, context: &'a Context) -> BoxFuture<'a, Result<Reply, Fault>> {
+        Box::pin(async move {
+            let decided = self.decided(&call).await;
+            self.visits.count(call.site(), |figures| figures.take(&decided));
+            match decided {
+                Ok(Decided::Through(call) | Decided::Rewritten(call)) => next.run(call).await,
+                Ok(Decided::Answered(reply) | Decided::DeniedTool(reply)) => Ok(next.answer(reply, Instead::default())),
+                Ok(Decided::Denied(reason)) => {
+                    let message = format!("the hook {} denied the {} call: {reason}", context.node, call.kind().name());
+                    Err(Fault::new(Code::HookDenied, FaultClass::Hook, message))
+                }
+                Err(fault) => {
+                    if self.is_bypassed {
+                        let warning = format!("{fault}; the call goes on without it");
+                        context.reports.warn(&context.node, &call, warning);
+                    }
+                    Err(fault)
+                }
+            }
+        })
+    }
+
+    fn visited<'a>(&'a self, site: &'a Site, _: &'a Context) -> BoxFuture<'a, Option<Value>> {
+        let figures = self.visits.ended(site).map(|figures| figures.to_value());
+        Box::pin(std::future::ready(figures))
+    }
+}
+
+impl Figures {
+    fn take(&mut self, decided: &Result<Decided, Fault>) {
+        self.calls += 1;
+        match decided {
+            Ok(Decided::Through(_)) => {}
+            Ok(Decided::Rewritten(_)) => self.rewritten += 1,
+            Ok(Decided::Answered(_)) => self.answered += 1,
+            Ok(Decided::Denied(_) | Decided::DeniedTool(_)) => self.denied += 1,
+            Err(_) => self.failed += 1,
+        }
+    }
+
+    fn to_value(&self) -> Value {
+        let Self { calls, rewritten, answered, denied, failed } = self;
+        let figures = [
+            ("calls", calls),
+            ("rewritten", rewritten),
+            ("answered", answered),
+            ("denied", denied),
+            ("failed", failed),
+        ];
+        Value::from_iter(figures.map(|(name, figure)| (name, Value::from(*figure))))
+    }
+}
