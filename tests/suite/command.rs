@@ -95,12 +95,8 @@ fn a_program_answers_in_place_of_what_lies_behind_it() {
         assert!(ran.events("tool_started").is_empty());
     }
     let ran = said(&answer("from the hook"), "tool").exits(0);
-    assert_eq!(
-        ran.event("tool_finished")["answered_by"],
-        ran.event("hook_answered")["node"]
-            .as_str()
-            .map_or_else(|| serde_json::Value::Null, |node| serde_json::json!({ "hook": node }),)
-    );
+    assert_eq!(ran.event("tool_finished")["answered_by"], "command");
+    assert_eq!(ran.event("hook_answered")["node"], "command");
     // One that breaks the role's contract is no answer to a turn; a model's is sent back as any other.
     assert_eq!(said(&answer("no status"), "turn").exits(1).event("thread_finished")["reason"], "RN1507");
 }
