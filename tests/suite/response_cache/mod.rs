@@ -1,5 +1,7 @@
 //! `response_cache` in running threads: what it answers, what it never keeps, and what it costs.
 
+mod command_line;
+
 use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
