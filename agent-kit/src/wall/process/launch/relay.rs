@@ -40,11 +40,8 @@ pub(super) fn become_relay(mut command: Command) -> io::Result<Infallible> {
         read(stderr, Stream::Stderr, sender.clone());
     }
     drop(sender);
-    let status = match passed_on(&mut child, &parts) {
-        Ok(status) => status,
-        // What it puts out cannot be passed on, and it was started, so that this is no failure to start it.
-        Err(_) => std::process::exit(UNHEARD),
-    };
+    // When what it puts out cannot be passed on, it was started all the same: this is no failure to start it.
+    let Ok(status) = passed_on(&mut child, &parts) else { std::process::exit(UNHEARD) };
     if let Some(signal) = status.signal().and_then(|number| Signal::try_from(number).ok()) {
         // Twice: the first one only takes away the handler by which the language's runtime tells an overflowed stack.
         let _ = signal::raise(signal);

@@ -274,7 +274,7 @@ impl State {
 }
 
 /// Longer than any call waits.
-const NEVER: Duration = Duration::from_secs(365 * 24 * 60 * 60);
+const NEVER: Duration = Duration::from_hours(365 * 24);
 
 #[cfg(test)]
 pub(super) mod tests {

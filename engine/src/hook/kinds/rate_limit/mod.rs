@@ -155,14 +155,14 @@ impl Limiting {
                 let wait = call.time_left;
                 limiter.enter(wait).await.map_err(|TooLong(needed)| self.busy(call, needed, context))
             }
-            Call::Turn(_) | Call::Tool(_) => match limiter.enter_within(TOOL_PATIENCE).await {
-                Some(pass) => Ok(pass),
-                None => {
-                    let warning = format!("the call has waited for {} s and is let through", TOOL_PATIENCE.as_secs());
-                    context.reports.warn(&context.node, call, warning);
-                    Ok(limiter.enter_beyond())
+            Call::Turn(_) | Call::Tool(_) => {
+                if let Some(pass) = limiter.enter_within(TOOL_PATIENCE).await {
+                    return Ok(pass);
                 }
-            },
+                let warning = format!("the call has waited for {} s and is let through", TOOL_PATIENCE.as_secs());
+                context.reports.warn(&context.node, call, warning);
+                Ok(limiter.enter_beyond())
+            }
         }
     }
 
