@@ -53,6 +53,9 @@ pub fn show(args: &ShowArgs, output: &mut Output) -> Result<Exit, Failure> {
     Ok(Exit::Done)
 }
 
+/// Figures of hooks that say how much there is, and not how often something was done.
+const GAUGES: [&str; 2] = ["bytes", "entries"];
+
 /// What the hooks of a thread did, added up over its steps.
 #[derive(Debug, Default)]
 pub(super) struct HookFigures {
@@ -81,7 +84,8 @@ impl HookFigures {
         for (name, value) in metrics {
             if let rondo_protocol::Value::Int(number) = value {
                 let sum = of_node.metrics.entry(name.clone()).or_default();
-                *sum = sum.saturating_add(*number);
+                // What there is at a moment is not added up.
+                *sum = if GAUGES.contains(&name.as_str()) { *number } else { sum.saturating_add(*number) };
             }
         }
     }
