@@ -391,6 +391,19 @@ async fn equal_askers_wait_for_the_first() {
     assert!(ran.windows(2).all(|pair| pair[0].head == pair[1].head));
 }
 
+/// A role that asks for it under `with` and a file that has it for all roles: two nodes before one call, with one key.
+#[tokio::test]
+async fn two_nodes_before_one_call_do_not_wait_for_each_other() {
+    let with = TWICE.replace("context: none }", "context: none, with: { response_cache: {} } }");
+    let (bench, checked) = (Bench::new(), hooked(&with, CallKind::Model, &[]));
+    let model = counting(|asked, _| Ok(paid(&format!("answer {asked}"))));
+    let begun = std::time::Instant::now();
+    bench.model(&checked, model.clone()).await;
+    let second = bench.model(&checked, model.clone()).await;
+    assert_eq!((model.count(), second.by_hook()), (2, 2));
+    assert!(begun.elapsed() < std::time::Duration::from_secs(30), "one waited for the turn of the other");
+}
+
 /// Asks for tools as a list says, then answers with what they said.
 struct Asks(Vec<(&'static str, &'static str)>);
 

@@ -4,6 +4,7 @@
 //! Which group an entry belongs to is the kind's business: usually the workflow, so that one workflow's ceilings never
 //! push out what another one keeps.
 
+mod asking;
 mod verbs;
 
 use std::collections::BTreeMap;
@@ -13,10 +14,13 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 use futures_util::future::{BoxFuture, join};
 use rondo_protocol::Digest;
+use rondo_protocol::call::Site;
 
 use super::Space;
-use super::shelf::{Backing, Content, Limits, Shelf};
+use super::shelf::{Backing, Content, Key, Limits, Shelf};
 
+pub use asking::Asking;
+use asking::Askings;
 pub use verbs::actions;
 
 /// Names of groups stand behind this byte, what is kept behind the other one.
@@ -30,11 +34,12 @@ const GROUPS_MAX: usize = 10_000;
 /// The shelves of a kind.
 pub struct Rack<T: Content> {
     shelves: Mutex<BTreeMap<String, Shelf<T>>>,
+    askings: Askings,
 }
 
 impl<T: Content> Default for Rack<T> {
     fn default() -> Self {
-        Self { shelves: Mutex::default() }
+        Self { shelves: Mutex::default(), askings: Askings::default() }
     }
 }
 
@@ -51,6 +56,12 @@ impl<T: Content> Rack<T> {
         let shelf = shelves.entry(group.to_owned()).or_insert_with(|| Shelf::new(backing(space, group), limits));
         shelf.limit(limits);
         shelf.clone()
+    }
+
+    /// A call sets out to be looked up by a key; `None` = a node further out has done so for it, and this one lets it
+    /// through.
+    pub fn begin(&self, site: &Site, key: Key) -> Option<Asking<'_>> {
+        self.askings.begin(site, key)
     }
 
     /// The shelves that this process has used.

@@ -35,6 +35,7 @@ const EXPIRED: &str = "expired";
 pub struct Answers {
     settings: Settings,
     roles: BTreeMap<RoleName, RoleView>,
+    rack: Arc<Rack<Answer>>,
     shelf: Shelf<Answer>,
     files: Option<Arc<Workspace>>,
     /// Whether its calls count in no figure.
@@ -107,10 +108,11 @@ struct Subject<'a> {
 
 impl Answers {
     /// The hook of a node.
-    pub fn new(rack: &Rack<Answer>, settings: Settings, making: &Making<'_>) -> Self {
+    pub fn new(rack: &Arc<Rack<Answer>>, settings: Settings, making: &Making<'_>) -> Self {
         let workflow = making.roles.values().next().map(|view| view.workflow.as_str()).unwrap_or_default();
         let group = if settings.scope == Scope::Store { "" } else { workflow };
         Self {
+            rack: Arc::clone(rack),
             shelf: rack.shelf(making.space, group, settings.limits),
             settings,
             roles: making.roles.clone(),
@@ -364,6 +366,8 @@ impl Hook for Answers {
             let Some(occurrence) = occurrence else { return next.run(call).await };
             let parts = self.parts(&subject, occurrence);
             let key = parts.key();
+            // A node further out has looked the same key up, and keeps what comes.
+            let Some(_asking) = self.rack.begin(subject.site, key) else { return next.run(call).await };
             let looked = if is_first {
                 self.look_up(&subject, key, context, &call).await
             } else {
