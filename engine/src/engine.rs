@@ -7,7 +7,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use rondo_agent_kit::mcp::Server;
 use rondo_agent_kit::model::scripted::Scripted;
 use rondo_agent_kit::redact::Redactor;
-use rondo_agent_kit::tool::{InDoubt, ToolSet};
+use rondo_agent_kit::tool::{InDoubt, ToolSet, Toolbox};
 use rondo_protocol::call::{Call, CallKind, Fault, FaultClass};
 use rondo_protocol::diagnostic::Code;
 use rondo_protocol::digest::Kind;
@@ -576,7 +576,7 @@ fn views(graph: &Graph, cast: &cast::Cast, operating: &Operating) -> BTreeMap<Ro
                 address: model.served_by.address.clone(),
             })
             .collect();
-        let offers = toolbox.into_iter().flat_map(|toolbox| toolbox.offers());
+        let offers = toolbox.into_iter().flat_map(Toolbox::offers);
         view.offers = offers
             .map(|(wire_name, offer)| {
                 let spec = offer.tool.spec();

@@ -138,15 +138,14 @@ impl Visit {
         let mut calls = Vec::new();
         let mut requests = requests.iter();
         let mut position = 0;
-        let replies = transcript.entries.iter().filter(|entry| matches!(entry, Entry::Model { .. })).count();
-        let mut replied = 0;
+        let mut to_come = transcript.entries.iter().filter(|entry| matches!(entry, Entry::Model { .. })).count();
         for (entry, following) in
             transcript.entries.iter().zip(transcript.entries.iter().skip(1).map(Some).chain([None]))
         {
             let site = Site { position, ..site.clone() };
             match entry {
                 Entry::Model { reply, asked, .. } => {
-                    replied += 1;
+                    to_come -= 1;
                     position += 1;
                     let Some(request) = requests.next() else { continue };
                     // Of a fallback nobody asks first, and what a hook rewrote it rewrites again.
@@ -154,7 +153,7 @@ impl Visit {
                     else {
                         continue;
                     };
-                    let is_last = replied == replies;
+                    let is_last = to_come == 0;
                     let call = ModelCall {
                         site,
                         attempt: 0,

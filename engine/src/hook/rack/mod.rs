@@ -10,7 +10,7 @@ mod verbs;
 use std::collections::BTreeMap;
 use std::fmt;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use futures_util::future::{BoxFuture, join};
 use rondo_protocol::Digest;
@@ -52,10 +52,10 @@ impl<T: Content> fmt::Debug for Rack<T> {
 impl<T: Content> Rack<T> {
     /// The shelf of a group, within these ceilings from now on.
     pub fn shelf(&self, space: &Space, group: &str, limits: Limits) -> Shelf<T> {
-        let mut shelves = self.shelves.lock().unwrap_or_else(PoisonError::into_inner);
-        let shelf = shelves.entry(group.to_owned()).or_insert_with(|| Shelf::new(backing(space, group), limits));
-        shelf.limit(limits);
-        shelf.clone()
+        let mut by_group = self.by_group();
+        let found = by_group.entry(group.to_owned()).or_insert_with(|| Shelf::new(backing(space, group), limits));
+        found.limit(limits);
+        found.clone()
     }
 
     /// A call sets out to be looked up by a key; `None` = a node further out has done so for it, and this one lets it
@@ -66,7 +66,11 @@ impl<T: Content> Rack<T> {
 
     /// The shelves that this process has used.
     pub fn used(&self) -> Vec<Shelf<T>> {
-        self.shelves.lock().unwrap_or_else(PoisonError::into_inner).values().cloned().collect()
+        self.by_group().values().cloned().collect()
+    }
+
+    fn by_group(&self) -> MutexGuard<'_, BTreeMap<String, Shelf<T>>> {
+        self.shelves.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// The shelf of every group that keeps anything. One that no run has used yet is opened without ceilings.
@@ -75,13 +79,12 @@ impl<T: Content> Rack<T> {
     /// When the key space cannot be read.
     pub fn all(&self, space: &Space) -> Result<Vec<(String, Shelf<T>)>, String> {
         let groups = groups(space)?;
-        let mut shelves = self.shelves.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut by_group = self.by_group();
         let limits = Limits { entries: u64::MAX, bytes: u64::MAX, memory_bytes: 0 };
-        let mut shelf = |group: &String| {
-            let shelf = shelves.entry(group.clone()).or_insert_with(|| Shelf::new(backing(space, group), limits));
-            shelf.clone()
+        let mut shelf_of = |group: &String| {
+            by_group.entry(group.clone()).or_insert_with(|| Shelf::new(backing(space, group), limits)).clone()
         };
-        Ok(groups.into_iter().map(|group| (group.clone(), shelf(&group))).collect())
+        Ok(groups.into_iter().map(|group| (group.clone(), shelf_of(&group))).collect())
     }
 }
 

@@ -455,7 +455,7 @@ impl Hook for Answers {
             if !self.is_rehearsal {
                 self.shelf.flush().await;
             }
-            visit.map(|visit| visit.metrics())
+            visit.map(Visit::metrics)
         })
     }
 }

@@ -128,7 +128,7 @@ fn differences(own: &About, other: &About) -> Vec<(&'static str, String)> {
 
 fn line(node: &str, call: &Value, own: Option<&About>, other: Option<&About>, differs: &[(&str, String)]) -> Value {
     let object =
-        |about: &About| Value::from_iter(parts(about).into_iter().map(|(name, value)| (name, Value::from(value))));
+        |about: &About| parts(about).into_iter().map(|(name, value)| (name, Value::from(value))).collect::<Value>();
     let origin = |about: &About| {
         Value::from_iter([
             ("thread", Value::from(about.thread.as_str())),
@@ -145,6 +145,6 @@ fn line(node: &str, call: &Value, own: Option<&About>, other: Option<&About>, di
         ("outcome", get("outcome")),
         ("parts", own.map(object).unwrap_or_default()),
         ("nearest", other.map(origin).unwrap_or_default()),
-        ("differs", Value::from_iter(differs)),
+        ("differs", differs.collect::<Value>()),
     ])
 }

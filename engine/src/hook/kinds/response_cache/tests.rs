@@ -172,9 +172,18 @@ fn other(text: &mut String, draw: &mut Draw) {
 }
 
 const CHANGES: [(&str, Change); 19] = [
-    ("provider", |asked, draw| Some(other(&mut asked.provider, draw))),
-    ("address", |asked, draw| Some(other(&mut asked.address, draw))),
-    ("model", |asked, draw| Some(other(&mut asked.model, draw))),
+    ("provider", |asked, draw| {
+        other(&mut asked.provider, draw);
+        Some(())
+    }),
+    ("address", |asked, draw| {
+        other(&mut asked.address, draw);
+        Some(())
+    }),
+    ("model", |asked, draw| {
+        other(&mut asked.model, draw);
+        Some(())
+    }),
     ("a parameter", |asked, draw| {
         let name = PARAMETERS[usize::try_from(draw.below(7)).unwrap()];
         *asked.parameters.entry(name.to_owned()).or_insert(-1) += 1;
@@ -192,7 +201,10 @@ const CHANGES: [(&str, Change); 19] = [
         asked.stop.push(draw.word());
         Some(())
     }),
-    ("system", |asked, draw| Some(other(&mut asked.system, draw))),
+    ("system", |asked, draw| {
+        other(&mut asked.system, draw);
+        Some(())
+    }),
     ("a tool more", |asked, draw| {
         let tool = (draw.word(), draw.word());
         asked.tools.insert(draw.word() + "!", tool);
@@ -213,7 +225,10 @@ const CHANGES: [(&str, Change); 19] = [
     }),
     ("a message", |asked, draw| asked.messages.last_mut().map(|message| other(&mut message.1, draw))),
     ("a message's role", |asked, _| asked.messages.last_mut().map(|message| message.0 = !message.0)),
-    ("one message more", |asked, draw| Some(asked.messages.push((true, draw.word())))),
+    ("one message more", |asked, draw| {
+        asked.messages.push((true, draw.word()));
+        Some(())
+    }),
     ("text moved to the next message", |asked, _| {
         let last = asked.messages.pop()?;
         asked.messages.push((last.0, String::new()));
