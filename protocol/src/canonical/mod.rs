@@ -5,15 +5,17 @@
 //! NaN, infinities and integer literals outside ±(2^64-1) are refused. Strings escape `"`, `\` and the control
 //! characters below U+0020 (`\b \t \n \f \r`, else `\u00xx`) and nothing else.
 //!
-//! Three parts: [`Value`], the writer [`to_bytes`] for anything that serde can serialize, and the reader
-//! [`from_slice`]. No byte of `serde_json` reaches hashed content.
+//! Four parts: [`Value`], the writer [`to_bytes`] for anything that serde can serialize, the reader [`from_slice`], and
+//! [`of_text`] from one text to the other. No byte of `serde_json` reaches hashed content.
 
 mod de;
+mod plain;
 mod read;
 mod ser;
 
 use std::collections::BTreeMap;
 
+pub use plain::of_text;
 pub use read::{parse, parse_canonical};
 pub use ser::to_bytes;
 
