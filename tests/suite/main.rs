@@ -25,5 +25,6 @@ mod response_cache;
 mod routing;
 mod servers;
 mod terminals;
+mod tool_cache;
 mod tools;
 mod vocabulary;

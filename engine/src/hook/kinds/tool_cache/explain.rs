@@ -52,7 +52,8 @@ fn tell(node: &str, call: &Value, entries: &[Entry], said: &mut Said) {
     for (name, value) in parts(own) {
         let _ = writeln!(said.text, "    {name:<10} {value}");
     }
-    let nearest = nearest(own, key, entries);
+    let is_hit = outcome == "hit";
+    let nearest = nearest(own, key, entries).filter(|_| !is_hit);
     let differs = nearest.map(|other| differences(own, other)).unwrap_or_default();
     match nearest {
         Some(About { role, visit, thread, .. }) => {
@@ -60,6 +61,10 @@ fn tell(node: &str, call: &Value, entries: &[Entry], said: &mut Said) {
             for (name, what) in &differs {
                 let _ = writeln!(said.text, "    {name:<10} {what}");
             }
+        }
+        None if is_hit => {
+            let About { role, visit, thread, .. } = own;
+            let _ = writeln!(said.text, "  asked first by {role}, visit {visit}, thread {thread}");
         }
         None => {
             let _ = writeln!(said.text, "  there is no other entry to compare it with");

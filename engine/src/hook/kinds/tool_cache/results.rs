@@ -22,6 +22,7 @@ use super::visit::{Holding, Outcome, Visit};
 use super::writes::{Reading, Writes, Writing};
 use crate::hook::rack::Rack;
 use crate::hook::shelf::{self, Asked, Figure, Guard, Key, Label, Lookup, Shelf, Terms, WAIT};
+use crate::hook::visits::Visits;
 use crate::hook::{Context, Hook, Instead, Making, Next};
 
 /// How long an asker waits for an equal one that has gone first; afterwards it goes by itself.
@@ -49,14 +50,9 @@ pub struct Results {
     shared: Arc<Shared>,
     /// Whether its calls count in no figure and change nothing.
     is_rehearsal: bool,
-    state: Mutex<State>,
-}
-
-#[derive(Default)]
-struct State {
     /// Results of calls that are not settled.
-    open: BTreeMap<Place, Open>,
-    visits: BTreeMap<(RoleName, LanePath), Visit>,
+    unsettled: Mutex<BTreeMap<Place, Open>>,
+    visits: Visits<Visit>,
 }
 
 /// Where a call stands.
@@ -113,17 +109,18 @@ impl Results {
             files,
             shared: Arc::clone(shared),
             is_rehearsal: making.is_rehearsal,
-            state: Mutex::default(),
+            unsettled: Mutex::default(),
+            visits: Visits::default(),
         }
     }
 
-    fn state(&self) -> MutexGuard<'_, State> {
-        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    fn unsettled(&self) -> MutexGuard<'_, BTreeMap<Place, Open>> {
+        self.unsettled.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     fn visit(&self, site: &Site, note: impl FnOnce(&mut Visit)) {
         if !self.is_rehearsal {
-            note(self.state().visits.entry((site.role.clone(), site.lane.clone())).or_default());
+            self.visits.count(site, note);
         }
     }
 
@@ -211,14 +208,15 @@ impl Results {
             warn(warning.to_owned());
         }
         // An equal call of the same reply may have its result already, which is kept when all of the reply's are there.
-        match self.unsettled(&subject.key).filter(|_| in_turn) {
+        match self.at_hand(&subject.key).filter(|_| in_turn) {
             Some(result) if self.still(&result).await == Some(true) => Looked::Found(result),
             _ => Looked::Missed(Outcome::of(&missing), turn),
         }
     }
 
-    fn unsettled(&self, key: &Key) -> Option<Arc<Kept>> {
-        self.state().open.values().find(|open| open.key == *key).map(|open| Arc::clone(&open.result))
+    /// The result of a call that is not settled.
+    fn at_hand(&self, key: &Key) -> Option<Arc<Kept>> {
+        self.unsettled().values().find(|open| open.key == *key).map(|open| Arc::clone(&open.result))
     }
 
     /// Lets a call through. What it may write to is dropped before it starts.
@@ -276,7 +274,7 @@ impl Results {
         Ran { result, open, turn }
     }
 
-    /// What of a reply may be kept.
+    /// What of a reply may be kept once the call is settled.
     fn fresh(&self, subject: &Subject<'_>, reply: &ToolReply) -> Option<Kept> {
         let result = Kept::of(reply)?;
         let refusal = match (&subject.call.effect, &result.seen) {
@@ -291,7 +289,7 @@ impl Results {
     fn open(&self, place: &Place, ran: Ran) -> Result<Reply, Fault> {
         let Ran { result, open, turn } = ran;
         if let Some(open) = open {
-            self.state().open.insert(place.clone(), open);
+            self.unsettled().insert(place.clone(), open);
         }
         drop(turn);
         result
@@ -314,7 +312,7 @@ impl Results {
             return self.pass(subject.call.clone(), next).await;
         };
         self.visit(&call.site, Visit::observed);
-        self.state().open.remove(&place);
+        self.unsettled().remove(&place);
         if !self.settings.looks {
             self.told(&subject, Outcome::NotAsked);
             let ran = self.run(&subject, next, None, context).await;
@@ -454,7 +452,7 @@ impl Hook for Results {
     fn settle<'a>(&'a self, call: &'a Call, _: &'a Reply, verdict: Verdict, _: &'a Context) -> BoxFuture<'a, ()> {
         Box::pin(async move {
             let (CallKind::Tool, Call::Tool(call)) = (call.kind(), call) else { return };
-            let Some(open) = self.state().open.remove(&Place::of(&call.site)) else { return };
+            let Some(open) = self.unsettled().remove(&Place::of(&call.site)) else { return };
             if verdict != Verdict::Accepted || !self.settings.keeps {
                 return;
             }
@@ -466,12 +464,9 @@ impl Hook for Results {
 
     fn visited<'a>(&'a self, site: &'a Site, _: &'a Context) -> BoxFuture<'a, Option<Value>> {
         Box::pin(async move {
-            let visit = {
-                let mut state = self.state();
-                // What was never settled is not kept.
-                state.open.retain(|place, _| place.role != site.role || place.lane != site.lane);
-                state.visits.remove(&(site.role.clone(), site.lane.clone()))
-            };
+            // What was never settled is not kept.
+            self.unsettled().retain(|place, _| place.role != site.role || place.lane != site.lane);
+            let visit = self.visits.ended(site);
             if self.settings.is_off() || self.is_rehearsal {
                 return None;
             }

@@ -1,0 +1,157 @@
+//! Laws of keys, cards and extents, over many of them.
+
+use std::path::Path;
+
+use proptest::prelude::*;
+use rondo_protocol::seen::{Mark, Seen, Sight, SightKind};
+
+use super::*;
+use crate::hook::kinds::tool_cache::entry::Kept;
+use crate::hook::kinds::tool_cache::extent::{Extent, Touch};
+use crate::hook::kinds::tool_cache::key::{About, Fixed, key};
+use crate::hook::kinds::tool_cache::settings::Scope;
+use crate::hook::shelf::Content;
+
+fn path() -> impl Strategy<Value = String> {
+    let part = prop_oneof![Just("a"), Just("b"), Just("c")];
+    prop_oneof![
+        1 => Just(".".to_owned()),
+        8 => prop::collection::vec(part, 1..4).prop_map(|parts| parts.join("/")),
+    ]
+}
+
+fn kind() -> impl Strategy<Value = SightKind> {
+    prop_oneof![Just(SightKind::File), Just(SightKind::Folder), Just(SightKind::Listing), Just(SightKind::Absent)]
+}
+
+fn sight(path: String, kind: SightKind) -> Sight {
+    let mark = Mark { size_bytes: 3, modified: (1, 2), changed: (3, 4), device: 5, inode: 6 };
+    Sight { path, kind, mark: Some(mark), digest: None, read_bytes: 0 }
+}
+
+fn seen() -> impl Strategy<Value = Seen> {
+    let one = (path(), kind()).prop_map(|(path, kind)| sight(path, kind));
+    prop::collection::vec(one, 0..8).prop_map(|mut sights| {
+        sights.sort();
+        Seen { sights }
+    })
+}
+
+fn fixed(tool: &str) -> Fixed {
+    let tool = ToolView {
+        name: tool.to_owned(),
+        wire_name: String::new(),
+        is_granted: true,
+        needs_approval: false,
+        origin: Origin::BuiltIn,
+    };
+    Fixed::of(&tool, Scope::Store, "/root".to_owned())
+}
+
+fn about(extent: Option<Extent>, arguments: &str) -> About {
+    let (excerpt, digest) = About::arguments(arguments);
+    About {
+        fixed: fixed("look"),
+        within: String::new(),
+        effect: "reads".to_owned(),
+        excerpt,
+        arguments: digest,
+        thread: "t".to_owned(),
+        role: "a".to_owned(),
+        visit: 1,
+        extent,
+    }
+}
+
+/// Law: an extent is touched by exactly the writes that touch what it is made of, also once it has been on a card.
+#[test]
+fn an_extent_is_touched_by_what_touches_what_was_seen() {
+    let desk = Desk::new(Vec::new());
+    let root = desk.files.path();
+    proptest!(ProptestConfig::with_cases(2000), |(seen in seen(), written in prop::collection::vec(path(), 0..3))| {
+        let extent = Extent::of(&seen, root);
+        let touch = Touch::of(&Effect::Writes(written.clone()), Some(&desk.files)).unwrap();
+        let expected = desk.files.reach(&written).touches(&seen);
+        prop_assert_eq!(touch.touches(&extent), expected, "{:?}", extent);
+        let kept = About::extent(&about(Some(extent), "{}").to_bytes()).unwrap();
+        prop_assert_eq!(touch.touches(&kept), expected);
+    });
+}
+
+/// A card holds what it can; what does not fit is touched by any write.
+#[test]
+fn a_card_is_bounded_and_never_claims_to_stand_on_less() {
+    let desk = Desk::new(Vec::new());
+    let touch = |path: &str| Touch::of(&Effect::Writes(vec![path.to_owned()]), Some(&desk.files)).unwrap();
+    for count in [1, 10, 100, 1000] {
+        let sights = (0..count).map(|at| sight(format!("folder/with/a/name/{at:05}"), SightKind::File)).collect();
+        let extent = Extent::of(&Seen { sights }, desk.files.path());
+        let bytes = about(Some(extent), &"\u{1}".repeat(2000)).to_bytes();
+        assert!(bytes.len() <= 4096, "{count}: {}", bytes.len());
+        let kept = About::extent(&bytes).unwrap();
+        assert!(touch("folder/with/a/name/00000").touches(&kept), "{count}");
+        assert_eq!(touch("elsewhere").touches(&kept), count > 10, "{count}");
+    }
+    assert_eq!(About::extent(&about(None, "{}").to_bytes()), None);
+    for unreadable in [&b""[..], b"l", b"l{", b"x{}", &[0xff; 40]] {
+        assert_eq!(About::extent(unreadable), Some(Extent::any()), "{unreadable:?}");
+    }
+    // A search that listed a folder stands on that listing, however many files were in it.
+    let mut sights: Vec<Sight> = (0..1000).map(|at| sight(format!("deep/{at}"), SightKind::File)).collect();
+    sights.push(sight("deep".to_owned(), SightKind::Listing));
+    let kept = About::extent(&about(Some(Extent::of(&Seen { sights }, desk.files.path())), "{}").to_bytes()).unwrap();
+    assert!(touch("deep/999").touches(&kept) && touch("deep/new").touches(&kept) && !touch("else").touches(&kept));
+}
+
+/// A write in one workspace touches what was seen in another, by where it really is.
+#[test]
+fn folders_of_two_workspaces_are_told_apart() {
+    let (one, other) = (Desk::new(Vec::new()), Desk::new(Vec::new()));
+    let seen = Seen { sights: vec![sight("x".to_owned(), SightKind::File)] };
+    let touch = Touch::of(&Effect::Writes(vec!["x".to_owned()]), Some(&one.files)).unwrap();
+    assert!(touch.touches(&Extent::of(&seen, one.files.path())));
+    assert!(!touch.touches(&Extent::of(&seen, other.files.path())));
+    let unnamed = std::ffi::OsStr::new("\u{fffd}");
+    assert!(!touch.touches(&Extent::of(&seen, Path::new(unnamed))));
+}
+
+/// Keys: what differs in one part has another one.
+#[test]
+fn each_part_of_a_key_counts() {
+    let base = fixed("look");
+    let of =
+        |fixed: &Fixed, within: &str, effect: &str, arguments: &str| key(&fixed.digest(), within, effect, arguments);
+    let mut keys = vec![of(&base, "w", "pure", "{}")];
+    let change = |change: &dyn Fn(&mut Fixed)| {
+        let mut fixed = base.clone();
+        change(&mut fixed);
+        of(&fixed, "w", "pure", "{}")
+    };
+    keys.push(change(&|fixed| fixed.version += 1));
+    keys.push(change(&|fixed| "thread".clone_into(&mut fixed.scope)));
+    keys.push(change(&|fixed| "look2".clone_into(&mut fixed.tool)));
+    keys.push(change(&|fixed| "program".clone_into(&mut fixed.origin)));
+    keys.push(change(&|fixed| "s".clone_into(&mut fixed.server)));
+    keys.push(change(&|fixed| "/other".clone_into(&mut fixed.root)));
+    keys.push(of(&base, "v", "pure", "{}"));
+    keys.push(of(&base, "", "pure", "{}"));
+    keys.push(of(&base, "w", "reads", "{}"));
+    keys.push(of(&base, "w", "pure", r#"{"a":1}"#));
+    // A name with a line break moves nothing from one part to the next.
+    keys.push(of(&base, "w\npure", "pure", "{}"));
+    keys.push(of(&base, "w\npure\n{}", "pure", "{}"));
+    let distinct: std::collections::BTreeSet<_> = keys.iter().collect();
+    assert_eq!(distinct.len(), keys.len());
+}
+
+proptest! {
+    /// What is read back is what was kept, and no bytes make reading panic.
+    #[test]
+    fn an_entry_is_read_back_as_it_was(text in ".*", seen in prop::option::of(seen()), cut in 0_usize..64) {
+        let kept = Kept { text, seen };
+        let bytes = kept.encode();
+        prop_assert_eq!(Kept::decode(&bytes), Ok(kept));
+        let _ = Kept::decode(&bytes[..bytes.len().saturating_sub(cut)]);
+        let _ = Kept::decode(&bytes[bytes.len().min(cut)..]);
+    }
+}
