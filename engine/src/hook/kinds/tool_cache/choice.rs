@@ -150,8 +150,7 @@ fn canonical(arguments: &str) -> Option<String> {
     if arguments.trim().is_empty() {
         return Some("{}".to_owned());
     }
-    let value = canonical::parse(arguments.as_bytes()).ok()?;
-    String::from_utf8(canonical::to_bytes(&value).ok()?).ok()
+    String::from_utf8(canonical::of_text(arguments).ok()?.into_owned()).ok()
 }
 
 /// A folder as a text that no other folder has.

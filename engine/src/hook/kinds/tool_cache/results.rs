@@ -1,6 +1,6 @@
 //! The hook: looks a result up, lets the call through, keeps what was accepted, and drops what a write touches.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
 use std::path::Path;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
@@ -36,8 +36,6 @@ pub struct Shared {
     /// What is kept.
     pub rack: Arc<Rack<Kept>>,
     writes: Arc<Writes>,
-    /// The keys that calls have been looked up by and that are not through yet.
-    asking: Mutex<BTreeSet<(Place, Key)>>,
 }
 
 /// The hook of one node.
@@ -308,7 +306,7 @@ impl Results {
         };
         let place = Place::of(&call.site);
         // A node further out has looked the same key up, and keeps what comes.
-        let Some(_asking) = Asking::begin(&self.shared, &place, subject.key) else {
+        let Some(_asking) = self.shared.rack.begin(&call.site, subject.key) else {
             return self.pass(subject.call.clone(), next).await;
         };
         self.visit(&call.site, Visit::observed);
@@ -408,34 +406,6 @@ struct Ran {
     open: Option<Open>,
     /// Equal askers wait for it.
     turn: Option<Guard>,
-}
-
-/// A call that is being looked up and let through. Two nodes before one role may share keys, and an inner one would
-/// wait for the turn that an outer one has.
-struct Asking<'a> {
-    shared: &'a Shared,
-    entry: (Place, Key),
-}
-
-impl<'a> Asking<'a> {
-    /// `None` = a node further out does the same.
-    fn begin(shared: &'a Shared, place: &Place, key: Key) -> Option<Self> {
-        let entry = (place.clone(), key);
-        let is_first = shared.asking().insert(entry.clone());
-        is_first.then_some(Self { shared, entry })
-    }
-}
-
-impl Drop for Asking<'_> {
-    fn drop(&mut self) {
-        self.shared.asking().remove(&self.entry);
-    }
-}
-
-impl Shared {
-    fn asking(&self) -> MutexGuard<'_, BTreeSet<(Place, Key)>> {
-        self.asking.lock().unwrap_or_else(PoisonError::into_inner)
-    }
 }
 
 impl Hook for Results {
