@@ -19,6 +19,7 @@ use super::key::{About, Facets, Parts};
 use super::settings::{Scope, Settings};
 use crate::hook::rack::Rack;
 use crate::hook::shelf::{Asked, Figure, Guard, Key, Label, Lookup, Missing, Shelf, Terms, WAIT};
+use crate::hook::visits::Visits;
 use crate::hook::{Context, Hook, Making, ModelView, Next, Past, RoleView};
 
 /// How long an asker waits for an equal one that has gone first. A model may take long; afterwards the asker goes by
@@ -41,6 +42,7 @@ pub struct Answers {
     /// Whether its calls count in no figure.
     is_rehearsal: bool,
     state: Mutex<State>,
+    visits: Visits<Visit>,
 }
 
 #[derive(Default)]
@@ -51,7 +53,6 @@ struct State {
     asked: BTreeMap<(LanePath, Digest), u32>,
     /// Calls that were let through and are not settled.
     open: BTreeMap<Place, Open>,
-    visits: BTreeMap<(RoleName, LanePath), Visit>,
 }
 
 type PastRequests = Shared<BoxFuture<'static, Option<Arc<BTreeMap<Digest, u32>>>>>;
@@ -119,6 +120,7 @@ impl Answers {
             files: making.ground.files.clone(),
             is_rehearsal: making.is_rehearsal,
             state: Mutex::default(),
+            visits: Visits::default(),
         }
     }
 
@@ -203,15 +205,14 @@ impl Answers {
 
     /// Takes note of how a lookup ended.
     fn told(&self, site: &Site, key: &Key, outcome: &'static str) {
-        let mut state = self.state();
-        let visit = state.visits.entry((site.role.clone(), site.lane.clone())).or_default();
-        visit.lookups += 1;
-        visit.hits += u64::from(outcome == HIT);
-        visit.expired += u64::from(outcome == EXPIRED);
-        if visit.calls.len() < TOLD_MAX {
-            visit.calls.push((site.position, key.to_string(), outcome));
-        }
-        drop(state);
+        self.visits.count(site, |visit| {
+            visit.lookups += 1;
+            visit.hits += u64::from(outcome == HIT);
+            visit.expired += u64::from(outcome == EXPIRED);
+            if visit.calls.len() < TOLD_MAX {
+                visit.calls.push((site.position, key.to_string(), outcome));
+            }
+        });
         self.count(&site.role, Figure::Lookups, 1);
         self.count(&site.role, if outcome == HIT { Figure::Hits } else { Figure::Misses }, 1);
     }
@@ -440,18 +441,15 @@ impl Hook for Answers {
                 now_ms: context.env.now_ms(),
             };
             self.shelf.keep(open.key, Arc::new(answer), terms).await;
-            self.state().visits.entry((place.role, place.lane)).or_default().kept += 1;
+            self.visits.count(call.site(), |visit| visit.kept += 1);
         })
     }
 
     fn visited<'a>(&'a self, site: &'a Site, _: &'a Context) -> BoxFuture<'a, Option<Value>> {
         Box::pin(async move {
-            let visit = {
-                let mut state = self.state();
-                // What was never settled is not kept, and nobody waits for it any longer.
-                state.open.retain(|place, _| place.role != site.role || place.lane != site.lane);
-                state.visits.remove(&(site.role.clone(), site.lane.clone()))
-            };
+            // What was never settled is not kept, and nobody waits for it any longer.
+            self.state().open.retain(|place, _| place.role != site.role || place.lane != site.lane);
+            let visit = self.visits.ended(site);
             if !self.is_rehearsal {
                 self.shelf.flush().await;
             }
