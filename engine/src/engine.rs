@@ -14,7 +14,8 @@ use rondo_protocol::digest::Kind;
 use rondo_protocol::event::{Event, What};
 use rondo_protocol::id::{RoleName, ThreadId};
 use rondo_protocol::object::{LAYOUT, Start};
-use rondo_protocol::workflow::{Policy, Workflow};
+use rondo_protocol::workflow::hooks::HookKind;
+use rondo_protocol::workflow::{HookUse, Policy, Workflow};
 use rondo_protocol::{Digest, Value, canonical};
 use tokio::sync::mpsc;
 use tokio::task::JoinHandle;
@@ -31,7 +32,7 @@ use crate::hook::{
 use crate::models::Models;
 use crate::moderator::limits::Ceilings;
 use crate::rebuild;
-use crate::rehearse::Rehearsal;
+use crate::rehearse::{Rehearsal, Then};
 use crate::scheduler::{Ended, Run, Sink, StoredPast, cancelled_ending};
 use crate::store::{self, Commit, Row, Status, StepStore};
 use crate::thread::{Checkpoint, Ending, Loaded, Origin, State};
@@ -372,11 +373,13 @@ impl Engine {
         let toolboxes = cast::toolboxes(&beginning.workflow, &operating.tools, &operating.grants);
         let limits = operating.ceilings.over(&policy.limits);
         let cast = cast::cast(&beginning.workflow, &policy.roles, &limits, &operating.models, toolboxes, None)?;
-        let views = views(&graph, &cast, &operating);
+        let views = views(&graph, &cast, &operating, &self.redactors(&graph, &operating)?);
         let (reports, past) = (Arc::new(Unheard), Arc::new(NoPast));
-        let around = Around { reports, past, rehearsed: Some(kind.to_owned()) };
+        let then = Arc::new(Then::default());
+        let env = Some(Arc::clone(&then) as Arc<dyn Env>);
+        let around = Around { reports, past, env, rehearsed: Some(kind.to_owned()) };
         let paths = self.paths(&graph, &views, &operating, &around)?;
-        let rehearsal = Rehearsal { store: Arc::clone(store), thread: thread.clone(), row, paths, views };
+        let rehearsal = Rehearsal { store: Arc::clone(store), thread: thread.clone(), row, paths, views, then };
         rehearsal.go().await.map_err(|error| match error {
             rebuild::Error::Store(error) => Error::Store(error),
             rebuild::Error::Cast(error) => Error::Cast(error),
@@ -410,6 +413,16 @@ impl Engine {
     /// When a stored definition does not fit this version.
     pub fn graph(&self, workflow: &Workflow, policy: &Policy) -> Result<Arc<Graph>, Error> {
         Ok(Arc::new(Graph::new(workflow, policy, |uses, roles| self.parts.registry.place(uses, roles))?))
+    }
+
+    /// Whether a node changes what is said on its way. One whose patterns act at the port does not.
+    fn alters(&self, hook: &HookUse) -> bool {
+        let acts_at_port = self
+            .parts
+            .registry
+            .kind(&hook.kind)
+            .is_some_and(|kind| kind.patterns(hook).is_ok_and(|patterns| !patterns.is_empty()));
+        !acts_at_port && HookKind::find(&hook.kind).is_none_or(|kind| kind.is_altering(&hook.settings))
     }
 
     fn redactors(&self, graph: &Graph, operating: &Operating) -> Result<Redactors, Error> {
@@ -452,9 +465,9 @@ impl Engine {
         let cast = cast::cast(workflow, policies, &limits, &operating.models, toolboxes, script)?;
         let (sender, events) = mpsc::channel(EVENTS);
         let sink = Sink::new(sender, thread.clone(), parts.store.durability(), Arc::clone(&parts.env));
-        let around = Around { reports: Arc::new(sink.clone()), past, rehearsed: None };
-        let paths = self.paths(&graph, &views(&graph, &cast, &operating), &operating, &around)?;
+        let around = Around { reports: Arc::new(sink.clone()), past, env: None, rehearsed: None };
         let redactors = self.redactors(&graph, &operating)?;
+        let paths = self.paths(&graph, &views(&graph, &cast, &operating, &redactors), &operating, &around)?;
         Ok(Ready { thread, graph, cast, operating, limits, sink, events, paths, redactors })
     }
 
@@ -468,7 +481,7 @@ impl Engine {
     ) -> Result<BTreeMap<RoleName, BTreeMap<CallKind, CallPath>>, Error> {
         let parts = &self.parts;
         let mut nodes = Vec::new();
-        for placed in graph.hooks() {
+        for (at, placed) in graph.hooks().iter().enumerate() {
             if around.rehearsed.as_ref().is_some_and(|only| *only != placed.hook.kind) {
                 nodes.push(None);
                 continue;
@@ -485,12 +498,21 @@ impl Engine {
                 return Err(Error::HookProgram { node, program });
             }
             let is_rehearsal = around.rehearsed.is_some();
-            let making = Making { hook: &placed.hook, roles, flags, ground, space: &space, is_rehearsal };
+            let hook = &placed.hook;
+            let of_kind = graph.hooks().iter().filter(|other| other.hook.kind == hook.kind);
+            let of_kind =
+                of_kind.flat_map(|other| roles.keys().filter(|role| other.hook.covers(role))).cloned().collect();
+            let behind = graph.hooks().iter().skip(at + 1).filter(|other| self.alters(&other.hook));
+            let behind = behind.filter(|other| other.hook.at == hook.at || hook.at == CallKind::Turn);
+            let altered =
+                behind.flat_map(|other| roles.keys().filter(|role| other.hook.covers(role))).cloned().collect();
+            let (of_kind, altered) = (&of_kind, &altered);
+            let making = Making { hook, roles, flags, ground, space: &space, of_kind, altered, is_rehearsal };
             let hook = kind.build(&making).map_err(failed)?;
             let context = Context {
                 node: placed.node.clone(),
                 space,
-                env: Arc::clone(&parts.env),
+                env: Arc::clone(around.env.as_ref().unwrap_or(&parts.env)),
                 reports: Arc::clone(&around.reports),
                 past: Arc::clone(&around.past),
             };
@@ -543,6 +565,8 @@ impl Engine {
 struct Around {
     reports: Arc<dyn Reports>,
     past: Arc<dyn Past>,
+    /// The time as hooks are to see it; `None` = the engine's.
+    env: Option<Arc<dyn Env>>,
     /// The one kind whose hooks stand here, when a thread's calls are sent along them once more.
     rehearsed: Option<String>,
 }
@@ -556,7 +580,12 @@ impl Reports for Unheard {
 }
 
 /// What hooks may know of each role, now that models and tools are resolved.
-fn views(graph: &Graph, cast: &cast::Cast, operating: &Operating) -> BTreeMap<RoleName, RoleView> {
+fn views(
+    graph: &Graph,
+    cast: &cast::Cast,
+    operating: &Operating,
+    redactors: &Redactors,
+) -> BTreeMap<RoleName, RoleView> {
     let models = &operating.models;
     let mut views = graph.views().clone();
     for (role, view) in &mut views {
@@ -589,6 +618,10 @@ fn views(graph: &Graph, cast: &cast::Cast, operating: &Operating) -> BTreeMap<Ro
                 }
             })
             .collect();
+        if let Some(player) = player {
+            (view.model_calls, view.tool_calls) = (player.agent.model_calls, player.agent.tool_calls);
+        }
+        view.redaction = redactors.mark(role);
         view.contract = player.map(|player| player.agent.contract.clone());
     }
     views

@@ -4,6 +4,7 @@
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
 
 use rondo_agent_kit::effects::Verdict;
 use rondo_agent_kit::react::idempotency_key;
@@ -16,7 +17,8 @@ use rondo_protocol::message::Conversation;
 use rondo_protocol::object::{Entry, Note, Transcript};
 use tokio::sync::mpsc;
 
-use crate::hook::{CallPath, RoleView};
+use crate::env::Env;
+use crate::hook::{CallPath, ModelView, RoleView};
 use crate::rebuild::{self, Request};
 use crate::store::{self, Row, StepStore, StoredStep};
 
@@ -30,6 +32,25 @@ pub(crate) struct Rehearsal {
     pub(crate) row: Row,
     pub(crate) paths: BTreeMap<RoleName, BTreeMap<CallKind, CallPath>>,
     pub(crate) views: BTreeMap<RoleName, RoleView>,
+    pub(crate) then: Arc<Then>,
+}
+
+/// The time at which a step was made: an answer is as old as it is, whenever it is learnt.
+#[derive(Debug, Default)]
+pub(crate) struct Then(AtomicU64);
+
+impl Env for Then {
+    fn now_ms(&self) -> u64 {
+        self.0.load(Ordering::Relaxed)
+    }
+
+    fn elapsed_ms(&self) -> u64 {
+        self.now_ms()
+    }
+
+    fn random(&self) -> u128 {
+        0
+    }
 }
 
 /// One step with its requests.
@@ -69,6 +90,12 @@ impl Rehearsal {
 
     async fn visit(&self, stored: StoredStep, note: Note, requests: Vec<Request>) -> Result<u64, store::Error> {
         let Some(paths) = self.paths.get(&stored.step.role) else { return Ok(0) };
+        let served_by = self.views.get(&stored.step.role).and_then(|view| view.models.first()).map(ModelView::mark);
+        if served_by.is_some() && note.served_by != served_by {
+            // Who answered then is not who would be asked now, or nobody knows who it was.
+            return Ok(0);
+        }
+        self.then.0.store(note.ended_at_ms, Ordering::Relaxed);
         let Some(digest) = stored.step.transcript.filter(|_| paths.values().any(|path| !path.is_empty())) else {
             return Ok(0);
         };
@@ -106,6 +133,12 @@ impl Visit {
     fn turn(&self) -> Option<(Call, Reply, Verdict)> {
         let Self { site, stored, note, transcript, requests } = self;
         let first = requests.first().filter(|_| requests.iter().all(|request| request.asked.is_none()))?;
+        // A fallback that answered is said by the step; a turn that is given whole says of none.
+        if requests.iter().any(|request| request.head_digest != first.head_digest)
+            || !stored.step.observations.is_empty()
+        {
+            return None;
+        }
         let call = TurnCall {
             site: site.clone(),
             head_digest: first.head_digest,
@@ -123,6 +156,7 @@ impl Visit {
             model: note.model.clone(),
             fallback: None,
             answered_by: None,
+            attempts: note.attempts,
             // What its tools saw then, nobody knows any more.
             seen: None,
         };

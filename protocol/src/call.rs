@@ -211,6 +211,9 @@ pub struct TurnReply {
     pub fallback: Option<String>,
     /// Who gave the last model reply.
     pub answered_by: Option<AnsweredBy>,
+    /// Attempts at a port that it took, failed ones too.
+    #[serde(default)]
+    pub attempts: u64,
     /// What its tool calls saw, all of which only looked; `None` = one of them did more, failed, or cannot tell.
     #[serde(skip)]
     pub seen: Option<Seen>,

@@ -77,6 +77,7 @@ fn answered(call: &Call) -> Reply {
             model: None,
             fallback: None,
             answered_by: None,
+            attempts: 0,
             seen: None,
         })),
         Call::Model(_) => Reply::Model(answer(GOOD.replace("model", "model hook"))),

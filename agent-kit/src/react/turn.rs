@@ -203,6 +203,7 @@ impl<'a> Turn<'a> {
             model,
             fallback,
             answered_by,
+            attempts: 0,
             seen: self.seen.take().map(Sights::into_seen),
         }
     }

@@ -215,6 +215,9 @@ async fn say<'a>(
         all.text.push_str(&text);
         all.lines.extend(lines);
     }
+    if all == Said::default() {
+        return Err(Failure::new(Code::HookVerb, "nothing there has that name"));
+    }
     Ok(all)
 }
 

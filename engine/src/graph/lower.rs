@@ -154,6 +154,9 @@ fn role_views(workflow: &Workflow, policy: &Policy) -> BTreeMap<RoleName, RoleVi
                 },
                 models: Vec::new(),
                 offers: Vec::new(),
+                model_calls: 0,
+                tool_calls: 0,
+                redaction: String::new(),
                 contract: None,
             };
             (name.clone(), view)

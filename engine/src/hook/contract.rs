@@ -1,7 +1,7 @@
 //! The contract that every hook keeps, tried at turn, model and tool calls, with a kind that answers, one that
 //! rewrites, one that fails, one that panics, and the built-in ones.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
@@ -85,6 +85,7 @@ fn reply(call: &Call, text: &str) -> Reply {
             model: None,
             fallback: None,
             answered_by: None,
+            attempts: 0,
             seen: None,
         })),
         Call::Model(_) => Reply::Model(ModelAnswer {
@@ -221,6 +222,8 @@ fn transparent_kinds() -> Vec<Arc<Node>> {
                 flags: &flags,
                 ground: &ground,
                 space: &space,
+                of_kind: &BTreeSet::new(),
+                altered: &BTreeSet::new(),
                 is_rehearsal: false,
             };
             let hook = kind.build(&making).unwrap();

@@ -27,7 +27,7 @@ use std::sync::Arc;
 use futures_util::future::BoxFuture;
 use rondo_agent_kit::effects::Verdict;
 use rondo_protocol::call::{Call, Fault, Reply, Site};
-use rondo_protocol::id::LanePath;
+use rondo_protocol::id::{LanePath, RoleName};
 use rondo_protocol::{Digest, Value};
 
 use crate::env::Env;
@@ -94,14 +94,17 @@ pub trait Reports: Send + Sync {
     fn warn(&self, node: &str, call: &Call, warning: String);
 }
 
+/// How often each request of each role was answered.
+pub type Requests = BTreeMap<RoleName, BTreeMap<Digest, u32>>;
+
 /// What was asked in a thread.
 pub trait Past: Send + Sync {
-    /// How often each request was answered in a lane, as far as steps and journal know: what a process that resumes a
-    /// thread cannot remember. Reading it takes as long as the thread is.
+    /// How often each request of each role was answered in a lane, as far as the steps know and, of `role`, whose step is
+    /// in flight, the journal: what a process that resumes a thread cannot remember. Reading it takes as long as the thread is.
     ///
     /// # Errors
     /// When the store is damaged.
-    fn requests(&self, lane: &LanePath) -> Result<BTreeMap<Digest, u32>, store::Error>;
+    fn requests(&self, lane: &LanePath, role: &RoleName) -> Result<Requests, store::Error>;
 }
 
 /// A thread that begins.
@@ -109,7 +112,7 @@ pub trait Past: Send + Sync {
 pub struct NoPast;
 
 impl Past for NoPast {
-    fn requests(&self, _: &LanePath) -> Result<BTreeMap<Digest, u32>, store::Error> {
+    fn requests(&self, _: &LanePath, _: &RoleName) -> Result<Requests, store::Error> {
         Ok(BTreeMap::new())
     }
 }

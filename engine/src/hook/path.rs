@@ -38,6 +38,9 @@ pub struct CallPath {
     nodes: Arc<[Arc<Node>]>,
 }
 
+/// Takes out of a reply what must not enter a thread.
+pub type RedactFn<'a> = dyn Fn(&mut Reply) + Send + Sync + 'a;
+
 /// What came of an attempt.
 pub struct Answered {
     /// The reply.
@@ -85,6 +88,23 @@ impl CallPath {
     /// # Cancel safety
     /// Dropping the future drops the attempt.
     pub async fn run<'a>(&'a self, call: Call, port: PortFn<'a>) -> Result<Answered, Fault> {
+        self.run_redacting(call, port, &|_| {}).await
+    }
+
+    /// As [`run`](Self::run); what a hook answers in place of the port is given to `redact` before any node in front of
+    /// it sees it. What the port says it has redacted itself.
+    ///
+    /// # Errors
+    /// As [`run`](Self::run).
+    ///
+    /// # Cancel safety
+    /// As [`run`](Self::run).
+    pub async fn run_redacting<'a>(
+        &'a self,
+        call: Call,
+        port: PortFn<'a>,
+        redact: &'a RedactFn<'a>,
+    ) -> Result<Answered, Fault> {
         if self.is_empty() {
             let (reply, answered_by) = (port(call).await?, AnsweredBy::Port);
             return Ok(Answered { reply, answered_by, reached: None, instead: Instead::default(), passed: 0 });
@@ -97,6 +117,7 @@ impl CallPath {
             port_result: Mutex::new(None),
             deepest: AtomicUsize::new(0),
             instead: Mutex::default(),
+            redact,
             unbypassed: Mutex::default(),
         };
         let reply = run.step(0, call).await?;
@@ -138,6 +159,7 @@ struct Run<'a> {
     deepest: AtomicUsize,
     /// What the hook that answered said of its answer.
     instead: Mutex<Option<Instead>>,
+    redact: &'a RedactFn<'a>,
     /// The fault of a hook that must not be bypassed. To the hooks in front of it it is one from behind them.
     unbypassed: Mutex<Option<Fault>>,
 }
@@ -184,7 +206,15 @@ impl Steps for Run<'_> {
             let handled = AssertUnwindSafe(node.hook.handle(call, next, &node.context)).catch_unwind().await;
             let fault = match handled {
                 Ok(Err(fault)) if self.is_own(&fault) => fault,
-                Ok(result) => return result,
+                Ok(Ok(mut reply)) => {
+                    // The deepest node that was reached without the port has given this reply.
+                    let has_answered = self.deepest.load(Ordering::Relaxed) == index && lock(&self.port).is_some();
+                    if has_answered {
+                        (self.redact)(&mut reply);
+                    }
+                    return Ok(reply);
+                }
+                Ok(fault) => return fault,
                 Err(_) => Fault::new(
                     Code::HookFailed,
                     FaultClass::Hook,

@@ -7,6 +7,7 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use rondo_agent_kit::redact::{Pattern, Redactor};
+use rondo_protocol::Digest;
 use rondo_protocol::call::CallKind;
 use rondo_protocol::id::RoleName;
 use rondo_protocol::workflow::HookUse;
@@ -28,6 +29,7 @@ pub struct Redactors {
 struct OfRole {
     model: Arc<Redactor>,
     tool: Arc<Redactor>,
+    mark: String,
 }
 
 impl Redactors {
@@ -61,9 +63,19 @@ impl Redactors {
             let covers = |hook: &HookUse| hook.roles.as_ref().is_none_or(|roles| roles.contains(role));
             // What enters in a turn is what its models and tools say.
             let at = |kind: CallKind| with(&|hook| covers(hook) && (hook.at == kind || hook.at == CallKind::Turn));
-            (role.clone(), OfRole { model: at(CallKind::Model), tool: at(CallKind::Tool) })
+            let own = patterns.iter().filter(|(hook, _)| covers(hook));
+            let own =
+                own.flat_map(|(hook, patterns)| patterns.iter().map(|pattern| (hook.at.name(), pattern.as_str())));
+            let text = own.map(|(at, pattern)| format!("{at} {pattern}\n")).collect::<String>();
+            let mark = if text.is_empty() { String::new() } else { Digest::sha256(text.as_bytes()).to_string() };
+            (role.clone(), OfRole { model: at(CallKind::Model), tool: at(CallKind::Tool), mark })
         });
         Ok(Self { of_role: of_role.collect(), input: with(&|_| true), keys: Arc::clone(keys) })
+    }
+
+    /// A digest of the patterns that act on what a role is told; nothing without any.
+    pub fn mark(&self, role: &RoleName) -> String {
+        self.of_role.get(role).map_or_else(String::new, |of_role| of_role.mark.clone())
     }
 
     /// That of what tools say to a role.

@@ -1,6 +1,6 @@
 //! The registry of hook kinds: what a file may name and who makes it.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use rondo_agent_kit::redact::Pattern;
@@ -74,6 +74,11 @@ pub struct Making<'a> {
     pub ground: &'a Ground,
     /// The kind's own keys and values, the same for each of its nodes.
     pub space: &'a Space,
+    /// The roles in front of whom any node of this kind stands.
+    pub of_kind: &'a BTreeSet<RoleName>,
+    /// The roles between whom and the port something stands behind this node that may change what is said: what comes
+    /// from there is no answer to the call as this node sees it.
+    pub altered: &'a BTreeSet<RoleName>,
     /// Whether the calls to come are those of a thread that has been answered long ago, sent along once more: then
     /// they count in no figure.
     pub is_rehearsal: bool,

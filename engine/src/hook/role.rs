@@ -8,9 +8,9 @@ use rondo_agent_kit::answer::Contract;
 use rondo_agent_kit::tool::Origin;
 use rondo_agent_kit::wall::files::Workspace;
 use rondo_agent_kit::wall::process::Processes;
-use rondo_protocol::Value;
 use rondo_protocol::id::RoleName;
 use rondo_protocol::object::Parameters;
+use rondo_protocol::{Digest, Value};
 
 use crate::config::HookProgram;
 
@@ -29,6 +29,12 @@ pub struct RoleView {
     pub models: Vec<ModelView>,
     /// The tools that it is offered. Empty until a run is set up.
     pub offers: Vec<ToolView>,
+    /// Model and tool calls that it may make in one turn. 0 until a run is set up.
+    pub model_calls: u64,
+    /// As [`model_calls`](Self::model_calls).
+    pub tool_calls: u64,
+    /// The digest of the patterns that are taken out of what it is told; nothing without any, or until a run is set up.
+    pub redaction: String,
     /// What its answers are read by, where a model plays it. `None` until a run is set up.
     pub contract: Option<Contract>,
 }
@@ -46,6 +52,19 @@ pub struct ModelView {
     pub provider: String,
     /// The provider's base address; of a script, its digest.
     pub address: String,
+}
+
+impl ModelView {
+    /// A mark of where it is served, in which nothing of the address can be read.
+    pub fn mark(&self) -> String {
+        served_mark(&self.provider, &self.address)
+    }
+}
+
+/// A mark of a provider and its address.
+pub(crate) fn served_mark(provider: &str, address: &str) -> String {
+    let text = format!("{provider}\n{address}");
+    Digest::sha256(text.as_bytes()).to_string().chars().take(16).collect()
 }
 
 /// A tool that a role is offered.

@@ -32,7 +32,9 @@ use crate::cast::Cast;
 use crate::engine::Operating;
 use crate::env::Env;
 use crate::graph::Graph;
+use crate::hook::role::served_mark;
 use crate::hook::{CallPath, Node, Redactors};
+use crate::models::ServedBy;
 use crate::moderator::{self, Decision, Dispatch, Finish, limits};
 use crate::store::{self, Commit, NewStep, Row, StepStore};
 use crate::thread::{Checkpoint, Ending, Origin, State, Stop};
@@ -127,6 +129,13 @@ impl Run {
     fn paths(&self, role: &RoleName) -> &BTreeMap<CallKind, CallPath> {
         static NONE: BTreeMap<CallKind, CallPath> = BTreeMap::new();
         self.paths.get(role).unwrap_or(&NONE)
+    }
+
+    /// A mark of where a role's first model is served.
+    fn served_by(&self, role: &RoleName) -> Option<String> {
+        let first = self.cast.players.get(role)?.heads.first()?;
+        let ServedBy { provider, address } = &self.operating.models.0.get(&first.model)?.served_by;
+        Some(served_mark(provider, address))
     }
 
     /// What the hooks before a role's calls did in a visit, which has come to an end.
@@ -276,6 +285,7 @@ impl Going {
                 cost_usd: turn.cost_usd,
                 answered_by: turn.answered_by.clone(),
                 model: turn.model.clone(),
+                served_by: run.served_by(&dispatch.role),
                 ..note
             },
             objects: visited.objects,

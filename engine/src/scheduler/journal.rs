@@ -182,6 +182,11 @@ impl Journal {
         Some(record)
     }
 
+    /// Whether an earlier process has left anything of this step.
+    pub(super) fn has_begun(&self) -> bool {
+        self.attempts > 0 || !(self.models.is_empty() && self.tools.is_empty() && self.intents.is_empty())
+    }
+
     /// The answers that an earlier process has left.
     pub(super) fn models(&self) -> impl Iterator<Item = &ModelRecord> {
         self.models.values()

@@ -135,6 +135,7 @@ fn answer(player: &ToolPlayer, arguments: String, mut reply: ToolReply, answered
         model: None,
         fallback: None,
         answered_by: Some(answered_by),
+        attempts: 0,
         seen: None,
     }
 }

@@ -265,7 +265,12 @@ async fn through_hooks(stage: &Stage<'_>, call: &ToolCall, was_reached: &AtomicB
                     reach(&stage.tooling, &call).await.map(Reply::Tool)
                 })
             };
-            let answered = path.run(Call::Tool(call.clone()), Box::new(port)).await?;
+            let redact = |reply: &mut Reply| {
+                if let Reply::Tool(reply) = reply {
+                    stage.tooling.redactor.string(&mut reply.text);
+                }
+            };
+            let answered = path.run_redacting(Call::Tool(call.clone()), Box::new(port), &redact).await?;
             let Reply::Tool(reply) = answered.reply else { return Err(wrong_kind()) };
             if let AnsweredBy::Hook(node) = &answered.answered_by {
                 stage.noted.answered(stage.sink, &call.site, CallKind::Tool, node, answered.instead).await;
@@ -273,9 +278,6 @@ async fn through_hooks(stage: &Stage<'_>, call: &ToolCall, was_reached: &AtomicB
             (reply, answered.answered_by, answered.passed)
         }
     };
-    if answered_by != AnsweredBy::Port {
-        stage.tooling.redactor.string(&mut reply.text);
-    }
     cut(&mut reply.text, STORED_MAX_BYTES);
     Ok(Made { reply, answered_by, passed, duration_ms: stage.env.elapsed_ms().saturating_sub(started_ms) })
 }

@@ -113,6 +113,7 @@ pub(super) async fn visit(
         attempts_before: attempts,
         model: 0,
         model_calls: 0,
+        tool_calls_given: 0,
         usage: None,
         cost_usd: None,
         last: None,
@@ -139,9 +140,9 @@ pub(super) async fn visit(
             Err(performing.calling.in_doubt_before(fault, &at.thread))
         }
     };
-    let Performing { attempts, model_calls, calling, usage, cost_usd, objects, .. } = performing;
+    let Performing { attempts, model_calls, tool_calls_given, calling, usage, cost_usd, objects, .. } = performing;
     let tools = calling.into_notes();
-    let tool_calls = u64::try_from(tools.len()).unwrap_or(u64::MAX);
+    let tool_calls = u64::try_from(tools.len()).unwrap_or(u64::MAX).saturating_add(tool_calls_given);
     Visited { result, attempts, model_calls, tool_calls, usage, cost_usd, tools, objects }
 }
 
@@ -153,28 +154,32 @@ impl Visited {
 }
 
 async fn turn(stage: &Stage<'_>, call: TurnCall, performing: &mut Performing<'_>) -> Result<TurnReply, Fault> {
-    let Some(path) = stage.paths.get(&CallKind::Turn).filter(|path| !path.is_empty()) else {
+    // A turn that was begun by an earlier process has passed its hooks: what the journal holds enters none again.
+    let path = stage.paths.get(&CallKind::Turn).filter(|path| !path.is_empty());
+    let Some(path) = path.filter(|_| !performing.calling.journal.has_begun()) else {
         return react::run(&performing.speaking.player.agent, call.clone(), &call, performing).await;
     };
     let asked = call.clone();
     let performed = &mut *performing;
+    let redact = |reply: &mut Reply| redact(stage.redactor, reply);
     let port = |call: Call| -> BoxFuture<'_, Result<Reply, Fault>> {
         Box::pin(async move {
             let Call::Turn(call) = call else { return Err(wrong_kind()) };
             performed.turn_is_rewritten = call.conversation.chain() != asked.conversation.chain()
                 || !Arc::ptr_eq(&call.head, &asked.head) && call.head != asked.head;
-            react::run(&performed.speaking.player.agent, call, &asked, performed)
-                .await
-                .map(|reply| Reply::Turn(Box::new(reply)))
+            let before = performed.attempts;
+            let mut reply = react::run(&performed.speaking.player.agent, call, &asked, performed).await?;
+            reply.attempts = performed.attempts.saturating_sub(before);
+            Ok(Reply::Turn(Box::new(reply)))
         })
     };
     let seen = Call::Turn(call.clone());
-    let Answered { reply, answered_by, instead, passed, .. } = path.run(Call::Turn(call), Box::new(port)).await?;
+    let Answered { reply, answered_by, instead, passed, .. } =
+        path.run_redacting(Call::Turn(call), Box::new(port), &redact).await?;
     let Reply::Turn(mut turn) = reply else { return Err(wrong_kind()) };
     if let AnsweredBy::Hook(node) = &answered_by {
         stage.noted.answered(stage.sink, seen.site(), CallKind::Turn, node, instead).await;
         turn.answered_by = Some(answered_by.clone());
-        redact(stage.redactor, &mut turn);
         performing.stands_for(&turn);
     }
     let reply = Reply::Turn(turn);
@@ -193,6 +198,8 @@ struct Performing<'a> {
     /// Which of the player's heads is asked: a step stays with the model that answered it.
     model: usize,
     model_calls: u64,
+    /// Tool calls of a turn that a hook gave whole.
+    tool_calls_given: u64,
     usage: Option<Usage>,
     cost_usd: Option<f64>,
     /// The last model call and its reply, until the loop has settled it.
@@ -256,10 +263,10 @@ impl Performing<'_> {
     /// Counts what a turn holds that a hook gave whole, as if it had been taken: an attempt for each reply, so that a
     /// script goes on where it would.
     fn stands_for(&mut self, turn: &TurnReply) {
-        let of_model = |entry: &&Entry| matches!(entry, Entry::Model { .. });
-        let replies = u64::try_from(turn.transcript.entries.iter().filter(of_model).count()).unwrap_or(u64::MAX);
-        self.attempts = self.attempts.saturating_add(replies);
+        let (replies, uses) = turn.transcript.counts();
+        self.attempts = self.attempts.saturating_add(turn.attempts.max(replies));
         self.model_calls = self.model_calls.saturating_add(replies);
+        self.tool_calls_given = self.tool_calls_given.saturating_add(uses);
         self.usage = turn.usage;
         self.cost_usd = turn.cost_usd;
     }
@@ -432,7 +439,8 @@ impl Performing<'_> {
                         complete(resolved, redactor, &call, deltas).await.map(Reply::Model)
                     })
                 };
-                let answered = path.run(Call::Model(call.clone()), Box::new(port)).await?;
+                let redact = |reply: &mut Reply| redact(redactor, reply);
+                let answered = path.run_redacting(Call::Model(call.clone()), Box::new(port), &redact).await?;
                 if let AnsweredBy::Hook(node) = &answered.answered_by {
                     let Stage { noted, sink, .. } = self.stage;
                     self.attempts += u64::from(answered.instead.attempts.saturating_sub(1));
@@ -452,9 +460,6 @@ impl Performing<'_> {
             self.keep_rewritten(&call, &mut sent)?;
         }
         let Reply::Model(mut answer) = reply else { return Err(wrong_kind()) };
-        if answered_by != AnsweredBy::Port {
-            redacting::reply(redactor, &mut answer.reply);
-        }
         if answered_by == AnsweredBy::Port && answer.cost_usd.is_none() {
             answer.cost_usd = resolved.price.zip(answer.usage).map(|(price, usage)| price.of(usage));
         }
@@ -487,17 +492,26 @@ async fn complete(
     resolved.provider.complete(call, deltas).await
 }
 
-/// Redacts a turn that a hook gave whole.
-fn redact(redactor: &Redactor, turn: &mut TurnReply) {
-    for entry in &mut turn.transcript.entries {
-        match entry {
-            Entry::Model { reply, .. } => redacting::reply(redactor, reply),
-            Entry::Tool { text, .. } | Entry::Repair { text } => redactor.string(text),
+/// Redacts what a hook gave.
+fn redact(redactor: &Redactor, reply: &mut Reply) {
+    match reply {
+        Reply::Model(answer) => redacting::reply(redactor, &mut answer.reply),
+        Reply::Tool(reply) => redactor.string(&mut reply.text),
+        Reply::Turn(turn) => {
+            for entry in &mut turn.transcript.entries {
+                match entry {
+                    Entry::Model { reply, .. } => redacting::reply(redactor, reply),
+                    Entry::Tool { id, name, arguments, text, .. } => {
+                        [id, name, arguments, text].into_iter().for_each(|text| redactor.string(text));
+                    }
+                    Entry::Repair { text } => redactor.string(text),
+                }
+            }
+            redactor.string(&mut turn.answer);
+            redactor.string(&mut turn.body);
+            redactor.value(&mut turn.output);
         }
     }
-    redactor.string(&mut turn.answer);
-    redactor.string(&mut turn.body);
-    redactor.value(&mut turn.output);
 }
 
 /// Sends the parts of a reply on as provisional events.

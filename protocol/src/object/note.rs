@@ -124,6 +124,9 @@ pub struct Note {
     pub answered_by: Option<AnsweredBy>,
     /// The resolved model of the last reply.
     pub model: Option<String>,
+    /// A mark of where the role's first model is served: equal marks are equal providers and addresses.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub served_by: Option<String>,
     /// Unix milliseconds.
     pub started_at_ms: u64,
     /// Unix milliseconds.

@@ -11,6 +11,18 @@ pub struct Transcript {
     pub entries: Vec<Entry>,
 }
 
+impl Transcript {
+    /// How many replies of models and how many results of tools it holds.
+    pub fn counts(&self) -> (u64, u64) {
+        let count = |(replies, uses): (u64, u64), entry: &Entry| match entry {
+            Entry::Model { .. } => (replies + 1, uses),
+            Entry::Tool { .. } => (replies, uses + 1),
+            Entry::Repair { .. } => (replies, uses),
+        };
+        self.entries.iter().fold((0, 0), count)
+    }
+}
+
 /// One entry of a transcript.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(tag = "kind", rename_all = "lowercase", deny_unknown_fields)]

@@ -28,6 +28,11 @@ pub struct HookUse {
 }
 
 impl HookUse {
+    /// Whether it stands in front of a role.
+    pub fn covers(&self, role: &RoleName) -> bool {
+        self.roles.as_ref().is_none_or(|roles| roles.contains(role))
+    }
+
     /// Whether another use is the same but for the roles that it names.
     pub fn is_as(&self, other: &Self) -> bool {
         let Self { at, on_error, roles: _, settings, kind } = self;

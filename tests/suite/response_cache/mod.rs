@@ -391,6 +391,71 @@ async fn equal_askers_wait_for_the_first() {
     assert!(ran.windows(2).all(|pair| pair[0].head == pair[1].head));
 }
 
+/// Two roles whose requests are equal, with nodes of their own: the second is not given the first one's vote.
+#[tokio::test]
+async fn nodes_of_one_run_count_together() {
+    let workflow = "rondo: 1\nname: voters\nroles:\n  a: { system: x, history: none, context: none, with: { response_cache: { ttl: 1h } } }\n  \
+        b: { system: x, history: none, context: none, with: { response_cache: { ttl: 2h } } }\ngraph:\n  \
+        start: { to: a, prompt: go }\n  a: { done: { to: b, prompt: go } }\n  b: { done: { to: end } }\n";
+    let (bench, checked) = (Bench::new(), checked(workflow));
+    let model = counting(|asked, _| Ok(paid(&format!("vote {asked}"))));
+    let first = bench.model(&checked, model.clone()).await;
+    assert_eq!((first.by_hook(), first.answers.clone()), (0, vec![good("vote 0"), good("vote 1")]));
+    let second = bench.model(&checked, model.clone()).await;
+    assert_eq!((model.count(), second.by_hook(), second.head), (2, 2, first.head));
+}
+
+/// A turn takes as many of a script's entries when it is given again as when it was taken, failed ones too.
+#[tokio::test]
+async fn a_turn_that_is_given_again_counts_the_attempts_that_it_took() {
+    let (bench, mut checked) = (Bench::new(), hooked(TWICE, CallKind::Turn, &[]));
+    for policy in checked.policy.roles.values_mut() {
+        policy.retry.backoff_ms = 1;
+    }
+    let ordinals = |checked: &Checked| {
+        let model = counting(|_, call: &ModelCall| match call.ordinal {
+            0 => Err(Fault::new(Code::ProviderBusy, FaultClass::RateLimit, "busy")),
+            ordinal => Ok(paid(&format!("entry {ordinal}"))),
+        });
+        operating(&checked.workflow, &(model as Arc<dyn Model>))
+    };
+    let first = bench.run(&checked, ordinals(&checked)).await;
+    assert_eq!(first.answers, [good("entry 1"), good("entry 2")]);
+    let attempts = |ran: &Ran| ran.notes.iter().map(|note| note.attempts).collect::<Vec<_>>();
+    let second = bench.run(&checked, ordinals(&checked)).await;
+    assert_eq!((second.by_hook(), attempts(&second)), (2, attempts(&first)));
+}
+
+/// What a thread is learnt from must have been served where it would be asked now, and is as old as it is.
+#[tokio::test]
+async fn what_is_learnt_anew_is_of_the_same_provider_and_as_old_as_it_was() {
+    let (bench, checked) = (Bench::new(), hooked(TWICE, CallKind::Model, &[("ttl", Value::from(40_u64))]));
+    let model = counting(|asked, _| Ok(paid(&format!("answer {asked}"))));
+    let given = || operating(&checked.workflow, &(Arc::clone(&model) as Arc<dyn Model>));
+    let first = bench.run(&checked, flagged(given(), "off")).await;
+    let mut elsewhere = given();
+    elsewhere.models.0.values_mut().for_each(|model| model.served_by.address = "elsewhere".to_owned());
+    assert_eq!(bench.engine.rehearse(&first.thread, elsewhere, NODE).await, Ok(0));
+    tokio::time::sleep(std::time::Duration::from_millis(60)).await;
+    assert_eq!(bench.engine.rehearse(&first.thread, given(), NODE).await, Ok(2));
+    let second = bench.run(&checked, given()).await;
+    assert_eq!((second.by_hook(), second.figure("expired")), (0, 2), "learning it anew made it younger");
+}
+
+/// A turn that makes more calls than its role may make now is not given again.
+#[tokio::test]
+async fn a_turn_beyond_the_role_s_limits_is_not_given_again() {
+    let (bench, folder) = (Bench::new(), Folder::new());
+    let mut checked = hooked(WITH_TOOLS, CallKind::Turn, &[]);
+    let asks = || Arc::new(Asks(vec![("look", "{}")]));
+    bench.run(&checked, folder.operating(&checked, asks(), vec![look()])).await;
+    for policy in checked.policy.roles.values_mut() {
+        policy.limits.model_calls = Some(1);
+    }
+    let ran = bench.run(&checked, folder.operating(&checked, asks(), vec![look()])).await;
+    assert!(matches!(ran.ended, Ended::Stopped(fault) if fault.class == FaultClass::Limit));
+}
+
 /// A role that asks for it under `with` and a file that has it for all roles: two nodes before one call, with one key.
 #[tokio::test]
 async fn two_nodes_before_one_call_do_not_wait_for_each_other() {

@@ -134,12 +134,13 @@ impl Backing for Group {
     fn put(&self, key: Vec<u8>, value: Option<Vec<u8>>) -> BoxFuture<'_, Result<(), String>> {
         Box::pin(async move {
             let put = self.space.put(self.own(&key), value);
-            let put = if self.is_named.swap(true, Ordering::Relaxed) {
+            let put = if self.is_named.load(Ordering::Relaxed) {
                 put.await
             } else {
                 // Both are handed over at once, so that writes keep their order.
                 let name = [&[NAMES], self.name.as_bytes()].concat();
                 let (named, put) = join(self.space.put(name, Some(Vec::new())), put).await;
+                self.is_named.store(named.is_ok(), Ordering::Relaxed);
                 named.and(put)
             };
             put.map_err(|error| error.to_string())

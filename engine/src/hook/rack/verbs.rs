@@ -103,8 +103,12 @@ fn line(kind: &str, group: &str, label: &Label, counts: &Counts) -> Value {
 
 fn row(group: &str, label: &Label, counts: &Counts) -> Vec<String> {
     let or_dash = |text: &str| if text.is_empty() { "-".to_owned() } else { text.to_owned() };
-    let group = if group.is_empty() { "(store)" } else { group };
-    [group.to_owned(), or_dash(label.role()), or_dash(label.tool())].into_iter().chain(numbers(counts)).collect()
+    [shown(group).to_owned(), or_dash(label.role()), or_dash(label.tool())].into_iter().chain(numbers(counts)).collect()
+}
+
+/// A group as people see it: entries of scope `store` belong to no workflow.
+fn shown(group: &str) -> &str {
+    if group.is_empty() { "(store)" } else { group }
 }
 
 fn numbers(counts: &Counts) -> Vec<String> {
@@ -166,7 +170,7 @@ async fn clear<T: Content>(rack: &Rack<T>, kind: &str, asked: &verb::Asked, desk
     let is_whole = [ROLE, TOOL, OLDER].iter().all(|name| wanted(name).is_none());
     let mut forgotten = 0;
     for (group, shelf) in rack.all(desk.space())? {
-        if wanted(WORKFLOW).is_some_and(|workflow| workflow != group) {
+        if wanted(WORKFLOW).is_some_and(|workflow| workflow != shown(&group)) {
             continue;
         }
         forgotten += if is_whole {

@@ -175,6 +175,11 @@ impl<T: Content> Shelf<T> {
         if self.inner.stock.is_stored(&key, &card) { Kept::Written } else { Kept::Held }
     }
 
+    /// Tells those who wait for a key that nothing will be kept under it: each goes on by itself.
+    pub fn give_up(&self, key: &Key) {
+        self.inner.flights.land(key);
+    }
+
     /// Forgets the entry under a key. Says whether there was one.
     pub async fn forget(&self, key: &Key) -> bool {
         let deadline = Instant::now() + WAIT;

@@ -148,6 +148,7 @@ fn answer(call: &Call, text: String, failed: bool, contract: Option<&Contract>) 
                 model: None,
                 fallback: None,
                 answered_by: None,
+                attempts: 0,
                 seen: None,
             })))
         }

@@ -17,6 +17,8 @@ fn used(settings: &[(&str, u64)]) -> HookUse {
 fn built(kind: &RateLimit, settings: &[(&str, u64)]) -> Result<Arc<dyn Hook>, String> {
     let space = Space::new(Arc::new(MemoryStore::default()), kind.name());
     kind.build(&Making {
+        of_kind: &std::collections::BTreeSet::new(),
+        altered: &std::collections::BTreeSet::new(),
         hook: &used(settings),
         roles: &BTreeMap::new(),
         flags: &BTreeMap::new(),

@@ -1,11 +1,10 @@
 //! The hook: looks an answer up, lets the call through, and keeps what the loop accepted.
 
-use std::collections::BTreeMap;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 use std::time::{Duration, Instant};
 
-use futures_util::FutureExt;
-use futures_util::future::{BoxFuture, Shared};
+use futures_util::future::BoxFuture;
 use rondo_agent_kit::effects::Verdict;
 use rondo_agent_kit::wall::files::{Still, Workspace};
 use rondo_protocol::call::{Call, CallKind, Fault, ModelAnswer, Reply, Site, TurnReply};
@@ -16,15 +15,18 @@ use rondo_protocol::{Digest, Value};
 
 use super::entry::{Answer, Said};
 use super::key::{About, Facets, Parts};
+use super::occurrence::{Counter, Counters};
 use super::settings::{Scope, Settings};
 use crate::hook::rack::Rack;
 use crate::hook::shelf::{Asked, Figure, Guard, Key, Label, Lookup, Missing, Shelf, Terms, WAIT};
 use crate::hook::visits::Visits;
-use crate::hook::{Context, Hook, Making, ModelView, Next, Past, RoleView};
+use crate::hook::{Context, Hook, Making, ModelView, Next, RoleView};
 
 /// How long an asker waits for an equal one that has gone first. A model may take long; afterwards the asker goes by
 /// itself.
 const TURN_WAIT: Duration = Duration::from_mins(2);
+/// The same before a whole turn, of which nobody knows how much time it has left.
+const WHOLE_TURN_WAIT: Duration = Duration::from_secs(30);
 /// The most calls of one visit whose lookups are told one by one.
 const TOLD_MAX: usize = 50;
 
@@ -37,6 +39,12 @@ pub struct Answers {
     settings: Settings,
     roles: BTreeMap<RoleName, RoleView>,
     rack: Arc<Rack<Answer>>,
+    counters: Arc<Counters>,
+    counter: OnceLock<Arc<Counter>>,
+    /// The roles in front of whom any node of the kind stands.
+    of_kind: BTreeSet<RoleName>,
+    /// Those between whom and the port something may change what is said: there is nothing to keep of them.
+    altered: BTreeSet<RoleName>,
     shelf: Shelf<Answer>,
     files: Option<Arc<Workspace>>,
     /// Whether its calls count in no figure.
@@ -47,15 +55,9 @@ pub struct Answers {
 
 #[derive(Default)]
 struct State {
-    /// What was asked before this run, by lane.
-    past: BTreeMap<LanePath, PastRequests>,
-    /// How often each request was asked in this run.
-    asked: BTreeMap<(LanePath, Digest), u32>,
     /// Calls that were let through and are not settled.
     open: BTreeMap<Place, Open>,
 }
-
-type PastRequests = Shared<BoxFuture<'static, Option<Arc<BTreeMap<Digest, u32>>>>>;
 
 /// Where a call stands in its thread.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
@@ -109,11 +111,15 @@ struct Subject<'a> {
 
 impl Answers {
     /// The hook of a node.
-    pub fn new(rack: &Arc<Rack<Answer>>, settings: Settings, making: &Making<'_>) -> Self {
+    pub fn new(rack: &Arc<Rack<Answer>>, counters: &Arc<Counters>, settings: Settings, making: &Making<'_>) -> Self {
         let workflow = making.roles.values().next().map(|view| view.workflow.as_str()).unwrap_or_default();
         let group = if settings.scope == Scope::Store { "" } else { workflow };
         Self {
             rack: Arc::clone(rack),
+            counters: Arc::clone(counters),
+            counter: OnceLock::new(),
+            of_kind: making.of_kind.clone(),
+            altered: making.altered.clone(),
             shelf: rack.shelf(making.space, group, settings.limits),
             settings,
             roles: making.roles.clone(),
@@ -129,7 +135,8 @@ impl Answers {
     }
 
     fn subject<'a>(&'a self, call: &'a Call) -> Option<Subject<'a>> {
-        let view = self.roles.get(&call.site().role)?;
+        let role = &call.site().role;
+        let view = self.roles.get(role).filter(|_| !self.altered.contains(role))?;
         match call {
             Call::Model(call) if self.settings.at == CallKind::Model => Some(Subject {
                 site: &call.site,
@@ -149,30 +156,15 @@ impl Answers {
                 head: &call.head,
                 conversation: &call.conversation,
                 attempt: 0,
-                wait: TURN_WAIT,
+                wait: WHOLE_TURN_WAIT,
             }),
             _ => None,
         }
     }
 
-    /// Which equal request of its lane this is, from 1; `None` where the past could not be read in time.
-    async fn occurrence(&self, subject: &Subject<'_>, past: &Arc<dyn Past>) -> Option<u32> {
-        let lane = &subject.site.lane;
-        let reading = {
-            let mut state = self.state();
-            let reading = || {
-                let (past, lane) = (Arc::clone(past), lane.clone());
-                let reading = tokio::task::spawn_blocking(move || past.requests(&lane).ok().map(Arc::new));
-                reading.map(|read| read.ok().flatten()).boxed().shared()
-            };
-            state.past.entry(lane.clone()).or_insert_with(reading).clone()
-        };
-        let before = tokio::time::timeout(WAIT, reading).await.ok().flatten();
-        let mut state = self.state();
-        let asked = state.asked.entry((lane.clone(), subject.request)).or_default();
-        *asked = asked.saturating_add(1);
-        let asked = *asked;
-        Some(before?.get(&subject.request).copied().unwrap_or_default().saturating_add(asked))
+    /// The counter of the run, which its nodes share.
+    fn counter(&self, site: &Site) -> &Counter {
+        self.counter.get_or_init(|| self.counters.of(&site.thread))
     }
 
     fn parts(&self, subject: &Subject<'_>, occurrence: u32) -> Parts {
@@ -193,6 +185,7 @@ impl Answers {
             request: subject.request,
             lane: subject.site.lane.to_string(),
             occurrence,
+            redaction: view.map(|view| view.redaction.clone()).unwrap_or_default(),
             root: root.map(|files| files.path().to_string_lossy().into_owned()).unwrap_or_default(),
         }
     }
@@ -221,7 +214,7 @@ impl Answers {
     /// the role may call each of them without asking anybody.
     async fn standing(&self, answer: &Arc<Answer>, role: &RoleName) -> Standing {
         let Said::Turn(turn, seen) = &answer.said else { return Standing::Holds };
-        if !self.may_call(turn, role) {
+        if !self.may_call(turn, role) || self.is_beyond_limits(turn, role) {
             return Standing::NotPermitted;
         }
         if seen.sights.is_empty() {
@@ -238,6 +231,12 @@ impl Answers {
             Ok(Ok(Still::Changed { .. })) => Standing::Changed,
             _ => Standing::TooLate,
         }
+    }
+
+    /// Whether a turn makes more calls than the role may make in one now.
+    fn is_beyond_limits(&self, turn: &TurnReply, role: &RoleName) -> bool {
+        let (replies, uses) = turn.transcript.counts();
+        self.roles.get(role).is_none_or(|view| replies > view.model_calls || uses > view.tool_calls)
     }
 
     fn may_call(&self, turn: &TurnReply, role: &RoleName) -> bool {
@@ -362,7 +361,9 @@ impl Hook for Answers {
             let is_first = subject.attempt == 0;
             let occurrence = match earlier {
                 Some(open) if !is_first => Some(open.parts.occurrence),
-                _ => self.occurrence(&subject, &context.past).await,
+                _ => {
+                    self.counter(subject.site).number(subject.site, subject.request, &context.past, &self.of_kind).await
+                }
             };
             let Some(occurrence) = occurrence else { return next.run(call).await };
             let parts = self.parts(&subject, occurrence);
@@ -376,6 +377,7 @@ impl Hook for Answers {
             };
             let turn = match looked {
                 Looked::Found { answer } => {
+                    self.counter(subject.site).given(subject.site, answer.further_requests());
                     let reply = given_again(&answer, &context.node);
                     return Ok(next.answer(reply, answer.instead(&key)));
                 }
@@ -417,16 +419,18 @@ impl Hook for Answers {
             }
             let place = Place::of(call.site());
             let Some(open) = self.state().open.remove(&place) else { return };
-            if verdict != Verdict::Accepted || !self.settings.keeps {
+            let wanted = verdict == Verdict::Accepted && self.settings.keeps;
+            let answer = open.answer.as_ref().filter(|_| wanted).and_then(|seen| kept(seen, reply));
+            let answer = answer.filter(|answer| match &answer.said {
+                Said::Turn(turn, _) => self.may_call(turn, &place.role),
+                Said::Model(_) => true,
+            });
+            let Some(answer) = answer else {
+                // Those who wait for it need not wait for one another: the next answer is not kept either.
+                self.shelf.give_up(&open.key);
                 return;
-            }
-            let Some(answer) = open.answer.as_ref().and_then(|seen| kept(seen, reply)) else { return };
+            };
             let answer = Answer { attempts: open.attempts, ..answer };
-            if let Said::Turn(turn, _) = &answer.said
-                && !self.may_call(turn, &place.role)
-            {
-                return;
-            }
             let about = About {
                 parts: open.parts,
                 facets: Facets::of(&open.head, &open.conversation),
@@ -449,6 +453,7 @@ impl Hook for Answers {
         Box::pin(async move {
             // What was never settled is not kept, and nobody waits for it any longer.
             self.state().open.retain(|place, _| place.role != site.role || place.lane != site.lane);
+            self.counter(site).ended(site);
             let visit = self.visits.ended(site);
             if !self.is_rehearsal {
                 self.shelf.flush().await;

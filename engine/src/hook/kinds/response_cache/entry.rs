@@ -1,9 +1,9 @@
 //! What is kept: an answer with what it had cost.
 
 use rondo_protocol::call::{ModelAnswer, TurnReply};
-use rondo_protocol::canonical;
 use rondo_protocol::object::{Entry, Finish, ModelReply, Usage};
 use rondo_protocol::seen::Seen;
+use rondo_protocol::{Digest, canonical};
 use serde::{Deserialize, Serialize};
 
 use crate::hook::Instead;
@@ -64,6 +64,19 @@ impl Answer {
     pub fn instead(&self, key: &Key) -> Instead {
         let attempts = self.attempts;
         Instead { key: Some(key.to_string()), saved_usd: self.cost_usd, saved: self.usage, attempts }
+    }
+
+    /// The requests of a turn behind its first one.
+    pub fn further_requests(&self) -> impl Iterator<Item = Digest> {
+        let entries = match &self.said {
+            Said::Turn(turn, _) => turn.transcript.entries.as_slice(),
+            Said::Model(_) => &[],
+        };
+        let requests = entries.iter().filter_map(|entry| match entry {
+            Entry::Model { request, .. } => Some(*request),
+            Entry::Tool { .. } | Entry::Repair { .. } => None,
+        });
+        requests.skip(1)
     }
 
     /// Tokens of the answer, as they were paid.

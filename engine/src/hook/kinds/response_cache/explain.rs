@@ -101,6 +101,8 @@ fn parts(about: &About) -> Vec<(&'static str, String)> {
         ("schema", or(&facets.response_format, "(none)")),
         ("messages", format!("{}, the last {}", facets.messages, facets.links.last().map_or("-", String::as_str))),
         ("lane", or(&parts.lane, "(trunk)")),
+        ("redaction", or(&parts.redaction, "(none)")),
+        ("root", or(&parts.root, "(none)")),
         ("occurrence", parts.occurrence.to_string()),
         ("version", parts.version.to_string()),
     ]

@@ -12,6 +12,8 @@ use crate::hook::shelf::Key;
 const VERSION: u32 = 1;
 /// How much of a digest stands in a facet: enough to tell two apart.
 const SHORT: usize = 16;
+/// The most bytes that a card holds of its entry.
+const ABOUT_MAX_BYTES: usize = 4096;
 /// After how many messages, counted from the last one, the chain is kept to explain a difference.
 const LINKS_MAX: usize = 64;
 
@@ -36,6 +38,8 @@ pub struct Parts {
     pub lane: String,
     /// The n-th equal request of that lane in its thread, from 1.
     pub occurrence: u32,
+    /// The digest of the patterns that are taken out of what the role is told; nothing without any.
+    pub redaction: String,
     /// Of a turn, where its tools work.
     pub root: String,
 }
@@ -127,7 +131,14 @@ pub struct About {
 impl About {
     /// Its bytes.
     pub fn to_bytes(&self) -> Vec<u8> {
-        canonical::to_bytes(self).unwrap_or_default()
+        let bytes = |about: &Self| canonical::to_bytes(about).unwrap_or_default();
+        let whole = bytes(self);
+        if whole.len() <= ABOUT_MAX_BYTES {
+            return whole;
+        }
+        // What only explains goes first.
+        let facets = Facets { parameters: String::new(), links: Vec::new(), ..self.facets.clone() };
+        bytes(&Self { facets, ..self.clone() })
     }
 
     /// What such bytes say.

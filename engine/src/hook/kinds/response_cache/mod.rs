@@ -16,6 +16,7 @@ mod answers;
 mod entry;
 mod explain;
 mod key;
+mod occurrence;
 mod settings;
 
 #[cfg(test)]
@@ -27,6 +28,7 @@ use rondo_protocol::workflow::HookUse;
 
 use self::answers::Answers;
 use self::entry::Answer;
+use self::occurrence::Counters;
 use self::settings::Settings;
 use crate::hook::rack::{self, Rack};
 use crate::hook::{Flag, Hook, HookKind, Making, RoleView, Verb};
@@ -45,6 +47,7 @@ const FLAG: Flag = Flag {
 #[derive(Debug, Default)]
 pub struct ResponseCache {
     rack: Arc<Rack<Answer>>,
+    counters: Arc<Counters>,
 }
 
 impl HookKind for ResponseCache {
@@ -71,6 +74,6 @@ impl HookKind for ResponseCache {
 
     fn build(&self, making: &Making<'_>) -> Result<Arc<dyn Hook>, String> {
         let settings = Settings::read(making)?;
-        Ok(Arc::new(Answers::new(&self.rack, settings, making)))
+        Ok(Arc::new(Answers::new(&self.rack, &self.counters, settings, making)))
     }
 }

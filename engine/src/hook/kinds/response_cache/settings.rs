@@ -14,7 +14,7 @@ use crate::hook::{Making, RoleView};
 const ENTRIES: u64 = 10_000;
 const BYTES: u64 = 256 << 20;
 /// What is held in memory at most, whatever the ceilings on what is kept.
-const MEMORY_BYTES: u64 = 32 << 20;
+const MEMORY_BYTES: u64 = 8 << 20;
 
 /// Whose answers are given again.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

@@ -155,6 +155,7 @@ impl Asked {
             request: conversation.request(Digest::of(Kind::Head, &head).unwrap().0),
             lane: LanePath::new(self.lane).unwrap().to_string(),
             occurrence: self.occurrence,
+            redaction: String::new(),
             root: self.root.clone(),
         };
         parts.key()
@@ -305,6 +306,7 @@ fn the_credential_is_no_part_of_a_key() {
         request: _,
         lane: _,
         occurrence: _,
+        redaction: _,
         root: _,
     } = Parts {
         version: Parts::VERSION,
@@ -316,6 +318,7 @@ fn the_credential_is_no_part_of_a_key() {
         request: Digest::sha256(b""),
         lane: String::new(),
         occurrence: 1,
+        redaction: String::new(),
         root: String::new(),
     };
 }

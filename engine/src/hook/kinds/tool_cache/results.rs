@@ -1,6 +1,6 @@
 //! The hook: looks a result up, lets the call through, keeps what was accepted, and drops what a write touches.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
@@ -46,6 +46,8 @@ pub struct Results {
     shelf: Shelf<Kept>,
     files: Option<Arc<Workspace>>,
     shared: Arc<Shared>,
+    /// Roles between whom and the tool something may change what is said: there is nothing to keep of them.
+    altered: BTreeSet<RoleName>,
     /// Whether its calls count in no figure and change nothing.
     is_rehearsal: bool,
     /// Results of calls that are not settled.
@@ -106,6 +108,7 @@ impl Results {
             workflow,
             files,
             shared: Arc::clone(shared),
+            altered: making.altered.clone(),
             is_rehearsal: making.is_rehearsal,
             unsettled: Mutex::default(),
             visits: Visits::default(),
@@ -294,6 +297,9 @@ impl Results {
     }
 
     async fn serve(&self, call: ToolCall, next: Next<'_>, context: &Context) -> Result<Reply, Fault> {
+        if self.altered.contains(&call.site.role) {
+            return self.pass(call, next).await;
+        }
         let subject = match self.subject(&call) {
             Ok(subject) => subject,
             Err(refusal) => {

@@ -150,6 +150,9 @@ impl Desk {
             origin: tool.spec().origin.clone(),
         };
         RoleView {
+            model_calls: 100,
+            tool_calls: 200,
+            redaction: String::new(),
             role: RoleName::new(role).unwrap(),
             workflow: workflow.to_owned(),
             with: BTreeMap::new(),
@@ -166,6 +169,8 @@ impl Desk {
         let hook =
             HookUse { at: CallKind::Tool, on_error: OnHookError::Fail, roles: None, settings, kind: NAME.to_owned() };
         self.kind.build(&Making {
+            of_kind: &std::collections::BTreeSet::new(),
+            altered: &std::collections::BTreeSet::new(),
             hook: &hook,
             roles: &BTreeMap::from(roles),
             flags: &BTreeMap::from([("cache".to_owned(), flag.to_owned())]),

@@ -114,6 +114,8 @@ async fn without_a_workspace_no_read_is_kept() {
         kind: NAME.to_owned(),
     };
     let hook = desk.kind.build(&Making {
+        of_kind: &std::collections::BTreeSet::new(),
+        altered: &std::collections::BTreeSet::new(),
         hook: &hook,
         roles: &roles,
         flags: &BTreeMap::new(),
