@@ -160,11 +160,15 @@ fn short_texts_are_all_read_as_the_reader_reads_them() {
     let mut texts = vec![String::new()];
     for _ in 0..4 {
         texts = texts.iter().flat_map(|text| tokens.map(|token| format!("{text}{token}"))).collect();
-        texts.iter().for_each(|text| check(text));
+        for text in &texts {
+            check(text);
+        }
     }
     texts.retain(|text| text.starts_with(['{', '[']));
     for text in texts {
-        tokens.iter().for_each(|token| check(&format!("{text}{token}")));
+        for token in tokens {
+            check(&format!("{text}{token}"));
+        }
     }
 }
 
