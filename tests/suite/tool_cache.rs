@@ -303,11 +303,11 @@ async fn two_runs_in_one_process_never_read_what_was_overwritten() {
 }
 
 #[tokio::test]
-async fn a_role_asks_for_it_by_with_and_a_tool_role_is_answered_too() {
+async fn a_role_that_a_tool_plays_is_answered_too() {
     let bench = Bench::new();
     let checked = checked(
-        "rondo: 1\nname: played\nroles:\n  probe: { kind: tool, tool: look, args: { n: 1 }, with: { tool_cache: { ttl: 1h } } }\n\
-         graph:\n  start: { to: probe }\n  probe: { ok: { to: end }, failed: { to: fail } }\n",
+        "rondo: 1\nname: played\nroles:\n  probe: { kind: tool, tool: look, args: { n: 1 } }\n\
+         graph:\n  start: { to: probe }\n  probe: { ok: { to: end }, failed: { to: fail } }\nhooks: [{ use: tool_cache, ttl: 1h }]\n",
     );
     let first = bench.run(&checked, Vec::new()).await;
     let second = bench.run(&checked, Vec::new()).await;

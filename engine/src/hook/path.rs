@@ -47,7 +47,7 @@ pub struct Answered {
     pub reply: Reply,
     /// Who gave it.
     pub answered_by: AnsweredBy,
-    /// The call as it reached the port, where hooks stood before it and let it through.
+    /// The call as it reached whoever answered it, the port or a hook, where hooks stand on the path.
     pub reached: Option<Call>,
     /// Of a hook's answer: what the hook said of it.
     pub instead: Instead,
@@ -116,6 +116,7 @@ impl CallPath {
             reached: Mutex::new(None),
             port_result: Mutex::new(None),
             deepest: AtomicUsize::new(0),
+            came: Mutex::new(None),
             instead: Mutex::default(),
             redact,
             unbypassed: Mutex::default(),
@@ -128,6 +129,7 @@ impl CallPath {
             (None, Some(node)) => AnsweredBy::Hook(node.context.node.clone()),
             _ => AnsweredBy::Port,
         };
+        let reached = reached.or_else(|| lock(&run.came).take());
         Ok(Answered { reply, answered_by, reached, instead, passed: deepest + 1 })
     }
 
@@ -157,6 +159,8 @@ struct Run<'a> {
     /// What the port said, kept while a hook that may be bypassed stands in front of it.
     port_result: Mutex<Option<Result<Reply, Fault>>>,
     deepest: AtomicUsize,
+    /// The call as it came to the deepest node that it reached.
+    came: Mutex<Option<Call>>,
     /// What the hook that answered said of its answer.
     instead: Mutex<Option<Instead>>,
     redact: &'a RedactFn<'a>,
@@ -201,6 +205,7 @@ impl Steps for Run<'_> {
             self.digest_head(&mut call);
             let Some(node) = self.nodes.get(index) else { return self.reach(call).await };
             self.deepest.fetch_max(index, Ordering::Relaxed);
+            *lock(&self.came) = Some(call.clone());
             let unchanged = (node.on_error == OnHookError::Bypass).then(|| call.clone());
             let next = Next { rest: self, index: index + 1 };
             let handled = AssertUnwindSafe(node.hook.handle(call, next, &node.context)).catch_unwind().await;

@@ -11,15 +11,15 @@ use proptest::prelude::*;
 use rondo_agent_kit::model::{Deltas, Model};
 use rondo_agent_kit::tool::{Tool, file_tools};
 use rondo_agent_kit::wall::files::{Access, Workspace};
-use rondo_engine::hook::{Ground, Registry};
+use rondo_engine::hook::{Context, Ground, Hook, HookKind, Making, Next, Registry};
 use rondo_engine::store::{MemoryStore, Read, StepStore};
 use rondo_engine::{Ended, Engine, Operating, Resumed, SystemEnv, registry};
 use rondo_protocol::Value;
-use rondo_protocol::call::{CallKind, Effect, Fault, FaultClass, ModelAnswer, ModelCall};
+use rondo_protocol::call::{Call, CallKind, Effect, Fault, FaultClass, ModelAnswer, ModelCall, Reply};
 use rondo_protocol::diagnostic::Code;
 use rondo_protocol::event::{Event, What};
 use rondo_protocol::id::ThreadId;
-use rondo_protocol::message::ToolUse;
+use rondo_protocol::message::{Message, ToolUse};
 use rondo_protocol::object::{AnsweredBy, Finish, ModelReply, Note, Usage};
 use rondo_protocol::workflow::{Checked, HookUse, OnHookError};
 use rondo_tests::{FnTool, answer, checked, equipped, follow, operating, start_with};
@@ -124,8 +124,8 @@ impl Bench {
 
 impl Ran {
     fn by_hook(&self) -> usize {
-        let hook = AnsweredBy::Hook(NODE.to_owned());
-        self.notes.iter().filter(|note| note.answered_by.as_ref() == Some(&hook)).count()
+        let is_hook = |by: &AnsweredBy| matches!(by, AnsweredBy::Hook(node) if node.starts_with(NODE));
+        self.notes.iter().filter(|note| note.answered_by.as_ref().is_some_and(is_hook)).count()
     }
 
     fn figure(&self, name: &str) -> i128 {
@@ -389,6 +389,46 @@ async fn equal_askers_wait_for_the_first() {
     let ran = futures_util::future::join_all(runs).await;
     assert_eq!(model.0.load(Ordering::SeqCst), 1);
     assert!(ran.windows(2).all(|pair| pair[0].head == pair[1].head));
+}
+
+/// Says something more to every model.
+struct Rewrites;
+
+impl HookKind for Rewrites {
+    fn name(&self) -> &'static str {
+        "rewrites"
+    }
+
+    fn build(&self, _: &Making<'_>) -> Result<Arc<dyn Hook>, String> {
+        Ok(Arc::new(Self))
+    }
+}
+
+impl Hook for Rewrites {
+    fn handle<'a>(&'a self, mut call: Call, next: Next<'a>, _: &'a Context) -> BoxFuture<'a, Result<Reply, Fault>> {
+        if let Call::Model(call) = &mut call {
+            Arc::make_mut(&mut call.conversation).push(Message::user("In short."));
+        }
+        next.run(call)
+    }
+}
+
+/// What comes from behind a hook that may change a call is no answer to the call as it was asked; in front of it is one.
+#[tokio::test]
+async fn nothing_is_kept_in_front_of_a_hook_that_changes_calls() {
+    for (is_in_front, given_again) in [(true, 0), (false, 2)] {
+        let kinds = registry().kinds().cloned().chain([Arc::new(Rewrites) as Arc<dyn HookKind>]).collect::<Vec<_>>();
+        let bench = Bench::with(Arc::new(MemoryStore::default()), Registry::new(kinds));
+        let mut checked = hooked(TWICE, CallKind::Model, &[]);
+        let rewrites = HookUse { kind: "rewrites".to_owned(), ..checked.policy.hooks[0].clone() };
+        let at = usize::from(is_in_front);
+        checked.policy.hooks.insert(at, rewrites);
+        let model = counting(|_, call: &ModelCall| Ok(paid(&call.conversation.messages().len().to_string())));
+        let cold = bench.model(&checked, model.clone()).await;
+        let warm = bench.model(&checked, model.clone()).await;
+        assert_eq!((warm.by_hook(), warm.head), (given_again, cold.head));
+        assert_eq!(warm.answers, [good("2"), good("2")]);
+    }
 }
 
 /// Two roles whose requests are equal, with nodes of their own: the second is not given the first one's vote.
