@@ -303,11 +303,23 @@ async fn two_runs_in_one_process_never_read_what_was_overwritten() {
 }
 
 #[tokio::test]
+async fn a_role_asks_for_it_by_with() {
+    let bench = Bench::new();
+    let checked = checked(
+        "rondo: 1\nname: own\nroles:\n  a: { system: x, tools: [look], with: { tool_cache: { ttl: 1h } } }\n  b: { system: x, \
+         tools: [look] }\ngraph:\n  start: { to: a, prompt: go }\n  a: { done: { to: b, prompt: go } }\n  b: { done: { to: end } }\n",
+    );
+    let replies = || vec![vec![("look", "{}")]];
+    let hits = [bench.run(&checked, replies()).await.hits(), bench.run(&checked, replies()).await.hits()];
+    assert_eq!((hits, bench.looked()), ([0, 1], 3), "the other role has none");
+}
+
+#[tokio::test]
 async fn a_role_that_a_tool_plays_is_answered_too() {
     let bench = Bench::new();
     let checked = checked(
-        "rondo: 1\nname: played\nroles:\n  probe: { kind: tool, tool: look, args: { n: 1 } }\n\
-         graph:\n  start: { to: probe }\n  probe: { ok: { to: end }, failed: { to: fail } }\nhooks: [{ use: tool_cache, ttl: 1h }]\n",
+        "rondo: 1\nname: played\nroles: { probe: { kind: tool, tool: look, args: { n: 1 } } }\ngraph:\n  start: { to: probe }\n  \
+         probe: { ok: { to: end }, failed: { to: fail } }\nhooks: [{ use: tool_cache }]\n",
     );
     let first = bench.run(&checked, Vec::new()).await;
     let second = bench.run(&checked, Vec::new()).await;
@@ -418,10 +430,9 @@ fn pure_calls_are_learnt_anew_from_a_thread_and_a_refusal_is_explained() {
         "a:\n  - tools: [ { name: add, args: { n: 1 } }, { name: write_file, args: { path: out, text: x } } ]\n    then: { body: \
          fine }\n",
     );
-    place.file("add.sh", "cat >/dev/null; echo \"added $1\"\n");
     place.file(
         "rondo.toml",
-        "[tool.add]\nargv = [\"sh\", \"add.sh\", \"{n}\"]\neffect = \"pure\"\nschema = '{\"type\":\"object\",\"properties\":{\"n\":\
+        "[tool.add]\nargv = [\"sh\", \"-c\", \"echo added $1\", \"sh\", \"{n}\"]\neffect = \"pure\"\nschema = '{\"type\":\"object\",\"properties\":{\"n\":\
          {\"type\":\"integer\"}}}'\n[grant]\ntools = [\"add\", \"write_file\"]\nwrite = [\".\"]\n",
     );
     let run = |more: &[&str]| {
@@ -429,7 +440,9 @@ fn pure_calls_are_learnt_anew_from_a_thread_and_a_refusal_is_explained() {
         command.env("PATH", "/usr/local/bin:/usr/bin:/bin");
         let run = Running::of(command).finish().exits(0);
         let is_add = |event: &&serde_json::Value| event["tool"] == "add";
-        run.events("tool_finished").iter().find(is_add).unwrap()["answered_by"].as_str().unwrap().to_owned()
+        let added = run.events("tool_finished").into_iter().find(|event| is_add(&event)).unwrap();
+        assert_eq!(added["failed"], false);
+        added["answered_by"].as_str().unwrap().to_owned()
     };
     assert_eq!((run(&["--cache", "off"]), run(&["--cache", "off"])), ("port".to_owned(), "port".to_owned()));
     let warmed = place.run(["cache", "warm", "last", "--json"]).exits(0).json();
