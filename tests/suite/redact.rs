@@ -46,7 +46,7 @@ impl Model for Leaking {
         deltas: &'a dyn Deltas,
     ) -> BoxFuture<'a, Result<ModelAnswer, Fault>> {
         Box::pin(async move {
-            self.sent.lock().unwrap().push_str(&format!("{:?}", call.conversation.messages()));
+            self.sent.lock().unwrap().extend([format!("{:?}", call.conversation.messages())]);
             for piece in ["charged 4111 11", "11 1111 1", "111 today\nand 41", "11 1111 1111 1111"] {
                 deltas.text(piece);
             }
@@ -71,12 +71,12 @@ fn stored(store: &MemoryStore, thread: &ThreadId) -> String {
     let mut text = format!("{start:?}{:?}", String::from_utf8_lossy(&row.checkpoint));
     for seq in 1..=row.seq {
         let (stored, note) = store.step(thread, seq).unwrap().unwrap();
-        text += &format!("{stored:?}{note:?}");
+        text.extend([format!("{stored:?}{note:?}")]);
         let transcript: Transcript = rebuild::object(store, Kind::Transcript, stored.step.transcript.unwrap()).unwrap();
-        text += &format!("{transcript:?}");
+        text.extend([format!("{transcript:?}")]);
     }
     for (key, value) in store.hook_values("response_cache", b"", 1000).unwrap() {
-        text += &format!("{}{}", String::from_utf8_lossy(&key), String::from_utf8_lossy(&value));
+        text.extend([String::from_utf8_lossy(&key), String::from_utf8_lossy(&value)]);
     }
     text
 }

@@ -66,7 +66,7 @@ impl Redactors {
             let own = patterns.iter().filter(|(hook, _)| covers(hook));
             let own =
                 own.flat_map(|(hook, patterns)| patterns.iter().map(|pattern| (hook.at.name(), pattern.as_str())));
-            let text = own.map(|(at, pattern)| format!("{at} {pattern}\n")).collect::<String>();
+            let text = own.map(|(at, pattern)| [at, " ", pattern, "\n"].concat()).collect::<Vec<_>>().concat();
             let mark = if text.is_empty() { String::new() } else { Digest::sha256(text.as_bytes()).to_string() };
             (role.clone(), OfRole { model: at(CallKind::Model), tool: at(CallKind::Tool), mark })
         });

@@ -40,7 +40,9 @@ impl Past for StoredPast {
             for entry in transcript.entries {
                 if let Entry::Model { asked, request, .. } = entry {
                     count(&role, request);
-                    asked.into_iter().for_each(|asked| count(&role, asked));
+                    if let Some(asked) = asked {
+                        count(&role, asked);
+                    }
                 }
             }
         }

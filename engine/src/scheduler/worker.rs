@@ -502,7 +502,9 @@ fn redact(redactor: &Redactor, reply: &mut Reply) {
                 match entry {
                     Entry::Model { reply, .. } => redacting::reply(redactor, reply),
                     Entry::Tool { id, name, arguments, text, .. } => {
-                        [id, name, arguments, text].into_iter().for_each(|text| redactor.string(text));
+                        for text in [id, name, arguments, text] {
+                            redactor.string(text);
+                        }
                     }
                     Entry::Repair { text } => redactor.string(text),
                 }

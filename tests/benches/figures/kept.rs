@@ -86,7 +86,7 @@ pub fn hits() {
     let backing = || rack::backing(&Space::new(Arc::clone(&store), "kept"), "bench");
     let shelf: Shelf<Text> = Shelf::new(backing(), LIMITS);
     let asked: Vec<String> = (0..ENTRIES).map(arguments).collect();
-    let keys: Vec<Key> = asked.iter().map(|asked| key(asked)).collect();
+    let keys: Vec<Key> = asked.iter().map(key).collect();
     let runtime = runtime();
     let before = resident_bytes();
     runtime.block_on(async {
@@ -195,7 +195,7 @@ pub fn validated() {
 
 /// Makes the files of a folder old enough that their times tell a change.
 fn age(folder: &Path) {
-    let long_ago = std::time::SystemTime::now() - Duration::from_secs(3600);
+    let long_ago = std::time::SystemTime::now() - Duration::from_hours(1);
     for entry in std::fs::read_dir(folder).expect("a folder").flatten() {
         let file = std::fs::File::options().write(true).open(entry.path()).expect("a file");
         file.set_modified(long_ago).expect("a time");

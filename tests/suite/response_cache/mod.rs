@@ -243,7 +243,8 @@ async fn the_flag_says_whether_answers_are_given_and_kept() {
 #[tokio::test]
 async fn errors_cut_answers_and_refused_answers_are_asked_for_again() {
     let once = TWICE.replace("{ to: a, prompt: go, max: 1, on_max: { to: end } }", "{ to: end }");
-    let broken: [(&str, fn() -> Result<ModelAnswer, Fault>); 3] = [
+    type Broken = fn() -> Result<ModelAnswer, Fault>;
+    let broken: [(&str, Broken); 3] = [
         ("an error", || Err(Fault::new(Code::ProviderBusy, FaultClass::RateLimit, "busy"))),
         ("a cut answer", || {
             let mut cut = paid("half of");
@@ -549,7 +550,12 @@ impl Folder {
         Self { dir, workspace }
     }
 
-    fn operating(&self, checked: &Checked, model: Arc<dyn Model>, more: Vec<Arc<dyn Tool>>) -> Operating {
+    fn operating(
+        &self,
+        checked: &Checked,
+        model: Arc<dyn Model>,
+        more: impl IntoIterator<Item = Arc<dyn Tool>>,
+    ) -> Operating {
         let tools = file_tools(&self.workspace).into_iter().chain(more).collect();
         let ground = Ground { files: Some(Arc::clone(&self.workspace)), ..Ground::default() };
         Operating { ground, ..equipped(&checked.workflow, &model, tools) }
@@ -631,17 +637,17 @@ fn ring() -> impl Strategy<Value = (String, u64)> {
             let context = ["none", "outputs", "bodies"][*context];
             // Some roles say the same, so that their requests may be equal.
             let system = if *same { "same" } else { name };
-            text += &format!(
+            text.extend([format!(
                 "  {name}: {{ system: {system}, history: {history}, context: {context}, output: {{ on_it: {{}}, off_it: {{}} }} }}\n"
-            );
+            )]);
         }
         text += "graph:\n  start: { to: a, prompt: go }\n";
         for (at, name) in names.iter().enumerate().take(roles.len()) {
             let next = names[(at + 1) % roles.len()];
-            text += &format!(
+            text.extend([format!(
                 "  {name}:\n    on_it: {{ to: {next}, prompt: go, max: {rounds}, on_max: {{ to: end }} }}\n    \
                  off_it: {{ to: {name}, prompt: again, max: 1, on_max: {{ to: {next}, prompt: go, max: {rounds}, on_max: {{ to: end }} }} }}\n"
-            );
+            )]);
         }
         (text.replace("on_it", "forth").replace("off_it", "back_again"), seed)
     })

@@ -76,14 +76,9 @@ impl Counter {
             let mut state = self.state();
             let before = state.past.entry(site.lane.clone()).or_insert_with(|| read(past, site, of_kind)).clone();
             let call = (site.role.clone(), site.lane.clone(), site.visit, site.position, request);
-            let number = match state.numbered.get(&call) {
-                Some(number) => *number,
-                None => {
-                    let number = state.count(site, request);
-                    state.numbered.insert(call, number);
-                    number
-                }
-            };
+            let known = state.numbered.get(&call).copied();
+            let number = known.unwrap_or_else(|| state.count(site, request));
+            state.numbered.insert(call, number);
             (number, before)
         };
         let before = tokio::time::timeout(WAIT, before).await.ok().flatten()?;
