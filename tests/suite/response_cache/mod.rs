@@ -240,10 +240,12 @@ async fn the_flag_says_whether_answers_are_given_and_kept() {
     assert_eq!(run("on").await, (0, good("answer 8")), "refresh has not replaced it");
 }
 
+/// The first answer to a run.
+type Broken = fn() -> Result<ModelAnswer, Fault>;
+
 #[tokio::test]
 async fn errors_cut_answers_and_refused_answers_are_asked_for_again() {
     let once = TWICE.replace("{ to: a, prompt: go, max: 1, on_max: { to: end } }", "{ to: end }");
-    type Broken = fn() -> Result<ModelAnswer, Fault>;
     let broken: [(&str, Broken); 3] = [
         ("an error", || Err(Fault::new(Code::ProviderBusy, FaultClass::RateLimit, "busy"))),
         ("a cut answer", || {
@@ -488,12 +490,12 @@ async fn what_is_learnt_anew_is_of_the_same_provider_and_as_old_as_it_was() {
 async fn a_turn_beyond_the_role_s_limits_is_not_given_again() {
     let (bench, folder) = (Bench::new(), Folder::new());
     let mut checked = hooked(WITH_TOOLS, CallKind::Turn, &[]);
-    let asks = || Arc::new(Asks(vec![("look", "{}")]));
-    bench.run(&checked, folder.operating(&checked, asks(), vec![look()])).await;
+    let asks = || asking(vec![("look", "{}")]);
+    bench.run(&checked, folder.operating(&checked, &asks(), vec![look()])).await;
     for policy in checked.policy.roles.values_mut() {
         policy.limits.model_calls = Some(1);
     }
-    let ran = bench.run(&checked, folder.operating(&checked, asks(), vec![look()])).await;
+    let ran = bench.run(&checked, folder.operating(&checked, &asks(), vec![look()])).await;
     assert!(matches!(ran.ended, Ended::Stopped(fault) if fault.class == FaultClass::Limit));
 }
 
@@ -508,6 +510,10 @@ async fn two_nodes_before_one_call_do_not_wait_for_each_other() {
     let second = bench.model(&checked, model.clone()).await;
     assert_eq!((model.count(), second.by_hook()), (2, 2));
     assert!(begun.elapsed() < std::time::Duration::from_secs(30), "one waited for the turn of the other");
+}
+
+fn asking(tools: Vec<(&'static str, &'static str)>) -> Arc<dyn Model> {
+    Arc::new(Asks(tools))
 }
 
 /// Asks for tools as a list says, then answers with what they said.
@@ -553,12 +559,12 @@ impl Folder {
     fn operating(
         &self,
         checked: &Checked,
-        model: Arc<dyn Model>,
+        model: &Arc<dyn Model>,
         more: impl IntoIterator<Item = Arc<dyn Tool>>,
     ) -> Operating {
         let tools = file_tools(&self.workspace).into_iter().chain(more).collect();
         let ground = Ground { files: Some(Arc::clone(&self.workspace)), ..Ground::default() };
-        Operating { ground, ..equipped(&checked.workflow, &model, tools) }
+        Operating { ground, ..equipped(&checked.workflow, model, tools) }
     }
 }
 
@@ -573,8 +579,8 @@ fn look() -> Arc<dyn Tool> {
 async fn a_turn_is_given_again_only_while_what_its_tools_saw_still_stands() {
     let (bench, folder) = (Bench::new(), Folder::new());
     let checked = hooked(WITH_TOOLS, CallKind::Turn, &[]);
-    let asks = || Arc::new(Asks(vec![("read_file", r#"{"path":"a.txt"}"#), ("list_files", "{}"), ("look", "{}")]));
-    let run = async || bench.run(&checked, folder.operating(&checked, asks(), vec![look()])).await;
+    let asks = || asking(vec![("read_file", r#"{"path":"a.txt"}"#), ("list_files", "{}"), ("look", "{}")]);
+    let run = async || bench.run(&checked, folder.operating(&checked, &asks(), vec![look()])).await;
     let first = run().await;
     assert_eq!(first.by_hook(), 0);
     let second = run().await;
@@ -594,10 +600,10 @@ async fn a_turn_is_given_again_only_while_what_its_tools_saw_still_stands() {
 async fn a_turn_that_wrote_anything_is_never_given_again() {
     let (bench, folder) = (Bench::new(), Folder::new());
     let checked = hooked(WITH_TOOLS, CallKind::Turn, &[]);
-    let asks = || Arc::new(Asks(vec![("write_file", r#"{"path":"out.txt","text":"x"}"#)]));
+    let asks = || asking(vec![("write_file", r#"{"path":"out.txt","text":"x"}"#)]);
     for _ in 0..2 {
         let _ = std::fs::remove_file(folder.dir.path().join("out.txt"));
-        let ran = bench.run(&checked, folder.operating(&checked, asks(), vec![look()])).await;
+        let ran = bench.run(&checked, folder.operating(&checked, &asks(), vec![look()])).await;
         assert_eq!(ran.by_hook(), 0);
         assert!(folder.dir.path().join("out.txt").exists(), "a turn was replayed although it had written a file");
     }
@@ -607,9 +613,9 @@ async fn a_turn_that_wrote_anything_is_never_given_again() {
 async fn a_turn_whose_tools_may_no_longer_be_called_is_not_given_again() {
     let (bench, folder) = (Bench::new(), Folder::new());
     let checked = hooked(WITH_TOOLS, CallKind::Turn, &[]);
-    let asks = || Arc::new(Asks(vec![("look", "{}")]));
-    bench.run(&checked, folder.operating(&checked, asks(), vec![look()])).await;
-    let mut operating = folder.operating(&checked, asks(), vec![look()]);
+    let asks = || asking(vec![("look", "{}")]);
+    bench.run(&checked, folder.operating(&checked, &asks(), vec![look()])).await;
+    let mut operating = folder.operating(&checked, &asks(), vec![look()]);
     operating.grants.approve = vec!["look".to_owned()];
     let ran = bench.run(&checked, operating).await;
     assert_eq!(ran.by_hook(), 0, "a call that needs a person's approval was answered without asking");
