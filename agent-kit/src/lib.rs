@@ -8,6 +8,7 @@ pub mod effects;
 pub mod history;
 pub mod mcp;
 pub mod model;
+pub mod prefix;
 pub mod react;
 pub mod redact;
 pub mod tool;

@@ -30,7 +30,7 @@ use rondo_protocol::workflow::{AnswerFormat, Field, Ordered};
 use field::DeclaredField;
 
 pub use field::InvalidSchema;
-pub use words::repair_text;
+pub use words::{contract_within, repair_text};
 
 /// The longest answer that is read.
 pub const MAX_ANSWER_BYTES: usize = 8 << 20;

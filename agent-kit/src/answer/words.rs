@@ -1,6 +1,8 @@
 //! The words of layout 1 that concern answers: the contract and the repair. `engine/docs/layout-1.md` holds them word
 //! for word.
 
+use std::ops::Range;
+
 use rondo_protocol::workflow::AnswerFormat;
 
 use super::field::DeclaredField;
@@ -20,6 +22,10 @@ const JSON: &str = "\
 
 An answer is one JSON object and nothing else: no text around it and no code fence. Put your own values where angle \
 brackets stand; `body` is the text of your answer, in Markdown.";
+
+/// What the form of each status ends with.
+const FRONTMATTER_END: &str = "<the body>";
+const JSON_END: &str = "\"body\": <a text>}";
 
 /// The words that a role's system text ends with.
 pub(super) fn contract_text(contract: &Contract) -> String {
@@ -43,6 +49,16 @@ pub(super) fn contract_text(contract: &Contract) -> String {
     text
 }
 
+/// Where the contract stands in a system text, if it ends with one.
+pub fn contract_within(system: &str) -> Option<Range<usize>> {
+    let begun = [(FRONTMATTER, FRONTMATTER_END), (JSON, JSON_END)];
+    let ranges = begun.iter().filter_map(|(words, end)| {
+        let start = system.rfind(words)?;
+        Some(start..system.rfind(end).filter(|at| *at > start)? + end.len())
+    });
+    ranges.max_by_key(|range| range.start)
+}
+
 fn frontmatter_form(text: &mut String, status: &str, fields: &[DeclaredField]) {
     text.push_str("---\nstatus: ");
     text.push_str(status);
@@ -55,7 +71,8 @@ fn frontmatter_form(text: &mut String, status: &str, fields: &[DeclaredField]) {
             text.extend([": ", &field.placeholder(), "\n"]);
         }
     }
-    text.push_str("---\n\n<the body>");
+    text.push_str("---\n\n");
+    text.push_str(FRONTMATTER_END);
 }
 
 fn json_form(text: &mut String, status: &str, fields: &[DeclaredField]) {
@@ -65,7 +82,8 @@ fn json_form(text: &mut String, status: &str, fields: &[DeclaredField]) {
         let value = field.placeholder();
         text.extend([", \"", field.name.as_str(), "\": ", &value]);
     }
-    text.push_str(", \"body\": <a text>}");
+    text.push_str(", ");
+    text.push_str(JSON_END);
 }
 
 /// The words with which an answer that breaks the contract is sent back.

@@ -14,12 +14,18 @@ pub const EMPTY_LINE: &str = "Go on.";
 /// Stands for the answer of an earlier visit that gave none.
 pub const NO_ANSWER: &str = "(no answer)";
 
-const BEFORE_FIRST: &str = "What happened before:";
-const SINCE_LAST: &str = "What happened since your last answer:";
+pub(super) const BEFORE_FIRST: &str = "What happened before:";
+pub(super) const SINCE_LAST: &str = "What happened since your last answer:";
 /// `<step role="a" status="b"/>` and a newline.
 pub(super) const SHORTEST_ENTRY_BYTES: usize = 29;
-const LEFT_OUT: &str = "[earlier steps are left out]";
-const CUT: &str = "[cut]";
+/// Every entry of a summary begins with it.
+pub(super) const ENTRY: &str = "<step role=\"";
+
+/// Stands for the oldest steps where a summary does not hold them all.
+pub const LEFT_OUT: &str = "[earlier steps are left out]";
+
+/// Stands where what a step said is cut.
+pub const CUT: &str = "[cut]";
 
 /// The system text of a role: what the author wrote, then the output contract.
 pub fn system_text(role: &str, contract: &str) -> String {
@@ -123,8 +129,8 @@ fn entry(episode: &Episode, what: ContextWhat, ceiling: usize) -> String {
     }
     let (role, status) = (&episode.role, &episode.status);
     if content.is_empty() {
-        format!("<step role=\"{role}\" status=\"{status}\"/>\n")
+        format!("{ENTRY}{role}\" status=\"{status}\"/>\n")
     } else {
-        format!("<step role=\"{role}\" status=\"{status}\">\n{content}</step>\n")
+        format!("{ENTRY}{role}\" status=\"{status}\">\n{content}</step>\n")
     }
 }

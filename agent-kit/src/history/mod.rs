@@ -6,6 +6,7 @@
 //! This module knows no clock, no file, no network and no digest of its own making.
 
 mod layout_v1;
+mod told;
 
 use std::borrow::Borrow;
 use std::sync::Arc;
@@ -16,7 +17,8 @@ use rondo_protocol::message::{Message, Speaker};
 use rondo_protocol::object::{Entry, LAYOUT, Transcript};
 use rondo_protocol::workflow::{Context, History};
 
-pub use layout_v1::{EMPTY_LINE, NO_ANSWER, SHOWN_MAX_BYTES, result_text, system_text};
+pub use layout_v1::{CUT, EMPTY_LINE, LEFT_OUT, NO_ANSWER, SHOWN_MAX_BYTES, result_text, system_text};
+pub use told::Summary;
 
 /// A step as history sees it. The body is derived from the answer by whoever knows the contract.
 #[derive(Debug, Clone, PartialEq)]

@@ -1,0 +1,94 @@
+//! Reads a text of layout 1 back: which part of it is the prompt, and which steps it tells of.
+//!
+//! It is for whoever explains a request to people. What an author or a model wrote can look like the layout, so nothing
+//! is decided by it.
+
+use super::layout_v1::{BEFORE_FIRST, EMPTY_LINE, ENTRY, LEFT_OUT, SINCE_LAST};
+
+/// The parts of the message that opens a visit.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Summary<'a> {
+    /// What the graph says to the role.
+    pub prompt: &'a str,
+    /// The steps of others, as they stand there.
+    pub entries: Vec<&'a str>,
+    /// Whether the oldest of them are left out.
+    pub leaves_out: bool,
+}
+
+impl<'a> Summary<'a> {
+    /// The parts of a text.
+    pub fn within(text: &'a str) -> Self {
+        let Some((prompt, told)) = parts(text) else {
+            let prompt = if text == EMPTY_LINE { "" } else { text.trim_end_matches('\n') };
+            return Self { prompt, entries: Vec::new(), leaves_out: false };
+        };
+        let entries = told.strip_prefix(LEFT_OUT).unwrap_or(told).trim_matches('\n');
+        let mut starts: Vec<usize> = entries.match_indices(ENTRY).map(|(at, _)| at).collect();
+        starts.retain(|at| *at == 0 || entries.get(..*at).is_some_and(|before| before.ends_with('\n')));
+        let ends = starts.iter().skip(1).copied().chain([entries.len()]);
+        let entry = |(start, end): (&usize, usize)| entries.get(*start..end).map(|entry| entry.trim_end_matches('\n'));
+        Self {
+            prompt,
+            entries: starts.iter().zip(ends).filter_map(entry).collect(),
+            leaves_out: told.starts_with(LEFT_OUT),
+        }
+    }
+
+    /// Whether `other` tells of the same steps in another order.
+    pub fn is_reordered(&self, other: &Self) -> bool {
+        let sorted = |entries: &[&'a str]| {
+            let mut entries = entries.to_vec();
+            entries.sort_unstable();
+            entries
+        };
+        self.entries.len() == other.entries.len()
+            && self.entries != other.entries
+            && sorted(&self.entries) == sorted(&other.entries)
+    }
+}
+
+/// The prompt, and what is told after the line that begins it.
+fn parts(text: &str) -> Option<(&str, &str)> {
+    let begun = [BEFORE_FIRST, SINCE_LAST].into_iter().flat_map(|line| text.match_indices(line));
+    let read = |(at, line): (usize, &str)| {
+        let (before, after) = (text.get(..at)?, text.get(at + line.len()..)?.strip_prefix("\n\n")?);
+        let prompt = if before.is_empty() { before } else { before.strip_suffix("\n\n")? };
+        (after.starts_with(ENTRY) || after.starts_with(LEFT_OUT)).then_some((prompt, after))
+    };
+    begun.filter_map(read).min_by_key(|(prompt, _)| prompt.len())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_parts_of_a_text_are_told_apart() {
+        let told = "<step role=\"a\" status=\"b\">\n{\"x\":1}\n</step>\n<step role=\"c\" status=\"d\"/>";
+        let text = format!("Go.\n\n{SINCE_LAST}\n\n{LEFT_OUT}\n{told}");
+        let summary = Summary::within(&text);
+        assert_eq!((summary.prompt, summary.leaves_out), ("Go.", true));
+        assert_eq!(summary.entries.join("\n"), told);
+        assert_eq!(summary.entries.len(), 2);
+        let alone = format!("{BEFORE_FIRST}\n\n{told}");
+        assert_eq!((Summary::within(&alone).prompt, Summary::within(&alone).entries.len()), ("", 2));
+    }
+
+    #[test]
+    fn a_text_without_steps_is_a_prompt() {
+        let text = format!("Say \"{SINCE_LAST}\" and no more.");
+        assert_eq!(Summary::within(&text), Summary { prompt: &text, entries: Vec::new(), leaves_out: false });
+        assert_eq!(Summary::within(EMPTY_LINE).prompt, "");
+    }
+
+    #[test]
+    fn another_order_is_not_another_summary() {
+        let (a, b) = ("<step role=\"a\" status=\"x\"/>", "<step role=\"b\" status=\"x\"/>");
+        let of = |first: &str, second: &str| format!("{BEFORE_FIRST}\n\n{first}\n{second}");
+        let (ab, ba, aa) = (of(a, b), of(b, a), of(a, a));
+        assert!(Summary::within(&ab).is_reordered(&Summary::within(&ba)));
+        assert!(!Summary::within(&ab).is_reordered(&Summary::within(&aa)));
+        assert!(!Summary::within(&ab).is_reordered(&Summary::within(&ab)));
+    }
+}

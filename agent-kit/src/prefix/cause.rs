@@ -1,0 +1,302 @@
+//! Why a prefix broke, in the words of the author of a workflow. People script against the phrases.
+
+use std::fmt;
+
+use rondo_protocol::canonical;
+use rondo_protocol::message::{Message, Speaker};
+use rondo_protocol::object::{Head, ToolSpec};
+
+use super::blocks::Content;
+use super::text::Difference;
+use super::volatile::Volatile;
+use crate::answer;
+use crate::history::{self, Summary};
+
+/// Why a request does not begin with another one.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum Cause {
+    /// Another model: a provider keeps nothing of one for another.
+    ModelChanged,
+    /// A tool is offered that was not.
+    ToolAdded,
+    /// A tool is no longer offered.
+    ToolRemoved,
+    /// The description or the parameters of a tool.
+    ToolChanged,
+    /// What an answer must look like: the response format, or the contract at the end of the system text.
+    SchemaChanged,
+    /// The role's own text.
+    SystemTextChanged,
+    /// The system text holds what changes from run to run.
+    VolatileInSystem(Volatile),
+    /// A message of the user holds what changes from run to run.
+    VolatileInPrompt(Volatile),
+    /// What the graph says to the role.
+    PromptChanged,
+    /// What the role is told of the steps of others.
+    SummaryChanged,
+    /// The same steps of others, told in another order.
+    SummaryOrderChanged,
+    /// The steps of others are cut at another place.
+    SummaryCutChanged,
+    /// What the role answered is not sent as it answered it.
+    AnswerRewritten,
+    /// What a tool answered.
+    ToolResultChanged,
+    /// The tools that the role asked for.
+    ToolCallsChanged,
+    /// Messages are missing.
+    HistoryShortened,
+    /// The author chose a fresh conversation for each visit.
+    HistoryNone,
+}
+
+impl Cause {
+    /// Every cause.
+    pub const ALL: [Self; 23] = [
+        Self::ModelChanged,
+        Self::ToolAdded,
+        Self::ToolRemoved,
+        Self::ToolChanged,
+        Self::SchemaChanged,
+        Self::SystemTextChanged,
+        Self::VolatileInSystem(Volatile::Clock),
+        Self::VolatileInSystem(Volatile::Id),
+        Self::VolatileInSystem(Volatile::Path),
+        Self::VolatileInSystem(Volatile::Environment),
+        Self::VolatileInPrompt(Volatile::Clock),
+        Self::VolatileInPrompt(Volatile::Id),
+        Self::VolatileInPrompt(Volatile::Path),
+        Self::VolatileInPrompt(Volatile::Environment),
+        Self::PromptChanged,
+        Self::SummaryChanged,
+        Self::SummaryOrderChanged,
+        Self::SummaryCutChanged,
+        Self::AnswerRewritten,
+        Self::ToolResultChanged,
+        Self::ToolCallsChanged,
+        Self::HistoryShortened,
+        Self::HistoryNone,
+    ];
+
+    /// The phrase.
+    pub fn phrase(self) -> &'static str {
+        match self {
+            Self::ModelChanged => "model changed",
+            Self::ToolAdded => "tool added",
+            Self::ToolRemoved => "tool removed",
+            Self::ToolChanged => "tool changed",
+            Self::SchemaChanged => "schema changed",
+            Self::SystemTextChanged => "system text changed",
+            Self::VolatileInSystem(Volatile::Clock) => "clock in the system text",
+            Self::VolatileInSystem(Volatile::Id) => "id in the system text",
+            Self::VolatileInSystem(Volatile::Path) => "path in the system text",
+            Self::VolatileInSystem(Volatile::Environment) => "environment in the system text",
+            Self::VolatileInPrompt(Volatile::Clock) => "clock in the prompt",
+            Self::VolatileInPrompt(Volatile::Id) => "id in the prompt",
+            Self::VolatileInPrompt(Volatile::Path) => "path in the prompt",
+            Self::VolatileInPrompt(Volatile::Environment) => "environment in the prompt",
+            Self::PromptChanged => "prompt changed",
+            Self::SummaryChanged => "summary changed",
+            Self::SummaryOrderChanged => "summary order changed",
+            Self::SummaryCutChanged => "summary cut changed",
+            Self::AnswerRewritten => "answer rewritten",
+            Self::ToolResultChanged => "tool result changed",
+            Self::ToolCallsChanged => "tool calls changed",
+            Self::HistoryShortened => "history shortened",
+            Self::HistoryNone => "history: none",
+        }
+    }
+}
+
+impl fmt::Display for Cause {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.phrase())
+    }
+}
+
+/// A cause, and what exactly.
+pub(super) type Why = (Cause, String);
+
+/// Why two heads part at these blocks, the first that are not equal. `None` = the head of that request ends before.
+pub(super) fn of_heads(old: (&Head, Option<Content<'_>>), new: (&Head, Option<Content<'_>>)) -> Why {
+    let has = |head: &Head, tool: &ToolSpec| head.tools.iter().any(|known| known.name == tool.name);
+    match (old.1, new.1) {
+        (Some(Content::Tool(was)), Some(Content::Tool(is))) if was.name == is.name => of_tools(was, is),
+        (_, Some(Content::Tool(tool))) if !has(old.0, tool) => (Cause::ToolAdded, tool.name.clone()),
+        (Some(Content::Tool(tool)), _) => (Cause::ToolRemoved, tool.name.clone()),
+        // The same name twice in one head: nobody but a hook can make that.
+        (_, Some(Content::Tool(tool))) => (Cause::ToolChanged, tool.name.clone()),
+        (Some(Content::ResponseFormat(was)), Some(Content::ResponseFormat(is))) => {
+            (Cause::SchemaChanged, detail(was, is))
+        }
+        (_, Some(Content::ResponseFormat(_))) => (Cause::SchemaChanged, "a response format was added".to_owned()),
+        (Some(Content::ResponseFormat(_)), _) => (Cause::SchemaChanged, "the response format was left out".to_owned()),
+        _ => of_systems(&old.0.system, &new.0.system),
+    }
+}
+
+fn of_tools(was: &ToolSpec, is: &ToolSpec) -> Why {
+    let (what, old, new) = if was.description == is.description {
+        ("its parameters", &was.parameters, &is.parameters)
+    } else {
+        ("its description", &was.description, &is.description)
+    };
+    (Cause::ToolChanged, format!("{}: {what}: {}", is.name, detail(old, new)))
+}
+
+fn of_systems(old: &str, new: &str) -> Why {
+    let difference = Difference::of(old, new);
+    let cause = match difference.volatile() {
+        Some(kind) => Cause::VolatileInSystem(kind),
+        None if is_in_contract(&difference) => Cause::SchemaChanged,
+        None => Cause::SystemTextChanged,
+    };
+    (cause, difference.detail())
+}
+
+/// Whether two system texts part in the contract at their end, and not in what stands before or after it.
+fn is_in_contract(difference: &Difference<'_>) -> bool {
+    let (Some(old), Some(new)) = (answer::contract_within(difference.old), answer::contract_within(difference.new))
+    else {
+        return false;
+    };
+    let at = difference.at;
+    at >= old.start && at >= new.start && (at < old.end || at < new.end)
+}
+
+/// Why two lists of messages part, which differ in their first. `number` is that message's, from 1.
+pub(super) fn of_messages(old: &[Message], new: &[Message], number: usize) -> Why {
+    match (old.first(), new.first()) {
+        (Some(was), Some(is)) => {
+            if let Some(missing) = skipped(old, new) {
+                let left = old.get(..missing).unwrap_or_default();
+                // Messages that come later are not missing.
+                return if left.iter().all(|message| new.contains(message)) {
+                    (of_speaker(was.role), "messages stand in another order".to_owned())
+                } else {
+                    shortened(missing, number)
+                };
+            }
+            if let Some(more) = skipped(new, old) {
+                let added = new.get(..more).unwrap_or_default();
+                return of_added(added);
+            }
+            match (was.role, is.role) {
+                (Speaker::User, Speaker::User) => of_prompts(&was.text, &is.text),
+                (Speaker::Assistant, Speaker::Assistant) => of_answers(was, is),
+                (Speaker::Tool, Speaker::Tool) => (Cause::ToolResultChanged, of_results(was, is)),
+                _ if new.len() < old.len() => shortened(old.len() - new.len(), number),
+                (speaker, _) => (of_speaker(speaker), detail(&was.text, &is.text)),
+            }
+        }
+        (Some(_), None) => shortened(old.len(), number),
+        (None, _) => of_added(new),
+    }
+}
+
+/// The furthest that one list of messages is looked for within another one.
+const MAX_SKIPPED: usize = 4_096;
+
+/// How many messages at the beginning of `old` are left out in `new`, which goes on with the others.
+fn skipped(old: &[Message], new: &[Message]) -> Option<usize> {
+    let first = new.first()?;
+    let starts = old.iter().take(MAX_SKIPPED).enumerate().skip(1).filter(|(_, message)| *message == first);
+    starts.map(|(at, _)| at).find(|at| old.iter().skip(*at).zip(new).all(|(was, is)| was == is))
+}
+
+fn shortened(missing: usize, number: usize) -> Why {
+    let detail = match missing {
+        1 => format!("message {number} is missing"),
+        _ => format!("{missing} messages from message {number} on are missing"),
+    };
+    (Cause::HistoryShortened, detail)
+}
+
+fn of_added(added: &[Message]) -> Why {
+    let Some(first) = added.first() else { return (Cause::PromptChanged, String::new()) };
+    let difference = Difference::of("", &first.text);
+    let cause = match (first.role, difference.volatile()) {
+        (Speaker::User, Some(kind)) => Cause::VolatileInPrompt(kind),
+        _ if !first.tool_calls.is_empty() => Cause::ToolCallsChanged,
+        (speaker, _) => of_speaker(speaker),
+    };
+    (cause, difference.detail())
+}
+
+fn of_speaker(speaker: Speaker) -> Cause {
+    match speaker {
+        Speaker::User => Cause::PromptChanged,
+        Speaker::Assistant => Cause::AnswerRewritten,
+        Speaker::Tool => Cause::ToolResultChanged,
+    }
+}
+
+fn of_prompts(old: &str, new: &str) -> Why {
+    let difference = Difference::of(old, new);
+    let (was, is) = (Summary::within(old), Summary::within(new));
+    let is_same_prompt = was.prompt == is.prompt;
+    let cause = if is_same_prompt && was.is_reordered(&is) {
+        Cause::SummaryOrderChanged
+    } else if is_same_prompt && is_cut_elsewhere(&difference, &was, &is) {
+        Cause::SummaryCutChanged
+    } else if let Some(kind) = difference.volatile() {
+        Cause::VolatileInPrompt(kind)
+    } else if is_same_prompt {
+        Cause::SummaryChanged
+    } else {
+        Cause::PromptChanged
+    };
+    (cause, difference.detail())
+}
+
+/// Whether two summaries part where one of them was cut, or where one leaves out more of the oldest steps.
+fn is_cut_elsewhere(difference: &Difference<'_>, was: &Summary<'_>, is: &Summary<'_>) -> bool {
+    let is_cut_at = |text: &str| {
+        let rest = text.get(difference.at..).unwrap_or_default().trim_start_matches('\n');
+        rest.starts_with(history::CUT)
+    };
+    if is_cut_at(difference.old) || is_cut_at(difference.new) {
+        return true;
+    }
+    let (longer, shorter) =
+        if was.entries.len() >= is.entries.len() { (&was.entries, &is.entries) } else { (&is.entries, &was.entries) };
+    (was.leaves_out || is.leaves_out) && !shorter.is_empty() && longer.ends_with(shorter)
+}
+
+fn of_answers(was: &Message, is: &Message) -> Why {
+    if was.text == is.text && was.tool_calls != is.tool_calls {
+        let pairs = was.tool_calls.iter().zip(&is.tool_calls);
+        let parted = pairs.map(|(old, new)| (old, new)).find(|(old, new)| old != new);
+        let detail = match parted {
+            Some((old, new)) if old.name != new.name => detail(&old.name, &new.name),
+            Some((old, new)) if old.arguments != new.arguments => {
+                format!("{}: {}", new.name, detail(&old.arguments, &new.arguments))
+            }
+            Some((old, new)) => format!("{}: its id: {}", new.name, detail(&old.id, &new.id)),
+            None => format!("{} calls became {}", was.tool_calls.len(), is.tool_calls.len()),
+        };
+        return (Cause::ToolCallsChanged, detail);
+    }
+    if was.text == is.text {
+        let reasoning = |message: &Message| message.reasoning.clone().unwrap_or_default();
+        return (Cause::AnswerRewritten, format!("its reasoning: {}", detail(&reasoning(was), &reasoning(is))));
+    }
+    let words = detail(&was.text, &is.text);
+    let same = |text: &str| canonical::parse(text.as_bytes()).ok();
+    let is_same_json = same(&was.text).is_some_and(|old| same(&is.text) == Some(old));
+    let words = if is_same_json { format!("the same JSON, written in another way: {words}") } else { words };
+    (Cause::AnswerRewritten, words)
+}
+
+fn of_results(was: &Message, is: &Message) -> String {
+    if was.text != is.text {
+        return detail(&was.text, &is.text);
+    }
+    let id = |message: &Message| message.tool_call_id.clone().unwrap_or_default();
+    format!("its id: {}", detail(&id(was), &id(is)))
+}
+
+fn detail(old: &str, new: &str) -> String {
+    Difference::of(old, new).detail()
+}

@@ -1,0 +1,117 @@
+//! Compares two requests block by block.
+
+use rondo_protocol::message::Message;
+
+use super::blocks::{self, Block, Content, Request};
+use super::cause::{self, Cause};
+use super::text::common;
+
+/// What a request shares with the one before it.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Comparison {
+    /// Bytes of the later request.
+    pub request_bytes: u64,
+    /// Bytes of the longest common prefix.
+    pub shared_bytes: u64,
+    /// Why the earlier request is not a prefix of the later one; `None` = it is, as a whole.
+    pub broke: Option<Break>,
+}
+
+/// Where and why a prefix broke.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Break {
+    /// The first byte of the later request that differs, from 0.
+    pub byte: u64,
+    /// The block that it lies in; of what is missing the block that is missing.
+    pub block: Block,
+    /// Why.
+    pub cause: Cause,
+    /// What exactly, for people.
+    pub detail: String,
+}
+
+/// What two requests are known to begin with: the same head and so many messages.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Shared {
+    /// How many messages.
+    pub messages: usize,
+    /// Bytes of the head and of those messages.
+    pub bytes: u64,
+}
+
+/// Compares a request with the one before it.
+pub fn compare(before: Request<'_>, after: Request<'_>) -> Comparison {
+    let request_bytes = blocks::bytes_of_request(after);
+    if before.head.model != after.head.model {
+        let detail = format!("{:?} became {:?}", before.head.model, after.head.model);
+        let broke = Break { byte: 0, block: Block::Model, cause: Cause::ModelChanged, detail };
+        return Comparison { request_bytes, shared_bytes: 0, broke: Some(broke) };
+    }
+    let (old, new) = (blocks::of_head(before.head), blocks::of_head(after.head));
+    let alike = common(old.iter(), new.iter());
+    let shared_bytes: u64 = new.iter().take(alike).map(Content::length).sum();
+    if alike == old.len() && alike == new.len() {
+        return compare_beyond(Shared { messages: 0, bytes: shared_bytes }, before.messages, after.messages);
+    }
+    let (old, new) = (old.get(alike).copied(), new.get(alike).copied());
+    let (cause, detail) = cause::of_heads((before.head, old), (after.head, new));
+    let block = match (cause, old, new) {
+        (Cause::ToolRemoved, Some(old), _) => old.block(),
+        (_, _, Some(new)) => new.block(),
+        (_, Some(old), None) => old.block(),
+        (_, None, None) => Block::System,
+    };
+    // A head that ends here is followed by the first message.
+    let first = |messages: &[Message]| messages.first().map(|message| Content::Message(1, message).bytes());
+    let old = old.map(|content| content.bytes()).or_else(|| first(before.messages)).unwrap_or_default();
+    let new = new.map(|content| content.bytes()).or_else(|| first(after.messages)).unwrap_or_default();
+    let byte = shared_bytes.saturating_add(common_bytes(&old, &new));
+    // Nothing of a request that ends here can break.
+    let broke = (!old.is_empty()).then_some(Break { byte, block, cause, detail });
+    Comparison { request_bytes, shared_bytes: byte, broke }
+}
+
+/// Compares what follows after what two requests are known to begin with, so that a long conversation is not read
+/// again for each of its requests.
+pub fn compare_beyond(known: Shared, before: &[Message], after: &[Message]) -> Comparison {
+    let alike = common(before.iter(), after.iter());
+    let lengths = after.iter().map(blocks::bytes_of_message);
+    let (mut shared_bytes, mut request_bytes) = (known.bytes, known.bytes);
+    for (at, length) in lengths.enumerate() {
+        request_bytes = request_bytes.saturating_add(length);
+        if at < alike {
+            shared_bytes = request_bytes;
+        }
+    }
+    let (old, new) = (before.get(alike..).unwrap_or_default(), after.get(alike..).unwrap_or_default());
+    let Some(parted) = old.first() else {
+        return Comparison { request_bytes, shared_bytes, broke: None };
+    };
+    if let Some(first) = new.first() {
+        let bytes = |message| Content::Message(0, message).bytes();
+        shared_bytes = shared_bytes.saturating_add(common_bytes(&bytes(parted), &bytes(first)));
+    }
+    let number = known.messages.saturating_add(alike).saturating_add(1);
+    let (cause, detail) = cause::of_messages(old, new, number);
+    let broke = Break { byte: shared_bytes, block: Block::Message(number), cause, detail };
+    Comparison { request_bytes, shared_bytes, broke: Some(broke) }
+}
+
+/// Where and why a request is not the one that it should be; `None` = they are equal, but for parameters.
+pub fn difference(old: Request<'_>, new: Request<'_>) -> Option<Break> {
+    let Comparison { shared_bytes, broke, .. } = compare(old, new);
+    if broke.is_some() {
+        return broke;
+    }
+    let added = new.messages.get(old.messages.len()..).filter(|added| !added.is_empty())?;
+    let number = old.messages.len().saturating_add(1);
+    let (cause, detail) = cause::of_messages(&[], added, number);
+    Some(Break { byte: shared_bytes, block: Block::Message(number), cause, detail })
+}
+
+fn common_bytes(a: &[u8], b: &[u8]) -> u64 {
+    u64::try_from(common(a.iter(), b.iter())).unwrap_or(u64::MAX)
+}
+
+#[cfg(test)]
+mod tests;

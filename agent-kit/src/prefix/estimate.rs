@@ -1,0 +1,74 @@
+//! Tokens where nobody counted them, and the share of a prompt that a provider can serve at best.
+
+/// Bytes of a request that are taken for one token, as the format of workflows has it (`compact`).
+const BYTES_PER_TOKEN: u64 = 4;
+
+/// The estimated tokens of so many bytes.
+pub fn tokens(bytes: u64) -> u64 {
+    bytes / BYTES_PER_TOKEN
+}
+
+/// The closed form of what a perfect prefix serves of a role's prompts, on the sizes that really were.
+///
+/// For V visits of S system, u user and a answer tokens, P = VS + Vu + (u+a)V(V-1)/2 are sent and
+/// F = S + u + (V-1)(u+a) of them are new; 1 - F/P can be served. Here `u` and `a` may differ from visit to visit. The
+/// unit is the caller's: tokens or bytes.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct ClosedForm {
+    /// F: what no earlier request had. It is the last request, because each begins with the one before it.
+    pub fresh: u64,
+    /// P: all that was sent.
+    pub sent: u64,
+    /// The length of the conversation, with its last answer.
+    length: u64,
+}
+
+impl ClosedForm {
+    /// Of a role before its first visit, whose requests each begin with `head`: system text, tools, response format.
+    pub fn new(head: u64) -> Self {
+        Self { length: head, ..Self::default() }
+    }
+
+    /// With one visit more, which was opened with `user` and answered with `answer`.
+    #[must_use]
+    pub fn visit(self, user: u64, answer: u64) -> Self {
+        let request = self.length.saturating_add(user);
+        Self { fresh: request, sent: self.sent.saturating_add(request), length: request.saturating_add(answer) }
+    }
+
+    /// 1 - F/P, to four decimals; `None` before the first visit.
+    pub fn share(self) -> Option<f64> {
+        share(self.sent.saturating_sub(self.fresh), self.sent)
+    }
+}
+
+/// `part` of `whole`, 0 to 1, to four decimals; `None` of nothing.
+pub fn share(part: u64, whole: u64) -> Option<f64> {
+    let (part, whole) = (u128::from(part), u128::from(whole));
+    let parts = (part * 10_000 + whole / 2).checked_div(whole)?;
+    u32::try_from(parts).ok().map(|parts| f64::from(parts) / 10_000.0)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_closed_form_is_that_of_equal_visits() {
+        let (visits, system, user, answer) = (10, 500, 40, 60);
+        let form = (0..visits).fold(ClosedForm::new(system), |form, _| form.visit(user, answer));
+        let sent = visits * system + visits * user + (user + answer) * visits * (visits - 1) / 2;
+        let fresh = system + user + (visits - 1) * (user + answer);
+        assert_eq!((form.sent, form.fresh), (sent, fresh));
+        assert_eq!(form.share(), Some(0.8535));
+        assert_eq!(ClosedForm::new(500).share(), None);
+    }
+
+    #[test]
+    fn a_share_has_four_decimals() {
+        assert_eq!(share(1, 3), Some(0.3333));
+        assert_eq!(share(2, 3), Some(0.6667));
+        assert_eq!(share(u64::MAX, u64::MAX), Some(1.0));
+        assert_eq!(share(1, 0), None);
+    }
+}

@@ -1,0 +1,138 @@
+//! Where two texts part, what of it is volatile, and the words on both sides.
+
+use super::volatile::{self, Found, Volatile};
+
+/// Characters of one side that are shown.
+const SHOWN_CHARS: usize = 80;
+
+/// Bytes around the place where two texts part that are looked through: what is volatile is short.
+const AROUND_BYTES: usize = 256;
+
+/// Bytes of what differs that are looked through.
+const THROUGH_BYTES: usize = 4_096;
+
+/// Two texts, and what they do not share at their beginning and end.
+pub(super) struct Difference<'a> {
+    pub(super) old: &'a str,
+    pub(super) new: &'a str,
+    /// Where they part: the beginning of the first character that differs.
+    pub(super) at: usize,
+    old_end: usize,
+    new_end: usize,
+}
+
+impl<'a> Difference<'a> {
+    pub(super) fn of(old: &'a str, new: &'a str) -> Self {
+        let at = old.floor_char_boundary(common(old.bytes(), new.bytes()));
+        let rest = |text: &'a str| text.get(at..).unwrap_or_default();
+        let alike = common(rest(old).bytes().rev(), rest(new).bytes().rev());
+        // Equal bytes from a boundary of one text on are equal characters, so it is one of the other too.
+        let old_end = old.ceil_char_boundary(old.len() - alike);
+        let new_end = new.len() - (old.len() - old_end);
+        Self { old, new, at, old_end, new_end }
+    }
+
+    /// What kind of volatile text makes the difference: the texts part within or beside it on both sides, or it is in
+    /// the words that one side has and the other has not.
+    pub(super) fn volatile(&self) -> Option<Volatile> {
+        let (old, new) = (near(self.old, self.at, self.old_end), near(self.new, self.at, self.new_end));
+        let touching = |found: &[Found]| {
+            found.iter().find(|found| found.at.start <= self.at && self.at <= found.at.end).map(|found| found.kind)
+        };
+        if let (Some(_), Some(kind)) = (touching(&old), touching(&new)) {
+            return Some(kind);
+        }
+        if is_path(self.old, self.at) && is_path(self.new, self.at) {
+            return Some(Volatile::Path);
+        }
+        let (gone, come) = (self.gone(), self.come());
+        let within = |found: &[Found], end: usize| {
+            found.iter().find(|found| found.at.start < end && self.at < found.at.end).map(|found| found.kind)
+        };
+        match (gone.trim().is_empty(), come.trim().is_empty()) {
+            (true, false) => within(&new, self.new_end),
+            (false, true) => within(&old, self.old_end),
+            _ => None,
+        }
+    }
+
+    fn gone(&self) -> &'a str {
+        self.old.get(self.at..self.old_end).unwrap_or_default()
+    }
+
+    fn come(&self) -> &'a str {
+        self.new.get(self.at..self.new_end).unwrap_or_default()
+    }
+
+    /// The differing words of both sides: `"a" became "b"`, `added "b"`, `left out "a"`.
+    pub(super) fn detail(&self) -> String {
+        match (self.gone().is_empty(), self.come().is_empty()) {
+            (true, false) => format!("added {}", quoted(self.come())),
+            (false, true) => format!("left out {}", quoted(self.gone())),
+            _ => {
+                let from = word_start(self.old, self.at);
+                let words = |text: &'a str, end: usize| text.get(from..word_end(text, end)).unwrap_or_default();
+                format!("{} became {}", quoted(words(self.old, self.old_end)), quoted(words(self.new, self.new_end)))
+            }
+        }
+    }
+}
+
+/// How many items two sequences begin with alike.
+pub(super) fn common<T: PartialEq>(a: impl Iterator<Item = T>, b: impl Iterator<Item = T>) -> usize {
+    a.zip(b).take_while(|(a, b)| a == b).count()
+}
+
+/// What is volatile near the place where the texts part, with the places of the whole text.
+fn near(text: &str, at: usize, end: usize) -> Vec<Found> {
+    let from = word_start(text, text.floor_char_boundary(at.saturating_sub(AROUND_BYTES)));
+    let to = text.floor_char_boundary(end.min(at.saturating_add(THROUGH_BYTES)).saturating_add(AROUND_BYTES));
+    let mut found = volatile::find(text.get(from..to).unwrap_or_default());
+    for found in &mut found {
+        found.at = found.at.start + from..found.at.end + from;
+    }
+    found
+}
+
+/// Whether the word at that place is a path of several parts.
+fn is_path(text: &str, at: usize) -> bool {
+    let word = text.get(word_start(text, at)..word_end(text, at)).unwrap_or_default();
+    let word = word.trim_start_matches(['"', '\'', '`', '(', '<', '[']);
+    word.starts_with('/') && word.matches('/').count() > 1
+}
+
+/// Where the word begins that `at` lies in or ends.
+fn word_start(text: &str, at: usize) -> usize {
+    let before = text.get(..at).unwrap_or_default();
+    let from = before.floor_char_boundary(before.len().saturating_sub(AROUND_BYTES));
+    let near = before.get(from..).unwrap_or_default();
+    near.rfind(char::is_whitespace).map_or(from, |blank| {
+        let blank = from + blank;
+        blank + before.get(blank..).and_then(|rest| rest.chars().next()).map_or(0, char::len_utf8)
+    })
+}
+
+/// Where the word ends that `at` lies in or begins.
+fn word_end(text: &str, at: usize) -> usize {
+    let rest = text.get(at..).unwrap_or_default();
+    let near = rest.get(..rest.floor_char_boundary(AROUND_BYTES)).unwrap_or_default();
+    at + near.find(char::is_whitespace).unwrap_or(near.len())
+}
+
+/// The text in quotes on one line, cut where it is long.
+fn quoted(text: &str) -> String {
+    let mut shown = String::from("\"");
+    let mut left = SHOWN_CHARS;
+    for c in text.chars() {
+        let word = if c.is_control() { c.escape_default().to_string() } else { c.to_string() };
+        let length = word.chars().count();
+        if length > left {
+            shown.push('…');
+            break;
+        }
+        left -= length;
+        shown.push_str(&word);
+    }
+    shown.push('"');
+    shown
+}

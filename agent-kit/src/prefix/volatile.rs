@@ -1,0 +1,296 @@
+//! Text that is likely to be another one in the next run: dates and times, ids, paths of a machine, its environment.
+//!
+//! It is found by its form alone. What is the same on every machine (`/etc/hosts`, `/usr/bin/env`) and what only looks
+//! alike (`/v1/chat`, `main.rs:10:20`, `3:16`, `${name}` of a code sample) is left alone: a warning that is often wrong
+//! is soon ignored.
+
+use std::ops::Range;
+use std::sync::LazyLock;
+
+use regex_automata::meta::Regex;
+use regex_automata::util::syntax;
+
+/// The most places that are told of one text; the search ends there.
+pub const MAX_FOUND: usize = 1_000;
+
+/// What kind of text it is.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum Volatile {
+    /// A date or a time.
+    Clock,
+    /// An id: a UUID, a ULID, a hash, `req_...`.
+    Id,
+    /// A path of one machine.
+    Path,
+    /// A variable of the environment, or a host with its port.
+    Environment,
+}
+
+impl Volatile {
+    /// The word in reports.
+    pub fn word(self) -> &'static str {
+        match self {
+            Self::Clock => "clock",
+            Self::Id => "id",
+            Self::Path => "path",
+            Self::Environment => "environment",
+        }
+    }
+}
+
+/// A place in a text.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Found {
+    /// What stands there.
+    pub kind: Volatile,
+    /// Where, in bytes.
+    pub at: Range<usize>,
+}
+
+/// How a match is held to more than its form, by the text before it and the match.
+type Holds = fn(&str, &str, &str) -> bool;
+
+/// The forms, each with what its matches are held to. Where two begin at the same place the earlier one wins.
+const FORMS: [(Volatile, &str, Holds); 20] = [
+    // RFC 3339, <https://www.rfc-editor.org/rfc/rfc3339>, and what people write of it.
+    (
+        Volatile::Clock,
+        r"\b(?:19|20)\d\d-(?:0[1-9]|1[0-2])-(?:0[1-9]|[12]\d|3[01])(?:[T ]\d\d:\d\d(?::\d\d(?:[.,]\d{1,9})?)?(?: ?(?:Z|UTC|GMT|[+-]\d\d:?\d\d))?)?",
+        is_whole,
+    ),
+    (Volatile::Clock, r"\b(?:19|20)\d{6}T\d{4}(?:\d\d)?Z?\b", is_whole),
+    (Volatile::Clock, r"\b(?:19|20)\d\d/(?:0?[1-9]|1[0-2])/(?:0?[1-9]|[12]\d|3[01])\b", is_whole),
+    (Volatile::Clock, r"\b(?:0?[1-9]|[12]\d|3[01])[/.](?:0?[1-9]|[12]\d|3[01])[/.](?:19|20)\d\d\b", is_whole),
+    // RFC 2822, <https://www.rfc-editor.org/rfc/rfc2822#section-3.3>, and "22 November 2026".
+    (
+        Volatile::Clock,
+        r"\b(?:(?:Mon|Tue|Wed|Thu|Fri|Sat|Sun)[a-z]{0,6},? )?\d{1,2}(?:st|nd|rd|th)?(?: of)? (?:Jan|Feb|Mar|Apr|May|Jun|Jul|Aug|Sep|Oct|Nov|Dec)[a-z]{0,6}\.?,? (?:19|20)\d\d(?:,? \d\d:\d\d(?::\d\d)?(?: (?:[+-]\d{4}|[A-Z]{1,5}))?)?\b",
+        is_whole,
+    ),
+    // "November 22, 2026", "Sun Nov 22 08:21:44 UTC 2026".
+    (
+        Volatile::Clock,
+        r"\b(?:(?:Mon|Tue|Wed|Thu|Fri|Sat|Sun)[a-z]{0,6},? )?(?:Jan|Feb|Mar|Apr|May|Jun|Jul|Aug|Sep|Oct|Nov|Dec)[a-z]{0,6}\.? {1,2}\d{1,2}(?:st|nd|rd|th)?(?:,? \d\d:\d\d:\d\d(?: [A-Z]{1,5})?)?,? (?:19|20)\d\d\b",
+        is_whole,
+    ),
+    (
+        Volatile::Clock,
+        r"\b(?:[01]\d|2[0-3]):[0-5]\d(?::[0-5]\d(?:[.,]\d{1,9})?)?(?: ?(?:Z|UTC|GMT|[AaPp]\.?[Mm]\b|[+-]\d\d:?\d\d))?",
+        is_time,
+    ),
+    (Volatile::Clock, r"\b\d{1,2}:[0-5]\d ?(?:[AaPp][Mm])\b", is_time),
+    (Volatile::Clock, r"\b\d{10}(?:\d{3})?\b", is_unix_time),
+    // RFC 9562, <https://www.rfc-editor.org/rfc/rfc9562>.
+    (Volatile::Id, r"\b[0-9a-fA-F]{8}-[0-9a-fA-F]{4}-[0-9a-fA-F]{4}-[0-9a-fA-F]{4}-[0-9a-fA-F]{12}\b", is_whole),
+    // <https://github.com/ulid/spec>
+    (Volatile::Id, r"\b[0-7][0-9A-HJKMNP-TV-Z]{25}\b", is_whole),
+    (Volatile::Id, r"\b(?:0x)?[0-9a-fA-F]{16,}\b", has_digit),
+    (
+        Volatile::Id,
+        r"\b(?:[Cc]ommit|[Rr]evision|[Rr]ev|[Ss]ha|SHA|[Hh]ash|HEAD)(?: is| at|:)? ?[0-9a-f]{7,15}\b",
+        has_digit,
+    ),
+    (Volatile::Id, r"\b[A-Za-z]{2,16}[_-][A-Za-z0-9]{12,}\b", is_mixed),
+    (Volatile::Id, r"\b(?:req|request|run|job|sess|session|trace|span|msg|thread|call|conv)[_-]\d{5,}\b", is_whole),
+    // Roots below which things lie where one machine or one person put them.
+    (
+        Volatile::Path,
+        r"(?:file://)?/(?:home|Users|root|tmp|var|private|mnt|media|opt|srv|work|workspaces?|builds|runner)/[A-Za-z0-9._~+@%=,:/-]+",
+        is_path,
+    ),
+    (Volatile::Path, r"~/[A-Za-z0-9._+@%=,:/-]+", is_path),
+    (Volatile::Path, r#"\b[A-Za-z]:[\\/][A-Za-z0-9._~+@%=,\\/-]+|\\\\[A-Za-z0-9.-]+\\[A-Za-z0-9._$\\-]+"#, is_path),
+    (Volatile::Environment, r"\$[A-Z][A-Z0-9_]{2,}\b|\$\{[A-Z_][A-Z0-9_]*\}|%[A-Z][A-Z0-9_]{2,}%", is_free),
+    (
+        Volatile::Environment,
+        r"\b(?:localhost|\d{1,3}\.\d{1,3}\.\d{1,3}\.\d{1,3}|(?:[A-Za-z0-9-]+\.)+(?:com|net|org|io|dev|ai|app|cloud|local|localdomain|internal|lan|test|example)):\d{2,5}\b",
+        is_whole,
+    ),
+];
+
+/// The forms as one automaton. They are fixed, and a test holds that they compile.
+static AUTOMATON: LazyLock<Option<Regex>> = LazyLock::new(|| {
+    let forms: Vec<&str> = FORMS.iter().map(|(_, form, _)| *form).collect();
+    // Bytes of ASCII only: `\b` and `\d` of Unicode would take other paths through the automaton for every text.
+    Regex::builder().syntax(syntax::Config::new().unicode(false)).build_many(&forms).ok()
+});
+
+/// Every place of `text` that is likely to change, in order, without overlap; at most [`MAX_FOUND`].
+pub fn find(text: &str) -> Vec<Found> {
+    let Some(automaton) = AUTOMATON.as_ref() else { return Vec::new() };
+    let held = automaton.find_iter(text).filter_map(|found| {
+        let (kind, _, holds) = FORMS.get(found.pattern().as_usize())?;
+        let matched = trimmed(*kind, text.get(found.range())?);
+        let (before, after) = (text.get(..found.start())?, text.get(found.start() + matched.len()..)?);
+        holds(before, matched, after).then(|| Found { kind: *kind, at: found.start()..found.start() + matched.len() })
+    });
+    held.take(MAX_FOUND).collect()
+}
+
+/// A path at the end of a sentence does not hold the sentence's mark.
+fn trimmed(kind: Volatile, matched: &str) -> &str {
+    if kind == Volatile::Path { matched.trim_end_matches(['.', ',', ':']) } else { matched }
+}
+
+/// What stands directly before and after belongs to another word.
+fn is_whole(before: &str, _: &str, after: &str) -> bool {
+    !before.ends_with(['-', '_', '/', '\\', '@', '#'])
+        && !after.starts_with(|c: char| c.is_alphanumeric() || c == '_')
+        && !(after.starts_with('-')
+            && after.get(1..).is_some_and(|rest| rest.starts_with(|c: char| c.is_ascii_digit())))
+}
+
+/// `main.rs:10:20` is a place in a file, `10:20:30:40` an address.
+fn is_time(before: &str, matched: &str, after: &str) -> bool {
+    let goes_on = after.strip_prefix(':').is_some_and(|rest| rest.starts_with(|c: char| c.is_ascii_digit()));
+    is_whole(before, matched, after) && !before.ends_with([':', '.']) && !goes_on
+}
+
+/// Seconds or milliseconds since 1970 that lie between 2001 and 2100.
+fn is_unix_time(before: &str, matched: &str, after: &str) -> bool {
+    let seconds = matched.get(..10).and_then(|seconds| seconds.parse::<u64>().ok());
+    let is_of_this_century = seconds.is_some_and(|seconds| (1_000_000_000..4_102_444_800).contains(&seconds));
+    // `0.1732257904` is a fraction, and `+1732257904` a telephone.
+    is_of_this_century && !before.ends_with(['.', '+', '-', '$', '€']) && is_whole(before, matched, after)
+}
+
+fn has_digit(before: &str, matched: &str, after: &str) -> bool {
+    is_whole(before, matched, after) && matched.bytes().any(|byte| byte.is_ascii_digit())
+}
+
+/// Letters and digits that take turns, as they do in what was drawn at random and not in `read_attachments2024`.
+fn is_mixed(before: &str, matched: &str, after: &str) -> bool {
+    let drawn = matched.split(['_', '-']).next_back().unwrap_or_default();
+    let turns = drawn.as_bytes().windows(2).filter(|pair| match pair {
+        [a, b] => a.is_ascii_digit() != b.is_ascii_digit(),
+        _ => false,
+    });
+    is_whole(before, matched, after) && turns.count() >= 3
+}
+
+/// A path begins where a word can begin: `/tmp/a` within `https://host/tmp/a` is none.
+fn is_path(before: &str, _: &str, _: &str) -> bool {
+    !before
+        .ends_with(|c: char| c.is_alphanumeric() || matches!(c, '.' | '_' | '-' | '/' | '\\' | '~' | '}' | '%' | '>'))
+}
+
+fn is_free(before: &str, _: &str, _: &str) -> bool {
+    !before.ends_with(|c: char| c.is_alphanumeric() || matches!(c, '$' | '\\' | '%'))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn told(text: &str) -> Vec<(&'static str, &str)> {
+        find(text).into_iter().map(|found| (found.kind.word(), &text[found.at])).collect()
+    }
+
+    #[test]
+    fn every_form_compiles() {
+        assert!(AUTOMATON.is_some());
+    }
+
+    #[test]
+    fn dates_and_times_are_found() {
+        for (text, found) in [
+            ("Today is 2026-11-22.", "2026-11-22"),
+            ("at 2026-11-22T14:05:33.120Z sharp", "2026-11-22T14:05:33.120Z"),
+            ("at 2026-11-22 14:05:33 +01:00.", "2026-11-22 14:05:33 +01:00"),
+            ("20261122T140533Z", "20261122T140533Z"),
+            ("It is November 22, 2026 now", "November 22, 2026"),
+            ("It is Sunday, Nov. 22nd, 2026 now", "Sunday, Nov. 22nd, 2026"),
+            ("It is 22 November 2026.", "22 November 2026"),
+            ("Sun, 22 Nov 2026 14:05:33 +0000", "Sun, 22 Nov 2026 14:05:33 +0000"),
+            ("Sun Nov 22 08:21:44 UTC 2026", "Sun Nov 22 08:21:44 UTC 2026"),
+            ("due 22/11/2026", "22/11/2026"),
+            ("due 22.11.2026", "22.11.2026"),
+            ("due 2026/11/22", "2026/11/22"),
+            ("the time is 14:05", "14:05"),
+            ("the time is 14:05:33Z", "14:05:33Z"),
+            ("the time is 2:05 pm.", "2:05 pm"),
+            ("now=1763800000", "1763800000"),
+            ("now=1763800000123", "1763800000123"),
+        ] {
+            assert_eq!(told(text), [("clock", found)], "{text}");
+        }
+    }
+
+    #[test]
+    fn ids_are_found() {
+        for (text, found) in [
+            ("run 8f14e45f-ceea-467f-a9f4-0242ac120002.", "8f14e45f-ceea-467f-a9f4-0242ac120002"),
+            ("run 01ARZ3NDEKTSV4RRFFQ69G5FAV", "01ARZ3NDEKTSV4RRFFQ69G5FAV"),
+            ("digest 9b74c9897bac770ffc029102a200c5de", "9b74c9897bac770ffc029102a200c5de"),
+            ("number 8812345678901234567", "8812345678901234567"),
+            ("(req_011CSHoEeqs5C35K2UUqR7Fy)", "req_011CSHoEeqs5C35K2UUqR7Fy"),
+            ("chatcmpl-B9MBs8CjcvOU2jLn4n570S5qMJKcT", "chatcmpl-B9MBs8CjcvOU2jLn4n570S5qMJKcT"),
+            ("run-202600017", "run-202600017"),
+            ("at commit 71306c5", "commit 71306c5"),
+        ] {
+            assert_eq!(told(text), [("id", found)], "{text}");
+        }
+    }
+
+    #[test]
+    fn paths_and_environment_are_found() {
+        for (text, found) in [
+            ("in /home/ada/project, please", "/home/ada/project"),
+            ("in `/tmp/rondo-1/x.rs`", "/tmp/rondo-1/x.rs"),
+            ("cwd: /Users/ada.", "/Users/ada"),
+            (r"in C:\Users\ada\x", r"C:\Users\ada\x"),
+            ("in ~/notes/a.md", "~/notes/a.md"),
+            ("file:///tmp/a/b", "file:///tmp/a/b"),
+        ] {
+            assert_eq!(told(text), [("path", found)], "{text}");
+        }
+        for (text, found) in [
+            ("in $HOME today", "$HOME"),
+            ("in ${XDG_DATA}", "${XDG_DATA}"),
+            (r"in %USERPROFILE%", "%USERPROFILE%"),
+            ("ask localhost:1234", "localhost:1234"),
+            ("ask http://127.0.0.1:8080/v1", "127.0.0.1:8080"),
+            ("ask build-7.internal:443", "build-7.internal:443"),
+        ] {
+            assert_eq!(told(text), [("environment", found)], "{text}");
+        }
+    }
+
+    #[test]
+    fn what_only_looks_alike_is_left_alone() {
+        for text in [
+            "You write short, factual articles. Give 3 to 5 reasons, each in 10-20 words.",
+            "POST to /v1/chat/completions; see /etc/hosts and /usr/bin/env and /dev/null",
+            "John 3:16, a ratio of 16:9, chapter 12:5",
+            "error at src/main.rs:10:20 and main.rs:1234",
+            "let s = `${name} costs $5`; $X$ and a $ sign; 100% of it",
+            "---\nstatus: drafted\ntitle: <a text>\nwords: <an integer>\n---\n\n<the body>",
+            "RN0123, RFC 2822, ISO 8601, HTTP 404, v1.2.3, 2.0.0-rc.1, 1,234,567",
+            "order 1234567, ISBN 9783161484100, pi 3.14159265358979",
+            "read_attachments2024, get_base64_value, deadbeefdeadbeef, some-hyphenated-compound-words",
+            "In May 2026 or so; in 2026; Sat 3; version 2026-11",
+            "https://example.com/tmp/x and https://example.com/a?b=c",
+            "CVE-2024-12345 and x2026-11-22y and a-2026-11-22",
+            "",
+        ] {
+            assert_eq!(told(text), [], "{text}");
+        }
+    }
+
+    #[test]
+    fn a_text_of_many_dates_has_an_end() {
+        assert_eq!(find(&"2026-11-22 ".repeat(MAX_FOUND + 5)).len(), MAX_FOUND);
+    }
+
+    proptest::proptest! {
+        #[test]
+        fn every_place_lies_in_the_text_and_none_overlaps(text in "[ -~é\n]{0,200}") {
+            let mut from = 0;
+            for found in find(&text) {
+                proptest::prop_assert!(found.at.start >= from && found.at.start < found.at.end);
+                proptest::prop_assert!(text.get(found.at.clone()).is_some());
+                from = found.at.end;
+            }
+        }
+    }
+}
