@@ -287,7 +287,7 @@ pub enum FaultClass {
     Refused,
     /// The answer broke its contract three times.
     Contract,
-    /// A script has no entry left.
+    /// A script has no entry left, or a recording does not hold the request.
     ScriptEnd,
     /// A limit was reached.
     Limit,
@@ -299,6 +299,8 @@ pub enum FaultClass {
     Hook,
     /// The store failed.
     Store,
+    /// A recording cannot be written any further.
+    Recording,
     /// The run was told to stop.
     Cancelled,
 }
@@ -325,6 +327,7 @@ impl Fault {
             | FaultClass::Denied
             | FaultClass::InDoubt
             | FaultClass::Store
+            | FaultClass::Recording
             | FaultClass::Cancelled => None,
         }
     }

@@ -79,18 +79,14 @@ pub struct Conversation {
 
 impl Default for Conversation {
     fn default() -> Self {
-        Self { messages: Vec::new(), chain: Vec::new(), empty: Digest::of_bytes(Kind::Messages, &[]) }
+        Self { messages: Vec::new(), chain: Vec::new(), empty: empty_chain() }
     }
 }
 
 impl Conversation {
     /// Appends a message and extends the chain.
     pub fn push(&mut self, message: Message) {
-        // A message is made of texts, whose canonical form always exists.
-        let bytes = canonical::to_bytes(&message).unwrap_or_default();
-        let digest = Digest::of_bytes(Kind::Message, &bytes);
-        let link = Digest::of_parts(Kind::Messages, &[self.chain().as_bytes(), digest.as_bytes()]);
-        self.chain.push(link);
+        self.chain.push(link(self.chain(), &message));
         self.messages.push(message);
     }
 
@@ -117,8 +113,26 @@ impl Conversation {
 
     /// The digest of the request that these messages make with the head of that digest.
     pub fn request(&self, head: Digest) -> Digest {
-        Digest::of_parts(Kind::Request, &[head.as_bytes(), self.chain().as_bytes()])
+        request(head, self.chain())
     }
+}
+
+/// The chain over no message.
+pub fn empty_chain() -> Digest {
+    Digest::of_bytes(Kind::Messages, &[])
+}
+
+/// The chain over the messages of `chain` and `message`.
+pub fn link(chain: Digest, message: &Message) -> Digest {
+    // A message is made of texts, whose canonical form always exists.
+    let bytes = canonical::to_bytes(message).unwrap_or_default();
+    let digest = Digest::of_bytes(Kind::Message, &bytes);
+    Digest::of_parts(Kind::Messages, &[chain.as_bytes(), digest.as_bytes()])
+}
+
+/// The digest of the request that the head of digest `head` makes with the messages of `chain`.
+pub fn request(head: Digest, chain: Digest) -> Digest {
+    Digest::of_parts(Kind::Request, &[head.as_bytes(), chain.as_bytes()])
 }
 
 impl Extend<Message> for Conversation {

@@ -4,6 +4,7 @@
 //! between calls; retries, deadline and fallback stand above it.
 
 pub mod openai;
+pub mod recorded;
 pub mod redacting;
 pub mod script;
 pub mod scripted;

@@ -38,7 +38,7 @@ macro_rules! codes {
 
 // 01 reading a file, 02 structure, 03 types, 04 templates, 05 graph, 06 input, 07 scripts, 08 operator's settings,
 // 10 providers, 11 answers, 12 limits, 13 store, 14 threads and commands, 15 hooks, 16 tools (161 files, 162 programs,
-// 163 HTTP, 164 MCP), 17 grants.
+// 163 HTTP, 164 MCP), 17 grants, 18 recordings.
 codes! {
     "0101" Error YamlSyntax,
     "0102" Error JsonSyntax,
@@ -206,6 +206,13 @@ codes! {
     "1702" Error ToolLacking,
     "1703" Error NotTrusted,
     "1704" Error ApprovalMissing,
+    "1801" Error CassetteShape,
+    "1802" Error CassetteVersion,
+    "1803" Error CassetteCut,
+    "1804" Error CassetteChanged,
+    "1805" Error NotRecorded,
+    "1806" Error RecordingRefused,
+    "1807" Error RecordingFailed,
 }
 
 impl Code {

@@ -1,0 +1,160 @@
+//! A cassette that was read: what was asked, and which attempt answers a call.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use rondo_protocol::Digest;
+use rondo_protocol::call::{Fault, ModelAnswer, ModelCall, Site};
+use rondo_protocol::id::{LanePath, RoleName};
+use rondo_protocol::message::{Conversation, Message};
+use rondo_protocol::object::{Head, ModelReply, Usage};
+
+use super::chunks::Chunks;
+use super::recorder::{Recorder, Written};
+use crate::redact::Redactor;
+
+/// What a cassette is of.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Title {
+    /// The workflow's name.
+    pub workflow: String,
+    /// The beginning of the thread, where it was known.
+    pub start: Option<Digest>,
+}
+
+/// One request with its reply, as a thread holds them: without chunks and times.
+#[derive(Debug, Clone)]
+pub struct Exchange {
+    /// Where it was asked.
+    pub site: Site,
+    /// The logical name of the model.
+    pub model: String,
+    /// The digest of `head`.
+    pub head_digest: Digest,
+    /// The request head.
+    pub head: Arc<Head>,
+    /// The messages.
+    pub conversation: Arc<Conversation>,
+    /// What was said.
+    pub reply: ModelReply,
+    /// Tokens, where they were counted.
+    pub usage: Option<Usage>,
+    /// US dollars, where a price was known.
+    pub cost_usd: Option<f64>,
+}
+
+/// A recording.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Cassette {
+    pub(super) name: String,
+    pub(super) digest: Digest,
+    pub(super) title: Title,
+    pub(super) heads: BTreeMap<Digest, Head>,
+    /// Every message, by the chain with it.
+    pub(super) messages: BTreeMap<Digest, Link>,
+    /// The chains in the order of the file: what one goes on from stands before it.
+    pub(super) order: Vec<Digest>,
+    /// In the order of the file.
+    pub(super) takes: Vec<Take>,
+    /// Which of them there are of a request.
+    pub(super) by_request: BTreeMap<Digest, Vec<usize>>,
+}
+
+/// A message in its place.
+#[derive(Debug, Clone, PartialEq)]
+pub(super) struct Link {
+    pub(super) message: Message,
+    pub(super) after: Option<Digest>,
+}
+
+/// An attempt as it was recorded.
+#[derive(Debug, Clone, PartialEq)]
+pub(super) struct Take {
+    /// In the file, from 1.
+    pub(super) line: u32,
+    pub(super) role: RoleName,
+    pub(super) lane: LanePath,
+    pub(super) visit: u64,
+    pub(super) position: u32,
+    pub(super) attempt: u32,
+    pub(super) model: String,
+    pub(super) head: Digest,
+    pub(super) chain: Option<Digest>,
+    pub(super) request: Digest,
+    pub(super) chunks: Chunks,
+    pub(super) outcome: Result<ModelAnswer, Fault>,
+}
+
+impl Take {
+    /// Whether it was made at `site`, in whatever thread.
+    pub(super) fn is_at(&self, site: &Site) -> bool {
+        self.role == site.role && self.lane == site.lane && self.visit == site.visit && self.position == site.position
+    }
+
+    pub(super) fn is_beside(&self, other: &Self) -> bool {
+        (&self.role, &self.lane, self.visit, self.position) == (&other.role, &other.lane, other.visit, other.position)
+    }
+}
+
+impl Cassette {
+    /// The text of a cassette that holds these exchanges in this order, each as a first attempt. `redactor` takes out of
+    /// the requests what must not be written; what was said was redacted when it entered the thread.
+    ///
+    /// # Errors
+    /// When it would be longer than [`MAX_BYTES`](super::MAX_BYTES).
+    pub fn text_of(
+        title: &Title,
+        exchanges: impl IntoIterator<Item = Exchange>,
+        redactor: &Redactor,
+    ) -> Result<String, Fault> {
+        let written = Written::default();
+        let recorder = Recorder::new(title, written.clone())?;
+        for exchange in exchanges {
+            recorder.add(&exchange, redactor)?;
+        }
+        recorder.finish()?;
+        Ok(written.into_text())
+    }
+
+    /// The name of the file, as it was given.
+    pub fn name(&self) -> &str {
+        &self.name
+    }
+
+    /// What it is of.
+    pub fn title(&self) -> &Title {
+        &self.title
+    }
+
+    /// The SHA-256 of the file: equal cassettes give equal answers.
+    pub fn digest(&self) -> Digest {
+        self.digest
+    }
+
+    /// How many attempts it holds, failed ones too.
+    pub fn attempts(&self) -> usize {
+        self.takes.len()
+    }
+
+    /// The id of the model that was first asked under this logical name.
+    pub fn model(&self, name: &str) -> Option<&str> {
+        let take = self.takes.iter().find(|take| take.model == name)?;
+        self.heads.get(&take.head).map(|head| head.model.as_str())
+    }
+
+    /// The attempt that answers a call. Of those with its request:
+    ///
+    /// 1. those of its place (role, lane, visit, position); if there are none, those of the first place that the file
+    ///    has of its role, and if there are none of its role either, of the first place at all;
+    /// 2. of these the one with its attempt number, else the first with a higher one: a hook may have failed an attempt
+    ///    before it was made. A call beyond the last attempt has no answer.
+    pub(super) fn find(&self, call: &ModelCall) -> Option<&Take> {
+        let equal = || self.by_request.get(&call.request()).into_iter().flatten().filter_map(|at| self.takes.get(*at));
+        let place = equal()
+            .find(|take| take.is_at(&call.site))
+            .or_else(|| equal().find(|take| take.role == call.site.role))
+            .or_else(|| equal().next())?;
+        let of_place = equal().filter(|take| take.is_beside(place));
+        of_place.filter(|take| take.attempt >= call.attempt).min_by_key(|take| take.attempt)
+    }
+}

@@ -1,0 +1,233 @@
+//! What to say of a request that is not in a cassette: the nearest one that is, and the first thing that differs.
+
+use std::collections::BTreeMap;
+use std::fmt::Write as _;
+
+use rondo_protocol::Digest;
+use rondo_protocol::call::{Fault, FaultClass, ModelCall};
+use rondo_protocol::diagnostic::Code;
+use rondo_protocol::message::{Message, Speaker};
+use rondo_protocol::object::{Head, ToolSpec};
+
+use super::cassette::{Cassette, Take};
+
+/// How many lines of a text are shown from where it differs.
+const SHOWN_LINES: usize = 3;
+
+/// How many characters of a line are shown.
+const SHOWN_CHARS: usize = 120;
+
+/// How many characters of a long line are shown before the place where it differs.
+const SHOWN_BEFORE: usize = 30;
+
+/// The fault of a call that the cassette has no answer for.
+pub(super) fn missing(cassette: &Cassette, call: &ModelCall) -> Fault {
+    let site = &call.site;
+    let lane = if site.lane.is_trunk() { String::new() } else { format!(", lane {}", site.lane) };
+    let mut message = format!("the recording {} has no ", cassette.name());
+    let who = format!("role `{}`, visit {}{lane}", site.role, site.visit);
+    if let Some(last) = cassette.by_request.get(&call.request()).and_then(|all| cassette.takes.get(*all.last()?)) {
+        let _ = write!(message, "attempt {} at this request of {who}: it ends with line {}", call.attempt, last.line);
+    } else if let Some((nearest, shared)) = nearest(cassette, call) {
+        let _ = write!(
+            message,
+            "such request of {who}; the nearest is on line {} (role `{}`, visit {}), first difference: ",
+            nearest.line, nearest.role, nearest.visit
+        );
+        message.push_str(&difference(cassette, nearest, call, shared));
+    } else {
+        let _ = write!(message, "request at all, and so none of {who}");
+    }
+    message.push_str("\ntake the change back, or record again with `rondo record`");
+    Fault::new(Code::NotRecorded, FaultClass::ScriptEnd, message)
+}
+
+/// The attempt whose request is nearest, and how many messages it shares with the call: of the same role and visit
+/// first, then the one with the longest shared beginning.
+fn nearest<'a>(cassette: &'a Cassette, call: &ModelCall) -> Option<(&'a Take, usize)> {
+    let of_call: BTreeMap<&Digest, usize> = call.conversation.links().iter().zip(1..).collect();
+    // What a chain goes on from stands before it, so that one pass is enough.
+    let mut shared: BTreeMap<&Digest, usize> = BTreeMap::new();
+    for chain in &cassette.order {
+        let before = cassette.messages.get(chain).and_then(|link| link.after.as_ref());
+        let count = of_call.get(chain).or_else(|| shared.get(before?)).copied().unwrap_or(0);
+        shared.insert(chain, count);
+    }
+    let count = |take: &Take| take.chain.as_ref().and_then(|chain| shared.get(chain)).copied().unwrap_or(0);
+    let site = &call.site;
+    let nearness = |take: &Take| {
+        let is_of_role = take.role == site.role;
+        let is_of_visit = is_of_role && take.visit == site.visit && take.lane == site.lane;
+        (is_of_visit, count(take), is_of_role, take.is_at(site), take.head == call.head_digest)
+    };
+    // The first of the nearest: `max_by_key` gives the last.
+    let nearest = cassette.takes.iter().rev().max_by_key(|take| nearness(take))?;
+    Some((nearest, count(nearest)))
+}
+
+/// The first thing in which the request of `take` differs from that of the call.
+fn difference(cassette: &Cassette, take: &Take, call: &ModelCall, shared: usize) -> String {
+    let recorded = cassette.heads.get(&take.head).filter(|_| take.head != call.head_digest);
+    if let Some(words) = recorded.and_then(|recorded| of_heads(recorded, &call.head)) {
+        return words;
+    }
+    let (was, now) = (message_of(cassette, take, shared), call.conversation.messages().get(shared));
+    let number = shared + 1;
+    match (was, now) {
+        (Some(was), Some(now)) => of_messages(number, was, now),
+        (Some(was), None) => only(&format!("message {number} ({})", speaker(was)), "recorded", &said(was)),
+        (None, Some(now)) => only(&format!("message {number} ({})", speaker(now)), "now", &said(now)),
+        (None, None) => "nothing that can be shown: what differs was taken out of the recording".to_owned(),
+    }
+}
+
+/// The message of a take's request at `index`, from 0.
+fn message_of<'a>(cassette: &'a Cassette, take: &Take, index: usize) -> Option<&'a Message> {
+    let mut messages = Vec::new();
+    let mut chain = take.chain;
+    while let Some(link) = chain.and_then(|chain| cassette.messages.get(&chain)) {
+        messages.push(&link.message);
+        chain = link.after;
+    }
+    messages.into_iter().rev().nth(index)
+}
+
+fn of_heads(was: &Head, now: &Head) -> Option<String> {
+    if was.model != now.model {
+        return Some(of_texts("the model", &was.model, &now.model));
+    }
+    let names = was.parameters.0.keys().chain(now.parameters.0.keys());
+    let value = |head: &Head, name: &str| {
+        head.parameters.0.get(name).map_or_else(|| "not given".to_owned(), rondo_protocol::Value::to_text)
+    };
+    for name in names {
+        let (was, now) = (value(was, name), value(now, name));
+        if was != now {
+            return Some(of_texts(&format!("the parameter `{name}`"), &was, &now));
+        }
+    }
+    if was.system != now.system {
+        return Some(of_texts("the system text", &was.system, &now.system));
+    }
+    if was.tools != now.tools {
+        return Some(of_tools(&was.tools, &now.tools));
+    }
+    let format = |head: &Head| head.response_format.clone().unwrap_or_else(|| "none".to_owned());
+    let (was, now) = (format(was), format(now));
+    (was != now).then(|| of_texts("the response format", &was, &now))
+}
+
+fn of_tools(was: &[ToolSpec], now: &[ToolSpec]) -> String {
+    let has = |tools: &[ToolSpec], name: &str| tools.iter().any(|tool| tool.name == name);
+    if let Some(gone) = was.iter().find(|tool| !has(now, &tool.name)) {
+        return format!("the tool `{}` was offered and is not any more", shown(&gone.name, 0));
+    }
+    if let Some(new) = now.iter().find(|tool| !has(was, &tool.name)) {
+        return format!("the tool `{}` is offered and was not", shown(&new.name, 0));
+    }
+    for (was, now) in was.iter().zip(now) {
+        let tool = shown(&was.name, 0);
+        if was.description != now.description {
+            return of_texts(&format!("the description of the tool `{tool}`"), &was.description, &now.description);
+        }
+        if was.parameters != now.parameters {
+            return of_texts(&format!("the schema of the tool `{tool}`"), &was.parameters, &now.parameters);
+        }
+    }
+    "the order of the tools".to_owned()
+}
+
+fn of_messages(number: usize, was: &Message, now: &Message) -> String {
+    let what = format!("message {number} ({})", speaker(now));
+    if was.role != now.role {
+        return of_texts(&format!("who speaks in message {number}"), speaker(was), speaker(now));
+    }
+    let empty = String::new();
+    let reasoning = |message: &Message| message.reasoning.clone().unwrap_or_default();
+    let (was_reasoning, now_reasoning) = (reasoning(was), reasoning(now));
+    let answers = |message: &Message| message.tool_call_id.clone().unwrap_or_default();
+    let (was_answers, now_answers) = (answers(was), answers(now));
+    let (was_asks, now_asks) = (asks(was), asks(now));
+    let parts = [
+        (&empty, &was.text, &now.text),
+        (&", its reasoning".to_owned(), &was_reasoning, &now_reasoning),
+        (&", the tools it asks for".to_owned(), &was_asks, &now_asks),
+        (&", the tool call it answers".to_owned(), &was_answers, &now_answers),
+    ];
+    match parts.into_iter().find(|(_, was, now)| was != now) {
+        Some((part, was, now)) => of_texts(&format!("{what}{part}"), was, now),
+        None => format!("{what}, where something was taken out of the recording"),
+    }
+}
+
+fn speaker(message: &Message) -> &'static str {
+    match message.role {
+        Speaker::User => "user",
+        Speaker::Assistant => "assistant",
+        Speaker::Tool => "tool",
+    }
+}
+
+/// The tools that a message asks for, a line each.
+fn asks(message: &Message) -> String {
+    let line = |call: &rondo_protocol::message::ToolUse| format!("{} {} ({})", call.name, call.arguments, call.id);
+    message.tool_calls.iter().map(line).collect::<Vec<_>>().join("\n")
+}
+
+/// What a message says.
+fn said(message: &Message) -> String {
+    if message.text.is_empty() { asks(message) } else { message.text.clone() }
+}
+
+/// What stands on one side alone.
+fn only(what: &str, side: &str, text: &str) -> String {
+    let mut words = format!("{what}, which is {side} alone");
+    side_of(&mut words, side, text.lines().take(SHOWN_LINES), 0);
+    words
+}
+
+/// Where two texts differ: the lines that stand between what they share at the beginning and at the end.
+fn of_texts(what: &str, was: &str, now: &str) -> String {
+    let (was, now): (Vec<&str>, Vec<&str>) = (was.split('\n').collect(), now.split('\n').collect());
+    let before = was.iter().zip(&now).take_while(|(was, now)| was == now).count();
+    let (was_rest, now_rest) = (was.get(before..).unwrap_or_default(), now.get(before..).unwrap_or_default());
+    let behind = was_rest.iter().rev().zip(now_rest.iter().rev()).take_while(|(was, now)| was == now).count();
+    let middle = |rest: &[&str]| rest.len().saturating_sub(behind).min(SHOWN_LINES);
+    let mut words = what.to_owned();
+    if was.len() > 1 || now.len() > 1 {
+        let _ = write!(words, ", line {}", before + 1);
+    }
+    let same = match (was_rest.first(), now_rest.first()) {
+        (Some(was), Some(now)) => was.chars().zip(now.chars()).take_while(|(was, now)| was == now).count(),
+        _ => 0,
+    };
+    side_of(&mut words, "recorded", was_rest.iter().copied().take(middle(was_rest)), same);
+    side_of(&mut words, "now", now_rest.iter().copied().take(middle(now_rest)), same);
+    words
+}
+
+/// Adds the lines of one side; `same` characters of the first are those of the other side too.
+fn side_of<'a>(words: &mut String, side: &str, lines: impl Iterator<Item = &'a str>, same: usize) {
+    let label = format!("{side}:");
+    let mut label = label.as_str();
+    let mut from = same;
+    for line in lines {
+        let _ = write!(words, "\n  {label:<9} {}", shown(line, from));
+        (label, from) = ("", 0);
+    }
+    if !label.is_empty() {
+        let _ = write!(words, "\n  {label:<9} (nothing)");
+    }
+}
+
+/// As much of a line as fits, from shortly before the character `from`.
+fn shown(line: &str, from: usize) -> String {
+    let skipped = if line.chars().nth(SHOWN_CHARS).is_some() { from.saturating_sub(SHOWN_BEFORE) } else { 0 };
+    let mut text = if skipped > 0 { "…".to_owned() } else { String::new() };
+    let printed = |c: char| if c.is_control() { char::REPLACEMENT_CHARACTER } else { c };
+    text.extend(line.chars().skip(skipped).take(SHOWN_CHARS).map(printed));
+    if line.chars().nth(skipped + SHOWN_CHARS).is_some() {
+        text.push('…');
+    }
+    text
+}

@@ -1,0 +1,172 @@
+//! The lines of a cassette, version 1, and their seals.
+//!
+//! The first member of a line says what it is. The last one is its seal: the SHA-256 of the line without it, so that a
+//! line that was changed is seen whatever it holds.
+
+use std::borrow::Cow;
+
+use rondo_protocol::Digest;
+use rondo_protocol::call::{Fault, FaultClass};
+use rondo_protocol::diagnostic::Code;
+use rondo_protocol::digest::Hasher;
+use rondo_protocol::id::{LanePath, RoleName};
+use rondo_protocol::message::Message;
+use rondo_protocol::object::{Head, ModelReply, Usage};
+use serde::{Deserialize, Serialize};
+
+use super::chunks::Chunks;
+
+/// The version of the format.
+pub const VERSION: u64 = 1;
+
+/// The most bytes of a cassette, written or read.
+pub const MAX_BYTES: usize = 64 << 20;
+
+/// What stands before a seal.
+const SEAL: &str = ",\"seal\":\"";
+
+/// How many bytes a seal takes: `,"seal":"`, 64 digits, `"}`.
+const SEAL_BYTES: usize = SEAL.len() + 64 + 2;
+
+/// The first members of the lines, in the order in which they may come.
+pub(super) const TITLE: &str = "rondo_cassette";
+pub(super) const HEAD: &str = "head";
+pub(super) const MESSAGE: &str = "message";
+pub(super) const ATTEMPT: &str = "attempt";
+pub(super) const END: &str = "end";
+
+/// The first line.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(super) struct TitleLine {
+    pub(super) rondo_cassette: u64,
+    pub(super) workflow: String,
+    pub(super) start: Option<Digest>,
+}
+
+/// A request head, once.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(super) struct HeadLine<'a> {
+    pub(super) head: Cow<'a, Head>,
+    /// Of the head as it was sent.
+    pub(super) digest: Digest,
+    /// Whether something was taken out of what stands here.
+    pub(super) redacted: bool,
+}
+
+/// A message in its place behind others, once.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(super) struct MessageLine<'a> {
+    pub(super) message: Cow<'a, Message>,
+    /// The chain that it goes on from; `None` = it is the first.
+    pub(super) after: Option<Digest>,
+    /// The chain with it, as it was sent.
+    pub(super) chain: Digest,
+    /// Whether something was taken out of what stands here.
+    pub(super) redacted: bool,
+}
+
+/// An attempt that came to an end.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(super) struct AttemptLine {
+    pub(super) attempt: u32,
+    pub(super) role: RoleName,
+    pub(super) lane: LanePath,
+    pub(super) visit: u64,
+    pub(super) position: u32,
+    /// The logical name of the model.
+    pub(super) model: String,
+    pub(super) head: Digest,
+    /// The chain over the messages; `None` = there are none.
+    pub(super) chain: Option<Digest>,
+    pub(super) request: Digest,
+    pub(super) chunks: Chunks,
+    pub(super) reply: Option<ModelReply>,
+    pub(super) fault: Option<FaultLine>,
+    pub(super) usage: Option<Usage>,
+    pub(super) cost_usd: Option<f64>,
+    pub(super) duration_ms: Option<u64>,
+}
+
+/// A fault of a provider.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(super) struct FaultLine {
+    pub(super) code: String,
+    pub(super) class: FaultClass,
+    pub(super) message: String,
+    pub(super) retry_after_ms: Option<u64>,
+}
+
+/// The last line.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(super) struct EndLine {
+    pub(super) end: Count,
+}
+
+/// How much there is.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(super) struct Count {
+    pub(super) attempts: usize,
+}
+
+impl FaultLine {
+    /// The fault as it is written, if a provider can have given it.
+    pub(super) fn of(fault: &Fault) -> Option<Self> {
+        let Fault { code, class, message, retry_after_ms } = fault;
+        let (message, retry_after_ms) = (message.clone(), *retry_after_ms);
+        is_of_provider(*class).then(|| Self { code: code.to_string(), class: *class, message, retry_after_ms })
+    }
+
+    /// The fault, if it is one of a provider and its code is known.
+    pub(super) fn to_fault(&self) -> Option<Fault> {
+        let Self { code, class, message, retry_after_ms } = self;
+        let code = Code::ALL.iter().copied().find(|known| known.as_str() == code)?;
+        let (message, retry_after_ms) = (message.clone(), *retry_after_ms);
+        is_of_provider(*class).then_some(Fault { code, class: *class, message, retry_after_ms })
+    }
+}
+
+/// Whether a provider can give a fault of this class.
+fn is_of_provider(class: FaultClass) -> bool {
+    matches!(
+        class,
+        FaultClass::RateLimit | FaultClass::Server | FaultClass::Timeout | FaultClass::Network | FaultClass::Refused
+    )
+}
+
+/// The line of `object` with its seal and its end.
+///
+/// # Errors
+/// When it is no JSON object.
+pub(super) fn sealed<T: Serialize>(object: &T) -> Result<String, serde_json::Error> {
+    let mut line = serde_json::to_string(object)?;
+    let seal = Digest::sha256(line.as_bytes()).to_string();
+    line.pop();
+    line.reserve(SEAL_BYTES);
+    line.push_str(SEAL);
+    line.push_str(&seal);
+    line.push_str("\"}\n");
+    Ok(line)
+}
+
+/// The line without its seal, or `None` when the seal is missing or does not fit.
+pub(super) fn unsealed(line: &str) -> Option<String> {
+    let at = line.len().checked_sub(SEAL_BYTES)?;
+    let (body, seal) = line.split_at_checked(at)?;
+    let seal = Digest::from_hex(seal.strip_prefix(SEAL)?.strip_suffix("\"}")?)?;
+    let mut hasher = Hasher::default();
+    hasher.update(body.as_bytes());
+    hasher.update(b"}");
+    (hasher.finish() == seal).then(|| format!("{body}}}"))
+}
+
+/// The first member of a line, as the writer writes it.
+pub(super) fn first_member(line: &str) -> Option<&str> {
+    line.strip_prefix("{\"")?.split_once("\":").map(|(name, _)| name)
+}

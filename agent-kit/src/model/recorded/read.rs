@@ -1,0 +1,301 @@
+//! Reading a cassette: strictly, every fault with its line and column.
+
+use std::collections::BTreeMap;
+
+use rondo_protocol::call::ModelAnswer;
+use rondo_protocol::diagnostic::{Code, Diagnostic, Span};
+use rondo_protocol::digest::Kind;
+use rondo_protocol::{Digest, canonical, message};
+use serde::Deserialize;
+use serde::de::{DeserializeOwned, IgnoredAny};
+
+use super::cassette::{Cassette, Link, Take, Title};
+use super::format::{
+    ATTEMPT, AttemptLine, Count, END, EndLine, HEAD, HeadLine, MAX_BYTES, MESSAGE, MessageLine, TITLE, TitleLine,
+    VERSION, first_member, sealed, unsealed,
+};
+
+/// How many faults are listed.
+const MAX_FAULTS: usize = 20;
+
+impl Cassette {
+    /// Reads the text of the file `name`.
+    ///
+    /// # Errors
+    /// What is wrong with it, in the order of the file: not JSON, unknown keys, cut, changed, of another version. Faults
+    /// that may follow from an earlier one are not listed.
+    pub fn read(name: &str, text: &str) -> Result<Self, Vec<Diagnostic>> {
+        let mut reader = Reader::new(name, text);
+        reader.read();
+        if reader.faults.is_empty() { Ok(reader.cassette) } else { Err(reader.faults) }
+    }
+}
+
+/// The one member of the first line that every version has.
+#[derive(Deserialize)]
+struct Versioned {
+    rondo_cassette: serde_json::Value,
+}
+
+struct Reader<'a> {
+    name: &'a str,
+    text: &'a str,
+    cassette: Cassette,
+    faults: Vec<Diagnostic>,
+    /// Where the line begins that is being read.
+    at: usize,
+    /// Its number, from 1.
+    line: u32,
+    end: Option<Count>,
+}
+
+impl<'a> Reader<'a> {
+    fn new(name: &'a str, text: &'a str) -> Self {
+        let cassette = Cassette {
+            name: name.to_owned(),
+            digest: Digest::sha256(text.as_bytes()),
+            title: Title { workflow: String::new(), start: None },
+            heads: BTreeMap::new(),
+            messages: BTreeMap::new(),
+            order: Vec::new(),
+            takes: Vec::new(),
+            by_request: BTreeMap::new(),
+        };
+        Self { name, text, cassette, faults: Vec::new(), at: 0, line: 0, end: None }
+    }
+
+    fn read(&mut self) {
+        if self.text.len() > MAX_BYTES {
+            let message = format!("the recording has {} bytes; {MAX_BYTES} are read", self.text.len());
+            return self.fault(Code::CassetteShape, 0, message);
+        }
+        if self.text.is_empty() {
+            return self.no_recording("it is empty");
+        }
+        for line in self.text.split_inclusive('\n') {
+            self.line = self.line.saturating_add(1);
+            let content = line.strip_suffix('\n').unwrap_or(line);
+            self.line(content.strip_suffix('\r').unwrap_or(content), line.ends_with('\n'));
+            if self.line == 1 && !self.faults.is_empty() || self.faults.len() >= MAX_FAULTS {
+                // What is no recording, or one of another version, has no lines that mean anything here.
+                return;
+            }
+            self.at += line.len();
+        }
+        if self.faults.is_empty() && self.end.is_none() {
+            self.at = self.text.len();
+            self.cut(0, "the recording has no end");
+        }
+    }
+
+    fn line(&mut self, line: &str, is_ended: bool) {
+        if self.line == 1 && first_member(line) != Some(TITLE) {
+            return self.no_recording("its first line does not begin with `rondo_cassette`");
+        }
+        let body = unsealed(line);
+        // A line that fits its seal is whole, also where an editor took the newline behind it away.
+        if !is_ended && body.is_none() {
+            return self.cut(line.len(), "the recording ends in the middle of a line");
+        }
+        if let Err(error) = serde_json::from_str::<IgnoredAny>(line) {
+            return self.json(line, &error);
+        }
+        if self.line == 1 && !self.is_of_this_version(line) {
+            return;
+        }
+        if self.end.is_some() {
+            return self.fault(Code::CassetteShape, 0, "something follows the line that ends the recording");
+        }
+        let Some(body) = body else {
+            let at = line.rfind("\"seal\"").unwrap_or_default();
+            let message = "the line was changed after it was recorded: its seal does not fit";
+            return self.fault(Code::CassetteChanged, at, message);
+        };
+        match (self.line, first_member(&body)) {
+            (1, _) => self.title(&body),
+            (_, Some(HEAD)) => self.head(&body),
+            (_, Some(MESSAGE)) => self.message(&body),
+            (_, Some(ATTEMPT)) => self.attempt(&body),
+            (_, Some(END)) => self.end(&body),
+            _ => {
+                let message = format!("a line begins with `{HEAD}`, `{MESSAGE}`, `{ATTEMPT}` or `{END}`");
+                self.fault(Code::CassetteShape, 0, message);
+            }
+        }
+    }
+
+    /// Whether the first line is one of version [`VERSION`].
+    fn is_of_this_version(&mut self, line: &str) -> bool {
+        let version = serde_json::from_str::<Versioned>(line).map(|line| line.rondo_cassette).unwrap_or_default();
+        if version == VERSION {
+            return true;
+        }
+        let at = line.find(TITLE).map_or(0, |at| at + TITLE.len() + "\":".len());
+        let shown: String = version.to_string().chars().take(20).collect();
+        let message = format!("the recording is of format version {shown}, and this rondo reads {VERSION}");
+        self.fault_with_hint(
+            Code::CassetteVersion,
+            at,
+            message,
+            "record it again, or play it with the rondo that wrote it",
+        );
+        false
+    }
+
+    fn no_recording(&mut self, why: &str) {
+        let message = format!("this is no recording: {why}");
+        self.fault_with_hint(Code::CassetteShape, 0, message, "`rondo record WORKFLOW --to FILE` writes one");
+    }
+
+    fn title(&mut self, body: &str) {
+        if let Some(TitleLine { workflow, start, .. }) = self.shape(body) {
+            self.cassette.title = Title { workflow, start };
+        }
+    }
+
+    fn head(&mut self, body: &str) {
+        let Some(line) = self.shape::<HeadLine<'_>>(body) else { return };
+        // The numbers of parameters keep every digit in this reader alone.
+        let Ok(HeadLine { head, digest, redacted }) = canonical::from_slice::<HeadLine<'_>>(body.as_bytes()) else {
+            return self.fault(Code::CassetteShape, 0, "the head has no canonical form");
+        };
+        let is_own = redacted || Digest::of(Kind::Head, &*head).is_ok_and(|(own, _)| own == digest);
+        if !is_own {
+            return self.misfit(body, line.digest, "the head does not have the digest that stands beside it");
+        }
+        if self.cassette.heads.insert(digest, head.into_owned()).is_some() {
+            self.twice(body, digest, "the head stands twice");
+        }
+    }
+
+    fn message(&mut self, body: &str) {
+        let Some(MessageLine { message, after, chain, redacted }) = self.shape(body) else { return };
+        if let Some(unknown) = after.filter(|after| !self.cassette.messages.contains_key(after)) {
+            return self.unknown(body, unknown, "the message goes on from messages that no line before it holds");
+        }
+        if !redacted && message::link(after.unwrap_or_else(message::empty_chain), &message) != chain {
+            return self.misfit(body, chain, "the message does not have the chain that stands beside it");
+        }
+        let link = Link { message: message.into_owned(), after };
+        if self.cassette.messages.insert(chain, link).is_some() {
+            return self.twice(body, chain, "the message stands twice");
+        }
+        self.cassette.order.push(chain);
+    }
+
+    fn attempt(&mut self, body: &str) {
+        let Some(line) = self.shape::<AttemptLine>(body) else { return };
+        if !self.cassette.heads.contains_key(&line.head) {
+            return self.unknown(body, line.head, "the attempt has a head that no line before it holds");
+        }
+        if let Some(chain) = line.chain.filter(|chain| !self.cassette.messages.contains_key(chain)) {
+            return self.unknown(body, chain, "the attempt has messages that no line before it holds");
+        }
+        if message::request(line.head, line.chain.unwrap_or_else(message::empty_chain)) != line.request {
+            return self.misfit(body, line.request, "the request is not that of the head and the messages");
+        }
+        let outcome = match (line.reply, line.fault) {
+            (Some(reply), None) => Ok(ModelAnswer { reply, usage: line.usage, cost_usd: line.cost_usd }),
+            (None, Some(fault)) => match fault.to_fault() {
+                Some(fault) => Err(fault),
+                None => {
+                    let at = body.find("\"fault\"").unwrap_or_default();
+                    return self.fault(Code::CassetteShape, at, "no provider gives such a fault");
+                }
+            },
+            _ => {
+                let at = body.find("\"reply\"").unwrap_or_default();
+                return self.fault(Code::CassetteShape, at, "an attempt has either a `reply` or a `fault`");
+            }
+        };
+        let take = Take {
+            line: self.line,
+            role: line.role,
+            lane: line.lane,
+            visit: line.visit,
+            position: line.position,
+            attempt: line.attempt,
+            model: line.model,
+            head: line.head,
+            chain: line.chain,
+            request: line.request,
+            chunks: line.chunks,
+            outcome,
+        };
+        let of_request = self.cassette.by_request.entry(take.request).or_default();
+        let is_known = |known: &Take| known.is_beside(&take) && known.attempt == take.attempt;
+        if of_request.iter().filter_map(|at| self.cassette.takes.get(*at)).any(is_known) {
+            return self.fault(Code::CassetteShape, 0, "the attempt stands twice");
+        }
+        of_request.push(self.cassette.takes.len());
+        self.cassette.takes.push(take);
+    }
+
+    fn end(&mut self, body: &str) {
+        let Some(EndLine { end }) = self.shape(body) else { return };
+        self.end = Some(end);
+        let there = self.cassette.takes.len();
+        if self.faults.is_empty() && end.attempts != there {
+            let message = format!("the recording had {} attempts, and {there} are there", end.attempts);
+            let at = body.find("\"attempts\"").unwrap_or_default();
+            self.fault(Code::CassetteChanged, at, message);
+        }
+    }
+
+    /// The line as a `T`, or its fault.
+    fn shape<T: DeserializeOwned>(&mut self, body: &str) -> Option<T> {
+        serde_json::from_str(body).map_err(|error| self.json(body, &error)).ok()
+    }
+
+    fn json(&mut self, line: &str, error: &serde_json::Error) {
+        let words = error.to_string();
+        let words = words.split_once(" at line ").map_or(words.as_str(), |(words, _)| words);
+        let words: String = words.chars().take(200).collect();
+        self.fault(Code::CassetteShape, error.column().saturating_sub(1).min(line.len()), words);
+    }
+
+    fn twice(&mut self, body: &str, digest: Digest, message: &str) {
+        self.fault(Code::CassetteShape, place(body, digest), message);
+    }
+
+    fn misfit(&mut self, body: &str, digest: Digest, message: &str) {
+        self.fault(Code::CassetteChanged, place(body, digest), message);
+    }
+
+    /// What no line before holds. Where a line before has a fault, that is why.
+    fn unknown(&mut self, body: &str, digest: Digest, message: &str) {
+        if self.faults.is_empty() {
+            self.fault(Code::CassetteShape, place(body, digest), message);
+        }
+    }
+
+    fn cut(&mut self, column: usize, message: &str) {
+        let attempts = self.cassette.takes.len();
+        let Ok(end) = sealed(&EndLine { end: Count { attempts } }) else { return };
+        let again = "copy it whole or record it again";
+        let hint = if self.line > 1 && self.faults.is_empty() {
+            let place = if column > 0 { "in place of that line" } else { "at the end" };
+            format!("{again}; to play what is there, write {place}: {}", end.trim_end())
+        } else {
+            again.to_owned()
+        };
+        self.fault_with_hint(Code::CassetteCut, column, message, hint);
+    }
+
+    /// A fault at a byte of the line that is being read.
+    fn fault(&mut self, code: Code, at: usize, message: impl Into<String>) {
+        let span = Span::new(self.at + at, 0);
+        self.faults.push(Diagnostic::at(code, self.name, self.text, span, message));
+    }
+
+    fn fault_with_hint(&mut self, code: Code, at: usize, message: impl Into<String>, hint: impl Into<String>) {
+        self.fault(code, at, message);
+        let last = self.faults.pop();
+        self.faults.extend(last.map(|fault| fault.with_hint(hint)));
+    }
+}
+
+/// Where a digest stands in a line.
+fn place(body: &str, digest: Digest) -> usize {
+    body.rfind(&digest.to_string()).unwrap_or_default()
+}

@@ -1,0 +1,290 @@
+//! Writing a cassette while a run goes on.
+
+use std::borrow::Cow;
+use std::collections::BTreeSet;
+use std::io::Write;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::{Duration, Instant};
+
+use rondo_protocol::Digest;
+use rondo_protocol::call::{Fault, FaultClass, ModelAnswer, ModelCall, Site};
+use rondo_protocol::diagnostic::Code;
+use rondo_protocol::message::{Conversation, Message};
+use rondo_protocol::object::Head;
+use serde::Serialize;
+
+use super::cassette::{Exchange, Title};
+use super::chunks::Chunks;
+use super::format::{
+    AttemptLine, Count, EndLine, FaultLine, HeadLine, MAX_BYTES, MessageLine, TitleLine, VERSION, sealed,
+};
+use crate::model::Deltas;
+use crate::redact::Redactor;
+
+/// Writes down every attempt that is made. One recorder serves all providers of a run.
+///
+/// A line is written and flushed whole as soon as an attempt has ended. When that fails, what was answered is still
+/// given back, and every further attempt is refused before a provider is asked.
+pub struct Recorder {
+    state: Mutex<State>,
+}
+
+struct State {
+    out: Box<dyn Write + Send>,
+    bytes: usize,
+    heads: BTreeSet<Digest>,
+    chains: BTreeSet<Digest>,
+    attempts: usize,
+    /// Why nothing more is written.
+    broken: Option<Fault>,
+}
+
+impl std::fmt::Debug for Recorder {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Recorder").finish_non_exhaustive()
+    }
+}
+
+impl Recorder {
+    /// Begins a recording on `out`.
+    ///
+    /// # Errors
+    /// [`Code::RecordingFailed`] when the first line cannot be written.
+    pub fn new(title: &Title, out: impl Write + Send + 'static) -> Result<Self, Fault> {
+        let mut state = State {
+            out: Box::new(out),
+            bytes: 0,
+            heads: BTreeSet::new(),
+            chains: BTreeSet::new(),
+            attempts: 0,
+            broken: None,
+        };
+        let Title { workflow, start } = title.clone();
+        state.write(&line(&TitleLine { rondo_cassette: VERSION, workflow, start })?)?;
+        Ok(Self { state: Mutex::new(state) })
+    }
+
+    /// Begins an attempt: what it streams goes to the [`Attempt`], which passes it on to `deltas`. `redactor` takes out
+    /// of the request what must not be written; what is said is written as it comes.
+    ///
+    /// # Errors
+    /// [`Code::RecordingFailed`] when nothing can be written any more: the provider must not be asked.
+    pub fn attempt<'a>(
+        &'a self,
+        call: &'a ModelCall,
+        redactor: &'a Redactor,
+        deltas: &'a dyn Deltas,
+    ) -> Result<Attempt<'a>, Fault> {
+        self.state().is_whole()?;
+        let (begun, chunks) = (Instant::now(), Mutex::default());
+        Ok(Attempt { recorder: self, call, redactor, deltas, begun, chunks })
+    }
+
+    /// Writes a request and its reply that a thread holds, as a first attempt.
+    ///
+    /// # Errors
+    /// [`Code::RecordingFailed`].
+    pub(super) fn add(&self, exchange: &Exchange, redactor: &Redactor) -> Result<(), Fault> {
+        let Exchange { site, model, head_digest, head, conversation, reply, usage, cost_usd } = exchange;
+        let (reply, usage, cost_usd) = (reply.clone(), *usage, *cost_usd);
+        let asked = Asked { site, attempt: 0, model, head_digest: *head_digest, head, conversation };
+        let outcome = Ok(ModelAnswer { reply, usage, cost_usd });
+        self.state().add(&asked, redactor, Chunks::default(), None, &outcome)
+    }
+
+    /// Ends the recording: writes its last line.
+    ///
+    /// # Errors
+    /// [`Code::RecordingFailed`], also when an attempt could not be written before.
+    pub fn finish(&self) -> Result<(), Fault> {
+        let mut state = self.state();
+        state.is_whole()?;
+        let end = line(&EndLine { end: Count { attempts: state.attempts } })?;
+        state.write(&end)?;
+        state.broken = Some(failed("it has ended"));
+        Ok(())
+    }
+
+    fn state(&self) -> MutexGuard<'_, State> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// An attempt that is being made. One that is dropped before its end leaves nothing in the recording.
+pub struct Attempt<'a> {
+    recorder: &'a Recorder,
+    call: &'a ModelCall,
+    redactor: &'a Redactor,
+    deltas: &'a dyn Deltas,
+    begun: Instant,
+    chunks: Mutex<Chunks>,
+}
+
+impl Attempt<'_> {
+    /// Writes down what it came to: a reply, or a fault of the provider. Other faults are no attempts at a provider and
+    /// are left out. What cannot be written refuses the next attempt.
+    pub fn end(self, outcome: &Result<ModelAnswer, Fault>) {
+        let Self { recorder, call, redactor, begun, chunks, .. } = self;
+        let ModelCall { site, attempt, model, head_digest, head, conversation, .. } = call;
+        let asked = Asked { site, attempt: *attempt, model, head_digest: *head_digest, head, conversation };
+        let chunks = chunks.into_inner().unwrap_or_else(PoisonError::into_inner);
+        // A fault is kept in the state and told by whoever comes next.
+        let _ = recorder.state().add(&asked, redactor, chunks, Some(begun.elapsed()), outcome);
+    }
+}
+
+impl Deltas for Attempt<'_> {
+    fn text(&self, text: &str) {
+        let at_ms = u32::try_from(self.begun.elapsed().as_millis()).unwrap_or(u32::MAX);
+        self.chunks.lock().unwrap_or_else(PoisonError::into_inner).push(at_ms, text);
+        self.deltas.text(text);
+    }
+}
+
+/// What was asked, and where.
+struct Asked<'a> {
+    site: &'a Site,
+    attempt: u32,
+    model: &'a str,
+    head_digest: Digest,
+    head: &'a Head,
+    conversation: &'a Conversation,
+}
+
+impl State {
+    fn is_whole(&self) -> Result<(), Fault> {
+        self.broken.clone().map_or(Ok(()), Err)
+    }
+
+    /// Writes an attempt with what of its request is not written yet, all at once.
+    fn add(
+        &mut self,
+        asked: &Asked<'_>,
+        redactor: &Redactor,
+        chunks: Chunks,
+        took: Option<Duration>,
+        outcome: &Result<ModelAnswer, Fault>,
+    ) -> Result<(), Fault> {
+        self.is_whole()?;
+        let (reply, usage, cost_usd, fault) = match outcome {
+            Ok(ModelAnswer { reply, usage, cost_usd }) => (Some(reply.clone()), *usage, *cost_usd, None),
+            Err(fault) => match FaultLine::of(fault) {
+                Some(fault) => (None, None, None, Some(fault)),
+                None => return Ok(()),
+            },
+        };
+        let mut text = String::new();
+        if !self.heads.contains(&asked.head_digest) {
+            let head = redacted_head(redactor, asked.head);
+            let redacted = *head != *asked.head;
+            text.push_str(&line(&HeadLine { head, digest: asked.head_digest, redacted })?);
+        }
+        let links = asked.conversation.links();
+        let known = links.iter().rposition(|chain| self.chains.contains(chain)).map_or(0, |last| last + 1);
+        let mut after = known.checked_sub(1).and_then(|last| links.get(last)).copied();
+        for (message, chain) in asked.conversation.messages().iter().zip(links).skip(known) {
+            let kept = redacted_message(redactor, message);
+            let redacted = *kept != *message;
+            text.push_str(&line(&MessageLine { message: kept, after, chain: *chain, redacted })?);
+            after = Some(*chain);
+        }
+        let Site { role, lane, visit, position, .. } = asked.site;
+        text.push_str(&line(&AttemptLine {
+            attempt: asked.attempt,
+            role: role.clone(),
+            lane: lane.clone(),
+            visit: *visit,
+            position: *position,
+            model: asked.model.to_owned(),
+            head: asked.head_digest,
+            chain: links.last().copied(),
+            request: asked.conversation.request(asked.head_digest),
+            chunks,
+            reply,
+            fault,
+            usage,
+            cost_usd,
+            duration_ms: took.map(|took| u64::try_from(took.as_millis()).unwrap_or(u64::MAX)),
+        })?);
+        self.write(&text)?;
+        self.heads.insert(asked.head_digest);
+        self.chains.extend(links.iter().skip(known));
+        self.attempts += 1;
+        Ok(())
+    }
+
+    fn write(&mut self, text: &str) -> Result<(), Fault> {
+        let bytes = self.bytes.saturating_add(text.len());
+        let written = if bytes > MAX_BYTES {
+            Err(failed(&format!("it would be longer than {} MiB", MAX_BYTES >> 20)))
+        } else {
+            let written = self.out.write_all(text.as_bytes()).and_then(|()| self.out.flush());
+            written.map_err(|error| failed(&error.to_string()))
+        };
+        self.bytes = bytes;
+        self.broken = written.as_ref().err().cloned();
+        written
+    }
+}
+
+fn line<T: Serialize>(object: &T) -> Result<String, Fault> {
+    sealed(object).map_err(|error| failed(&error.to_string()))
+}
+
+fn failed(why: &str) -> Fault {
+    let message = format!("the recording cannot be written: {why}; make room and record again");
+    Fault::new(Code::RecordingFailed, FaultClass::Recording, message)
+}
+
+/// The head without what must not be written.
+fn redacted_head<'a>(redactor: &Redactor, head: &'a Head) -> Cow<'a, Head> {
+    let mut redacted = head.clone();
+    let Head { model, parameters, response_format, system, tools } = &mut redacted;
+    redactor.string(model);
+    parameters.0.values_mut().for_each(|value| redactor.value(value));
+    response_format.iter_mut().for_each(|text| redactor.string(text));
+    redactor.string(system);
+    for tool in tools {
+        redactor.string(&mut tool.name);
+        redactor.string(&mut tool.description);
+        redactor.string(&mut tool.parameters);
+    }
+    if redacted == *head { Cow::Borrowed(head) } else { Cow::Owned(redacted) }
+}
+
+/// The message without what must not be written.
+fn redacted_message<'a>(redactor: &Redactor, message: &'a Message) -> Cow<'a, Message> {
+    let mut redacted = message.clone();
+    let Message { reasoning, role: _, text, tool_call_id, tool_calls } = &mut redacted;
+    reasoning.iter_mut().chain(tool_call_id).for_each(|text| redactor.string(text));
+    redactor.string(text);
+    for call in tool_calls {
+        redactor.string(&mut call.id);
+        redactor.string(&mut call.name);
+        redactor.string(&mut call.arguments);
+    }
+    if redacted == *message { Cow::Borrowed(message) } else { Cow::Owned(redacted) }
+}
+
+/// A file in memory.
+#[derive(Debug, Clone, Default)]
+pub(super) struct Written(Arc<Mutex<Vec<u8>>>);
+
+impl Written {
+    /// What was written.
+    pub(super) fn into_text(self) -> String {
+        let bytes = std::mem::take(&mut *self.0.lock().unwrap_or_else(PoisonError::into_inner));
+        String::from_utf8(bytes).unwrap_or_default()
+    }
+}
+
+impl Write for Written {
+    fn write(&mut self, bytes: &[u8]) -> std::io::Result<usize> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner).extend_from_slice(bytes);
+        Ok(bytes.len())
+    }
+
+    fn flush(&mut self) -> std::io::Result<()> {
+        Ok(())
+    }
+}

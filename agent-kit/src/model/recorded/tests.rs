@@ -1,0 +1,1 @@
+//! What recordings keep and give back.
