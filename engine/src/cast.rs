@@ -5,6 +5,7 @@ use std::sync::Arc;
 
 use rondo_agent_kit::answer::Contract;
 use rondo_agent_kit::history::{Telling, system_text};
+use rondo_agent_kit::model::script::{self, Part};
 use rondo_agent_kit::model::scripted::Scripted;
 use rondo_agent_kit::react::Agent;
 use rondo_agent_kit::tool::{ToolSet, Toolbox};
@@ -150,6 +151,17 @@ pub fn readings(workflow: &Workflow) -> Result<BTreeMap<RoleName, Reading>, Erro
 /// [`Error::Unfit`] when a field's schema cannot be compiled.
 pub fn contracts(workflow: &Workflow) -> Result<BTreeMap<RoleName, Contract>, Error> {
     model_roles(workflow).map(|(name, role, model)| Ok((name.clone(), contract(name, role, model)?))).collect()
+}
+
+/// The roles of a workflow that a script answers for.
+///
+/// # Errors
+/// [`Error::Unfit`] when a field's schema cannot be compiled.
+pub fn script_parts(workflow: &Workflow) -> Result<script::Cast, Error> {
+    let models = contracts(workflow)?.into_iter().map(|(role, contract)| (role.to_string(), Part::Model(contract)));
+    let is_tool = |(_, role): &&(RoleName, Role)| matches!(role.kind, RoleKind::Tool(_));
+    let tools = workflow.roles.iter().filter(is_tool).map(|(name, _)| (name.to_string(), Part::Tool));
+    Ok(models.chain(tools).collect())
 }
 
 fn contract(name: &RoleName, role: &Role, model: &ModelRole) -> Result<Contract, Error> {

@@ -43,17 +43,21 @@ pub struct Typed<T> {
 impl<T: BuiltIn> Typed<T> {
     /// Wraps a tool with the schema of its arguments.
     pub fn new(tool: T) -> Self {
-        let mut schema = SchemaSettings::draft2020_12().into_generator().into_root_schema_for::<T::Arguments>();
-        // What stands around the properties is of no use to a model.
-        schema.remove("$schema");
-        schema.remove("title");
-        let spec = Spec {
-            name: T::NAME.to_owned(),
-            description: T::DESCRIPTION.to_owned(),
-            parameters: schema.to_value().to_string(),
-            origin: Origin::BuiltIn,
-        };
-        Self { spec, tool }
+        Self { spec: spec::<T>(), tool }
+    }
+}
+
+/// What a model is told of a tool of rondo, for whoever offers it without being able to do it.
+pub fn spec<T: BuiltIn>() -> Spec {
+    let mut schema = SchemaSettings::draft2020_12().into_generator().into_root_schema_for::<T::Arguments>();
+    // What stands around the properties is of no use to a model.
+    schema.remove("$schema");
+    schema.remove("title");
+    Spec {
+        name: T::NAME.to_owned(),
+        description: T::DESCRIPTION.to_owned(),
+        parameters: schema.to_value().to_string(),
+        origin: Origin::BuiltIn,
     }
 }
 

@@ -32,7 +32,7 @@ use rondo_protocol::call::Effect;
 
 pub use apply_patch::ApplyPatch;
 pub use arguments::Arguments;
-pub use builtin::{BuiltIn, Typed};
+pub use builtin::{BuiltIn, Typed, spec};
 pub use cut::cut;
 pub use edit_file::EditFile;
 pub use error::Error;

@@ -12,7 +12,6 @@ mod asks;
 mod cancel;
 mod completions;
 mod doctor;
-mod exit;
 mod explain;
 mod failure;
 mod files;
@@ -52,9 +51,10 @@ use std::process::ExitCode;
 use clap::{Args, CommandFactory as _, FromArgMatches as _, Parser, Subcommand};
 use rondo_protocol::diagnostic::Code;
 
-use exit::Exit;
 use failure::Failure;
 use output::{Output, tell};
+
+use crate::exit::{self, Exit};
 
 /// Declarative workflows for role-based LLM agents.
 #[derive(Debug, Parser)]

@@ -8,13 +8,12 @@ use std::time::Duration;
 use rondo_agent_kit::model::Model;
 use rondo_agent_kit::model::openai::{OpenAi, OpenAiSettings};
 use rondo_agent_kit::model::redacting::Redacting;
-use rondo_agent_kit::model::script::{Cast, Part, Script};
+use rondo_agent_kit::model::script::{Cast, Script};
 use rondo_agent_kit::model::scripted::Scripted;
 use rondo_agent_kit::redact::{Redactor, Secret};
 use rondo_agent_kit::tool::InDoubt;
 use rondo_protocol::diagnostic::Code;
-use rondo_protocol::id::RoleName;
-use rondo_protocol::workflow::{Role, RoleKind, Workflow};
+use rondo_protocol::workflow::Workflow;
 use rondo_protocol::{Digest, canonical};
 use serde::{Deserialize, Serialize};
 
@@ -71,11 +70,7 @@ impl From<InDoubtChoice> for InDoubt {
 /// # Errors
 /// When the definition does not fit this version.
 pub fn scripted_cast(workflow: &Workflow) -> Result<Cast, Failure> {
-    let contracts = cast::contracts(workflow).map_err(|error| Failure::new(Code::InternalFault, error.to_string()))?;
-    let models = contracts.into_iter().map(|(role, contract)| (role.to_string(), Part::Model(contract)));
-    let is_tool = |(_, role): &&(RoleName, Role)| matches!(role.kind, RoleKind::Tool(_));
-    let tools = workflow.roles.iter().filter(is_tool).map(|(name, _)| (name.to_string(), Part::Tool));
-    Ok(models.chain(tools).collect())
+    cast::script_parts(workflow).map_err(|error| Failure::new(Code::InternalFault, error.to_string()))
 }
 
 /// What a run of `workflow` is given, servers of tools started.

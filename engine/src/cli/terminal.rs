@@ -23,7 +23,7 @@ use crate::hook::Said;
 use crate::socket::Connection;
 use crate::store::StepStore;
 use crate::thread::Ending;
-use crate::{Ended, Engine, Error, NewThread, Operating, Resumed, ThreadHandle};
+use crate::{Engine, Error, NewThread, Operating, Resumed, ThreadHandle};
 
 /// How many replies may wait for whoever shows them before the run waits too.
 pub const REPLIES: usize = 256;
@@ -347,13 +347,7 @@ async fn follow(mut handle: ThreadHandle, stop: &CancellationToken, replies: &mp
             }
         }
     }
-    match handle.ended().await {
-        Ended::Finished(ending) => Exit::of_outcome(ending.outcome),
-        Ended::Stopped(fault) if fault.class == FaultClass::Store || fault.code == Code::HookDenied => {
-            Exit::of_fault(fault.code)
-        }
-        Ended::Stopped(fault) => Exit::of_class(fault.class),
-    }
+    Exit::of_ended(&handle.ended().await)
 }
 
 impl From<Error> for Failure {

@@ -7,7 +7,7 @@ use petgraph::stable_graph::{NodeIndex, StableDiGraph};
 use rondo_protocol::call::CallKind;
 use rondo_protocol::id::{RoleName, Status};
 use rondo_protocol::workflow::template::{Expr, Segment, Template, Use, ValueTemplate};
-use rondo_protocol::workflow::{self, HookUse, Outgoing, Policy, RoleKind, RolePolicy, Target, Workflow};
+use rondo_protocol::workflow::{self, HookUse, Outgoing, Policy, RoleKind, RolePolicy, Target, Workflow, places};
 
 use super::{Bound, Condition, Edge, EdgeId, Graph, Link, Node, RoleNode, To};
 use crate::hook::RoleView;
@@ -53,7 +53,7 @@ pub(super) fn lower(
     for (name, outgoing) in &workflow.graph {
         match outgoing {
             Outgoing::Start(edges) => {
-                lowering.routes(lowering.start, None, edges)?;
+                lowering.routes(lowering.start, None, &places::key("graph", name), edges)?;
             }
             Outgoing::Role(statuses) => {
                 let (role, index) = lowering
@@ -62,7 +62,8 @@ pub(super) fn lower(
                     .map(|(role, index)| (role.clone(), *index))
                     .ok_or_else(|| Error::UnknownRole { role: name.clone() })?;
                 for (status, edges) in statuses {
-                    let lowered = lowering.routes(index, Some(status), edges)?;
+                    let path = places::key(&places::key("graph", name), status.as_str());
+                    let lowered = lowering.routes(index, Some(status), &path, edges)?;
                     routes.entry(role.clone()).or_default().insert(status.clone(), lowered);
                 }
             }
@@ -209,9 +210,12 @@ impl Lowering {
         &mut self,
         from: NodeIndex,
         status: Option<&Status>,
+        path: &str,
         edges: &[workflow::Edge],
     ) -> Result<Vec<Arc<Edge>>, Error> {
-        edges.iter().zip(0..).map(|(edge, order)| self.route(from, status, (order, None), edge)).collect()
+        let numbered = edges.iter().enumerate().zip(0..);
+        let route = |((at, edge), order)| self.route(from, status, (order, None), &places::item(path, at), edge);
+        numbered.map(route).collect()
     }
 
     fn route(
@@ -219,14 +223,18 @@ impl Lowering {
         from: NodeIndex,
         status: Option<&Status>,
         (order, after): (u32, Option<u32>),
+        path: &str,
         edge: &workflow::Edge,
     ) -> Result<Arc<Edge>, Error> {
         let id = EdgeId(self.edges);
         self.edges += 1;
         // The parser of workflow files bounds how deep `on_max` edges nest.
-        let on_max = edge.on_max.as_ref().map(|next| self.route(from, status, (order, edge.max), next)).transpose()?;
+        let behind = places::key(path, "on_max");
+        let on_max =
+            edge.on_max.as_ref().map(|next| self.route(from, status, (order, edge.max), &behind, next)).transpose()?;
         let lowered = Arc::new(Edge {
             id,
+            path: Arc::from(path),
             when: edge.when.as_deref().map(condition).transpose()?,
             to: match &edge.to {
                 Target::Role(role) => To::Role(role.clone()),

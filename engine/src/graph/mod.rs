@@ -80,6 +80,8 @@ struct RoleNode {
 pub struct Edge {
     /// Its number.
     pub id: EdgeId,
+    /// Where it stands in its file, as [`Places`](rondo_protocol::workflow::Places) names it.
+    pub path: Arc<str>,
     /// The condition; `None` = always.
     pub when: Option<Condition>,
     /// Where to.

@@ -57,8 +57,10 @@ pub struct Finish {
 }
 
 /// What choosing an edge leaves behind.
-#[derive(Debug, Clone, Default, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Chosen {
+    /// Where the edge stands in its file.
+    pub path: Arc<str>,
     /// A line for the user.
     pub say: Option<String>,
     /// The bounded edge that was taken, with the role whose steps count anew.
@@ -107,6 +109,7 @@ pub fn decide(graph: &Graph, state: &State) -> Result<Decision, Fault> {
     let render =
         |template: &Template| template.render(&scope, MAX_RENDERED_BYTES).map_err(|error| edge_fault(from, &error));
     let chosen = Chosen {
+        path: Arc::clone(&edge.path),
         say: edge.say.as_ref().map(render).transpose()?,
         bounded: edge.bound.as_ref().map(|bound| (edge.id, bound.per.clone())).into_iter().collect(),
     };

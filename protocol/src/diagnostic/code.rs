@@ -39,6 +39,7 @@ macro_rules! codes {
 // 01 reading a file, 02 structure, 03 types, 04 templates, 05 graph, 06 input, 07 scripts, 08 operator's settings,
 // 10 providers, 11 answers, 12 limits, 13 store, 14 threads and commands, 15 hooks, 16 tools (161 files, 162 programs,
 // 163 HTTP, 164 MCP), 17 grants, 18 recordings.
+// 163 HTTP, 164 MCP), 17 grants, 185 scenarios, 186 snapshots.
 codes! {
     "0101" Error YamlSyntax,
     "0102" Error JsonSyntax,
@@ -213,6 +214,21 @@ codes! {
     "1805" Error NotRecorded,
     "1806" Error RecordingRefused,
     "1807" Error RecordingFailed,
+    "1851" Error ScenarioShape,
+    "1852" Error ScenarioKey,
+    "1853" Error ScenarioRole,
+    "1854" Error ScenarioPath,
+    "1855" Error ScenarioFile,
+    "1856" Error ScenarioName,
+    "1857" Error NoScenario,
+    "1858" Error ExpectationFailed,
+    "1859" Error ToolUnanswered,
+    "1861" Error SnapshotSyntax,
+    "1862" Error SnapshotEdited,
+    "1863" Error SnapshotFormat,
+    "1864" Error SnapshotChanged,
+    "1865" Error SnapshotMissing,
+    "1866" Error SnapshotStale,
 }
 
 impl Code {

@@ -25,14 +25,28 @@ impl Script {
         let is_json = file.name().rsplit_once('.').is_some_and(|(_, end)| end.eq_ignore_ascii_case("json"));
         let reading = if is_json { source::read_json(file.text()) } else { source::read_yaml(file.text()) };
         let mut faults: Vec<Diagnostic> = reading.faults.into_iter().map(|fault| file.report(fault)).collect();
-        let mut reader = Reader { file, faults: Vec::new() };
-        let script = reading.root.map(|root| reader.script(&root)).unwrap_or_default();
-        faults.append(&mut reader.faults);
-        if faults.is_empty() {
-            return Ok(script);
+        let script = reading.root.map(|root| Self::of_node(file, &root)).unwrap_or(Ok(Self::default()));
+        match script {
+            Ok(script) if faults.is_empty() => return Ok(script),
+            Ok(_) => {}
+            Err(mut more) => faults.append(&mut more),
         }
         faults.sort_by_key(|fault| fault.span);
         Err(faults)
+    }
+
+    /// Reads a script that is a part of another file: `root` is the node of `file` that holds it.
+    ///
+    /// # Errors
+    /// As [`Script::read`].
+    pub fn of_node(file: &Source, root: &Node) -> Result<Self, Vec<Diagnostic>> {
+        let mut reader = Reader { file, faults: Vec::new() };
+        let script = reader.script(root);
+        if reader.faults.is_empty() {
+            return Ok(script);
+        }
+        reader.faults.sort_by_key(|fault| fault.span);
+        Err(reader.faults)
     }
 }
 

@@ -4,6 +4,7 @@ use rondo_protocol::call::FaultClass;
 use rondo_protocol::diagnostic::Code;
 use rondo_protocol::event::Outcome;
 
+use crate::scheduler::Ended;
 use crate::store;
 
 /// How the process ends. The numbers are part of the interface.
@@ -62,6 +63,17 @@ impl Exit {
             Exit::Terminated,
         ];
         ALL.into_iter().find(|exit| exit.code() == code)
+    }
+
+    /// The exit of a run.
+    pub fn of_ended(ended: &Ended) -> Self {
+        match ended {
+            Ended::Finished(ending) => Self::of_outcome(ending.outcome),
+            Ended::Stopped(fault) if fault.class == FaultClass::Store || fault.code == Code::HookDenied => {
+                Self::of_fault(fault.code)
+            }
+            Ended::Stopped(fault) => Self::of_class(fault.class),
+        }
     }
 
     /// The exit of a thread that has ended.

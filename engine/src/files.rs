@@ -1,0 +1,139 @@
+//! Files that a command line, a workflow or a scenario names, read without ever blocking and never beyond a size.
+//!
+//! A workflow is not trusted: what it names must lie in its own folder, links followed. Pipes and devices are refused
+//! before anything is read from them.
+
+use std::collections::BTreeMap;
+use std::fs::OpenOptions;
+use std::io::{self, Read};
+use std::os::unix::fs::OpenOptionsExt;
+use std::path::{Component, Path, PathBuf};
+use std::sync::{Mutex, PoisonError};
+
+use rondo_protocol::workflow::read::{FileError, Files};
+use rustix::fs::OFlags;
+
+/// The text of a plain file of at most `max_bytes`.
+///
+/// # Errors
+/// [`FileError`], also for a folder, a pipe or a device.
+pub fn read_bounded(path: &Path, max_bytes: usize) -> Result<String, FileError> {
+    // Without NONBLOCK the mere opening of a pipe would wait for its writer.
+    let flags = i32::try_from((OFlags::NONBLOCK | OFlags::NOCTTY).bits()).unwrap_or_default();
+    let mut file = OpenOptions::new().read(true).custom_flags(flags).open(path).map_err(|error| refused(&error))?;
+    let kind = file.metadata().map_err(|error| refused(&error))?.file_type();
+    if kind.is_dir() {
+        return Err(FileError::Refused("it is a folder, not a file".to_owned()));
+    }
+    if !kind.is_file() {
+        return Err(FileError::Refused("it is a pipe or a device, not a plain file".to_owned()));
+    }
+    let mut bytes = Vec::new();
+    let limit = u64::try_from(max_bytes).unwrap_or(u64::MAX).saturating_add(1);
+    let length = Read::by_ref(&mut file).take(limit).read_to_end(&mut bytes).map_err(|error| refused(&error))?;
+    if length > max_bytes {
+        return Err(FileError::TooLarge(max_bytes));
+    }
+    String::from_utf8(bytes).map_err(|_| FileError::NotText)
+}
+
+fn refused(error: &io::Error) -> FileError {
+    match error.kind() {
+        io::ErrorKind::NotFound => FileError::NotFound,
+        io::ErrorKind::PermissionDenied => FileError::Refused("it may not be read".to_owned()),
+        _ => FileError::Refused(error.to_string()),
+    }
+}
+
+/// The files in a workflow's folder.
+#[derive(Debug)]
+pub struct FolderFiles {
+    folder: PathBuf,
+    /// What was read, by the name it was asked for: reports show it.
+    read: Mutex<BTreeMap<String, String>>,
+}
+
+impl FolderFiles {
+    /// The files in `folder`.
+    pub fn new(folder: impl Into<PathBuf>) -> Self {
+        Self { folder: folder.into(), read: Mutex::default() }
+    }
+
+    /// What was read, by name.
+    pub fn into_read(self) -> BTreeMap<String, String> {
+        self.read.into_inner().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn read_within(&self, path: &str, max_bytes: usize) -> Result<String, FileError> {
+        let named = Path::new(path);
+        // The reader of workflows lets no such path through; this holds whoever else asks.
+        if !named.components().all(|part| matches!(part, Component::Normal(_) | Component::CurDir)) {
+            return Err(FileError::Outside);
+        }
+        let folder = self.folder.canonicalize().map_err(|error| refused(&error))?;
+        let real = folder.join(named).canonicalize().map_err(|error| refused(&error))?;
+        if !real.starts_with(&folder) {
+            return Err(FileError::Outside);
+        }
+        read_bounded(&real, max_bytes)
+    }
+}
+
+impl Files for FolderFiles {
+    fn read(&self, path: &str, max_bytes: usize) -> Result<String, FileError> {
+        let text = self.read_within(path, max_bytes)?;
+        self.read.lock().unwrap_or_else(PoisonError::into_inner).insert(path.to_owned(), text.clone());
+        Ok(text)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::os::unix::fs::symlink;
+
+    use super::*;
+
+    #[test]
+    fn a_workflow_reads_its_own_folder_and_nothing_else() {
+        let outside = tempfile::tempdir().unwrap();
+        std::fs::write(outside.path().join("secret"), "secret").unwrap();
+        let folder = tempfile::tempdir().unwrap();
+        std::fs::create_dir(folder.path().join("prompts")).unwrap();
+        std::fs::write(folder.path().join("prompts/a.md"), "text").unwrap();
+        symlink("prompts/a.md", folder.path().join("inside")).unwrap();
+        symlink(outside.path().join("secret"), folder.path().join("outside")).unwrap();
+        symlink(outside.path(), folder.path().join("away")).unwrap();
+        let files = FolderFiles::new(folder.path());
+        assert_eq!(files.read("prompts/a.md", 10), Ok("text".to_owned()));
+        assert_eq!(files.read("./inside", 10), Ok("text".to_owned()));
+        let absolute = outside.path().join("secret").to_string_lossy().into_owned();
+        for bad in ["outside", "away/secret", "../secret", "prompts/../../x", absolute.as_str()] {
+            assert_eq!(files.read(bad, 10), Err(FileError::Outside), "{bad}");
+        }
+        for bad in ["none", "", "prompts"] {
+            assert!(files.read(bad, 10).is_err(), "{bad}");
+        }
+    }
+
+    #[test]
+    fn pipes_and_devices_do_not_block() {
+        let folder = tempfile::tempdir().unwrap();
+        let pipe = folder.path().join("pipe");
+        rustix::fs::mknodat(rustix::fs::CWD, &pipe, rustix::fs::FileType::Fifo, rustix::fs::Mode::RUSR, 0).unwrap();
+        let refused = FileError::Refused("it is a pipe or a device, not a plain file".to_owned());
+        assert_eq!(read_bounded(&pipe, 10), Err(refused.clone()));
+        assert_eq!(read_bounded(Path::new("/dev/zero"), 10), Err(refused.clone()));
+        assert_eq!(FolderFiles::new(folder.path()).read("pipe", 10), Err(refused));
+    }
+
+    #[test]
+    fn size_and_encoding_are_held() {
+        let folder = tempfile::tempdir().unwrap();
+        let file = folder.path().join("file");
+        std::fs::write(&file, "12345").unwrap();
+        assert_eq!(read_bounded(&file, 5), Ok("12345".to_owned()));
+        assert_eq!(read_bounded(&file, 4), Err(FileError::TooLarge(4)));
+        std::fs::write(&file, b"ab\xff").unwrap();
+        assert_eq!(read_bounded(&file, 5), Err(FileError::NotText));
+    }
+}

@@ -1,0 +1,45 @@
+//! A workflow as scenarios are held to it: checked, with the places of its parts.
+
+use rondo_agent_kit::model::script;
+use rondo_protocol::diagnostic::{Code, Diagnostic, Span};
+use rondo_protocol::workflow::{self, Checked, Files, Places};
+
+use super::report::Part;
+use crate::cast;
+
+/// A checked workflow, and where each of its parts stands.
+#[derive(Debug)]
+pub struct Definition {
+    /// The file as it is shown.
+    pub file: String,
+    /// What it means.
+    pub checked: Checked,
+    places: Places,
+    /// Every role that a script answers for.
+    pub(super) cast: script::Cast,
+}
+
+impl Definition {
+    /// Reads the workflow `text`, which is the content of `file`. `files` gives what it includes, by paths from its
+    /// folder.
+    ///
+    /// # Errors
+    /// All faults of the workflow, also what this version does not run yet.
+    pub fn read(file: &str, text: &str, files: &dyn Files) -> Result<Self, Vec<Diagnostic>> {
+        let (checked, places) = workflow::read_placed(file, text, files)?;
+        if !checked.not_yet.is_empty() {
+            return Err(checked.not_yet);
+        }
+        let unfit = |error: cast::Error| {
+            vec![Diagnostic::at(Code::InternalFault, file, text, Span::default(), error.to_string())]
+        };
+        let cast = cast::script_parts(&checked.workflow).map_err(unfit)?;
+        Ok(Self { file: file.to_owned(), checked, places, cast })
+    }
+
+    /// The part at `path`, with its place or that of the nearest part that holds it.
+    pub fn part(&self, path: &str) -> Part {
+        let Diagnostic { file, line, column, .. } = self.places.fault(Code::SnapshotChanged, path, None, "");
+        Part { path: path.to_owned(), file, line, column }
+    }
+}

@@ -1,0 +1,183 @@
+//! What stands beside a workflow file: its scenarios and their accepted snapshots.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::path::{Path, PathBuf};
+
+use rondo_protocol::diagnostic::{Code, Diagnostic, Span};
+
+use super::definition::Definition;
+use super::report::Report;
+use crate::files::{FolderFiles, read_bounded};
+
+/// The folder of scenarios beside a workflow file.
+pub const FOLDER: &str = "tests";
+/// The folder of snapshots in the folder of scenarios.
+pub const SNAPSHOTS: &str = "snapshots";
+/// How an accepted snapshot's file ends.
+pub const ACCEPTED: &str = ".snap";
+/// How the file of a snapshot ends that nobody has looked at yet.
+pub const PENDING: &str = ".snap.new";
+
+/// The endings of a scenario's file.
+const ENDINGS: [&str; 3] = [".yaml", ".yml", ".json"];
+/// The most scenarios of one workflow.
+const MAX_SCENARIOS: usize = 10_000;
+/// The most files of a folder that are looked at.
+const MAX_FILES: usize = 200_000;
+/// The most bytes of one snapshot.
+const MAX_SNAPSHOT_BYTES: usize = 64 << 20;
+/// The most bytes of one scenario; the reader's own budget is lower and has better words.
+const MAX_SCENARIO_BYTES: usize = 4 << 20;
+
+/// The scenarios of a workflow and their accepted snapshots, as they were read.
+#[derive(Debug)]
+pub struct Suite {
+    /// What scenarios name, by paths from the workflow's folder.
+    pub(super) files: FolderFiles,
+    /// The workflow's folder.
+    pub(super) folder: PathBuf,
+    pub(super) scenarios: Vec<Written>,
+    /// By the names of their files.
+    snapshots: BTreeMap<String, Result<String, String>>,
+    pending: BTreeSet<String>,
+}
+
+/// A scenario's file.
+#[derive(Debug, Clone)]
+pub(super) struct Written {
+    pub name: String,
+    /// As it is shown.
+    pub file: String,
+    /// From the workflow's folder.
+    pub path: String,
+    pub text: Result<String, Diagnostic>,
+}
+
+/// How a suite is run.
+#[derive(Debug, Clone, Default)]
+pub struct Options {
+    /// Only scenarios whose name holds this word.
+    pub filter: Option<String>,
+    /// Only the scenario of this name.
+    pub only: Option<String>,
+    /// How many scenarios run at once; `None` = as many as there are processors.
+    pub workers: Option<usize>,
+}
+
+/// A folder that cannot be looked into.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[error("{folder}: {what}")]
+pub struct Unreadable {
+    /// Which.
+    pub folder: String,
+    /// Why.
+    pub what: String,
+}
+
+impl Suite {
+    /// Reads the scenarios and the snapshots beside the workflow file `file`. A workflow may have none.
+    ///
+    /// # Errors
+    /// When a folder is there and cannot be listed. Of a file that cannot be read the report tells.
+    pub fn read(file: &Path) -> Result<Self, Unreadable> {
+        let folder = file.parent().filter(|folder| !folder.as_os_str().is_empty()).unwrap_or_else(|| Path::new("."));
+        let shown = |path: &Path| path.strip_prefix(".").unwrap_or(path).to_string_lossy().into_owned();
+        let tests = folder.join(FOLDER);
+        let mut scenarios = Vec::new();
+        for name in names(&tests)?.into_iter().filter(|name| ending(name).is_some()).take(MAX_SCENARIOS) {
+            let path = tests.join(&name);
+            let file = shown(&path);
+            let at_start = |code, message: String| Diagnostic::at(code, &file, "", Span::default(), message);
+            let text = read_bounded(&path, MAX_SCENARIO_BYTES)
+                .map_err(|error| at_start(Code::FileUnreadable, format!("the scenario cannot be read: {error}")));
+            let called = ending(&name).and_then(|end| name.strip_suffix(end)).unwrap_or(&name);
+            let text = if !is_usable(called) {
+                let message = format!("`{}` is not a name for a scenario", called.escape_debug());
+                Err(at_start(Code::ScenarioName, message)
+                    .with_hint("use letters, digits, `-`, `_` and `.`, but not `__`"))
+            } else if scenarios.last().is_some_and(|last: &Written| last.name == called) {
+                Err(at_start(Code::ScenarioName, format!("there is another scenario `{called}`")))
+            } else {
+                text
+            };
+            let path = format!("{FOLDER}/{name}");
+            scenarios.push(Written { name: called.to_owned(), file, path, text });
+        }
+        let folder_of_snapshots = tests.join(SNAPSHOTS);
+        let (mut snapshots, mut pending) = (BTreeMap::new(), BTreeSet::new());
+        for name in names(&folder_of_snapshots)? {
+            if let Some(name) = name.strip_suffix(".new").filter(|name| name.ends_with(ACCEPTED)) {
+                pending.insert(name.to_owned());
+            } else if name.ends_with(ACCEPTED) {
+                let text = read_bounded(&folder_of_snapshots.join(&name), MAX_SNAPSHOT_BYTES);
+                snapshots.insert(name, text.map_err(|error| error.to_string()));
+            }
+        }
+        let files = FolderFiles::new(folder);
+        Ok(Self { files, folder: folder.to_path_buf(), scenarios, snapshots, pending })
+    }
+
+    /// How many scenarios there are.
+    pub fn len(&self) -> usize {
+        self.scenarios.len()
+    }
+
+    /// Whether there are none.
+    pub fn is_empty(&self) -> bool {
+        self.scenarios.is_empty()
+    }
+
+    /// The names of the scenarios, sorted.
+    pub fn names(&self) -> impl Iterator<Item = &str> {
+        self.scenarios.iter().map(|scenario| scenario.name.as_str())
+    }
+
+    /// The folder of the snapshots.
+    pub fn snapshots_folder(&self) -> PathBuf {
+        self.folder.join(FOLDER).join(SNAPSHOTS)
+    }
+
+    /// Plays the scenarios on `definition` and compares what came of them with the accepted snapshots. Nothing is
+    /// written.
+    pub fn run(&self, definition: &Definition, options: &Options) -> Report {
+        let _ = options;
+        Report {
+            workflow: definition.checked.workflow.name.clone(),
+            file: definition.file.clone(),
+            scenarios: Vec::new(),
+            stale: Vec::new(),
+        }
+    }
+}
+
+/// The names in a folder, sorted; none where there is no such folder.
+fn names(folder: &Path) -> Result<Vec<String>, Unreadable> {
+    let unreadable =
+        |error: std::io::Error| Unreadable { folder: folder.display().to_string(), what: error.to_string() };
+    let entries = match std::fs::read_dir(folder) {
+        Ok(entries) => entries,
+        Err(error) if matches!(error.kind(), std::io::ErrorKind::NotFound) => return Ok(Vec::new()),
+        Err(error) => return Err(unreadable(error)),
+    };
+    let mut names = Vec::new();
+    for entry in entries.take(MAX_FILES) {
+        let entry = entry.map_err(unreadable)?;
+        names.push(entry.file_name().to_string_lossy().into_owned());
+    }
+    names.sort();
+    Ok(names)
+}
+
+fn ending(name: &str) -> Option<&'static str> {
+    ENDINGS.into_iter().find(|end| name.len() > end.len() && name.ends_with(end) && !name.starts_with('.'))
+}
+
+/// Whether snapshots can be called after a scenario of this name, each by a name of its own.
+fn is_usable(name: &str) -> bool {
+    const LONGEST: usize = 100;
+    name.len() <= LONGEST
+        && !name.contains("__")
+        && !name.ends_with('_')
+        && name.starts_with(|c: char| c.is_ascii_alphanumeric())
+        && name.chars().all(|c| c.is_ascii_alphanumeric() || matches!(c, '-' | '_' | '.'))
+}
