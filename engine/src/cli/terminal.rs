@@ -4,7 +4,6 @@
 
 use std::time::Duration;
 
-use rondo_protocol::call::FaultClass;
 use rondo_protocol::canonical::{self, Value};
 use rondo_protocol::diagnostic::Code;
 use rondo_protocol::event::{Event, What};

@@ -162,6 +162,16 @@ impl Node {
         self.kind.describe()
     }
 
+    /// Where to point for it: its own place, or where that has no length, as of block lists and maps, its first key or
+    /// `owner`, the key that it belongs to.
+    pub fn place(&self, owner: Span) -> Span {
+        match &self.kind {
+            Kind::Map(members) if !members.is_empty() => members.first().map_or(owner, |(key, _)| key.span),
+            _ if self.span.length > 0 => self.span,
+            _ => owner,
+        }
+    }
+
     /// The value without its places.
     pub fn to_value(&self) -> Value {
         match &self.kind {

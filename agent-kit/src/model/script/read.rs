@@ -77,7 +77,7 @@ impl Reader<'_> {
     fn script(&mut self, root: &Node) -> Script {
         let mut lists = BTreeMap::new();
         let Kind::Map(members) = &root.kind else {
-            self.shape(node_span(root, Span::default()), "a script is a map from roles to lists of entries");
+            self.shape(root.place(Span::default()), "a script is a map from roles to lists of entries");
             return Script::default();
         };
         for (key, node) in members {
@@ -91,7 +91,7 @@ impl Reader<'_> {
             match &node.kind {
                 Kind::List(entries) => {
                     for entry in entries {
-                        self.entry(entry, node_span(entry, key.span), &mut list.attempts);
+                        self.entry(entry, entry.place(key.span), &mut list.attempts);
                     }
                 }
                 _ => self.shape(key.span, format!("`{}` needs a list of entries", key.name)),
@@ -152,13 +152,13 @@ impl Reader<'_> {
         };
         attempts.push(Attempt { delay_ms, said, place: place.into() });
         if let Some((key, node)) = then {
-            self.entry(node, node_span(node, key.span), attempts);
+            self.entry(node, node.place(key.span), attempts);
         }
     }
 
     fn string(&mut self, key: &Key, node: &Node) -> Option<String> {
         let Kind::Str(text) = &node.kind else {
-            self.shape(node_span(node, key.span), format!("`{}` must be a text", key.name));
+            self.shape(node.place(key.span), format!("`{}` must be a text", key.name));
             return None;
         };
         Some(text.clone())
@@ -170,14 +170,14 @@ impl Reader<'_> {
             _ => None,
         };
         if number.is_none() {
-            self.shape(node_span(node, key.span), format!("`{}` must be an integer from {least} to {most}", key.name));
+            self.shape(node.place(key.span), format!("`{}` must be an integer from {least} to {most}", key.name));
         }
         number
     }
 
     fn fields(&mut self, key: &Key, node: &Node) -> Option<Value> {
         let Kind::Map(_) = &node.kind else {
-            self.shape(node_span(node, key.span), "`fields` must be a map");
+            self.shape(node.place(key.span), "`fields` must be a map");
             return None;
         };
         Some(node.to_value())
@@ -186,10 +186,10 @@ impl Reader<'_> {
     fn tools(&mut self, key: &Key, node: &Node) -> Option<Vec<ToolRequest>> {
         match &node.kind {
             Kind::List(items) if !items.is_empty() => {
-                Some(items.iter().filter_map(|item| self.tool(item, node_span(item, key.span))).collect())
+                Some(items.iter().filter_map(|item| self.tool(item, item.place(key.span))).collect())
             }
             _ => {
-                self.shape(node_span(node, key.span), "`tools` must be a list with at least one tool");
+                self.shape(node.place(key.span), "`tools` must be a list with at least one tool");
                 None
             }
         }
@@ -218,7 +218,7 @@ impl Reader<'_> {
     }
 
     fn failure(&mut self, key: &Key, node: &Node) -> Option<Failure> {
-        let place = node_span(node, key.span);
+        let place = node.place(key.span);
         let Kind::Map(members) = &node.kind else {
             self.shape(place, "`error` is a map such as `{ http: 500 }`");
             return None;
@@ -236,7 +236,7 @@ impl Reader<'_> {
                 ("cut", Kind::Bool(true)) => causes.push(Cause::Cut),
                 ("timeout", Kind::Bool(true)) => causes.push(Cause::Timeout),
                 ("network" | "cut" | "timeout", _) => {
-                    self.shape(node_span(node, key.span), format!("`{}` can only be true", key.name));
+                    self.shape(node.place(key.span), format!("`{}` can only be true", key.name));
                 }
                 ("retry_after", _) => {
                     let seconds = self.integer(key, node, 0, MAX_RETRY_AFTER_S);
@@ -254,14 +254,5 @@ impl Reader<'_> {
                 None
             }
         }
-    }
-}
-
-/// Where to point for a node: its own place, or that of its owner's key when it has no length, as block lists and maps.
-fn node_span(node: &Node, owner: Span) -> Span {
-    match &node.kind {
-        Kind::Map(members) if !members.is_empty() => members.first().map_or(owner, |(key, _)| key.span),
-        _ if node.span.length > 0 => node.span,
-        _ => owner,
     }
 }

@@ -1,0 +1,216 @@
+//! What must come of a scenario, and whether it did.
+
+use std::collections::BTreeMap;
+
+use rondo_protocol::Value;
+use rondo_protocol::id::RoleName;
+use rondo_protocol::message::Message;
+
+use super::path::Path;
+use super::play::Played;
+use super::report::Failure;
+
+/// The most of a value that a report shows, in characters.
+const SHOWN: usize = 400;
+
+/// Where an expectation stands in the scenario's file, both from 1.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct Place {
+    pub line: u32,
+    pub column: u32,
+}
+
+/// Everything that a scenario expects.
+#[derive(Debug, Default)]
+pub struct Expect {
+    /// Each with its place, in file order.
+    pub all: Vec<(Expectation, Place)>,
+}
+
+/// Something that a scenario expects.
+#[derive(Debug, Clone, PartialEq)]
+pub enum Expectation {
+    /// The steps, as `role.status`.
+    Route(Vec<String>),
+    /// `done`, `failed` or `stopped`.
+    Outcome(String),
+    /// The exit code that `rondo run` would have.
+    Exit(u8),
+    /// What the run gives back.
+    Result(Value),
+    /// Why it failed.
+    Reason(String),
+    /// A value of the run.
+    At(Path, Test),
+    /// A line for the user holds this.
+    Said(String),
+    /// What a role was sent or what it answered, in one visit or in any.
+    Told { role: RoleName, visit: Option<u64>, direction: Direction, contains: String },
+    /// How many model replies each of these roles was given.
+    Calls(BTreeMap<RoleName, u64>),
+    /// How many model replies there were.
+    ModelCalls(u64),
+    /// How often each of these tools was called.
+    ToolCalls(BTreeMap<String, u64>),
+    /// US dollars.
+    CostUnder(f64),
+    /// Estimated tokens of all requests.
+    PromptTokensUnder(u64),
+}
+
+/// What is asked of a value.
+#[derive(Debug, Clone, PartialEq)]
+pub enum Test {
+    /// It is this.
+    Equals(Value),
+    /// It is a text that holds this, or a list with this item.
+    Contains(String),
+}
+
+/// Which way a text went.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Direction {
+    /// To the model.
+    Request,
+    /// From the model.
+    Answer,
+}
+
+impl Expect {
+    /// What is not as it was expected, in file order. `file` is the scenario's.
+    pub fn failures(&self, file: &str, played: &Played) -> Vec<Failure> {
+        let facts = played.facts();
+        let judged = self.all.iter().filter_map(|(expectation, place)| {
+            let Wrong { what, expected, actual } = expectation.wrong(played, &facts)?;
+            let (file, Place { line, column }) = (file.to_owned(), *place);
+            Some(Failure { file, line, column, what, expected, actual })
+        });
+        judged.collect()
+    }
+}
+
+struct Wrong {
+    what: String,
+    expected: String,
+    actual: String,
+}
+
+impl Expectation {
+    fn wrong(&self, played: &Played, facts: &Value) -> Option<Wrong> {
+        let differ = |what: &str, expected: String, actual: String| {
+            (expected != actual).then(|| Wrong { what: what.to_owned(), expected: cut(&expected), actual: cut(&actual) })
+        };
+        match self {
+            Self::Route(route) => {
+                let actual: Vec<String> = played.course.route.iter().map(|stop| stop.step.clone()).collect();
+                differ("route", route.join(", "), actual.join(", "))
+            }
+            Self::Outcome(outcome) => {
+                let stopped = played.fault.as_ref().map(|fault| format!(": {}: {}", fault.code, fault.message));
+                let wrong = differ("outcome", outcome.clone(), played.course.outcome.clone())?;
+                Some(Wrong { actual: cut(&format!("{}{}", wrong.actual, stopped.unwrap_or_default())), ..wrong })
+            }
+            Self::Exit(exit) => differ("exit", exit.to_string(), played.exit.to_string()),
+            Self::Result(result) => differ("result", result.to_text(), played.course.result.to_text()),
+            Self::Reason(reason) => differ("reason", reason.clone(), played.course.reason.clone().unwrap_or_default()),
+            Self::At(path, test) => test.wrong(path, path.find(facts)),
+            Self::Said(words) => {
+                let is_said = played.course.said.iter().any(|line| line.contains(words.as_str()));
+                (!is_said).then(|| Wrong {
+                    what: "said".to_owned(),
+                    expected: format!("a line with {words:?}"),
+                    actual: cut(&format!("{:?}", played.course.said)),
+                })
+            }
+            Self::Told { role, visit, direction, contains } => told(played, role, *visit, *direction, contains),
+            Self::Calls(roles) => roles.iter().find_map(|(role, count)| {
+                let made = played.requests.get(role).map_or(0, |requests| requests.sent.len());
+                differ(&format!("model calls of {role}"), count.to_string(), made.to_string())
+            }),
+            Self::ModelCalls(count) => {
+                let made: usize = played.requests.values().map(|requests| requests.sent.len()).sum();
+                differ("model calls", count.to_string(), made.to_string())
+            }
+            Self::ToolCalls(tools) => tools.iter().find_map(|(tool, count)| {
+                let made = played.tool_calls.get(tool).copied().unwrap_or(0);
+                differ(&format!("calls of {tool}"), count.to_string(), made.to_string())
+            }),
+            Self::CostUnder(most) => {
+                let actual = match played.cost_usd {
+                    Some(cost) if cost < *most => return None,
+                    Some(cost) => format!("{cost} USD"),
+                    None => "no cost is known; a recording with prices tells it, a script does not".to_owned(),
+                };
+                Some(Wrong { what: "cost".to_owned(), expected: format!("under {most} USD"), actual })
+            }
+            Self::PromptTokensUnder(most) => {
+                let tokens = played.prompt_tokens();
+                (tokens >= *most).then(|| Wrong {
+                    what: "prompt tokens, estimated".to_owned(),
+                    expected: format!("under {most}"),
+                    actual: tokens.to_string(),
+                })
+            }
+        }
+    }
+}
+
+impl Test {
+    fn wrong(&self, path: &Path, found: Option<&Value>) -> Option<Wrong> {
+        let actual = || found.map_or_else(|| "nothing".to_owned(), Value::to_text);
+        let (holds, expected) = match self {
+            Self::Equals(value) => (found == Some(value), value.to_text()),
+            Self::Contains(words) => {
+                let holds = match found {
+                    Some(Value::Str(text)) => text.contains(words.as_str()),
+                    Some(Value::List(items)) => items.iter().any(|item| item.as_str() == Some(words)),
+                    _ => false,
+                };
+                (holds, format!("something with {words:?}"))
+            }
+        };
+        (!holds).then(|| Wrong { what: path.to_string(), expected: cut(&expected), actual: cut(&actual()) })
+    }
+}
+
+fn told(played: &Played, role: &RoleName, visit: Option<u64>, direction: Direction, contains: &str) -> Option<Wrong> {
+    let is_meant = |of: u64| visit.is_none_or(|visit| visit == of);
+    let says = |message: &Message| message.text.contains(contains);
+    let (holds, count) = match direction {
+        Direction::Request => {
+            let sent = played.requests.get(role).map(|requests| requests.sent.as_slice()).unwrap_or_default();
+            let mut sent = sent.iter().filter(|request| is_meant(request.visit));
+            let count = sent.clone().count();
+            let holds = sent.any(|request| {
+                request.head.system.contains(contains) || request.messages.iter().any(|(message, _)| says(message))
+            });
+            (holds, count)
+        }
+        Direction::Answer => {
+            let steps = played.steps.iter().filter(|step| step.role == *role && is_meant(step.visit));
+            (steps.clone().any(|step| step.answer.contains(contains)), steps.count())
+        }
+    };
+    let word = match direction {
+        Direction::Request => "request",
+        Direction::Answer => "answer",
+    };
+    let of_visit = visit.map_or_else(String::new, |visit| format!(" in visit {visit}"));
+    (!holds).then(|| Wrong {
+        what: format!("{word} of {role}{of_visit}"),
+        expected: format!("something with {:?}", cut(contains)),
+        actual: match count {
+            0 => format!("no {word}"),
+            1 => format!("1 {word} without it"),
+            count => format!("{count} {word}s without it"),
+        },
+    })
+}
+
+/// The beginning of a long text.
+fn cut(text: &str) -> String {
+    match text.char_indices().nth(SHOWN) {
+        Some((at, _)) => format!("{} ...", text.get(..at).unwrap_or_default()),
+        None => text.to_owned(),
+    }
+}

@@ -1,0 +1,206 @@
+//! The course of a run: its route, its end, and of what definition it was.
+//!
+//! The digests of the definition's parts are no part of what is compared. They say, when something else differs, which
+//! parts of the workflow and of the scenario are not as they were when the snapshot was accepted.
+
+use std::collections::BTreeMap;
+
+use rondo_protocol::canonical::{self, Value};
+use rondo_protocol::diagnostic::Code;
+use rondo_protocol::Digest;
+
+use super::text::{Reading, block, heading};
+use super::{DIGITS, Fault, json};
+
+/// The course of a run.
+#[derive(Debug, Clone, Default, PartialEq)]
+pub struct Course {
+    /// The steps, oldest first.
+    pub route: Vec<Stop>,
+    /// The edge that ended it; `None` for a run that stopped.
+    pub end: Option<String>,
+    /// `done`, `failed` or `stopped`.
+    pub outcome: String,
+    /// Why it stopped: the code of the fault.
+    pub code: Option<String>,
+    /// Why it failed.
+    pub reason: Option<String>,
+    /// What it gave back.
+    pub result: Value,
+    /// The lines for the user, oldest first.
+    pub said: Vec<String>,
+    /// Of each part of the definition that the run reached, the beginning of its digest.
+    pub parts: BTreeMap<String, String>,
+}
+
+/// A step of a route.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Stop {
+    /// `role.status`.
+    pub step: String,
+    /// The edge by which the role was entered.
+    pub edge: String,
+}
+
+const BY: &str = " by ";
+
+impl Course {
+    /// The body of a snapshot.
+    pub fn to_text(&self) -> String {
+        let content = self.content();
+        format!("{}{}\n\n{content}", DIGEST, digest(&content))
+    }
+
+    fn content(&self) -> String {
+        let mut out = String::new();
+        heading(&mut out, "route");
+        let stops = self.route.iter().map(|Stop { step, edge }| format!("{step}{BY}{edge}"));
+        let end = self.end.iter().map(|edge| format!("{}{BY}{edge}", self.outcome));
+        block(&mut out, &stops.chain(end).collect::<Vec<_>>().join("\n"));
+        out.push('\n');
+        heading(&mut out, &match &self.code {
+            Some(code) => format!("outcome {} {code}", self.outcome),
+            None => format!("outcome {}", self.outcome),
+        });
+        out.push('\n');
+        if let Some(reason) = &self.reason {
+            heading(&mut out, "reason");
+            block(&mut out, reason);
+            out.push('\n');
+        }
+        heading(&mut out, "result");
+        let result = self.result.to_text();
+        block(&mut out, &json::pretty(&result).unwrap_or(result));
+        out.push('\n');
+        for line in &self.said {
+            heading(&mut out, "said");
+            block(&mut out, line);
+            out.push('\n');
+        }
+        heading(&mut out, "definition");
+        let parts: Vec<String> = self.parts.iter().map(|(path, digest)| format!("{digest} {path}")).collect();
+        block(&mut out, &parts.join("\n"));
+        out
+    }
+
+    /// What the body says that begins at byte `from` of `text`.
+    ///
+    /// # Errors
+    /// The first place that [`to_text`](Self::to_text) would not have written.
+    pub fn read(text: &str, from: usize) -> Result<Self, Fault> {
+        let mut reading = Reading::new(text, from);
+        let at = reading.place();
+        let stated = reading.heading(DIGEST).ok_or_else(|| wanted(&mut reading, DIGEST))?;
+        let content = reading.place().start;
+        let is_whole = text.get(content..).is_some_and(|content| digest(&with_end(content)) == stated);
+        if !is_whole {
+            return Err(Fault::new(Code::SnapshotEdited, at, "the snapshot is not the one of this digest: it was edited"));
+        }
+        let mut course = Self::default();
+        expect(&mut reading, "route")?;
+        let route = reading.block()?;
+        expect(&mut reading, "outcome ").map(|outcome| match outcome.split_once(' ') {
+            Some((outcome, code)) => (course.outcome, course.code) = (outcome.to_owned(), Some(code.to_owned())),
+            None => outcome.clone_into(&mut course.outcome),
+        })?;
+        for line in route.lines() {
+            let (step, edge) = line.split_once(BY).ok_or_else(|| wanted(&mut reading, "role.status by edge"))?;
+            if step == course.outcome {
+                course.end = Some(edge.to_owned());
+            } else {
+                course.route.push(Stop { step: step.to_owned(), edge: edge.to_owned() });
+            }
+        }
+        if reading.heading("reason").is_some() {
+            course.reason = Some(reading.block()?);
+        }
+        expect(&mut reading, "result")?;
+        let result = reading.block()?;
+        course.result = canonical::parse(result.as_bytes()).map_err(|_| wanted(&mut reading, "JSON"))?;
+        while reading.heading("said").is_some() {
+            course.said.push(reading.block()?);
+        }
+        expect(&mut reading, "definition")?;
+        for line in reading.block()?.lines() {
+            let (digest, path) = line.split_once(' ').ok_or_else(|| wanted(&mut reading, "digest and part"))?;
+            course.parts.insert(path.to_owned(), digest.to_owned());
+        }
+        Ok(course)
+    }
+}
+
+const DIGEST: &str = "course · digest ";
+
+fn digest(content: &str) -> String {
+    let mut digits = Digest::sha256(content.as_bytes()).to_string();
+    digits.truncate(DIGITS);
+    digits
+}
+
+/// A body that ends with one line break, whatever took its last ones away.
+fn with_end(content: &str) -> String {
+    format!("{}\n", content.trim_end())
+}
+
+fn wanted(reading: &mut Reading<'_>, words: &str) -> Fault {
+    Fault::new(Code::SnapshotSyntax, reading.place(), format!("here `{}` is wanted", words.trim_end()))
+}
+
+fn expect<'t>(reading: &mut Reading<'t>, words: &str) -> Result<&'t str, Fault> {
+    reading.heading(words).ok_or_else(|| wanted(reading, words))
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    fn course() -> Course {
+        let stop = |step: &str, edge: &str| Stop { step: step.to_owned(), edge: edge.to_owned() };
+        Course {
+            route: vec![stop("writer.drafted", "graph.start[0]"), stop("editor.approved", "graph.writer.drafted[0]")],
+            end: Some("graph.editor.approved[0]".to_owned()),
+            outcome: "failed".to_owned(),
+            code: None,
+            reason: Some("no\nmore ".to_owned()),
+            result: Value::from_iter([("title", Value::from("Tides"))]),
+            said: vec!["draft 1".to_owned()],
+            parts: [("roles.writer.system".to_owned(), "0123456789abcdef".to_owned())].into(),
+        }
+    }
+
+    #[test]
+    fn a_person_can_read_it() {
+        insta::assert_snapshot!(course().to_text());
+    }
+
+    #[test]
+    fn an_edit_anywhere_is_told() {
+        let text = course().to_text();
+        for old in ["editor.approved", "failed", "Tides", "draft 1", "0123456789abcdef", "more"] {
+            let edited = text.replacen(old, "other", 1);
+            assert_eq!(Course::read(&edited, 0).unwrap_err().code, Code::SnapshotEdited, "{old}");
+        }
+    }
+
+    proptest! {
+        #[test]
+        fn every_course_comes_back(
+            reason in prop::option::of("\\PC{0,9}\n{0,2}"),
+            said in prop::collection::vec("[a-z \n]{0,9}", 0..3),
+            result in "\\PC{0,9}",
+            steps in 0_usize..3,
+            is_ended in any::<bool>(),
+        ) {
+            let mut course = Course { reason, said, result: Value::from(result), ..course() };
+            course.route.truncate(steps);
+            if !is_ended {
+                (course.end, course.outcome, course.code) = (None, "stopped".to_owned(), Some("RN0705".to_owned()));
+            }
+            let text = course.to_text();
+            prop_assert_eq!(Course::read(text.trim_end(), 0), Ok(course.clone()));
+            prop_assert_eq!(Course::read(&text, 0), Ok(course));
+        }
+    }
+}

@@ -1,0 +1,108 @@
+//! The front matter of insta's snapshots: between two lines `---`, YAML that says where a snapshot comes from.
+//!
+//! cargo-insta shows `source`, `description` and `expression`, and writes what it accepts in its own spelling; so what is
+//! read here is no more than that the front matter is there and which format the body has.
+
+use rondo_protocol::diagnostic::Code;
+use rondo_protocol::source::{self, Kind};
+
+use super::{FORMAT, Fault};
+
+const FENCE: &str = "---\n";
+
+/// What stands before a body.
+pub struct Front<'a> {
+    /// The scenario's file, from the workflow's folder.
+    pub source: &'a str,
+    /// What it is, for a person.
+    pub description: &'a str,
+    /// Whose requests follow: a role, or `course`.
+    pub expression: &'a str,
+    /// The workflow's name.
+    pub workflow: &'a str,
+}
+
+impl Front<'_> {
+    /// The whole file.
+    pub fn with(&self, body: &str) -> String {
+        // A text always has a JSON form, which is YAML too.
+        let quoted = |text: &str| serde_json::to_string(text).unwrap_or_default();
+        let Self { source, description, expression, workflow } = self;
+        let mut out = String::with_capacity(body.len() + 200);
+        out.push_str(FENCE);
+        for (key, value) in [("source", source), ("description", description), ("expression", expression)] {
+            if !value.is_empty() {
+                out.push_str(&format!("{key}: {}\n", quoted(value)));
+            }
+        }
+        out.push_str(&format!("info:\n  format: {FORMAT}\n  workflow: {}\n", quoted(workflow)));
+        out.push_str(FENCE);
+        out.push_str(body.trim_end());
+        out.push('\n');
+        out
+    }
+}
+
+/// Where the body of a snapshot begins. `text` has `\n` at the end of each line.
+///
+/// # Errors
+/// When there is no front matter, or the body is of another format.
+pub fn body(text: &str) -> Result<usize, Fault> {
+    let unfit = |message: &str| Fault::new(Code::SnapshotSyntax, 0..0, message);
+    let inner = text.strip_prefix(FENCE).ok_or_else(|| unfit("a snapshot begins with a line `---`"))?;
+    let length = if inner.starts_with(FENCE) { Some(0) } else { inner.find("\n---\n").map(|at| at + 1) };
+    let length = length.ok_or_else(|| unfit("the front matter has no second line `---`"))?;
+    let body = FENCE.len() + length + FENCE.len();
+    let front = inner.get(..length).unwrap_or_default();
+    let read = source::yaml(front)
+        .map_err(|fault| Fault::new(Code::SnapshotSyntax, FENCE.len()..body, format!("the front matter: {}", fault.message)))?;
+    let format = read.get("info").and_then(|info| info.get("format"));
+    match format.map(|format| &format.kind) {
+        Some(Kind::Int(format)) if *format == i128::from(FORMAT) => Ok(body),
+        Some(Kind::Int(format)) => {
+            let message = format!("the snapshot is of format {format}; this version reads format {FORMAT}");
+            Err(Fault::new(Code::SnapshotFormat, 0..3, message))
+        }
+        _ => Err(unfit("the front matter has no `info.format`, so that rondo did not write this")),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_body_is_found_behind_what_was_written_and_behind_what_another_spells() {
+        let front = Front { source: "tests/a.yaml", description: "a: \"b\"\nc", expression: "writer", workflow: "w" };
+        let text = front.with("head\n\n\n");
+        insta::assert_snapshot!(text, @r#"
+        ---
+        source: "tests/a.yaml"
+        description: "a: \"b\"\nc"
+        expression: "writer"
+        info:
+          format: 1
+          workflow: "w"
+        ---
+        head
+        "#);
+        assert_eq!(text.get(body(&text).unwrap()..), Some("head\n"));
+        let other = "---\nexpression: writer\ninfo: {workflow: w, format: 1}\nsource: x\n---\nbody";
+        assert_eq!(other.get(body(other).unwrap()..), Some("body"));
+    }
+
+    #[test]
+    fn what_is_no_front_matter_is_refused() {
+        for (text, code) in [
+            ("", Code::SnapshotSyntax),
+            ("head\n", Code::SnapshotSyntax),
+            ("---\nsource: a\n", Code::SnapshotSyntax),
+            ("---\n---\n", Code::SnapshotSyntax),
+            ("---\nsource: [a\n---\n", Code::SnapshotSyntax),
+            ("---\nsource: a\n---\n", Code::SnapshotSyntax),
+            ("---\ninfo: { format: 2 }\n---\n", Code::SnapshotFormat),
+        ] {
+            assert_eq!(body(text).unwrap_err().code, code, "{text:?}");
+        }
+    }
+}

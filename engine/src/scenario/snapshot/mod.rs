@@ -1,0 +1,61 @@
+//! Snapshots: what was accepted of a scenario, as text that a person reads, that a diff shows well, and from which every
+//! byte comes back.
+//!
+//! A file is a snapshot of insta: front matter ([`front`]), then a body. A body is made of headings, which begin in the
+//! first column, and of texts below them, which are indented ([`text`]). [`Requests`] is the body of what one role was
+//! sent, [`Course`] that of the run itself.
+//!
+//! Laws: what is written reads back as it was, whatever is in it; a body that was edited by hand is told from one that
+//! was written, at the place where it no longer fits its digest.
+
+mod course;
+mod front;
+mod json;
+mod requests;
+mod text;
+
+use std::ops::Range;
+
+use rondo_protocol::diagnostic::{Code, Diagnostic, Span};
+use rondo_protocol::source::Source;
+
+pub use course::{Course, Stop};
+pub use front::{Front, body};
+pub use requests::{Request, Requests};
+
+/// The version of what is written here.
+pub const FORMAT: u32 = 1;
+
+/// How many digits of a digest a snapshot shows.
+const DIGITS: usize = 16;
+
+/// Why a text is no snapshot.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Fault {
+    /// What kind of fault.
+    pub code: Code,
+    /// Which bytes of the text it is about.
+    pub at: Range<usize>,
+    /// What is wrong, in one sentence without a full stop.
+    pub message: String,
+}
+
+impl Fault {
+    fn new(code: Code, at: Range<usize>, message: impl Into<String>) -> Self {
+        Self { code, at, message: message.into() }
+    }
+
+    /// The diagnostic of it in `file`, whose text is `text`.
+    pub fn diagnostic(self, file: &str, text: &str) -> Diagnostic {
+        let span = Span::new(self.at.start, self.at.len());
+        let hint = "look at `git diff`; `rondo test --accept` writes the snapshot anew";
+        Source::new(file, text).diagnostic(self.code, span, self.message).with_hint(hint)
+    }
+}
+
+/// The beginning of a digest, as snapshots show it.
+pub fn short(digest: rondo_protocol::Digest) -> String {
+    let mut digits = digest.to_string();
+    digits.truncate(DIGITS);
+    digits
+}

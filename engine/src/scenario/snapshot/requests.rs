@@ -1,0 +1,336 @@
+//! Every request that one role was sent in one run.
+//!
+//! The head stands first, and again wherever it changes. Then each request: its number, visit and digest, how much of the
+//! request before it goes on in it, and the messages that are new. So a text that moves a prefix shows in a diff as the
+//! line `does not continue`.
+
+use std::sync::Arc;
+
+use rondo_protocol::diagnostic::Code;
+use rondo_protocol::digest::Kind;
+use rondo_protocol::message::{Conversation, Message, Speaker, ToolUse};
+use rondo_protocol::object::{Head, Parameters, ToolSpec};
+use rondo_protocol::{Digest, Value, canonical};
+
+use super::text::{Reading, block, heading, read_word, word};
+use super::{Fault, json, short};
+
+/// The most bytes that the requests of one snapshot come to, what they share counted again in each.
+const MAX_BYTES: usize = 1 << 30;
+/// The most messages of all requests of one snapshot, counted in the same way.
+const MAX_MESSAGES: usize = 1 << 22;
+
+/// The requests of one role, in the order in which they were sent.
+#[derive(Debug, Clone, Default, PartialEq)]
+pub struct Requests {
+    /// Oldest first.
+    pub sent: Vec<Request>,
+}
+
+/// One request.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Request {
+    /// In which visit of the role, from 1.
+    pub visit: u64,
+    /// What it holds besides messages.
+    pub head: Arc<Head>,
+    /// The messages, each with what it is.
+    pub messages: Vec<(Arc<Message>, String)>,
+}
+
+impl Request {
+    /// How many messages at its beginning are those of `other`.
+    fn shared(&self, other: &Self) -> usize {
+        let same = |((a, _), (b, _)): &(&(Arc<Message>, String), &(Arc<Message>, String))| Arc::ptr_eq(a, b) || a == b;
+        self.messages.iter().zip(&other.messages).take_while(same).count()
+    }
+}
+
+impl Requests {
+    /// The body of a snapshot.
+    pub fn to_text(&self) -> String {
+        let mut out = String::new();
+        let mut before: Option<&Request> = None;
+        let mut conversation = Conversation::default();
+        let mut head_digest = None;
+        for (request, number) in self.sent.iter().zip(1_u64..) {
+            let digest = match head_digest.filter(|_| before.is_some_and(|before| before.head == request.head)) {
+                Some(digest) => digest,
+                None => write_head(&mut out, &request.head),
+            };
+            head_digest = Some(digest);
+            let shared = before.map_or(0, |before| request.shared(before));
+            conversation.truncate(shared);
+            let new = request.messages.get(shared..).unwrap_or_default();
+            conversation.extend(new.iter().map(|(message, _)| Message::clone(message)));
+            let (visit, digest) = (request.visit, short(conversation.request(digest)));
+            heading(&mut out, &format!("request {number} · visit {visit} · digest {digest}"));
+            if let Some(before) = before {
+                let (last, all) = (number - 1, before.messages.len());
+                heading(&mut out, &if shared == all {
+                    format!("continues request {last} · {all} messages")
+                } else {
+                    format!("does not continue request {last} · {shared} of {all} messages are shared")
+                });
+            }
+            out.push('\n');
+            for ((message, label), number) in new.iter().zip(shared + 1..) {
+                write_message(&mut out, number, message, label);
+            }
+            before = Some(request);
+        }
+        out
+    }
+
+    /// What the body says that begins at byte `from` of `text`.
+    ///
+    /// # Errors
+    /// The first place that [`to_text`](Self::to_text) would not have written.
+    pub fn read(text: &str, from: usize) -> Result<Self, Fault> {
+        let mut reading = Reading::new(text, from);
+        let mut sent: Vec<Request> = Vec::new();
+        let mut head: Option<(Arc<Head>, Digest)> = None;
+        let mut conversation = Conversation::default();
+        let mut budget = Budget { bytes: MAX_BYTES, messages: MAX_MESSAGES };
+        while reading.peek().is_some() {
+            if let Some(read) = read_head(&mut reading)? {
+                head = Some(read);
+                continue;
+            }
+            let place = reading.place();
+            let (Some((head, head_digest)), Some(rest)) = (&head, reading.heading("request ")) else {
+                return Err(Fault::new(Code::SnapshotSyntax, place, "here a head or a request is wanted"));
+            };
+            let number = sent.len() + 1;
+            let stated = rest.strip_prefix(&format!("{number} · visit ")).and_then(|rest| rest.split_once(" · digest "));
+            let stated = stated.and_then(|(visit, digest)| Some((visit.parse::<u64>().ok()?, digest)));
+            let Some((visit, digest)) = stated else {
+                let message = format!("here `request {number} · visit .. · digest ..` is wanted");
+                return Err(Fault::new(Code::SnapshotSyntax, place, message));
+            };
+            let mut messages = match sent.last() {
+                Some(before) => continued(&mut reading, before, number - 1)?,
+                None => Vec::new(),
+            };
+            conversation.truncate(messages.len());
+            while let Some(new) = read_message(&mut reading, messages.len() + 1)? {
+                conversation.push(Message::clone(&new.0));
+                messages.push(new);
+            }
+            budget.take(&messages, &place)?;
+            if short(conversation.request(*head_digest)) != digest {
+                let message = format!("request {number} is not the one of this digest: it was edited");
+                return Err(Fault::new(Code::SnapshotEdited, place, message));
+            }
+            sent.push(Request { visit, head: Arc::clone(head), messages });
+        }
+        let place = reading.place();
+        if !place.is_empty() {
+            return Err(Fault::new(Code::SnapshotSyntax, place, "here a heading is wanted, which begins in the first column"));
+        }
+        Ok(Self { sent })
+    }
+}
+
+/// What a snapshot may still come to.
+struct Budget {
+    bytes: usize,
+    messages: usize,
+}
+
+impl Budget {
+    fn take(&mut self, messages: &[(Arc<Message>, String)], place: &std::ops::Range<usize>) -> Result<(), Fault> {
+        let bytes: usize = messages.iter().map(|(message, _)| message.text.len() + 64).sum();
+        match (self.bytes.checked_sub(bytes), self.messages.checked_sub(messages.len())) {
+            (Some(bytes), Some(messages)) => {
+                *self = Self { bytes, messages };
+                Ok(())
+            }
+            _ => {
+                let message = format!("the requests of the snapshot come to more than {MAX_BYTES} bytes");
+                Err(Fault::new(Code::TooLarge, place.clone(), message))
+            }
+        }
+    }
+}
+
+/// The messages of the request before that go on in this one.
+fn continued(
+    reading: &mut Reading<'_>,
+    before: &Request,
+    last: usize,
+) -> Result<Vec<(Arc<Message>, String)>, Fault> {
+    let all = before.messages.len();
+    let place = reading.place();
+    let shared = if reading.heading(&format!("continues request {last} · {all} messages")) == Some("") {
+        Some(all)
+    } else {
+        let rest = reading.heading(&format!("does not continue request {last} · "));
+        let shared = rest.and_then(|rest| rest.strip_suffix(&format!(" of {all} messages are shared")));
+        shared.and_then(|shared| shared.parse().ok()).filter(|shared| *shared < all)
+    };
+    let message = || format!("here is wanted how the request continues request {last}, which has {all} messages");
+    let shared = shared.ok_or_else(|| Fault::new(Code::SnapshotSyntax, place, message()))?;
+    Ok(before.messages.get(..shared).unwrap_or_default().to_vec())
+}
+
+fn write_head(out: &mut String, head: &Head) -> Digest {
+    // A head is made of texts and of parameters that came from a checked workflow.
+    let digest = Digest::of(Kind::Head, head).map_or_else(|_| Digest::of_bytes(Kind::Head, &[]), |(digest, _)| digest);
+    heading(out, &format!("head · digest {}", short(digest)));
+    heading(out, &format!("model {}", word(&head.model)));
+    if !head.parameters.0.is_empty() {
+        heading(out, "parameters");
+        let parameters = Value::Object(head.parameters.0.clone()).to_text();
+        block(out, &json::pretty(&parameters).unwrap_or(parameters));
+    }
+    out.push('\n');
+    heading(out, "system");
+    block(out, &head.system);
+    out.push('\n');
+    for tool in &head.tools {
+        heading(out, &format!("tool {}", word(&tool.name)));
+        block(out, &tool.description);
+        write_schema(out, "takes", &tool.parameters);
+        out.push('\n');
+    }
+    if let Some(schema) = &head.response_format {
+        write_schema(out, "response format", schema);
+        out.push('\n');
+    }
+    digest
+}
+
+/// What is said of a JSON text that has no blanks to be taken away; else it stands there as it is.
+const AS_SENT: &str = " · as sent";
+
+fn write_schema(out: &mut String, words: &str, schema: &str) {
+    if let Some(pretty) = json::pretty(schema) {
+        heading(out, words);
+        block(out, &pretty);
+    } else {
+        heading(out, &format!("{words}{AS_SENT}"));
+        block(out, schema);
+    }
+}
+
+fn read_schema(reading: &mut Reading<'_>, words: &str) -> Result<Option<String>, Fault> {
+    let place = reading.place();
+    match reading.heading(words) {
+        None => Ok(None),
+        Some("") => Ok(Some(json::compact(&reading.block()?))),
+        Some(AS_SENT) => Ok(Some(reading.block()?)),
+        Some(_) => Err(Fault::new(Code::SnapshotSyntax, place, format!("here `{words}` is wanted and nothing behind it"))),
+    }
+}
+
+fn read_head(reading: &mut Reading<'_>) -> Result<Option<(Arc<Head>, Digest)>, Fault> {
+    let place = reading.place();
+    let Some(stated) = reading.heading("head · digest ") else { return Ok(None) };
+    let wanted = |reading: &mut Reading<'_>, words: &str| {
+        Fault::new(Code::SnapshotSyntax, reading.place(), format!("here `{words}` is wanted"))
+    };
+    let model = reading.heading("model ").and_then(read_word).filter(|(_, behind)| behind.is_empty());
+    let Some((model, _)) = model else { return Err(wanted(reading, "model NAME")) };
+    let mut parameters = Parameters::default();
+    let at = reading.place();
+    if reading.heading("parameters").is_some() {
+        let text = reading.block()?;
+        let Ok(Value::Object(read)) = canonical::parse(text.as_bytes()) else {
+            return Err(Fault::new(Code::SnapshotSyntax, at, "the parameters are no JSON object"));
+        };
+        parameters = Parameters(read);
+    }
+    if reading.heading("system") != Some("") {
+        return Err(wanted(reading, "system"));
+    }
+    let system = reading.block()?;
+    let mut tools = Vec::new();
+    while let Some(rest) = reading.heading("tool ") {
+        let Some((name, "")) = read_word(rest) else { return Err(wanted(reading, "tool NAME")) };
+        let description = reading.block()?;
+        let Some(parameters) = read_schema(reading, "takes")? else { return Err(wanted(reading, "takes")) };
+        tools.push(ToolSpec { description, name, parameters });
+    }
+    let response_format = read_schema(reading, "response format")?;
+    let head = Head { model, parameters, response_format, system, tools };
+    let unfit = |error: canonical::Error| Fault::new(Code::SnapshotSyntax, place.clone(), error.to_string());
+    let (digest, _) = Digest::of(Kind::Head, &head).map_err(unfit)?;
+    if short(digest) != stated {
+        return Err(Fault::new(Code::SnapshotEdited, place, "the head is not the one of this digest: it was edited"));
+    }
+    Ok(Some((Arc::new(head), digest)))
+}
+
+fn speaker(speaker: Speaker) -> &'static str {
+    match speaker {
+        Speaker::User => "user",
+        Speaker::Assistant => "assistant",
+        Speaker::Tool => "tool",
+    }
+}
+
+fn write_message(out: &mut String, number: usize, message: &Message, label: &str) {
+    let mut words = format!("message {number} · {}", speaker(message.role));
+    if let Some(id) = &message.tool_call_id {
+        words.push_str(&format!(" · answers {}", word(id)));
+    }
+    if !label.is_empty() {
+        words.push_str(&format!(" · {}", word_of_label(label)));
+    }
+    heading(out, &words);
+    block(out, &message.text);
+    if let Some(reasoning) = &message.reasoning {
+        heading(out, "reasoning");
+        block(out, reasoning);
+    }
+    for ToolUse { arguments, id, name } in &message.tool_calls {
+        heading(out, &format!("calls {} · {}", word(name), word(id)));
+        block(out, arguments);
+    }
+    out.push('\n');
+}
+
+/// A label ends its line, so it may hold blanks; one that could be taken for something else is a JSON string.
+fn word_of_label(label: &str) -> String {
+    let is_plain = |c: char| c.is_alphanumeric() || matches!(c, ' ' | ',' | '.' | '_' | '-' | '[' | ']');
+    let is_safe = label.chars().all(is_plain) && label.trim() == label && !label.starts_with("answers ");
+    if is_safe { label.to_owned() } else { serde_json::to_string(label).unwrap_or_default() }
+}
+
+fn read_message(reading: &mut Reading<'_>, number: usize) -> Result<Option<(Arc<Message>, String)>, Fault> {
+    let place = reading.place();
+    let Some(rest) = reading.heading("message ") else { return Ok(None) };
+    let unfit = |what: &str| Fault::new(Code::SnapshotSyntax, place.clone(), what);
+    let rest = rest.strip_prefix(&format!("{number} · ")).ok_or_else(|| unfit("the message has another number"))?;
+    let all = [Speaker::User, Speaker::Assistant, Speaker::Tool];
+    let found = all.into_iter().find_map(|role| Some((role, rest.strip_prefix(speaker(role))?)));
+    let (role, mut rest) = found.ok_or_else(|| unfit("a message is from `user`, `assistant` or `tool`"))?;
+    let mut tool_call_id = None;
+    if let Some(answers) = rest.strip_prefix(" · answers ") {
+        let (id, behind) = read_word(answers).ok_or_else(|| unfit("`answers` is followed by the id of a call"))?;
+        (tool_call_id, rest) = (Some(id), behind);
+    }
+    let label = match rest.strip_prefix(" · ") {
+        Some(quoted) if quoted.starts_with('"') => read_word(quoted).filter(|(_, behind)| behind.is_empty()).map(|(l, _)| l),
+        Some(label) => Some(label.to_owned()),
+        None => rest.is_empty().then(String::new),
+    };
+    let label = label.ok_or_else(|| unfit("what the message is cannot be read"))?;
+    let text = reading.block()?;
+    let reasoning = if reading.heading("reasoning") == Some("") { Some(reading.block()?) } else { None };
+    let mut tool_calls = Vec::new();
+    loop {
+        let place = reading.place();
+        let Some(rest) = reading.heading("calls ") else { break };
+        let read = read_word(rest).and_then(|(name, behind)| Some((name, read_word(behind.strip_prefix(" · ")?)?)));
+        let Some((name, (id, ""))) = read else {
+            return Err(Fault::new(Code::SnapshotSyntax, place, "here `calls NAME · ID` is wanted"));
+        };
+        tool_calls.push(ToolUse { arguments: reading.block()?, id, name });
+    }
+    Ok(Some((Arc::new(Message { reasoning, role, text, tool_call_id, tool_calls }), label)))
+}
+
+#[cfg(test)]
+mod tests;
