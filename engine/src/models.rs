@@ -40,6 +40,8 @@ pub struct Price {
     pub input: f64,
     /// Of the prompt, kept by the provider from an earlier request.
     pub cached_input: f64,
+    /// Of the prompt, kept by the provider for later requests, where it says so.
+    pub cache_write: f64,
     /// Of replies.
     pub output: f64,
 }
@@ -47,10 +49,11 @@ pub struct Price {
 impl Price {
     /// What `usage` costs, in US dollars.
     pub fn of(&self, usage: Usage) -> f64 {
-        let fresh = usage.prompt_tokens.saturating_sub(usage.cached_tokens);
+        let fresh = usage.prompt_tokens.saturating_sub(usage.cached_tokens).saturating_sub(usage.cache_write_tokens);
         let millions = |tokens: u64| u32::try_from(tokens).map_or(f64::from(u32::MAX), f64::from) / 1e6;
         millions(fresh) * self.input
             + millions(usage.cached_tokens) * self.cached_input
+            + millions(usage.cache_write_tokens) * self.cache_write
             + millions(usage.output_tokens) * self.output
     }
 }
@@ -59,10 +62,23 @@ impl Price {
 mod tests {
     use super::*;
 
+    const PRICE: Price = Price { input: 2.0, cached_input: 0.5, cache_write: 2.5, output: 8.0 };
+
     #[test]
     fn cached_tokens_are_priced_apart() {
-        let price = Price { input: 2.0, cached_input: 0.5, output: 8.0 };
-        let usage = Usage { prompt_tokens: 1_000_000, cached_tokens: 400_000, output_tokens: 100_000 };
-        assert!((price.of(usage) - (1.2 + 0.2 + 0.8)).abs() < 1e-9);
+        let usage =
+            Usage { prompt_tokens: 1_000_000, cached_tokens: 400_000, output_tokens: 100_000, ..Usage::default() };
+        assert!((PRICE.of(usage) - (1.2 + 0.2 + 0.8)).abs() < 1e-9);
+    }
+
+    #[test]
+    fn what_a_provider_keeps_for_later_is_priced_apart() {
+        let usage = Usage {
+            prompt_tokens: 1_000_000,
+            cached_tokens: 400_000,
+            cache_write_tokens: 200_000,
+            output_tokens: 100_000,
+        };
+        assert!((PRICE.of(usage) - (0.8 + 0.2 + 0.5 + 0.8)).abs() < 1e-9);
     }
 }

@@ -12,11 +12,13 @@ const ROOMS: [&str; 4] = [
 ];
 
 /// Names that hold the word and mean none of rondo's own, with the places where they stand.
-const NAMES: [(&str, &str); 11] = [
+const NAMES: [(&str, &str); 12] = [
     // Figures of a provider, as its interface and ours call them.
     ("", "cached_tokens"),
     ("", "cached_input"),
     ("", "cache_write"),
+    // The operator's keys for what is sent to a provider, in the reader of the operator's file.
+    ("engine/src/config/file.rs", "\"prompt_cache"),
     // What a person is told of a provider's figures.
     ("engine/src/cli/show.rs", "% cached)"),
     ("engine/src/cli/doctor.rs", "{} in, {} cached, {} out"),

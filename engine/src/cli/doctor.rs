@@ -11,7 +11,7 @@ use super::failure::Failure;
 use super::output::Output;
 use super::session::{look_into, settings};
 use super::{JsonArgs, StoreArgs, tooling};
-use crate::config::{Flags, Origin, Settings, Sourced};
+use crate::config::{Flags, KEEP_FOR, KEEP_PREFIX, Origin, Settings, Sourced};
 use crate::store;
 
 /// Show what is in force and where it came from
@@ -101,6 +101,14 @@ pub(super) fn of_settings(settings: &Settings) -> Vec<Finding> {
         findings.push(time("connect_timeout", &provider.connect_timeout_ms));
         findings.push(time("idle_timeout", &provider.idle_timeout_ms));
         findings.extend(provider.total_timeout_ms.as_ref().map(|total| time("total_timeout", total)));
+        let keep = &provider.keep_prefix;
+        let base_url = &provider.base_url.value;
+        let shown = format!("{}: {}", keep.value.word(), keep.value.in_force(base_url));
+        findings.push(Finding::sourced(about(KEEP_PREFIX), shown, &keep.from));
+        findings.extend(provider.keep_for.as_ref().map(|time| {
+            let unsent = if keep.value.sends(time.value, base_url) { "" } else { ": this server is not sent it" };
+            Finding::sourced(about(KEEP_FOR), format!("{}{unsent}", time.value.word()), &time.from)
+        }));
     }
     for (name, model) in &settings.models {
         let about = |what: &str| format!("model.{name}.{what}");

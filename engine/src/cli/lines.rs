@@ -51,6 +51,7 @@ impl Totals {
             prompt_tokens: self.prompt_tokens,
             cached_tokens: self.cached_tokens,
             output_tokens: self.output_tokens,
+            ..Usage::default()
         }
     }
 }

@@ -162,6 +162,7 @@ pub fn speaking(workflow: &Workflow, provision: &Provision) -> Result<Operating,
         let price = resolved.price.map(|price| Price {
             input: price.input,
             cached_input: price.cached_input,
+            cache_write: price.cache_write,
             output: price.output,
         });
         models.insert(name.to_owned(), ResolvedModel { id: resolved.model, provider, price, served_by });
@@ -189,14 +190,17 @@ fn redacting(model: impl Model + 'static, redactor: &Arc<Redactor>) -> Arc<dyn M
 
 fn connect(name: &str, settings: &Settings, redactor: &Arc<Redactor>) -> Result<Arc<dyn Model>, Failure> {
     let missing = || Failure::new(Code::NoProvider, format!("there is no provider {name}"));
-    let Provider { base_url, key, connect_timeout_ms, idle_timeout_ms, total_timeout_ms, .. } =
-        settings.providers.get(name).ok_or_else(missing)?;
+    let Provider {
+        base_url, key, connect_timeout_ms, idle_timeout_ms, total_timeout_ms, keep_prefix, keep_for, ..
+    } = settings.providers.get(name).ok_or_else(missing)?;
     let provider = OpenAi::new(OpenAiSettings {
         base_url: base_url.value.clone(),
         api_key: key.as_ref().map(|key| Secret { name: key.name.clone(), value: key.value.clone() }),
         connect_timeout: Duration::from_millis(connect_timeout_ms.value),
         idle_timeout: Duration::from_millis(idle_timeout_ms.value),
         total_timeout: total_timeout_ms.as_ref().map(|total| Duration::from_millis(total.value)),
+        keep_prefix: keep_prefix.value,
+        keep_for: keep_for.as_ref().map(|time| time.value),
         ..OpenAiSettings::default()
     })
     .map_err(|error| Failure::new(Code::NoProvider, format!("provider {name}: {error}")))?;

@@ -328,7 +328,7 @@ mod tests {
         let digest = Digest::of_bytes(Kind::Step, b"");
         let visit = Visit { role: RoleName::new("writer").unwrap(), visit: 2, lane: LanePath::trunk() };
         let status = Status::new("drafted").unwrap();
-        let usage = Some(Usage { prompt_tokens: 1000, cached_tokens: 750, output_tokens: 120 });
+        let usage = Some(Usage { prompt_tokens: 1000, cached_tokens: 750, output_tokens: 120, ..Usage::default() });
         let delta = |text: &str| What::ModelDelta { visit: visit.clone(), attempt: 0, text: text.to_owned() };
         let what = [
             What::ThreadStarted { workflow: digest, start: digest },

@@ -3,6 +3,7 @@
 use std::collections::BTreeMap;
 use std::ops::Range;
 
+use rondo_agent_kit::model::openai::{KeepFor, KeepPrefix};
 use rondo_protocol::Value;
 use rondo_protocol::diagnostic::{Code, Diagnostic, Span, nearest, position};
 use rondo_protocol::event::Durability;
@@ -14,6 +15,12 @@ use crate::moderator::limits::Ceilings;
 
 /// The name of the file.
 pub const FILE_NAME: &str = "rondo.toml";
+
+/// The key of a provider that says how it is asked to keep the prefix of a request.
+pub const KEEP_PREFIX: &str = "prompt_cache";
+
+/// The key of a provider that says for how long.
+pub const KEEP_FOR: &str = "prompt_cache_retention";
 
 /// What a file states. What it leaves out is `None` or empty.
 #[derive(Debug, Clone, Default, PartialEq)]
@@ -51,6 +58,10 @@ pub struct StatedProvider {
     pub idle_timeout_ms: Option<Sourced<u64>>,
     /// Milliseconds for a call with all its retries.
     pub total_timeout_ms: Option<Sourced<u64>>,
+    /// How it is asked to keep the prefix of a request.
+    pub keep_prefix: Option<Sourced<KeepPrefix>>,
+    /// For how long.
+    pub keep_for: Option<Sourced<KeepFor>>,
 }
 
 /// Reads the text of a `rondo.toml`; `file` is its name in diagnostics.
@@ -114,13 +125,28 @@ impl Reader<'_> {
     }
 
     fn provider(&mut self, table: &Table<'_>, at: &str) -> StatedProvider {
-        self.only(table, at, &["base_url", "key_env", "connect_timeout", "idle_timeout", "total_timeout"]);
+        const KEYS: [&str; 7] =
+            ["base_url", "key_env", "connect_timeout", "idle_timeout", "total_timeout", KEEP_PREFIX, KEEP_FOR];
+        self.only(table, at, &KEYS);
+        let keep_prefix = self.one_of(table, KEEP_PREFIX, &KeepPrefix::ALL, KeepPrefix::word);
+        let keep_for = self.one_of(table, KEEP_FOR, &KeepFor::ALL, KeepFor::word);
+        if let (Some(keep), Some(time)) = (&keep_prefix, &keep_for)
+            && !keep.value.takes(time.value)
+        {
+            let place = table.get(KEEP_FOR).map_or(0..0, Spanned::span);
+            let (keep, time) = (keep.value.word(), time.value.word());
+            let message = format!("`{KEEP_FOR}`: {time:?} is not sent with `{KEEP_PREFIX} = {keep:?}`");
+            let hint = "keys take in_memory and 24h, blocks take 5m and 1h".to_owned();
+            self.fault_with_hint(Code::SettingsContradiction, &place, message, hint);
+        }
         StatedProvider {
             base_url: self.checked(table, "base_url", super::resolve::address),
             key_env: self.variable(table, "key_env"),
             connect_timeout_ms: self.duration(table, "connect_timeout"),
             idle_timeout_ms: self.duration(table, "idle_timeout"),
             total_timeout_ms: self.duration(table, "total_timeout"),
+            keep_prefix,
+            keep_for,
         }
     }
 
@@ -359,6 +385,20 @@ impl Reader<'_> {
             let known = words.contains(&word);
             known.then(|| word.to_owned()).ok_or_else(|| format!("expected one of {}", words.join(", ")))
         })
+    }
+
+    /// A word that stands for one of `values`.
+    fn one_of<T: Copy>(
+        &mut self,
+        table: &Table<'_>,
+        key: &str,
+        values: &[T],
+        word_of: fn(T) -> &'static str,
+    ) -> Option<Sourced<T>> {
+        let words: Vec<&str> = values.iter().copied().map(word_of).collect();
+        let word = self.word(table, key, &words)?;
+        let value = values.iter().copied().find(|value| word_of(*value) == word.value)?;
+        Some(Sourced { value, from: word.from })
     }
 
     fn plain_text(&mut self, table: &Table<'_>, key: &str) -> Option<String> {

@@ -18,13 +18,14 @@ use std::collections::BTreeMap;
 use std::fmt;
 use std::path::{Path, PathBuf};
 
+use rondo_agent_kit::model::openai::{KeepFor, KeepPrefix};
 use rondo_protocol::event::Durability;
 use serde::{Deserialize, Serialize};
 
 use crate::moderator::limits::Ceilings;
 
 pub use duration::parse_duration_ms;
-pub use file::{FILE_NAME, Stated, read};
+pub use file::{FILE_NAME, KEEP_FOR, KEEP_PREFIX, Stated, read};
 pub use resolve::{Fault, Flags, Resolved, Unresolved, find_file, resolve};
 
 /// The provider that is asked when nothing names another.
@@ -129,6 +130,10 @@ pub struct Provider {
     pub idle_timeout_ms: Sourced<u64>,
     /// Milliseconds for a call with all its retries, where somebody set them.
     pub total_timeout_ms: Option<Sourced<u64>>,
+    /// How it is asked to keep the prefix of a request.
+    pub keep_prefix: Sourced<KeepPrefix>,
+    /// For how long, where the operator says so.
+    pub keep_for: Option<Sourced<KeepFor>>,
 }
 
 impl Provider {

@@ -3,6 +3,7 @@
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 
+use rondo_agent_kit::model::openai::KeepPrefix;
 use rondo_protocol::event::Durability;
 use rondo_protocol::workflow::ModelSpec;
 
@@ -303,5 +304,7 @@ fn provider(name: &str, stated: StatedProvider, environment: &mut Environment<'_
         idle_timeout_ms: timeout(environment, "RONDO_IDLE_TIMEOUT", stated.idle_timeout_ms)
             .unwrap_or_else(|| by_default(DEFAULT_IDLE_TIMEOUT_MS)),
         total_timeout_ms: timeout(environment, "RONDO_TOTAL_TIMEOUT", stated.total_timeout_ms),
+        keep_prefix: stated.keep_prefix.unwrap_or(Sourced { value: KeepPrefix::default(), from: Origin::Default }),
+        keep_for: stated.keep_for,
     }
 }

@@ -103,6 +103,23 @@ fn every_fault_of_a_file_is_told_with_its_place() {
 }
 
 #[test]
+fn a_retention_that_its_way_does_not_take_is_told() {
+    let of = |keep: &str, time: &str| {
+        let text = format!("[provider.openai]\nprompt_cache = \"{keep}\"\nprompt_cache_retention = \"{time}\"\n");
+        read("rondo.toml", &text).map(|_| ()).map_err(|faults| faults[0].to_string())
+    };
+    for (keep, time) in [("key", "24h"), ("key", "in_memory"), ("blocks", "5m"), ("blocks", "1h"), ("auto", "1h")] {
+        assert_eq!(of(keep, time), Ok(()), "{keep} {time}");
+    }
+    for (keep, time) in [("key", "1h"), ("blocks", "24h"), ("off", "24h"), ("off", "5m")] {
+        let told = of(keep, time).expect_err("it is not sent");
+        assert!(told.starts_with("rondo.toml:3:26: RN0805: "), "{told}");
+    }
+    assert!(of("key", "1d").expect_err("no such time").contains("RN0803"));
+    assert!(of("yes", "24h").expect_err("no such way").contains("expected one of auto, key, blocks, off"));
+}
+
+#[test]
 fn text_that_is_not_toml_is_one_fault() {
     insta::assert_snapshot!(faults("[store\npath = 1"));
 }
@@ -136,6 +153,8 @@ key_env = "OPENAI_API_KEY"
 connect_timeout = "10s"
 idle_timeout = "60s"
 total_timeout = "10m"
+prompt_cache = "auto"
+prompt_cache_retention = "24h"
 [model.default]
 provider = "openai"
 model = "gpt-4.1-mini"

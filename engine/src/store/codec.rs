@@ -356,7 +356,7 @@ mod tests {
 
     fn note() -> Note {
         Note {
-            usage: Some(Usage { prompt_tokens: 10, cached_tokens: 4, output_tokens: 2 }),
+            usage: Some(Usage { prompt_tokens: 10, cached_tokens: 4, output_tokens: 2, ..Usage::default() }),
             answered_by: Some(AnsweredBy::Port),
             started_at_ms: 5,
             model_calls: 1,

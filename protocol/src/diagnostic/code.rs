@@ -120,6 +120,7 @@ codes! {
     "0802" Error SettingsKey,
     "0803" Error SettingsValue,
     "0804" Error SettingsVariable,
+    "0805" Error SettingsContradiction,
     "1001" Error NoProvider,
     "1002" Error ProviderUnreachable,
     "1003" Error ProviderSilent,

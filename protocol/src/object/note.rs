@@ -10,14 +10,24 @@ pub struct Usage {
     pub prompt_tokens: u64,
     /// Of those, tokens that the provider had kept from an earlier request.
     pub cached_tokens: u64,
+    /// Of those, tokens that the provider has kept for later requests and charges apart; most charge nothing for it and
+    /// do not say.
+    #[serde(default, skip_serializing_if = "is_zero")]
+    pub cache_write_tokens: u64,
     /// Tokens of all replies.
     pub output_tokens: u64,
+}
+
+#[expect(clippy::trivially_copy_pass_by_ref, reason = "serde calls it so")]
+fn is_zero(number: &u64) -> bool {
+    *number == 0
 }
 
 impl std::ops::AddAssign for Usage {
     fn add_assign(&mut self, other: Self) {
         self.prompt_tokens = self.prompt_tokens.saturating_add(other.prompt_tokens);
         self.cached_tokens = self.cached_tokens.saturating_add(other.cached_tokens);
+        self.cache_write_tokens = self.cache_write_tokens.saturating_add(other.cache_write_tokens);
         self.output_tokens = self.output_tokens.saturating_add(other.output_tokens);
     }
 }

@@ -61,7 +61,7 @@ impl<F> Counting<F> {
 }
 
 fn paid(text: &str) -> ModelAnswer {
-    let usage = Some(Usage { prompt_tokens: 100, cached_tokens: 0, output_tokens: 10 });
+    let usage = Some(Usage { prompt_tokens: 100, output_tokens: 10, ..Usage::default() });
     ModelAnswer { usage, cost_usd: Some(0.5), ..answer(good(text)) }
 }
 
@@ -673,7 +673,7 @@ impl Model for Hashing {
             answer("this breaks the contract".to_owned())
         } else {
             let status = if number.is_multiple_of(3) { "back_again" } else { "forth" };
-            let usage = Some(Usage { prompt_tokens: 10, cached_tokens: 0, output_tokens: 3 });
+            let usage = Some(Usage { prompt_tokens: 10, output_tokens: 3, ..Usage::default() });
             let text = format!("---\nstatus: {status}\n---\n\nsaid {number}");
             ModelAnswer { usage, cost_usd: Some(0.01), ..answer(text) }
         };

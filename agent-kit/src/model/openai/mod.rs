@@ -13,6 +13,7 @@
 //! Proxies of the environment (`HTTP_PROXY`, `HTTPS_PROXY`, `ALL_PROXY`, `NO_PROXY`) apply as reqwest reads them, but
 //! never to a loopback address.
 
+mod keep_prefix;
 mod refusal;
 mod reply;
 mod request;
@@ -33,8 +34,10 @@ use super::sse;
 use super::{Deltas, Model};
 use crate::redact::{Redactor, Secret};
 use crate::web;
+use keep_prefix::Keeping;
 use reply::{Assembly, unreadable};
 
+pub use keep_prefix::{KeepFor, KeepPrefix};
 pub use request::request_body;
 
 /// How much of the body of a refusal is read.
@@ -55,6 +58,10 @@ pub struct OpenAiSettings {
     pub total_timeout: Option<Duration>,
     /// The most bytes of a reply.
     pub max_reply_bytes: usize,
+    /// How the provider is asked to keep the prefix of a request.
+    pub keep_prefix: KeepPrefix,
+    /// For how long; `None` = as the provider does without a word.
+    pub keep_for: Option<KeepFor>,
 }
 
 impl Default for OpenAiSettings {
@@ -66,6 +73,8 @@ impl Default for OpenAiSettings {
             idle_timeout: Duration::from_mins(1),
             total_timeout: None,
             max_reply_bytes: 8 << 20,
+            keep_prefix: KeepPrefix::default(),
+            keep_for: None,
         }
     }
 }
@@ -128,7 +137,10 @@ impl OpenAi {
 
     async fn ask(&self, call: &ModelCall, deltas: &dyn Deltas) -> Result<ModelAnswer, Fault> {
         let clock = Clock::new(&self.settings, call.time_left);
-        let request = self.http.post(self.url.clone()).headers(self.headers.clone()).body(request_body(call)?);
+        let OpenAiSettings { keep_prefix, keep_for, .. } = self.settings;
+        let keeping = Keeping::of(call, self.url.host_str().unwrap_or_default(), keep_prefix, keep_for);
+        let body = request::body_keeping(call, &keeping)?;
+        let request = self.http.post(self.url.clone()).headers(self.headers.clone()).body(body);
         let response = clock.wait(request.send()).await?.map_err(|error| self.unreachable(&error))?;
         let status = response.status();
         if !status.is_success() {

@@ -66,6 +66,10 @@ struct FunctionDelta<'a> {
     arguments: Option<&'a RawValue>,
 }
 
+/// What the provider counted. Where it says what it had kept and what it keeps differs: OpenAI and OpenRouter have
+/// `prompt_tokens_details`, DeepSeek `prompt_cache_hit_tokens`
+/// (<https://api-docs.deepseek.com/guides/kv_cache>), gateways to Anthropic's models pass on its own two words
+/// (<https://docs.litellm.ai/docs/completion/prompt_caching>).
 #[derive(Deserialize)]
 struct WireUsage {
     #[serde(default)]
@@ -74,12 +78,29 @@ struct WireUsage {
     completion_tokens: u64,
     #[serde(default)]
     prompt_tokens_details: Option<PromptTokensDetails>,
+    prompt_cache_hit_tokens: Option<u64>,
+    cache_read_input_tokens: Option<u64>,
+    cache_creation_input_tokens: Option<u64>,
 }
 
-#[derive(Deserialize)]
+#[derive(Default, Deserialize)]
 struct PromptTokensDetails {
-    #[serde(default)]
     cached_tokens: Option<u64>,
+    cache_write_tokens: Option<u64>,
+}
+
+impl WireUsage {
+    fn usage(self) -> Usage {
+        let details = self.prompt_tokens_details.unwrap_or_default();
+        let cached_tokens = details.cached_tokens.or(self.prompt_cache_hit_tokens).or(self.cache_read_input_tokens);
+        let cache_write_tokens = details.cache_write_tokens.or(self.cache_creation_input_tokens);
+        Usage {
+            prompt_tokens: self.prompt_tokens,
+            cached_tokens: cached_tokens.unwrap_or(0),
+            cache_write_tokens: cache_write_tokens.unwrap_or(0),
+            output_tokens: self.completion_tokens,
+        }
+    }
 }
 
 /// A list of at most [`MAX_ITEMS`] items; a longer one is refused before it takes memory.
@@ -136,9 +157,7 @@ impl Assembly {
             return Err(refusal::of_error(error.get(), redactor));
         }
         if let Some(usage) = chunk.usage {
-            let cached_tokens = usage.prompt_tokens_details.and_then(|details| details.cached_tokens).unwrap_or(0);
-            let (prompt_tokens, output_tokens) = (usage.prompt_tokens, usage.completion_tokens);
-            self.usage = Some(Usage { prompt_tokens, cached_tokens, output_tokens });
+            self.usage = Some(usage.usage());
         }
         let mut added = String::new();
         // Only one choice is asked for.
@@ -262,6 +281,23 @@ mod tests {
     }
 
     #[test]
+    fn what_a_provider_had_kept_is_read_in_each_of_its_words() {
+        let usage = |words: &str| {
+            let usage = format!(r#"{{"choices":[],"usage":{{"prompt_tokens":100,"completion_tokens":5{words}}}}}"#);
+            let answer = assembled(&[r#"{"choices":[{"delta":{"content":"a"},"finish_reason":"stop"}]}"#, &usage]);
+            let usage = answer.unwrap().usage.unwrap();
+            (usage.prompt_tokens, usage.cached_tokens, usage.cache_write_tokens)
+        };
+        assert_eq!(usage(""), (100, 0, 0));
+        assert_eq!(usage(r#","prompt_tokens_details":null,"prompt_cache_hit_tokens":null"#), (100, 0, 0));
+        assert_eq!(usage(r#","prompt_tokens_details":{"cached_tokens":90,"cache_write_tokens":10}"#), (100, 90, 10));
+        assert_eq!(usage(r#","prompt_cache_hit_tokens":64,"prompt_cache_miss_tokens":36"#), (100, 64, 0));
+        assert_eq!(usage(r#","cache_read_input_tokens":70,"cache_creation_input_tokens":20"#), (100, 70, 20));
+        let both = r#","prompt_tokens_details":{"cached_tokens":90},"cache_creation_input_tokens":8"#;
+        assert_eq!(usage(both), (100, 90, 8));
+    }
+
+    #[test]
     fn one_index_with_two_ids_is_two_calls() {
         let answer = assembled(&[
             r#"{"choices":[{"delta":{"tool_calls":[{"index":0,"id":"a","function":{"name":"f","arguments":"{}"}}]}}]}"#,
@@ -286,7 +322,10 @@ mod tests {
             r#"{"choices":[],"usage":{"prompt_tokens":30,"completion_tokens":2,"prompt_tokens_details":{"cached_tokens":29}}}"#,
         ])
         .unwrap();
-        assert_eq!(answer.usage, Some(Usage { prompt_tokens: 30, cached_tokens: 29, output_tokens: 2 }));
+        assert_eq!(
+            answer.usage,
+            Some(Usage { prompt_tokens: 30, cached_tokens: 29, output_tokens: 2, ..Usage::default() })
+        );
         assert_eq!(answer.reply.reasoning.as_deref(), Some("hm"));
         assert_eq!(answer.reply.finish, Finish::Other("end_turn".to_owned()));
     }

@@ -2,6 +2,10 @@
 //!
 //! They are written from our own structs: a schema must be sent key for key as the head holds it, and a conversation
 //! must be the same bytes with every version of every crate.
+//!
+//! Law: what asks a provider to keep a prefix ([`super::keep_prefix`]) changes no content. A request with a key is the
+//! request without one and two more fields at its end; in a request with marks, at most three texts stand in a part of
+//! their own.
 
 use rondo_protocol::Value;
 use rondo_protocol::call::{Fault, FaultClass, ModelCall};
@@ -12,6 +16,8 @@ use rondo_protocol::object::ToolSpec;
 use serde::Serialize;
 use serde::ser::{SerializeMap, Serializer};
 use serde_json::value::RawValue;
+
+use super::keep_prefix::{KeepFor, Keeping, Mark};
 
 /// Keywords of JSON Schema that a strict response format may use
 /// (<https://platform.openai.com/docs/guides/structured-outputs>).
@@ -45,14 +51,22 @@ const STRICT_KEYWORDS: [&str; 17] = [
 /// # Errors
 /// A refused request when a schema of the head is not JSON.
 pub fn request_body(call: &ModelCall) -> Result<Vec<u8>, Fault> {
+    body_keeping(call, &Keeping::default())
+}
+
+/// The bytes that are sent for `call` with what asks its provider to keep the prefix.
+pub(super) fn body_keeping(call: &ModelCall, keeping: &Keeping) -> Result<Vec<u8>, Fault> {
     let head = &call.head;
     let mut tools = head.tools.iter().map(WireTool::new).collect::<Result<Vec<_>, _>>()?;
     tools.sort_by_key(|tool| tool.function.name);
     let mut messages = Vec::with_capacity(call.conversation.messages().len() + 1);
     if !head.system.is_empty() {
-        messages.push(WireMessage { content: Some(&head.system), ..WireMessage::of("system") });
+        messages.push(WireMessage { content: Some(Content::Text(&head.system)), ..WireMessage::of("system") });
     }
     messages.extend(call.conversation.messages().iter().map(WireMessage::new));
+    if let Some(mark) = keeping.mark {
+        mark_blocks(&mut messages, mark);
+    }
     let body = Body {
         model: &head.model,
         messages,
@@ -61,8 +75,34 @@ pub fn request_body(call: &ModelCall) -> Result<Vec<u8>, Fault> {
         parameters: Parameters(&head.parameters.0),
         stream: true,
         stream_options: StreamOptions { include_usage: true },
+        prompt_cache_key: keeping.key.as_deref(),
+        prompt_cache_retention: keeping.retention.map(KeepFor::word),
     };
     serde_json::to_vec(&body).map_err(|error| refused(format!("the request cannot be written: {error}")))
+}
+
+/// Marks the blocks up to which a prefix is kept: at most three, where Anthropic's models take four
+/// (<https://platform.claude.com/docs/en/build-with-claude/prompt-caching>).
+///
+/// - The system text, with the tools that a provider puts before it: what all threads of the workflow share.
+/// - The end of the request before this one, which is whatever stands before the last answer. A provider also finds an
+///   earlier mark of its own by itself, but looks no further back than 20 blocks, and one answer may use more tools.
+/// - The end of this request, for the next one: that begins with it, also when a later visit leaves the tools of this
+///   one out, because the first request of a visit ends with its prompt.
+fn mark_blocks(messages: &mut [WireMessage<'_>], mark: Mark) {
+    let last = messages.len().checked_sub(1);
+    let before_answer =
+        messages.iter().rposition(|message| message.role == "assistant").and_then(|at| at.checked_sub(1));
+    let system = messages.first().is_some_and(|message| message.role == "system").then_some(0);
+    for at in [system, before_answer, last].into_iter().flatten() {
+        let Some(message) = messages.get_mut(at) else { continue };
+        // An empty block cannot be marked.
+        if let Some(Content::Text(text)) = message.content
+            && !text.is_empty()
+        {
+            message.content = Some(Content::Marked([Part { r#type: "text", text, cache_control: mark }]));
+        }
+    }
 }
 
 fn refused(message: String) -> Fault {
@@ -85,6 +125,10 @@ struct Body<'a> {
     parameters: Parameters<'a>,
     stream: bool,
     stream_options: StreamOptions,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    prompt_cache_key: Option<&'a str>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    prompt_cache_retention: Option<&'static str>,
 }
 
 #[derive(Serialize)]
@@ -108,7 +152,7 @@ impl Serialize for Parameters<'_> {
 #[derive(Serialize)]
 struct WireMessage<'a> {
     role: &'static str,
-    content: Option<&'a str>,
+    content: Option<Content<'a>>,
     #[serde(skip_serializing_if = "Option::is_none")]
     reasoning_content: Option<&'a str>,
     #[serde(skip_serializing_if = "Vec::is_empty")]
@@ -132,12 +176,27 @@ impl<'a> WireMessage<'a> {
         let is_silent = message.text.is_empty() && !message.tool_calls.is_empty();
         Self {
             role,
-            content: (!is_silent).then_some(&message.text),
+            content: (!is_silent).then_some(Content::Text(&message.text)),
             reasoning_content: message.reasoning.as_deref(),
             tool_calls: message.tool_calls.iter().map(WireToolUse::new).collect(),
             tool_call_id: message.tool_call_id.as_deref(),
         }
     }
+}
+
+/// A text, or the same text in a part that can be marked.
+#[derive(Clone, Copy, Serialize)]
+#[serde(untagged)]
+enum Content<'a> {
+    Text(&'a str),
+    Marked([Part<'a>; 1]),
+}
+
+#[derive(Clone, Copy, Serialize)]
+struct Part<'a> {
+    r#type: &'static str,
+    text: &'a str,
+    cache_control: Mark,
 }
 
 #[derive(Serialize)]

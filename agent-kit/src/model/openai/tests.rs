@@ -72,6 +72,7 @@ fn settings(base_url: String) -> OpenAiSettings {
         idle_timeout: Duration::from_secs(5),
         total_timeout: None,
         max_reply_bytes: LIMIT,
+        ..OpenAiSettings::default()
     }
 }
 
@@ -151,12 +152,29 @@ async fn a_stream_is_read_to_its_usage_and_the_request_is_sent_as_written() {
     let asked = ask(Act::text(text.concat())).await;
     let answer = asked.answer.unwrap();
     assert_eq!((answer.reply.text.as_str(), answer.reply.finish), ("One two", Finish::Stop));
-    assert_eq!(answer.usage, Some(Usage { prompt_tokens: 30, cached_tokens: 29, output_tokens: 2 }));
+    assert_eq!(
+        answer.usage,
+        Some(Usage { prompt_tokens: 30, cached_tokens: 29, output_tokens: 2, ..Usage::default() })
+    );
     assert_eq!(asked.deltas, "One two");
     let (head, body) = asked.request.split_once("\r\n\r\n").unwrap();
     assert_eq!(body.as_bytes(), request_body(&test_call()).unwrap());
     assert!(head.starts_with("POST /v1/chat/completions HTTP/1.1\r\n"), "{head}");
     assert!(head.contains(&format!("authorization: Bearer {KEY}\r\n")), "{head}");
+}
+
+#[tokio::test]
+async fn a_key_is_sent_where_the_operator_says_so_and_not_to_a_server_that_may_refuse_it() {
+    let answer = || Act::text(format!("{EVENTS}{}", chunk(r#"{"content":"One"}"#, "\"stop\"")));
+    let plain = request_body(&test_call()).unwrap();
+    let asked = ask_with(answer(), |settings| settings.keep_prefix = KeepPrefix::Key).await;
+    let (_, body) = asked.request.split_once("\r\n\r\n").unwrap();
+    assert!(
+        body.as_bytes().starts_with(&plain[..plain.len() - 1]) && body.contains(r#","prompt_cache_key":""#),
+        "{body}"
+    );
+    let asked = ask_with(answer(), |settings| settings.keep_for = Some(KeepFor::Day)).await;
+    assert_eq!(asked.request.split_once("\r\n\r\n").unwrap().1.as_bytes(), plain);
 }
 
 #[tokio::test]

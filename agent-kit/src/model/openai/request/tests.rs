@@ -4,6 +4,7 @@ use async_openai::types::chat::CreateChatCompletionRequest;
 use rondo_protocol::object::{Head, Parameters as Given};
 
 use super::*;
+use crate::model::openai::KeepPrefix;
 use crate::model::test_call;
 
 fn call() -> ModelCall {
@@ -102,5 +103,98 @@ fn strictness_is_asked_for_only_where_it_can_be_had() {
         r#"{"type":"object","properties":{},"required":[]}"#.to_owned(),
     ] {
         assert!(!strict(&loose), "{loose}");
+    }
+}
+
+fn keeping(host: &str, keep: KeepPrefix, time: Option<KeepFor>) -> String {
+    String::from_utf8(body_keeping(&call(), &Keeping::of(&call(), host, keep, time)).unwrap()).unwrap()
+}
+
+#[test]
+fn a_key_stands_behind_the_bytes_that_are_sent_without_one() {
+    let plain = String::from_utf8(request_body(&call()).unwrap()).unwrap();
+    let keyed = keeping("api.openai.com", KeepPrefix::Auto, Some(KeepFor::Day));
+    let added = keyed.strip_prefix(plain.strip_suffix('}').unwrap()).unwrap();
+    insta::assert_snapshot!(
+        added,
+        @r#","prompt_cache_key":"00000000010000000000000002-a756bd7c59c3de7c0b36c8cbffb4ad1f","prompt_cache_retention":"24h"}"#
+    );
+    assert_eq!(keeping("127.0.0.1", KeepPrefix::Auto, Some(KeepFor::Day)), plain);
+    assert_eq!(keeping("api.openai.com", KeepPrefix::Off, None), plain);
+}
+
+#[test]
+fn the_bytes_of_a_request_with_marked_blocks_are_fixed() {
+    insta::assert_snapshot!(keeping("127.0.0.1", KeepPrefix::Blocks, Some(KeepFor::Hour)));
+}
+
+/// What is marked of a conversation, by the numbers of its messages; 0 is the system text.
+fn marked(system: &str, messages: &[Message]) -> Vec<usize> {
+    let mut call = test_call();
+    Arc::make_mut(&mut call.head).system = system.to_owned();
+    call.conversation = Arc::new(messages.iter().cloned().collect());
+    let keeping = Keeping::of(&call, "127.0.0.1", KeepPrefix::Blocks, None);
+    let body: serde_json::Value = serde_json::from_slice(&body_keeping(&call, &keeping).unwrap()).unwrap();
+    let first = usize::from(system.is_empty());
+    let sent = body["messages"].as_array().unwrap().iter().zip(first..);
+    sent.filter(|(message, _)| message["content"].is_array()).map(|(_, number)| number).collect()
+}
+
+#[test]
+fn the_end_of_a_request_and_of_the_one_before_are_marked() {
+    let (user, said) = (|| Message::user("Go on."), || Message::assistant("done"));
+    assert_eq!(marked("You test.", &[user()]), [0, 1]);
+    assert_eq!(marked("You test.", &[user(), said(), user()]), [0, 1, 3]);
+    assert_eq!(marked("You test.", &[user(), said(), user(), said(), user()]), [0, 3, 5]);
+    assert_eq!(marked("", &[user(), said(), user()]), [1, 3]);
+
+    // However many tools one answer uses, the request before it ended where the answer begins.
+    let mut long = vec![user(), said(), user(), said()];
+    long.extend((0..30).map(|at| Message::tool(format!("call_{at}"), "no")));
+    assert_eq!(marked("You test.", &long), [0, 3, 34]);
+
+    // An empty block cannot be marked.
+    assert_eq!(marked("You test.", &[Message::user(""), said(), user()]), [0, 3]);
+    assert_eq!(marked("", &[]), Vec::<usize>::new());
+}
+
+/// A body without what asks a provider to keep its prefix.
+fn without_asking(body: &str) -> serde_json::Value {
+    let mut body: serde_json::Value = serde_json::from_str(body).unwrap();
+    let fields = body.as_object_mut().unwrap();
+    fields.remove("prompt_cache_key");
+    fields.remove("prompt_cache_retention");
+    for message in fields["messages"].as_array_mut().unwrap() {
+        let parts = message["content"].as_array().cloned().unwrap_or_default();
+        if let [part] = parts.as_slice() {
+            assert_eq!(part.as_object().unwrap().len(), 3, "{part}");
+            message["content"] = part["text"].clone();
+        }
+    }
+    body
+}
+
+proptest::proptest! {
+    #[test]
+    fn what_asks_to_keep_a_prefix_changes_no_content(
+        system in "[a-z]{0,3}",
+        messages in proptest::collection::vec((0..4_u8, "[a-z\"\\\\ é]{0,6}"), 0..12),
+        keep in proptest::sample::select(&KeepPrefix::ALL[..]),
+        time in proptest::option::of(proptest::sample::select(&KeepFor::ALL[..])),
+    ) {
+        let message = |(kind, text): (u8, String)| match kind {
+            0 => Message::user(text),
+            1 => Message::assistant(text),
+            2 => Message::tool("call_1", text),
+            _ => Message { text, ..self::call().conversation.messages()[1].clone() },
+        };
+        let mut call = call();
+        Arc::make_mut(&mut call.head).system = system;
+        call.conversation = Arc::new(messages.into_iter().map(message).collect());
+        let plain = String::from_utf8(request_body(&call).unwrap()).unwrap();
+        let keeping = Keeping::of(&call, "openrouter.ai", keep, time);
+        let kept = String::from_utf8(body_keeping(&call, &keeping).unwrap()).unwrap();
+        proptest::prop_assert_eq!(without_asking(&kept), serde_json::from_str::<serde_json::Value>(&plain).unwrap());
+        proptest::prop_assert!(kept.matches("\"cache_control\"").count() <= 4);
     }
 }

@@ -1,0 +1,315 @@
+//! How a provider is asked to keep the prefix of a request for the next one.
+//!
+//! Three things are sent, each only to servers that take it, because strict ones refuse a request with a field that
+//! they do not know:
+//! - `prompt_cache_key` and `prompt_cache_retention`: OpenAI
+//!   (<https://developers.openai.com/api/docs/guides/prompt-caching>), the key also Mistral
+//!   (<https://docs.mistral.ai/studio-api/conversations/advanced/prompt-caching>);
+//! - `cache_control` on parts of the content: gateways to Anthropic's models
+//!   (<https://openrouter.ai/docs/features/prompt-caching>,
+//!   <https://docs.litellm.ai/docs/completion/prompt_caching>);
+//! - nothing: DeepSeek (<https://api-docs.deepseek.com/guides/kv_cache>), Gemini from 2.5 on
+//!   (<https://ai.google.dev/gemini-api/docs/caching>), llama.cpp and vLLM keep prefixes unasked; Groq and Cerebras
+//!   refuse the key (<https://github.com/zed-industries/zed/issues/36215>).
+//!
+//! All of it is transport and no content: it stands in no head and in no digest, and a request without it is the same
+//! request.
+
+use rondo_protocol::call::ModelCall;
+use serde::{Deserialize, Serialize};
+
+/// The longest key that OpenAI takes.
+#[cfg(test)]
+pub(super) const KEY_MAX_BYTES: usize = 64;
+
+/// Hexadecimal digits of the head's digest that stand in a key: 128 bits.
+const HEAD_DIGITS: usize = 32;
+
+/// How a provider is asked to keep the prefix of a request.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum KeepPrefix {
+    /// As the server's address says: a key for OpenAI and Mistral, blocks for Anthropic's models at OpenRouter, nothing
+    /// elsewhere.
+    #[default]
+    Auto,
+    /// By `prompt_cache_key`.
+    Key,
+    /// By `cache_control` on blocks of content.
+    Blocks,
+    /// Not at all.
+    Off,
+}
+
+/// For how long a provider is asked to keep it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+pub enum KeepFor {
+    /// With a key: minutes without use, an hour at most. OpenAI's GPT-5.5 and later refuse it.
+    #[serde(rename = "in_memory")]
+    InMemory,
+    /// With a key: up to a day. OpenAI's GPT-5.6 and later take it and keep to their own time.
+    #[serde(rename = "24h")]
+    Day,
+    /// With blocks: five minutes without use, as without a word.
+    #[serde(rename = "5m")]
+    FiveMinutes,
+    /// With blocks: an hour without use; writing costs more.
+    #[serde(rename = "1h")]
+    Hour,
+}
+
+impl KeepPrefix {
+    /// Every way.
+    pub const ALL: [Self; 4] = [Self::Auto, Self::Key, Self::Blocks, Self::Off];
+
+    /// The word in settings.
+    pub fn word(self) -> &'static str {
+        match self {
+            Self::Auto => "auto",
+            Self::Key => "key",
+            Self::Blocks => "blocks",
+            Self::Off => "off",
+        }
+    }
+
+    /// Whether a time can be stated beside it. What `auto` comes to is known only with the address.
+    pub fn takes(self, time: KeepFor) -> bool {
+        match self {
+            Self::Auto => true,
+            Self::Key => time.is_for_keys(),
+            Self::Blocks => !time.is_for_keys(),
+            Self::Off => false,
+        }
+    }
+
+    /// What is sent to the server at that address, in words for people.
+    pub fn in_force(self, base_url: &str) -> &'static str {
+        match (self, Server::at(&host(base_url))) {
+            (Self::Key, _) | (Self::Auto, Server::OpenAi | Server::Mistral) => "a key for each role of a thread",
+            (Self::Blocks, _) => "marks on blocks of content",
+            (Self::Auto, Server::OpenRouter) => "marks on blocks of content for Anthropic's models, nothing for others",
+            (Self::Auto, Server::Other) | (Self::Off, _) => "nothing is sent for it",
+        }
+    }
+
+    /// Whether that time is sent to the server at that address.
+    pub fn sends(self, time: KeepFor, base_url: &str) -> bool {
+        self.sends_at(time, &host(base_url))
+    }
+
+    fn sends_at(self, time: KeepFor, host: &str) -> bool {
+        match (self, Server::at(host)) {
+            (Self::Key, _) | (Self::Auto, Server::OpenAi) => time.is_for_keys(),
+            (Self::Blocks, _) | (Self::Auto, Server::OpenRouter) => !time.is_for_keys(),
+            (Self::Auto, Server::Mistral | Server::Other) | (Self::Off, _) => false,
+        }
+    }
+
+    /// What is sent to the server at `host` for `model`.
+    pub(super) fn at(self, host: &str, model: &str) -> Option<Way> {
+        match (self, Server::at(host)) {
+            (Self::Key, _) | (Self::Auto, Server::OpenAi | Server::Mistral) => Some(Way::Key),
+            (Self::Blocks, _) => Some(Way::Blocks),
+            // Gemini takes blocks too, but needs none, and looks at the last one only, which moves with every request.
+            (Self::Auto, Server::OpenRouter) => is_of_anthropic(model).then_some(Way::Blocks),
+            (Self::Auto, Server::Other) | (Self::Off, _) => None,
+        }
+    }
+}
+
+impl KeepFor {
+    /// Every time.
+    pub const ALL: [Self; 4] = [Self::InMemory, Self::Day, Self::FiveMinutes, Self::Hour];
+
+    /// The word in settings and requests.
+    pub fn word(self) -> &'static str {
+        match self {
+            Self::InMemory => "in_memory",
+            Self::Day => "24h",
+            Self::FiveMinutes => "5m",
+            Self::Hour => "1h",
+        }
+    }
+
+    /// Whether it is a time of keys, else of blocks.
+    fn is_for_keys(self) -> bool {
+        matches!(self, Self::InMemory | Self::Day)
+    }
+}
+
+/// The servers whose addresses say what they take.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Server {
+    OpenAi,
+    Mistral,
+    OpenRouter,
+    Other,
+}
+
+impl Server {
+    fn at(host: &str) -> Self {
+        let host = host.to_ascii_lowercase();
+        // OpenAI's regions stand before its host, as in `eu.api.openai.com`.
+        let is = |name: &str| host.strip_suffix(name).is_some_and(|rest| rest.is_empty() || rest.ends_with('.'));
+        match () {
+            () if is("api.openai.com") => Self::OpenAi,
+            () if is("api.mistral.ai") => Self::Mistral,
+            () if is("openrouter.ai") => Self::OpenRouter,
+            () => Self::Other,
+        }
+    }
+}
+
+/// The host of an address; empty where it is none.
+fn host(base_url: &str) -> String {
+    reqwest::Url::parse(base_url).ok().and_then(|url| url.host_str().map(str::to_owned)).unwrap_or_default()
+}
+
+fn is_of_anthropic(model: &str) -> bool {
+    // `~anthropic/..` names the newest of a family.
+    model.trim_start_matches('~').starts_with("anthropic/")
+}
+
+/// By which field a prefix is asked to be kept.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Way {
+    /// `prompt_cache_key`.
+    Key,
+    /// `cache_control`.
+    Blocks,
+}
+
+/// What one request says about its prefix.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub(super) struct Keeping {
+    /// Of a request with a key.
+    pub key: Option<String>,
+    /// Of a request with a key, if the operator states it.
+    pub retention: Option<KeepFor>,
+    /// The mark of blocks, on requests that have any.
+    pub mark: Option<Mark>,
+}
+
+impl Keeping {
+    /// What the request of `call` says to the server at `host`.
+    pub fn of(call: &ModelCall, host: &str, keep: KeepPrefix, time: Option<KeepFor>) -> Self {
+        let time = time.filter(|time| keep.sends_at(*time, host));
+        match keep.at(host, &call.head.model) {
+            None => Self::default(),
+            Some(Way::Key) => Self { key: Some(key(call)), retention: time, mark: None },
+            Some(Way::Blocks) => {
+                let mark = Mark { r#type: "ephemeral", ttl: time.map(KeepFor::word) };
+                Self { mark: Some(mark), ..Self::default() }
+            }
+        }
+    }
+}
+
+/// The mark of a block up to which a prefix is to be kept. All of a request are equal.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
+pub(super) struct Mark {
+    r#type: &'static str,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    ttl: Option<&'static str>,
+}
+
+/// The key by which OpenAI routes a request: thread and head, so that all visits of a role in a thread have the same
+/// one, and no two roles.
+///
+/// A key is put to the hash of a prompt's beginning, which picks the machine; beyond about 15 requests a minute for one
+/// pair of beginning and key, some go to further machines, which hold nothing of it. What grows, and is worth most, is
+/// the conversation of a role in its thread, and its visits stay below that rate; a key of the head alone would not
+/// with many threads at once. What that costs: a thread's first request may not find what another thread's left of the
+/// system text. The lane is left out, because a lane begins with what its trunk has said.
+///
+/// Neither part tells anything of what is said: one is random, the other a digest. Both are in the store, so the key is
+/// the same in every process that goes on with the thread.
+fn key(call: &ModelCall) -> String {
+    let mut key = format!("{}-", call.site.thread);
+    key.extend(call.head_digest.to_string().chars().take(HEAD_DIGITS));
+    key
+}
+
+#[cfg(test)]
+mod tests {
+    use rondo_protocol::Digest;
+    use rondo_protocol::id::{LanePath, ThreadId};
+
+    use super::*;
+    use crate::model::test_call;
+
+    #[test]
+    fn what_is_sent_follows_from_the_address() {
+        let at = |host: &str, model: &str| KeepPrefix::Auto.at(host, model);
+        assert_eq!(at("api.openai.com", "gpt-5"), Some(Way::Key));
+        assert_eq!(at("EU.api.openai.com", "gpt-5"), Some(Way::Key));
+        assert_eq!(at("api.mistral.ai", "mistral-large"), Some(Way::Key));
+        assert_eq!(at("openrouter.ai", "anthropic/claude-sonnet-5"), Some(Way::Blocks));
+        assert_eq!(at("openrouter.ai", "~anthropic/claude-sonnet-latest"), Some(Way::Blocks));
+        for (host, model) in [
+            ("openrouter.ai", "google/gemini-3-pro"),
+            ("openrouter.ai", "openai/gpt-5"),
+            ("127.0.0.1", "smollm2"),
+            ("api.groq.com", "openai/gpt-oss-120b"),
+            ("notapi.openai.com", "gpt-5"),
+            ("api.openai.com.example.org", "gpt-5"),
+            ("", ""),
+        ] {
+            assert_eq!(at(host, model), None, "{host} {model}");
+        }
+        assert_eq!(KeepPrefix::Key.at("127.0.0.1", "m"), Some(Way::Key));
+        assert_eq!(KeepPrefix::Blocks.at("gateway.example.org", "m"), Some(Way::Blocks));
+        assert_eq!(KeepPrefix::Off.at("api.openai.com", "gpt-5"), None);
+    }
+
+    #[test]
+    fn a_key_is_of_a_role_in_a_thread_and_not_of_a_visit() {
+        let call = test_call();
+        let first = key(&call);
+        assert!(first.len() <= KEY_MAX_BYTES && first.starts_with(call.site.thread.as_str()), "{first}");
+
+        let mut later = test_call();
+        later.site.visit = 9;
+        later.site.lane = LanePath::trunk();
+        later.conversation = std::sync::Arc::default();
+        later.attempt = 2;
+        assert_eq!(key(&later), first);
+
+        let other_role = ModelCall { head_digest: Digest::sha256(b"another head"), ..test_call() };
+        let mut other_thread = test_call();
+        other_thread.site.thread = ThreadId::from_parts(3, 4);
+        assert_ne!(key(&other_role), first);
+        assert_ne!(key(&other_thread), first);
+    }
+
+    #[test]
+    fn a_time_is_sent_only_where_it_belongs() {
+        let of = |keep, time| Keeping::of(&test_call(), "127.0.0.1", keep, time);
+        assert_eq!(of(KeepPrefix::Key, Some(KeepFor::Day)).retention, Some(KeepFor::Day));
+        assert_eq!(of(KeepPrefix::Key, Some(KeepFor::Hour)).retention, None);
+        let ttl = |time| of(KeepPrefix::Blocks, time).mark.and_then(|mark| mark.ttl);
+        assert_eq!((ttl(None), ttl(Some(KeepFor::Hour)), ttl(Some(KeepFor::Day))), (None, Some("1h"), None));
+        assert_eq!(of(KeepPrefix::Off, Some(KeepFor::Day)), Keeping::default());
+        let sends = |keep: KeepPrefix, time, url| keep.sends(time, url);
+        assert!(sends(KeepPrefix::Auto, KeepFor::Day, "https://api.openai.com/v1"));
+        assert!(sends(KeepPrefix::Auto, KeepFor::Hour, "https://openrouter.ai/api/v1"));
+        for (time, url) in [
+            (KeepFor::Hour, "https://api.openai.com/v1"),
+            (KeepFor::Day, "https://api.mistral.ai/v1"),
+            (KeepFor::Day, "http://127.0.0.1:8080/v1"),
+            (KeepFor::Day, "not an address"),
+        ] {
+            assert!(!sends(KeepPrefix::Auto, time, url), "{time:?} {url}");
+        }
+    }
+
+    #[test]
+    fn every_word_is_the_one_that_is_stored() {
+        for keep in KeepPrefix::ALL {
+            assert_eq!(serde_json::to_value(keep).unwrap(), keep.word());
+        }
+        for time in KeepFor::ALL {
+            assert_eq!(serde_json::to_value(time).unwrap(), time.word());
+        }
+    }
+}
