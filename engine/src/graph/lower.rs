@@ -6,8 +6,9 @@ use std::sync::Arc;
 use petgraph::stable_graph::{NodeIndex, StableDiGraph};
 use rondo_protocol::call::CallKind;
 use rondo_protocol::id::{RoleName, Status};
+use rondo_protocol::workflow::places::{item, key};
 use rondo_protocol::workflow::template::{Expr, Segment, Template, Use, ValueTemplate};
-use rondo_protocol::workflow::{self, HookUse, Outgoing, Policy, RoleKind, RolePolicy, Target, Workflow, places};
+use rondo_protocol::workflow::{self, HookUse, Outgoing, Policy, RoleKind, RolePolicy, Target, Workflow};
 
 use super::{Bound, Condition, Edge, EdgeId, Graph, Link, Node, RoleNode, To};
 use crate::hook::RoleView;
@@ -53,7 +54,7 @@ pub(super) fn lower(
     for (name, outgoing) in &workflow.graph {
         match outgoing {
             Outgoing::Start(edges) => {
-                lowering.routes(lowering.start, None, &places::key("graph", name), edges)?;
+                lowering.routes(lowering.start, None, &key("graph", name), edges)?;
             }
             Outgoing::Role(statuses) => {
                 let (role, index) = lowering
@@ -62,8 +63,8 @@ pub(super) fn lower(
                     .map(|(role, index)| (role.clone(), *index))
                     .ok_or_else(|| Error::UnknownRole { role: name.clone() })?;
                 for (status, edges) in statuses {
-                    let path = places::key(&places::key("graph", name), status.as_str());
-                    let lowered = lowering.routes(index, Some(status), &path, edges)?;
+                    let part = key(&key("graph", name), status.as_str());
+                    let lowered = lowering.routes(index, Some(status), &part, edges)?;
                     routes.entry(role.clone()).or_default().insert(status.clone(), lowered);
                 }
             }
@@ -210,12 +211,13 @@ impl Lowering {
         &mut self,
         from: NodeIndex,
         status: Option<&Status>,
-        path: &str,
+        part: &str,
         edges: &[workflow::Edge],
     ) -> Result<Vec<Arc<Edge>>, Error> {
         let numbered = edges.iter().enumerate().zip(0..);
-        let route = |((at, edge), order)| self.route(from, status, (order, None), &places::item(path, at), edge);
-        numbered.map(route).collect()
+        numbered
+            .map(|((position, edge), order)| self.route(from, status, (order, None), item(part, position), edge))
+            .collect()
     }
 
     fn route(
@@ -223,18 +225,18 @@ impl Lowering {
         from: NodeIndex,
         status: Option<&Status>,
         (order, after): (u32, Option<u32>),
-        path: &str,
+        part: String,
         edge: &workflow::Edge,
     ) -> Result<Arc<Edge>, Error> {
         let id = EdgeId(self.edges);
         self.edges += 1;
         // The parser of workflow files bounds how deep `on_max` edges nest.
-        let behind = places::key(path, "on_max");
-        let on_max =
-            edge.on_max.as_ref().map(|next| self.route(from, status, (order, edge.max), &behind, next)).transpose()?;
+        let on_max = edge.on_max.as_ref();
+        let on_max = on_max.map(|next| self.route(from, status, (order, edge.max), key(&part, "on_max"), next));
+        let on_max = on_max.transpose()?;
         let lowered = Arc::new(Edge {
             id,
-            path: Arc::from(path),
+            part: Arc::from(part),
             when: edge.when.as_deref().map(condition).transpose()?,
             to: match &edge.to {
                 Target::Role(role) => To::Role(role.clone()),

@@ -80,8 +80,9 @@ struct RoleNode {
 pub struct Edge {
     /// Its number.
     pub id: EdgeId,
-    /// Where it stands in its file, as [`Places`](rondo_protocol::workflow::Places) names it.
-    pub path: Arc<str>,
+    /// Which part of the workflow it is, such as `graph.writer.drafted[0].on_max`; a path as in
+    /// [`places`](rondo_protocol::workflow::places).
+    pub part: Arc<str>,
     /// The condition; `None` = always.
     pub when: Option<Condition>,
     /// Where to.
@@ -180,6 +181,16 @@ impl Graph {
     /// The edges of a role's status in declared order, or `None` when the status leads nowhere.
     pub fn routes(&self, role: &RoleName, status: &Status) -> Option<&[Arc<Edge>]> {
         self.roles.get(role)?.routes.get(status).map(Vec::as_slice)
+    }
+
+    /// Every edge by its number, also those that are taken in the place of a bounded one.
+    pub fn edges(&self) -> BTreeMap<EdgeId, &Arc<Edge>> {
+        let of_roles = self.roles.values().flat_map(|role| role.routes.values().flatten());
+        let first = self.start().into_iter().chain(of_roles);
+        first
+            .flat_map(|edge| std::iter::successors(Some(edge), |edge| edge.bound.as_ref().map(|bound| &bound.on_max)))
+            .map(|edge| (edge.id, edge))
+            .collect()
     }
 
     /// Every role by name.

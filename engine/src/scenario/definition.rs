@@ -2,7 +2,7 @@
 
 use rondo_agent_kit::model::script;
 use rondo_protocol::diagnostic::{Code, Diagnostic, Span};
-use rondo_protocol::workflow::{self, Checked, Files, Places};
+use rondo_protocol::workflow::{self, Checked, Files};
 
 use super::report::Part;
 use crate::cast;
@@ -14,7 +14,6 @@ pub struct Definition {
     pub file: String,
     /// What it means.
     pub checked: Checked,
-    places: Places,
     /// Every role that a script answers for.
     pub(super) cast: script::Cast,
 }
@@ -26,7 +25,7 @@ impl Definition {
     /// # Errors
     /// All faults of the workflow, also what this version does not run yet.
     pub fn read(file: &str, text: &str, files: &dyn Files) -> Result<Self, Vec<Diagnostic>> {
-        let (checked, places) = workflow::read_placed(file, text, files)?;
+        let checked = workflow::read(file, text, files)?;
         if !checked.not_yet.is_empty() {
             return Err(checked.not_yet);
         }
@@ -34,12 +33,12 @@ impl Definition {
             vec![Diagnostic::at(Code::InternalFault, file, text, Span::default(), error.to_string())]
         };
         let cast = cast::script_parts(&checked.workflow).map_err(unfit)?;
-        Ok(Self { file: file.to_owned(), checked, places, cast })
+        Ok(Self { file: file.to_owned(), checked, cast })
     }
 
     /// The part at `path`, with its place or that of the nearest part that holds it.
     pub fn part(&self, path: &str) -> Part {
-        let Diagnostic { file, line, column, .. } = self.places.fault(Code::SnapshotChanged, path, None, "");
+        let Diagnostic { file, line, column, .. } = self.checked.places.fault(Code::SnapshotChanged, path, None, "");
         Part { path: path.to_owned(), file, line, column }
     }
 }

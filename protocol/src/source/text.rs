@@ -9,7 +9,7 @@ use crate::diagnostic::{Code, Diagnostic, Span};
 const BLOCK: usize = 1024;
 
 /// A file as it was read: its name, its text, and where its lines begin.
-#[derive(Debug, Clone)]
+#[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Source {
     name: String,
     text: Arc<str>,

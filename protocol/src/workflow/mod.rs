@@ -28,7 +28,7 @@ use crate::object::Parameters;
 pub use hooks::{HookUse, OnHookError};
 pub use limits::{Limits, RoleLimits};
 pub use places::Places;
-pub use read::{Files, read, read_placed};
+pub use read::{Files, read};
 pub use types::Field;
 
 /// A list of names with values, in file order.
@@ -45,6 +45,8 @@ pub struct Checked {
     pub warnings: Vec<Diagnostic>,
     /// What is right but not run by this version, in source order: `validate` prints it, `run` refuses because of it.
     pub not_yet: Vec<Diagnostic>,
+    /// Where each part stands, for what is found out about the workflow later.
+    pub places: Places,
 }
 
 /// The checked definition, object kind `workflow`: files inlined, shorthands expanded, defaults written out,

@@ -34,7 +34,7 @@ struct Spot {
 }
 
 /// Where one part stands.
-#[derive(Debug, Clone)]
+#[derive(Debug, Clone, PartialEq, Eq)]
 struct Place {
     key: Option<Spot>,
     value: Spot,
@@ -44,7 +44,7 @@ struct Place {
 }
 
 /// How a place within a text is found in its file.
-#[derive(Debug, Clone)]
+#[derive(Debug, Clone, PartialEq, Eq)]
 enum Text {
     /// It is not a text.
     None,
@@ -55,7 +55,7 @@ enum Text {
 }
 
 /// The places of one workflow's parts.
-#[derive(Debug, Clone, Default)]
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Places {
     sources: Vec<Source>,
     parts: BTreeMap<String, Place>,

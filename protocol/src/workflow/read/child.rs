@@ -59,7 +59,7 @@ impl Reader<'_> {
         let read = Reader::new(&included.shown, &included.text, folder, self.files, self.family).read();
         self.family.open.pop();
         match read {
-            Ok((child, _)) => Some(child),
+            Ok(child) => Some(child),
             Err(faults) => {
                 self.places.mark_incomplete(&part.path);
                 self.child_faults.extend(faults);

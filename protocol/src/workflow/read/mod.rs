@@ -50,14 +50,6 @@ const KEYS: [&str; 10] =
 /// # Errors
 /// All faults of the file, in source order, then those of the child workflows that it names.
 pub fn read(file: &str, text: &str, files: &dyn Files) -> Result<Checked, Vec<Diagnostic>> {
-    read_placed(file, text, files).map(|(checked, _)| checked)
-}
-
-/// As [`read`], with the places of its parts, for whoever has to point at them later.
-///
-/// # Errors
-/// As [`read`].
-pub fn read_placed(file: &str, text: &str, files: &dyn Files) -> Result<(Checked, Places), Vec<Diagnostic>> {
     let base = file.rsplit(['/', '\\']).next().unwrap_or(file);
     let mut family = Family::new(base);
     Reader::new(file, text, "", files, &mut family).read()
@@ -108,7 +100,7 @@ impl<'a> Reader<'a> {
         }
     }
 
-    fn read(mut self) -> Result<(Checked, Places), Vec<Diagnostic>> {
+    fn read(mut self) -> Result<Checked, Vec<Diagnostic>> {
         let text = self.places.text();
         let Reading { root, faults } = if self.is_json { source::read_json(text) } else { source::read_yaml(text) };
         if !faults.is_empty() {
@@ -141,7 +133,7 @@ impl<'a> Reader<'a> {
         places.sort(&mut not_yet);
         match read {
             Some((workflow, policy)) if faults.iter().all(|fault| fault.severity == Severity::Warning) => {
-                Ok((Checked { workflow, policy, warnings: faults, not_yet }, places))
+                Ok(Checked { workflow, policy, warnings: faults, not_yet, places })
             }
             _ => Err(faults),
         }

@@ -1,6 +1,6 @@
 //! Templates at the leaves of a JSON value: `args` of a tool, `input` of a workflow, `result`.
 
-use super::{RenderError, Scope, Template, TemplateFault};
+use super::{MAX_RENDER_BYTES, RenderError, Scope, Template, TemplateFault};
 use crate::canonical::Value;
 
 /// A JSON value whose texts are templates, in its checked form. A text that is exactly one `{{ expr }}` keeps the type of
@@ -52,6 +52,19 @@ impl ValueTemplate {
     pub fn render(&self, scope: &dyn Scope, max_bytes: usize) -> Result<Value, RenderError> {
         let mut left = max_bytes;
         render(&self.root, scope, &mut left)
+    }
+
+    /// The way to the text that made [`render`](Self::render) fail with `error`, as in [`Leaf::place`]; `None` where
+    /// only all texts together are too much.
+    pub fn failing_leaf(&self, scope: &dyn Scope, error: &RenderError) -> Option<String> {
+        let fails = |leaf: &Leaf<'_>| {
+            let found = match leaf.template.single() {
+                Some(expr) => expr.eval(scope).err(),
+                None => leaf.template.render(scope, MAX_RENDER_BYTES).err(),
+            };
+            found.as_ref() == Some(error)
+        };
+        self.leaves().into_iter().find(fails).map(|leaf| leaf.place)
     }
 }
 
