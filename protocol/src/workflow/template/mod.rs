@@ -226,6 +226,16 @@ impl Expr {
         uses
     }
 
+    /// The values that are written out in it, in source order.
+    pub fn constants(&self) -> Vec<&Value> {
+        let mut found = match &self.node {
+            expr::Node::Const(value) => vec![value],
+            _ => Vec::new(),
+        };
+        found.extend(self.parts().into_iter().flat_map(Self::constants));
+        found
+    }
+
     /// Its value over `scope`.
     ///
     /// # Errors

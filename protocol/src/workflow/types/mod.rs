@@ -4,6 +4,7 @@
 //! size and depth. A [`Validator`] holds values to it, in words that never repeat the value.
 
 mod input;
+pub mod sample;
 mod shorthand;
 mod validator;
 

@@ -1,0 +1,124 @@
+//! Objects of declared fields: the answers of a status, or the inputs of a workflow.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use super::{MAX_BYTES, samples, weight};
+use crate::canonical::Value;
+use crate::id::FieldName;
+use crate::workflow::{Field, Ordered};
+
+/// The most objects of one list of fields.
+pub const MAX_OBJECTS: usize = 96;
+/// The most objects that are made of every value of one field with every value of another.
+const MAX_CROSSED: usize = 64;
+
+/// Objects of some fields.
+#[derive(Debug, Clone, Default, PartialEq)]
+pub struct Objects {
+    /// Each once: first the shortest, with every optional field left out; then, if they are others, the longest, and
+    /// the longest without its optional fields.
+    pub values: Vec<Value>,
+    /// Fields for which no value could be made. Where one of them must be there, there are no objects.
+    pub unmade: Vec<FieldName>,
+    /// Whether there would have been more.
+    pub is_cut: bool,
+}
+
+/// Objects with `fields`. Fields whose name is in `crossed` are tried in every combination of their values, because
+/// what happens next depends on them together; the others one at a time. `wanted` as in [`samples`], for the fields
+/// that are crossed.
+pub fn objects(fields: &Ordered<FieldName, Field>, crossed: &BTreeSet<String>, wanted: &[Value]) -> Objects {
+    let mut objects = Objects::default();
+    let mut made: Vec<Made<'_>> = Vec::new();
+    for (name, field) in fields {
+        let is_crossed = crossed.contains(name.as_str());
+        let values = samples(&field.schema, if is_crossed { wanted } else { &[] });
+        if values.is_empty() {
+            objects.unmade.push(name.clone());
+            if !field.optional {
+                return Objects { values: Vec::new(), ..objects };
+            }
+            continue;
+        }
+        made.push(Made { name: name.as_str(), values, optional: field.optional, is_crossed });
+    }
+    let full = object(made.iter().map(|field| (field.name, Some(field.longest()))));
+    let mut gathering = Gathering { objects, bytes: 0 };
+    gathering.keep(object(made.iter().map(|field| (field.name, field.shortest()))));
+    gathering.keep(full.clone());
+    gathering.keep(object(made.iter().map(|field| (field.name, Some(field.longest()).filter(|_| !field.optional)))));
+    let mut combined = vec![full.clone()];
+    for field in made.iter().filter(|field| field.is_crossed) {
+        let more = combined.len().saturating_mul(field.values.len() + 1);
+        gathering.objects.is_cut |= more > MAX_CROSSED;
+        let next = combined.iter().flat_map(|object| field.choices().map(|value| with(object, field.name, value)));
+        combined = next.take(MAX_CROSSED).collect();
+    }
+    for object in combined {
+        gathering.keep(object);
+    }
+    for field in made.iter().filter(|field| !field.is_crossed) {
+        for value in field.choices() {
+            gathering.keep(with(&full, field.name, value));
+        }
+    }
+    gathering.objects
+}
+
+/// The values of one field.
+struct Made<'f> {
+    name: &'f str,
+    values: Vec<Value>,
+    optional: bool,
+    is_crossed: bool,
+}
+
+impl Made<'_> {
+    fn shortest(&self) -> Option<&Value> {
+        self.values.first().filter(|_| !self.optional)
+    }
+
+    fn longest(&self) -> &Value {
+        self.values.get(1).or(self.values.first()).unwrap_or(&Value::Null)
+    }
+
+    /// Every value, and none where the field may be left out.
+    fn choices(&self) -> impl Iterator<Item = Option<&Value>> {
+        self.values.iter().map(Some).chain(self.optional.then_some(None))
+    }
+}
+
+struct Gathering {
+    objects: Objects,
+    bytes: usize,
+}
+
+impl Gathering {
+    fn keep(&mut self, object: Value) {
+        if self.objects.values.contains(&object) {
+            return;
+        }
+        if self.objects.values.len() >= MAX_OBJECTS || self.bytes >= 2 * MAX_BYTES {
+            self.objects.is_cut = true;
+            return;
+        }
+        self.bytes = self.bytes.saturating_add(weight(&object));
+        self.objects.values.push(object);
+    }
+}
+
+fn object<'v>(members: impl Iterator<Item = (&'v str, Option<&'v Value>)>) -> Value {
+    members.filter_map(|(name, value)| Some((name, value?.clone()))).collect()
+}
+
+fn with(object: &Value, name: &str, value: Option<&Value>) -> Value {
+    let mut members = match object {
+        Value::Object(members) => members.clone(),
+        _ => BTreeMap::new(),
+    };
+    match value {
+        Some(value) => members.insert(name.to_owned(), value.clone()),
+        None => members.remove(name),
+    };
+    Value::Object(members)
+}

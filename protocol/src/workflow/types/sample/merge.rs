@@ -1,0 +1,288 @@
+//! Schemas without `allOf`, `anyOf`, `oneOf` and `if`: each way of following one, written out.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use super::{MAX_ITEMS, UNNAMED_MEMBERS, pattern};
+use crate::canonical::Value;
+
+/// The most ways of following one schema.
+const MAX_ALTERNATIVES: usize = 16;
+/// Keywords that lead to alternatives.
+const COMBINING: [&str; 6] = ["allOf", "anyOf", "else", "if", "oneOf", "then"];
+/// Of two, the larger holds.
+const LOWER_BOUNDS: [&str; 6] =
+    ["exclusiveMinimum", "minContains", "minItems", "minLength", "minProperties", "minimum"];
+/// Of two, the smaller holds.
+const UPPER_BOUNDS: [&str; 6] =
+    ["exclusiveMaximum", "maxContains", "maxItems", "maxLength", "maxProperties", "maximum"];
+
+/// One way of following a schema.
+#[derive(Debug, Clone, Default, PartialEq)]
+pub(super) struct Plain {
+    keywords: BTreeMap<String, Value>,
+    constants: Vec<Value>,
+}
+
+/// The ways of following `schema`, in the order in which it names them.
+pub(super) fn alternatives(schema: &Value) -> Vec<Plain> {
+    written_out(schema).into_iter().map(Plain::new).collect()
+}
+
+/// What follows both schemas, as far as keywords can say it.
+pub(super) fn both(first: &Value, second: &Value) -> Value {
+    match (first, second) {
+        (Value::Object(first), Value::Object(second)) => Value::Object(merged(first.clone(), second)),
+        (Value::Bool(true), other) | (other, Value::Bool(true)) => other.clone(),
+        (_, refusing) => refusing.clone(),
+    }
+}
+
+fn written_out(schema: &Value) -> Vec<BTreeMap<String, Value>> {
+    let keywords = match schema {
+        Value::Object(keywords) => keywords,
+        Value::Bool(false) => return Vec::new(),
+        _ => return vec![BTreeMap::new()],
+    };
+    let mut base = keywords.clone();
+    base.retain(|key, _| !COMBINING.contains(&key.as_str()));
+    let mut ways = vec![base];
+    let parts = |key: &str| match keywords.get(key) {
+        Some(Value::List(parts)) => parts.as_slice(),
+        _ => &[],
+    };
+    for part in parts("allOf") {
+        ways = crossed(&ways, &written_out(part));
+    }
+    for key in ["anyOf", "oneOf"] {
+        if !parts(key).is_empty() {
+            let branches: Vec<_> = parts(key).iter().flat_map(written_out).collect();
+            ways = crossed(&ways, &branches);
+        }
+    }
+    if let Some(condition) = keywords.get("if") {
+        let then = keywords.get("then").map_or_else(|| condition.clone(), |then| both(condition, then));
+        let otherwise = keywords.get("else").cloned().unwrap_or(Value::Bool(true));
+        let branches: Vec<_> = [then, otherwise].iter().flat_map(written_out).collect();
+        ways = crossed(&ways, &branches);
+    }
+    ways
+}
+
+fn crossed(ways: &[BTreeMap<String, Value>], branches: &[BTreeMap<String, Value>]) -> Vec<BTreeMap<String, Value>> {
+    let pairs = ways.iter().flat_map(|way| branches.iter().map(move |branch| merged(way.clone(), branch)));
+    pairs.take(MAX_ALTERNATIVES).collect()
+}
+
+fn merged(mut first: BTreeMap<String, Value>, second: &BTreeMap<String, Value>) -> BTreeMap<String, Value> {
+    for (key, value) in second {
+        let value = match first.get(key) {
+            Some(known) => one_of_two(key, known, value),
+            None => value.clone(),
+        };
+        first.insert(key.clone(), value);
+    }
+    first
+}
+
+/// What a keyword that two schemas have comes to.
+fn one_of_two(key: &str, first: &Value, second: &Value) -> Value {
+    match (key, first, second) {
+        ("type", first, second) => narrower_type(first, second),
+        ("enum", Value::List(first), Value::List(second)) => {
+            Value::List(first.iter().filter(|value| second.contains(value)).cloned().collect())
+        }
+        ("required", Value::List(first), Value::List(second)) => {
+            let more = second.iter().filter(|name| !first.contains(name));
+            Value::List(first.iter().chain(more).cloned().collect())
+        }
+        ("properties", Value::Object(first), Value::Object(second)) => {
+            let mut members = first.clone();
+            for (name, schema) in second {
+                let schema = members.get(name).map_or_else(|| schema.clone(), |known| both(known, schema));
+                members.insert(name.clone(), schema);
+            }
+            Value::Object(members)
+        }
+        ("items" | "additionalProperties" | "contains", first, second) => both(first, second),
+        (key, first, second) => {
+            let first_is_less = super::number::is_less(first, second);
+            let keeps_first = (LOWER_BOUNDS.contains(&key) && !first_is_less)
+                || (UPPER_BOUNDS.contains(&key) && first_is_less);
+            if keeps_first { first.clone() } else { second.clone() }
+        }
+    }
+}
+
+fn narrower_type(first: &Value, second: &Value) -> Value {
+    let words = |value: &Value| match value {
+        Value::List(words) => words.clone(),
+        word => vec![word.clone()],
+    };
+    let (first, second) = (words(first), words(second));
+    let allows = |words: &[Value], word: &Value| {
+        words.contains(word) || (word.as_str() == Some("integer") && words.contains(&Value::from("number")))
+    };
+    let kept = first.iter().filter(|word| allows(&second, word));
+    let more = second.iter().filter(|word| !first.contains(word) && allows(&first, word));
+    Value::List(kept.chain(more).cloned().collect())
+}
+
+impl Plain {
+    fn new(keywords: BTreeMap<String, Value>) -> Self {
+        let constants = match (keywords.get("const"), keywords.get("enum")) {
+            (Some(constant), _) => vec![constant.clone()],
+            (None, Some(Value::List(words))) => words.clone(),
+            _ => Vec::new(),
+        };
+        Self { keywords, constants }
+    }
+
+    /// Whether nothing is said of the value.
+    pub(super) fn allows_anything(&self) -> bool {
+        self.keywords.is_empty()
+    }
+
+    /// The values that `const` or `enum` lists.
+    pub(super) fn constants(&self) -> &[Value] {
+        &self.constants
+    }
+
+    pub(super) fn get(&self, key: &str) -> Option<&Value> {
+        self.keywords.get(key)
+    }
+
+    /// Whether the keyword is `true`.
+    pub(super) fn is(&self, key: &str) -> bool {
+        self.get(key) == Some(&Value::Bool(true))
+    }
+
+    /// A keyword that counts something.
+    pub(super) fn count(&self, key: &str) -> Option<usize> {
+        match self.get(key)? {
+            Value::Int(count) => usize::try_from(*count).ok(),
+            _ => None,
+        }
+    }
+
+    /// The elements of a keyword that is a list.
+    pub(super) fn list(&self, key: &str) -> &[Value] {
+        match self.get(key) {
+            Some(Value::List(items)) => items,
+            _ => &[],
+        }
+    }
+
+    /// The types that a value may have, those that the schema speaks of before the others.
+    pub(super) fn kinds(&self) -> Vec<&str> {
+        const ALL: [&str; 6] = ["string", "integer", "boolean", "array", "object", "null"];
+        const SPEAKING: [(&str, &[&str]); 4] = [
+            ("object", &["properties", "required", "additionalProperties", "minProperties", "patternProperties"]),
+            ("array", &["items", "prefixItems", "contains", "minItems", "maxItems", "uniqueItems"]),
+            ("string", &["minLength", "maxLength", "pattern", "format"]),
+            ("number", &["minimum", "maximum", "exclusiveMinimum", "exclusiveMaximum", "multipleOf"]),
+        ];
+        match self.get("type") {
+            Some(Value::Str(word)) => vec![word],
+            Some(Value::List(words)) => words.iter().filter_map(Value::as_str).collect(),
+            _ => {
+                let speaks = |words: &[&str]| words.iter().any(|word| self.keywords.contains_key(*word));
+                let spoken = SPEAKING.iter().filter(|(_, words)| speaks(words)).map(|(kind, _)| *kind);
+                let spoken: Vec<&str> = spoken.collect();
+                let others = ALL.into_iter().filter(|kind| !spoken.contains(kind));
+                spoken.iter().copied().chain(others).collect()
+            }
+        }
+    }
+
+    /// The schema of the element at `index`; `None` where there may be none.
+    pub(super) fn element(&self, index: usize) -> Option<Value> {
+        if let Some(schema) = self.list("prefixItems").get(index) {
+            return Some(schema.clone());
+        }
+        match self.get("items") {
+            Some(Value::Bool(false)) => None,
+            Some(schema) => Some(schema.clone()),
+            None => Some(Value::Bool(true)),
+        }
+    }
+
+    /// The schema of the member `name`; `None` where there may be none of that name.
+    pub(super) fn member(&self, name: &str) -> Option<Value> {
+        if let Some(schema) = self.get("properties").and_then(|properties| properties.get(name)) {
+            return Some(schema.clone());
+        }
+        if let Some(Value::Object(patterns)) = self.get("patternProperties")
+            && let Some((_, schema)) = patterns.iter().find(|(pattern, _)| {
+                pattern::text(pattern, 0).is_some_and(|example| example == name)
+            })
+        {
+            return Some(schema.clone());
+        }
+        match self.get("additionalProperties") {
+            Some(Value::Bool(false)) => None,
+            Some(schema) => Some(schema.clone()),
+            None => Some(Value::Bool(true)),
+        }
+    }
+
+    /// The names of members: those that must be there, or all that are spoken of.
+    pub(super) fn members(&self, all: bool) -> Vec<String> {
+        let mut names: BTreeSet<String> =
+            self.list("required").iter().filter_map(Value::as_str).map(str::to_owned).collect();
+        self.follow_dependencies(&mut names);
+        let declared = match self.get("properties") {
+            Some(Value::Object(properties)) => properties.keys().cloned().collect(),
+            _ => Vec::new(),
+        };
+        let patterns = match self.get("patternProperties") {
+            Some(Value::Object(patterns)) => patterns.keys().filter_map(|key| pattern::text(key, 0)).collect(),
+            _ => Vec::new(),
+        };
+        let least = self.count("minProperties").unwrap_or(0).min(MAX_ITEMS);
+        let unnamed = if declared.is_empty() && patterns.is_empty() && names.is_empty() { UNNAMED_MEMBERS } else { 0 };
+        let wanted = if all { least.max(unnamed) } else { least };
+        let most = self.count("maxProperties").unwrap_or(usize::MAX);
+        for name in declared.into_iter().chain(patterns) {
+            if (all || names.len() < wanted) && names.len() < most {
+                names.insert(name);
+            }
+        }
+        if !matches!(self.get("additionalProperties"), Some(Value::Bool(false))) {
+            for number in 1..=MAX_ITEMS {
+                if names.len() >= wanted.min(most) {
+                    break;
+                }
+                names.extend(self.made_up_name(number));
+            }
+        }
+        self.follow_dependencies(&mut names);
+        names.into_iter().collect()
+    }
+
+    /// A name for a member that the schema does not name.
+    fn made_up_name(&self, number: usize) -> Option<String> {
+        let Some(schema) = self.get("propertyNames") else { return Some(format!("key{number}")) };
+        super::samples(schema, &[Value::from(format!("key{number}"))])
+            .into_iter()
+            .filter_map(|name| name.as_str().map(str::to_owned))
+            .filter(|name| !name.is_empty())
+            .nth(number - 1)
+    }
+
+    /// Adds what `dependentRequired` asks for beside the names that are there.
+    fn follow_dependencies(&self, names: &mut BTreeSet<String>) {
+        let Some(Value::Object(dependencies)) = self.get("dependentRequired") else { return };
+        for _ in 0..MAX_ITEMS {
+            let asked = dependencies.iter().filter(|(name, _)| names.contains(*name)).flat_map(|(_, asked)| match asked {
+                Value::List(asked) => asked.as_slice(),
+                _ => &[],
+            });
+            let asked: Vec<String> = asked.filter_map(Value::as_str).map(str::to_owned).collect();
+            let before = names.len();
+            names.extend(asked);
+            if names.len() == before {
+                break;
+            }
+        }
+    }
+}

@@ -1,0 +1,303 @@
+//! Values that fit a schema, made without a model: what a walk over a workflow's routes answers with.
+//!
+//! For each schema there are a shortest value, a longest one, and others that a template or a condition may trip over:
+//! every word of an enum, both booleans, the bounds of numbers, lists of each length that matters, objects with and
+//! without each optional member. They are made from the schema's own words in a fixed order, so that the same schema
+//! always gives the same values.
+//!
+//! Laws: every value given follows its schema, because each is held to it by the same [`Validator`] that holds answers;
+//! where none can be made (a pattern that nothing simple matches, bounds that exclude each other), there is none and
+//! the caller is told; what is made is bounded in number, size and work, whatever the schema says.
+//!
+//! This module knows nothing of graphs, roles or answers.
+
+mod fields;
+mod merge;
+mod number;
+mod pattern;
+mod text;
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use self::merge::{Plain, alternatives};
+use super::Validator;
+use crate::canonical::Value;
+
+pub use fields::{Objects, objects};
+
+/// The most values of one schema.
+pub const MAX_SAMPLES: usize = 48;
+/// The most elements of a list that a schema does not bound.
+pub const USUAL_ITEMS: usize = 3;
+/// The most elements of any list.
+pub const MAX_ITEMS: usize = 64;
+/// The most bytes of one value.
+const MAX_VALUE_BYTES: usize = 512 * 1024;
+/// The most bytes of all values of one schema.
+const MAX_BYTES: usize = 2 * 1024 * 1024;
+/// The most schemas that are looked at to make the values of one.
+const MAX_WORK: usize = 20_000;
+/// How many members an object gets whose schema names none.
+const UNNAMED_MEMBERS: usize = 2;
+
+/// How much a value is to hold.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Extent {
+    /// As little as the schema allows.
+    Least,
+    /// As much as it allows, within what is usual.
+    Most,
+}
+
+/// Values that follow `schema`, each once: first the shortest, then the longest if it is another. `wanted` are values
+/// that the caller would like to see among them, as they are or as lengths, where they fit. Empty when none could be
+/// made.
+pub fn samples(schema: &Value, wanted: &[Value]) -> Vec<Value> {
+    let Ok(validator) = Validator::of_schema(schema) else { return Vec::new() };
+    let mut maker = Maker { left_bytes: MAX_VALUE_BYTES, work: MAX_WORK };
+    let mut found = Vec::new();
+    let mut bytes = 0_usize;
+    let mut keep = |value: Value| {
+        if found.len() < MAX_SAMPLES && bytes < MAX_BYTES && !found.contains(&value) && validator.is_valid(&value) {
+            bytes = bytes.saturating_add(weight(&value));
+            found.push(value);
+        }
+    };
+    for extent in [Extent::Least, Extent::Most] {
+        maker.work = MAX_WORK;
+        // The first alternative that gives a value is the one that the schema names first.
+        let made = alternatives(schema).into_iter().filter_map(|plain| maker.fresh().one(&plain, extent));
+        let mut made = made.filter(|value| validator.is_valid(value));
+        made.next().into_iter().for_each(&mut keep);
+    }
+    wanted.iter().cloned().for_each(&mut keep);
+    maker.work = MAX_WORK;
+    maker.fresh().many(schema, wanted).into_iter().for_each(&mut keep);
+    found
+}
+
+/// About how many bytes a value takes as JSON.
+fn weight(value: &Value) -> usize {
+    match value {
+        Value::Null | Value::Bool(_) | Value::Int(_) | Value::Float(_) => 8,
+        Value::Str(text) => text.len() + 2,
+        Value::List(items) => 2 + items.iter().map(|item| weight(item) + 1).sum::<usize>(),
+        Value::Object(members) => {
+            2 + members.iter().map(|(key, member)| key.len() + 4 + weight(member)).sum::<usize>()
+        }
+    }
+}
+
+/// One value of each type, a list of two of them, and what is empty.
+fn anything() -> Vec<Value> {
+    let text = || Value::from(text::words(text::USUAL_CHARS));
+    vec![
+        Value::from(""),
+        text(),
+        Value::Int(0),
+        Value::Float(0.5),
+        Value::Bool(true),
+        Value::List(Vec::new()),
+        Value::List(vec![text(), Value::Int(1)]),
+        Value::empty_object(),
+        Value::from_iter([("key1", text())]),
+        Value::Null,
+    ]
+}
+
+/// Makes candidates: what they are worth is for the validator to say.
+struct Maker {
+    left_bytes: usize,
+    work: usize,
+}
+
+impl Maker {
+    /// With new room for one more value; the work is not given back.
+    fn fresh(&mut self) -> &mut Self {
+        self.left_bytes = MAX_VALUE_BYTES;
+        self
+    }
+
+    /// The ways of following a schema, paid for.
+    fn ways(&mut self, schema: &Value) -> Vec<Plain> {
+        let ways = if self.work > 0 { alternatives(schema) } else { Vec::new() };
+        self.work = self.work.saturating_sub(1 + ways.len());
+        ways
+    }
+
+    fn pay(&mut self, bytes: usize) -> Option<()> {
+        self.work = self.work.checked_sub(1)?;
+        self.left_bytes = self.left_bytes.checked_sub(bytes)?;
+        Some(())
+    }
+
+    /// One value for the first alternative of a schema that gives one.
+    fn of(&mut self, schema: &Value, extent: Extent) -> Option<Value> {
+        self.ways(schema).iter().find_map(|plain| self.one(plain, extent))
+    }
+
+    /// One value for a schema without alternatives.
+    fn one(&mut self, plain: &Plain, extent: Extent) -> Option<Value> {
+        self.pay(8)?;
+        if let Some(constant) = plain.constants().first() {
+            let constants = plain.constants();
+            let longest = constants.iter().rev().max_by_key(|value| weight(value)).unwrap_or(constant);
+            let chosen = if extent == Extent::Least { constant } else { longest };
+            self.pay(weight(chosen))?;
+            return Some(chosen.clone());
+        }
+        let kind = plain.kinds().first().copied()?;
+        self.of_kind(plain, kind, extent)
+    }
+
+    fn of_kind(&mut self, plain: &Plain, kind: &str, extent: Extent) -> Option<Value> {
+        match kind {
+            "string" => {
+                let text = text::of(plain, extent, self.left_bytes)?;
+                self.pay(text.len())?;
+                Some(Value::from(text))
+            }
+            "integer" | "number" => number::of(plain, kind == "integer", extent),
+            "boolean" => Some(Value::Bool(extent == Extent::Most)),
+            "array" => {
+                let length = Length::of(plain);
+                self.list(plain, if extent == Extent::Least { length.least } else { length.most }, extent)
+            }
+            "object" => self.object(plain, extent),
+            _ => Some(Value::Null),
+        }
+    }
+
+    /// Everything that is worth trying for a schema.
+    fn many(&mut self, schema: &Value, wanted: &[Value]) -> Vec<Value> {
+        let mut found = Vec::new();
+        for plain in self.ways(schema) {
+            if found.len() > MAX_SAMPLES {
+                break;
+            }
+            if plain.allows_anything() {
+                // Making lists and objects of anything would have no end.
+                found.extend(anything());
+                continue;
+            }
+            if !plain.constants().is_empty() {
+                found.extend(plain.constants().iter().cloned());
+                continue;
+            }
+            for kind in plain.kinds() {
+                found.extend(self.of_kind(&plain, kind, Extent::Least));
+                found.extend(self.of_kind(&plain, kind, Extent::Most));
+                match kind {
+                    "boolean" => found.extend([false, true].map(Value::Bool)),
+                    "integer" | "number" => found.extend(number::others(&plain, kind == "integer", wanted)),
+                    "array" => self.other_lists(&plain, wanted, &mut found),
+                    "object" => self.other_objects(&plain, wanted, &mut found),
+                    _ => {}
+                }
+            }
+        }
+        found
+    }
+
+    /// A list of `length` elements.
+    fn list(&mut self, plain: &Plain, length: usize, extent: Extent) -> Option<Value> {
+        let mut items = Vec::new();
+        let contained = plain.get("contains");
+        let must_contain = if contained.is_some() { plain.count("minContains").unwrap_or(1) } else { 0 };
+        for index in 0..length {
+            let schema = plain.element(index)?;
+            let wanted = contained.filter(|_| index < must_contain).map(|inner| merge::both(&schema, inner));
+            let mut item = self.of(wanted.as_ref().unwrap_or(&schema), extent)?;
+            if plain.is("uniqueItems") && items.contains(&item) {
+                item = self.another(&schema, &item, index, &items)?;
+            }
+            items.push(item);
+        }
+        Some(Value::List(items))
+    }
+
+    /// An element that is not yet among `items`.
+    fn another(&mut self, schema: &Value, item: &Value, index: usize, items: &[Value]) -> Option<Value> {
+        let numbered = match item {
+            Value::Str(text) => Some(Value::from(text::numbered(text, index))),
+            Value::Int(number) => Some(Value::Int(number.checked_add(i128::try_from(index).ok()?)?)),
+            _ => None,
+        };
+        let fits = |value: &Value| Validator::of_schema(schema).is_ok_and(|validator| validator.is_valid(value));
+        let numbered = numbered.filter(|value| !items.contains(value) && fits(value));
+        numbered.or_else(|| self.many(schema, &[]).into_iter().find(|value| !items.contains(value)))
+    }
+
+    /// Lists of one element of each sort, of all sorts together, and of the lengths that are wanted.
+    fn other_lists(&mut self, plain: &Plain, wanted: &[Value], found: &mut Vec<Value>) {
+        let Some(schema) = plain.element(0) else { return };
+        let sorts = self.many(&schema, wanted);
+        let length = Length::of(plain);
+        if length.most > length.least {
+            let mixed = sorts.iter().take(length.most.min(MAX_SAMPLES)).cloned().collect();
+            found.push(Value::List(mixed));
+        }
+        let alone = length.least.max(1);
+        if alone <= length.most {
+            found.extend(sorts.iter().map(|sort| Value::List(vec![sort.clone(); alone.min(MAX_ITEMS)])));
+        }
+        for length in number::near(wanted) {
+            let length = usize::try_from(length).ok().filter(|length| *length <= MAX_ITEMS);
+            found.extend(length.and_then(|length| self.fresh().list(plain, length, Extent::Least)));
+        }
+    }
+
+    fn object(&mut self, plain: &Plain, extent: Extent) -> Option<Value> {
+        let mut members = BTreeMap::new();
+        for name in plain.members(extent == Extent::Most) {
+            self.pay(name.len())?;
+            let member = self.of(&plain.member(&name)?, extent)?;
+            members.insert(name, member);
+        }
+        Some(Value::Object(members))
+    }
+
+    /// Objects that differ from the fullest in one member.
+    fn other_objects(&mut self, plain: &Plain, wanted: &[Value], found: &mut Vec<Value>) {
+        let Some(Value::Object(full)) = self.fresh().object(plain, Extent::Most) else { return };
+        let required: BTreeSet<String> = plain.members(false).into_iter().collect();
+        for name in full.keys() {
+            if !required.contains(name) {
+                let mut without = full.clone();
+                without.remove(name);
+                found.push(Value::Object(without));
+            }
+            let Some(schema) = plain.member(name) else { continue };
+            for sort in self.fresh().many(&schema, wanted).into_iter().take(MAX_SAMPLES) {
+                if found.len() > 4 * MAX_SAMPLES {
+                    return;
+                }
+                let mut changed = full.clone();
+                changed.insert(name.clone(), sort);
+                found.push(Value::Object(changed));
+            }
+        }
+    }
+}
+
+/// How long a list may be, within what is usual.
+struct Length {
+    least: usize,
+    most: usize,
+}
+
+impl Length {
+    fn of(plain: &Plain) -> Self {
+        let contains = usize::from(plain.get("contains").is_some());
+        let contained = plain.count("minContains").unwrap_or(contains) * contains;
+        let least = plain.count("minItems").unwrap_or(0).max(contained);
+        let prefix = plain.list("prefixItems").len();
+        let closed = plain.get("items") == Some(&Value::Bool(false));
+        let usual = if closed { prefix } else { least.max(prefix).max(USUAL_ITEMS) };
+        let most = plain.count("maxItems").unwrap_or(usual).min(MAX_ITEMS);
+        Self { least: least.min(MAX_ITEMS), most: if closed { most.min(prefix) } else { most } }
+    }
+}
+
+#[cfg(test)]
+mod tests;
