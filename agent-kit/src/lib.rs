@@ -5,6 +5,7 @@
 
 pub mod answer;
 pub mod effects;
+pub mod fault_point;
 pub mod history;
 pub mod mcp;
 pub mod model;

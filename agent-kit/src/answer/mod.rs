@@ -27,6 +27,8 @@ use rondo_protocol::diagnostic::nearest;
 use rondo_protocol::id::{FieldName, Status};
 use rondo_protocol::workflow::{AnswerFormat, Field, Ordered};
 
+use crate::fault_point::{Point, at, sorted};
+
 use field::DeclaredField;
 
 pub use field::InvalidSchema;
@@ -126,7 +128,8 @@ impl Contract {
     /// The JSON Schema that a provider is asked to hold the answer to, or `None` for front matter. Keys stand in
     /// declared order, `status` first and `body` last, because constrained sampling follows that order.
     pub fn response_format(&self) -> Option<String> {
-        (self.format == AnswerFormat::Json).then(|| json::schema(self))
+        let schema = || at(Point::ResponseFormatOrder, json::schema(self), |schema| sorted(&schema));
+        (self.format == AnswerFormat::Json).then(schema)
     }
 
     /// Reads an answer.

@@ -5,6 +5,8 @@ use std::ops::Range;
 
 use rondo_protocol::workflow::AnswerFormat;
 
+use crate::fault_point::{Point, at};
+
 use super::field::DeclaredField;
 use super::{Contract, ContractFault, quote};
 
@@ -92,7 +94,8 @@ pub fn repair_text(fault: &ContractFault) -> String {
     for line in fault.words.lines() {
         text.extend(["- ", line, "\n"]);
     }
-    text.push_str("\nWrite the whole answer again in that form, without a word about this message.");
+    let end = "\nWrite the whole answer again in that form, without a word about this message.";
+    text.push_str(at(Point::RepairWords, end, |_| "\nTry again."));
     text
 }
 

@@ -7,6 +7,7 @@ use rondo_protocol::id::RoleName;
 use rondo_protocol::workflow::{Context, ContextWhat};
 
 use super::Episode;
+use crate::fault_point::{Point, at};
 
 /// Stands for a prompt when there is neither a prompt nor anything that happened since.
 pub const EMPTY_LINE: &str = "Go on.";
@@ -30,11 +31,12 @@ pub const CUT: &str = "[cut]";
 /// The system text of a role: what the author wrote, then the output contract.
 pub fn system_text(role: &str, contract: &str) -> String {
     let role = role.trim_end_matches('\n');
-    match (role.is_empty(), contract.is_empty()) {
+    let text = match (role.is_empty(), contract.is_empty()) {
         (_, true) => role.to_owned(),
         (true, false) => contract.to_owned(),
-        (false, false) => format!("{role}\n\n{contract}"),
-    }
+        (false, false) => format!("{role}{}{contract}", at(Point::ContractGap, "\n\n", |_| "\n")),
+    };
+    at(Point::SystemDate, text, |text| format!("Today is 22 November 2026.\n\n{text}"))
 }
 
 /// Bytes of a tool's result that a model is shown; more than these are cut with a mark.
@@ -46,20 +48,23 @@ const NO_OUTPUT: &str = "(no output)";
 /// The text of the message that answers a tool call.
 pub fn result_text(result: &str) -> String {
     if result.is_empty() {
-        return NO_OUTPUT.to_owned();
+        return at(Point::NoOutput, NO_OUTPUT, |_| "(empty)").to_owned();
     }
     let mut text = result.to_owned();
-    crate::tool::cut(&mut text, SHOWN_MAX_BYTES);
+    crate::tool::cut(&mut text, at(Point::ShownHalved, SHOWN_MAX_BYTES, |bytes| bytes / 2));
     text
 }
 
 /// The text of the message that opens a visit.
 pub(super) fn user_text(prompt: &str, told: &str) -> String {
     match (prompt.is_empty(), told.is_empty()) {
-        (true, true) => EMPTY_LINE.to_owned(),
+        (true, true) => at(Point::EmptyLine, EMPTY_LINE, |_| "Continue.").to_owned(),
         (false, true) => prompt.to_owned(),
         (true, false) => told.to_owned(),
-        (false, false) => format!("{}\n\n{told}", prompt.trim_end_matches('\n')),
+        (false, false) => {
+            let prompt = at(Point::PromptNewlines, prompt.trim_end_matches('\n'), |_| prompt);
+            format!("{prompt}\n\n{told}")
+        }
     }
 }
 
@@ -74,6 +79,7 @@ pub(super) fn summary(
         return String::new();
     }
     let ceiling = usize::try_from(context.max_bytes).unwrap_or(usize::MAX);
+    let ceiling = at(Point::SummaryCeilingHalved, ceiling, |bytes| bytes / 2);
     let mut entries: Vec<String> = Vec::new();
     let mut used = 0_usize;
     let mut left_out = false;
@@ -94,14 +100,19 @@ pub(super) fn summary(
         return String::new();
     }
     let mut text = String::with_capacity(used + 80);
-    text.push_str(if before_first { BEFORE_FIRST } else { SINCE_LAST });
+    text.push_str(if before_first {
+        at(Point::BeforeHeading, BEFORE_FIRST, |_| "Earlier:")
+    } else {
+        at(Point::SinceHeading, SINCE_LAST, |_| BEFORE_FIRST)
+    });
     text.push_str("\n\n");
-    if left_out {
+    if at(Point::LeftOutMark, left_out, |_| false) {
         text.push_str(LEFT_OUT);
         text.push('\n');
     }
-    for entry in entries.iter().rev() {
-        text.push_str(entry);
+    entries.reverse();
+    for entry in at(Point::SummaryReversed, entries, |told| told.into_iter().rev().collect()) {
+        text.push_str(&entry);
     }
     text.truncate(text.trim_end_matches('\n').len());
     text
@@ -109,9 +120,11 @@ pub(super) fn summary(
 
 /// One step: `<step role=".." status="..">`, its fields as canonical JSON if it has any, its body if wanted.
 fn entry(episode: &Episode, what: ContextWhat, ceiling: usize) -> String {
+    let ceiling = at(Point::StepCeilingShort, ceiling, |bytes| bytes.saturating_sub(1));
     let mut content = String::new();
     if !matches!(&episode.output, rondo_protocol::Value::Object(fields) if fields.is_empty()) {
-        content.push_str(&episode.output.to_text());
+        let fields = episode.output.to_text();
+        content.push_str(&at(Point::FieldsRenamed, fields, |fields| fields.replace("\":", "_\":")));
         content.push('\n');
     }
     if what == ContextWhat::Bodies && !episode.body.is_empty() {
@@ -124,10 +137,10 @@ fn entry(episode: &Episode, what: ContextWhat, ceiling: usize) -> String {
         let fits = (0..=ceiling).rev().find(|at| content.is_char_boundary(*at)).unwrap_or(0);
         content.truncate(fits);
         content.push('\n');
-        content.push_str(CUT);
+        content.push_str(at(Point::CutMark, CUT, |_| ""));
         content.push('\n');
     }
-    let (role, status) = (&episode.role, &episode.status);
+    let (role, status) = (&episode.role, at(Point::StatusLeftOut, episode.status.as_str(), |_| ""));
     if content.is_empty() {
         format!("{ENTRY}{role}\" status=\"{status}\"/>\n")
     } else {

@@ -17,6 +17,8 @@ use rondo_protocol::message::{Message, Speaker};
 use rondo_protocol::object::{Entry, LAYOUT, Transcript};
 use rondo_protocol::workflow::{Context, History};
 
+use crate::fault_point::{Point, at};
+
 pub use layout_v1::{CUT, EMPTY_LINE, LEFT_OUT, NO_ANSWER, SHOWN_MAX_BYTES, result_text, system_text};
 pub use told::Summary;
 
@@ -112,7 +114,9 @@ pub fn most_episodes(context: &Context) -> usize {
 
 /// Whether a summary for `role` tells of a step of `other`.
 pub fn tells_of(context: &Context, role: &RoleName, other: &RoleName) -> bool {
-    role != other && context.from.as_ref().is_none_or(|from| from.contains(other))
+    let is_another = at(Point::OwnStepsTold, role != other, |_| true);
+    let is_named = context.from.as_ref().is_none_or(|from| from.contains(other));
+    is_another && at(Point::FilterIgnored, is_named, |_| true)
 }
 
 /// The message that opens a visit: the prompt, and what happened since.
@@ -123,16 +127,20 @@ pub fn opening(prompt: &str, told: &str) -> Message {
 /// The messages that close a visit: its conclusion, or with `exact` all that was said in it, so that the next request
 /// goes on from its last one.
 pub fn closing(history: History, answer: &str, transcript: Option<&Transcript>) -> Vec<Message> {
+    let history = at(Point::ExactCondensed, history, |_| History::Condensed);
     let mut said: Vec<Message> = match transcript {
         // A visit that a hook answered whole may have no transcript; its answer is all that was said.
         Some(transcript) if history == History::Exact && !transcript.entries.is_empty() => {
             transcript.entries.iter().filter_map(spoken).collect()
         }
         _ if answer.is_empty() => Vec::new(),
-        _ => vec![Message::assistant(answer)],
+        _ => {
+            vec![Message::assistant(at(Point::AnswerRewritten, answer.to_owned(), |answer| answer.replace(": ", ":")))]
+        }
     };
+    said = at(Point::AnswerDropped, said, |_| Vec::new());
     if said.last().is_none_or(|last| last.role != Speaker::Assistant) {
-        said.push(Message::assistant(NO_ANSWER));
+        said.push(Message::assistant(at(Point::NoAnswer, NO_ANSWER, |_| "(none)")));
     }
     said
 }
