@@ -222,6 +222,19 @@ pub enum Missing {
 }
 
 impl Missing {
+    /// In a few words, as notes and reports tell it.
+    pub fn words(&self) -> &'static str {
+        match self {
+            Self::Absent => "absent",
+            Self::Expired => "expired",
+            Self::ClockBack => "clock went back",
+            Self::Damaged(_) => "damaged",
+            Self::Newer(_) => "of a newer version",
+            Self::Unread(_) => "not readable",
+            Self::NotReady => "not ready",
+        }
+    }
+
     /// What a person should be told of it.
     pub fn warning(&self) -> Option<&str> {
         match self {

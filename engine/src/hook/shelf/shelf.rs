@@ -60,6 +60,16 @@ pub enum Asked<T> {
     Missing(Missing, Option<Guard>),
 }
 
+/// An asker that waits for nobody has no turn either.
+impl<T> From<Lookup<T>> for Asked<T> {
+    fn from(lookup: Lookup<T>) -> Self {
+        match lookup {
+            Lookup::Found(found) => Self::Found(found),
+            Lookup::Missing(missing) => Self::Missing(missing, None),
+        }
+    }
+}
+
 impl<T: Content> Shelf<T> {
     /// A shelf in front of a backing, of which it is the only writer. It is opened when it is first used.
     pub fn new(backing: Arc<dyn Backing>, limits: Limits) -> Self {

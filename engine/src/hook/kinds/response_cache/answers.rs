@@ -18,7 +18,7 @@ use super::key::{About, Facets, Parts};
 use super::occurrence::{Counter, Counters};
 use super::settings::{Scope, Settings};
 use crate::hook::rack::Rack;
-use crate::hook::shelf::{Asked, Figure, Guard, Key, Label, Lookup, Missing, Shelf, Terms, WAIT};
+use crate::hook::shelf::{Asked, Figure, Guard, Key, Label, Missing, Shelf, Terms, WAIT};
 use crate::hook::visits::Visits;
 use crate::hook::{Context, Hook, Making, ModelView, Next, RoleView};
 
@@ -30,9 +30,8 @@ const WHOLE_TURN_WAIT: Duration = Duration::from_secs(30);
 /// The most calls of one visit whose lookups are told one by one.
 const TOLD_MAX: usize = 50;
 
-/// How a lookup ended, in the words of notes and reports.
+/// How a lookup ended that found what may be given, in the word of notes and reports.
 const HIT: &str = "hit";
-const EXPIRED: &str = "expired";
 
 /// The hook of one node.
 pub struct Answers {
@@ -201,7 +200,7 @@ impl Answers {
         self.visits.count(site, |visit| {
             visit.lookups += 1;
             visit.hits += u64::from(outcome == HIT);
-            visit.expired += u64::from(outcome == EXPIRED);
+            visit.expired += u64::from(outcome == Missing::Expired.words());
             if visit.calls.len() < TOLD_MAX {
                 visit.calls.push((site.position, key.to_string(), outcome));
             }
@@ -259,10 +258,7 @@ impl Answers {
             self.shelf.get_in_turn(&key, || context.env.now_ms(), subject.wait).await
         } else {
             // Nobody would be given what this asker is told.
-            match self.shelf.get(&key, context.env.now_ms()).await {
-                Lookup::Found(found) => Asked::Found(found),
-                Lookup::Missing(missing) => Asked::Missing(missing, None),
-            }
+            self.shelf.get(&key, context.env.now_ms()).await.into()
         };
         for warning in self.shelf.take_warnings() {
             context.reports.warn(&context.node, call, warning);
@@ -288,7 +284,7 @@ impl Answers {
                 if let Some(warning) = missing.warning() {
                     context.reports.warn(&context.node, call, warning.to_owned());
                 }
-                self.told(site, &key, outcome(&missing));
+                self.told(site, &key, missing.words());
                 Looked::Missed { turn }
             }
         }
@@ -323,18 +319,6 @@ impl Standing {
 enum Looked {
     Found { answer: Arc<Answer> },
     Missed { turn: Option<Guard> },
-}
-
-fn outcome(missing: &Missing) -> &'static str {
-    match missing {
-        Missing::Absent => "absent",
-        Missing::Expired => EXPIRED,
-        Missing::ClockBack => "clock went back",
-        Missing::Damaged(_) => "damaged",
-        Missing::Newer(_) => "of a newer version",
-        Missing::Unread(_) => "not readable",
-        Missing::NotReady => "not ready",
-    }
 }
 
 fn microusd(cost_usd: Option<f64>) -> u64 {

@@ -21,7 +21,7 @@ use super::verify::difference;
 use super::visit::{Holding, Outcome, Visit};
 use super::writes::{Reading, Writes, Writing};
 use crate::hook::rack::Rack;
-use crate::hook::shelf::{self, Asked, Figure, Guard, Key, Label, Lookup, Shelf, Terms, WAIT};
+use crate::hook::shelf::{self, Asked, Figure, Guard, Key, Label, Shelf, Terms, WAIT};
 use crate::hook::visits::Visits;
 use crate::hook::{Context, Hook, Instead, Making, Next};
 
@@ -183,10 +183,7 @@ impl Results {
         let asked = if in_turn {
             self.shelf.get_in_turn(&subject.key, now_ms, TURN_WAIT).await
         } else {
-            match self.shelf.get(&subject.key, now_ms()).await {
-                Lookup::Found(found) => Asked::Found(found),
-                Lookup::Missing(missing) => Asked::Missing(missing, None),
-            }
+            self.shelf.get(&subject.key, now_ms()).await.into()
         };
         let warn = |warning: String| {
             context.reports.warn(&context.node, &Call::Tool(subject.call.clone()), warning);

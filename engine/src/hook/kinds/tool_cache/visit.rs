@@ -33,13 +33,8 @@ impl Outcome {
     /// That of a lookup that found nothing.
     pub fn of(missing: &Missing) -> Self {
         match missing {
-            Missing::Absent => Self::Missing("absent"),
             Missing::Expired => Self::Expired,
-            Missing::ClockBack => Self::Missing("clock went back"),
-            Missing::Damaged(_) => Self::Missing("damaged"),
-            Missing::Newer(_) => Self::Missing("of a newer version"),
-            Missing::Unread(_) => Self::Missing("not readable"),
-            Missing::NotReady => Self::Missing("not ready"),
+            missing => Self::Missing(missing.words()),
         }
     }
 
@@ -54,7 +49,7 @@ impl Outcome {
             Self::WouldHit => "would hit".to_owned(),
             Self::Mismatch => "mismatch".to_owned(),
             Self::Missing(words) => (*words).to_owned(),
-            Self::Expired => "expired".to_owned(),
+            Self::Expired => Missing::Expired.words().to_owned(),
             Self::Changed => "changed".to_owned(),
             Self::NotAsked => "not looked up".to_owned(),
             Self::Refused(refusal) => format!("refused because {}", refusal.why()),
