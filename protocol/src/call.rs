@@ -42,8 +42,9 @@ impl CallKind {
     }
 }
 
-/// Where in which thread a call is made. It is context, not content: equal calls of two threads differ in it.
-#[derive(Debug, Clone, PartialEq, Eq)]
+/// Where in which thread a call is made. It is context, not content: equal calls of two threads differ in it. Its order
+/// is that of its parts.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Site {
     /// The thread.
     pub thread: ThreadId,

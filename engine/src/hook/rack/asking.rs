@@ -5,35 +5,31 @@ use std::collections::BTreeSet;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use rondo_protocol::call::Site;
-use rondo_protocol::id::{LanePath, RoleName, ThreadId};
 
 use crate::hook::shelf::Key;
 
 /// The calls that are on their way, by where they are made and what they are looked up by.
 #[derive(Debug, Default)]
 pub struct Askings {
-    under_way: Mutex<BTreeSet<Entry>>,
+    under_way: Mutex<BTreeSet<(Site, Key)>>,
 }
-
-type Entry = (ThreadId, RoleName, LanePath, u64, u32, Key);
 
 /// A call that is on its way, until this is dropped.
 #[derive(Debug)]
 pub struct Asking<'a> {
     askings: &'a Askings,
-    entry: Entry,
+    entry: (Site, Key),
 }
 
 impl Askings {
     /// A call sets out; `None` = a node further out has looked the same key up for it.
     pub fn begin(&self, site: &Site, key: Key) -> Option<Asking<'_>> {
-        let Site { thread, role, lane, visit, position } = site.clone();
-        let entry = (thread, role, lane, visit, position, key);
+        let entry = (site.clone(), key);
         let is_first = self.under_way().insert(entry.clone());
         is_first.then_some(Asking { askings: self, entry })
     }
 
-    fn under_way(&self) -> MutexGuard<'_, BTreeSet<Entry>> {
+    fn under_way(&self) -> MutexGuard<'_, BTreeSet<(Site, Key)>> {
         self.under_way.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }

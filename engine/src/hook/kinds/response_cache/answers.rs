@@ -8,7 +8,7 @@ use futures_util::future::BoxFuture;
 use rondo_agent_kit::effects::Verdict;
 use rondo_agent_kit::wall::files::{Still, Workspace};
 use rondo_protocol::call::{Call, CallKind, Fault, ModelAnswer, Reply, Site, TurnReply};
-use rondo_protocol::id::{LanePath, RoleName};
+use rondo_protocol::id::RoleName;
 use rondo_protocol::message::Conversation;
 use rondo_protocol::object::{AnsweredBy, Entry, Head};
 use rondo_protocol::{Digest, Value};
@@ -48,30 +48,9 @@ pub struct Answers {
     files: Option<Arc<Workspace>>,
     /// Whether its calls count in no figure.
     is_rehearsal: bool,
-    state: Mutex<State>,
-    visits: Visits<Visit>,
-}
-
-#[derive(Default)]
-struct State {
     /// Calls that were let through and are not settled.
-    open: BTreeMap<Place, Open>,
-}
-
-/// Where a call stands in its thread.
-#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
-struct Place {
-    role: RoleName,
-    lane: LanePath,
-    visit: u64,
-    position: u32,
-}
-
-impl Place {
-    fn of(site: &Site) -> Self {
-        let Site { role, lane, visit, position, .. } = site;
-        Self { role: role.clone(), lane: lane.clone(), visit: *visit, position: *position }
-    }
+    unsettled: Mutex<BTreeMap<Site, Open>>,
+    visits: Visits<Visit>,
 }
 
 /// A call that was let through.
@@ -124,13 +103,13 @@ impl Answers {
             roles: making.roles.clone(),
             files: making.ground.files.clone(),
             is_rehearsal: making.is_rehearsal,
-            state: Mutex::default(),
+            unsettled: Mutex::default(),
             visits: Visits::default(),
         }
     }
 
-    fn state(&self) -> MutexGuard<'_, State> {
-        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    fn unsettled(&self) -> MutexGuard<'_, BTreeMap<Site, Open>> {
+        self.unsettled.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     fn subject<'a>(&'a self, call: &'a Call) -> Option<Subject<'a>> {
@@ -339,8 +318,8 @@ impl Hook for Answers {
                 return next.run(call).await;
             }
             let Some(subject) = self.subject(&call) else { return next.run(call).await };
-            let place = Place::of(subject.site);
-            let earlier = self.state().open.remove(&place);
+            let site = subject.site.clone();
+            let earlier = self.unsettled().remove(&site);
             // A further attempt at a call is the same request; it is asked, whatever is kept.
             let is_first = subject.attempt == 0;
             let occurrence = match earlier {
@@ -376,16 +355,14 @@ impl Hook for Answers {
                 answer: None,
                 turn,
             };
-            self.state().open.insert(place.clone(), open);
+            self.unsettled().insert(site.clone(), open);
             let result = next.run(call).await;
-            let mut state = self.state();
-            match (&result, state.open.get_mut(&place)) {
+            match (&result, self.unsettled().get_mut(&site)) {
                 (Ok(reply), Some(open)) => open.answer = Some(reply.clone()),
                 // The next attempt is the same request; equal askers need not wait for it.
                 (Err(_), Some(open)) => open.turn = None,
                 (_, None) => {}
             }
-            drop(state);
             result
         })
     }
@@ -401,12 +378,12 @@ impl Hook for Answers {
             if call.kind() != self.settings.at {
                 return;
             }
-            let place = Place::of(call.site());
-            let Some(open) = self.state().open.remove(&place) else { return };
+            let site = call.site();
+            let Some(open) = self.unsettled().remove(site) else { return };
             let wanted = verdict == Verdict::Accepted && self.settings.keeps;
             let answer = open.answer.as_ref().filter(|_| wanted).and_then(|seen| kept(seen, reply));
             let answer = answer.filter(|answer| match &answer.said {
-                Said::Turn(turn, _) => self.may_call(turn, &place.role),
+                Said::Turn(turn, _) => self.may_call(turn, &site.role),
                 Said::Model(_) => true,
             });
             let Some(answer) = answer else {
@@ -418,25 +395,25 @@ impl Hook for Answers {
             let about = About {
                 parts: open.parts,
                 facets: Facets::of(&open.head, &open.conversation),
-                thread: call.site().thread.to_string(),
-                role: place.role.to_string(),
-                visit: place.visit,
+                thread: site.thread.to_string(),
+                role: site.role.to_string(),
+                visit: site.visit,
             };
             let terms = Terms {
-                label: Label::new(place.role.as_str(), ""),
+                label: Label::new(site.role.as_str(), ""),
                 about: about.to_bytes(),
                 ttl_ms: self.settings.ttl_ms,
                 now_ms: context.env.now_ms(),
             };
             self.shelf.keep(open.key, Arc::new(answer), terms).await;
-            self.visits.count(call.site(), |visit| visit.kept += 1);
+            self.visits.count(site, |visit| visit.kept += 1);
         })
     }
 
     fn visited<'a>(&'a self, site: &'a Site, _: &'a Context) -> BoxFuture<'a, Option<Value>> {
         Box::pin(async move {
             // What was never settled is not kept, and nobody waits for it any longer.
-            self.state().open.retain(|place, _| place.role != site.role || place.lane != site.lane);
+            self.unsettled().retain(|call, _| call.role != site.role || call.lane != site.lane);
             self.counter(site).ended(site);
             let visit = self.visits.ended(site);
             if !self.is_rehearsal {

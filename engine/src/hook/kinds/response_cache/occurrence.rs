@@ -53,14 +53,11 @@ struct State {
     past: BTreeMap<LanePath, Before>,
     /// How often each request was asked in this run.
     asked: BTreeMap<(LanePath, Digest), u32>,
-    /// The numbers of the calls of visits under way.
-    numbered: BTreeMap<Call, u32>,
+    /// The numbers of the calls of visits under way, each by what it asks too.
+    numbered: BTreeMap<(Site, Digest), u32>,
 }
 
 type Before = Shared<BoxFuture<'static, Option<Arc<BTreeMap<Digest, u32>>>>>;
-
-/// A call: whose, in which lane and visit, at which position, and what it asks.
-type Call = (RoleName, LanePath, u64, u32, Digest);
 
 impl Counter {
     /// Which equal request of its lane a call is, from 1; `None` where the past could not be read in time. Asked again
@@ -75,7 +72,7 @@ impl Counter {
         let (number, before) = {
             let mut state = self.state();
             let before = state.past.entry(site.lane.clone()).or_insert_with(|| read(past, site, of_kind)).clone();
-            let call = (site.role.clone(), site.lane.clone(), site.visit, site.position, request);
+            let call = (site.clone(), request);
             let known = state.numbered.get(&call).copied();
             let number = known.unwrap_or_else(|| state.count(site, request));
             state.numbered.insert(call, number);
@@ -95,7 +92,7 @@ impl Counter {
 
     /// A visit has ended: its calls are not asked again.
     pub fn ended(&self, site: &Site) {
-        self.state().numbered.retain(|(role, lane, ..), _| *role != site.role || *lane != site.lane);
+        self.state().numbered.retain(|(call, _), _| call.role != site.role || call.lane != site.lane);
     }
 
     fn state(&self) -> MutexGuard<'_, State> {

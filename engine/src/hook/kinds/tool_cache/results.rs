@@ -10,7 +10,7 @@ use rondo_agent_kit::effects::Verdict;
 use rondo_agent_kit::wall::files::{Still, Workspace};
 use rondo_protocol::Value;
 use rondo_protocol::call::{Call, CallKind, Effect, Fault, Reply, Site, ToolCall, ToolReply};
-use rondo_protocol::id::{LanePath, RoleName, ThreadId};
+use rondo_protocol::id::RoleName;
 
 use super::choice::{Choice, Chosen, Refusal};
 use super::entry::Kept;
@@ -51,25 +51,8 @@ pub struct Results {
     /// Whether its calls count in no figure and change nothing.
     is_rehearsal: bool,
     /// Results of calls that are not settled.
-    unsettled: Mutex<BTreeMap<Place, Open>>,
+    unsettled: Mutex<BTreeMap<Site, Open>>,
     visits: Visits<Visit>,
-}
-
-/// Where a call stands.
-#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
-struct Place {
-    thread: ThreadId,
-    role: RoleName,
-    lane: LanePath,
-    visit: u64,
-    position: u32,
-}
-
-impl Place {
-    fn of(site: &Site) -> Self {
-        let Site { thread, role, lane, visit, position } = site.clone();
-        Self { thread, role, lane, visit, position }
-    }
 }
 
 /// A result that may be kept once its call is settled.
@@ -115,7 +98,7 @@ impl Results {
         }
     }
 
-    fn unsettled(&self) -> MutexGuard<'_, BTreeMap<Place, Open>> {
+    fn unsettled(&self) -> MutexGuard<'_, BTreeMap<Site, Open>> {
         self.unsettled.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
@@ -284,10 +267,10 @@ impl Results {
         None
     }
 
-    fn open(&self, place: &Place, ran: Ran) -> Result<Reply, Fault> {
+    fn open(&self, site: &Site, ran: Ran) -> Result<Reply, Fault> {
         let Ran { result, open, turn } = ran;
         if let Some(open) = open {
-            self.unsettled().insert(place.clone(), open);
+            self.unsettled().insert(site.clone(), open);
         }
         drop(turn);
         result
@@ -307,24 +290,23 @@ impl Results {
                 return self.pass(call, next).await;
             }
         };
-        let place = Place::of(&call.site);
         // A node further out has looked the same key up, and keeps what comes.
         let Some(_asking) = self.shared.rack.begin(&call.site, subject.key) else {
             return self.pass(subject.call.clone(), next).await;
         };
         self.visit(&call.site, Visit::observed);
-        self.unsettled().remove(&place);
+        self.unsettled().remove(&call.site);
         if !self.settings.looks {
             self.told(&subject, Outcome::NotAsked);
             let ran = self.run(&subject, next, None, context).await;
-            return self.open(&place, ran);
+            return self.open(&call.site, ran);
         }
         let serves = self.settings.mode == Mode::Serve || self.is_rehearsal;
         match self.look_up(&subject, serves, context).await {
             Looked::Missed(outcome, turn) => {
                 self.told(&subject, outcome);
                 let ran = self.run(&subject, next, turn, context).await;
-                self.open(&place, ran)
+                self.open(&call.site, ran)
             }
             Looked::Found(kept) if serves => {
                 self.told(&subject, Outcome::Hit);
@@ -358,18 +340,18 @@ impl Results {
             self.told(subject, Outcome::WouldHit);
             return ran.result;
         };
-        let place = Place::of(&subject.call.site);
+        let site = &subject.call.site;
         if self.still(kept).await != Some(true) {
             // It changed between the look and the call, which is nobody's fault.
             self.told(subject, Outcome::Changed);
-            return self.open(&place, ran);
+            return self.open(site, ran);
         }
         self.told(subject, Outcome::Mismatch);
         context.reports.warn(&context.node, &Call::Tool(subject.call.clone()), differs);
         if self.settings.keeps {
             self.shelf.forget(&subject.key).await;
         }
-        self.open(&place, ran)
+        self.open(site, ran)
     }
 
     async fn keep(&self, open: Open, site: &Site, tool: &str) -> Result<(), Refusal> {
@@ -425,7 +407,7 @@ impl Hook for Results {
     fn settle<'a>(&'a self, call: &'a Call, _: &'a Reply, verdict: Verdict, _: &'a Context) -> BoxFuture<'a, ()> {
         Box::pin(async move {
             let (CallKind::Tool, Call::Tool(call)) = (call.kind(), call) else { return };
-            let Some(open) = self.unsettled().remove(&Place::of(&call.site)) else { return };
+            let Some(open) = self.unsettled().remove(&call.site) else { return };
             if verdict != Verdict::Accepted || !self.settings.keeps {
                 return;
             }
@@ -438,7 +420,7 @@ impl Hook for Results {
     fn visited<'a>(&'a self, site: &'a Site, _: &'a Context) -> BoxFuture<'a, Option<Value>> {
         Box::pin(async move {
             // What was never settled is not kept.
-            self.unsettled().retain(|place, _| place.role != site.role || place.lane != site.lane);
+            self.unsettled().retain(|call, _| call.role != site.role || call.lane != site.lane);
             let visit = self.visits.ended(site);
             if self.settings.is_off() || self.is_rehearsal {
                 return None;
