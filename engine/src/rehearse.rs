@@ -145,23 +145,18 @@ impl Visit {
             head: Arc::new(first.head.clone()),
             conversation: conversation(first),
         };
+        let asked_tools = transcript.entries.iter().any(|entry| matches!(entry, Entry::Tool { .. }));
         let reply = TurnReply {
             transcript: transcript.clone(),
-            answer: stored.step.answer.clone(),
-            body: String::new(),
-            status: stored.step.status.clone(),
             output: stored.step.output.clone(),
             usage: note.usage,
             cost_usd: note.cost_usd,
             model: note.model.clone(),
-            fallback: None,
-            answered_by: None,
             attempts: note.attempts,
             // What its tools saw then, nobody knows any more.
-            seen: None,
+            seen: (!asked_tools).then(Default::default),
+            ..TurnReply::said(stored.step.status.clone(), stored.step.answer.clone())
         };
-        let asked_tools = transcript.entries.iter().any(|entry| matches!(entry, Entry::Tool { .. }));
-        let reply = TurnReply { seen: (!asked_tools).then(Default::default), ..reply };
         Some((Call::Turn(call), Reply::Turn(Box::new(reply)), Verdict::Accepted))
     }
 

@@ -220,6 +220,27 @@ pub struct TurnReply {
     pub seen: Option<Seen>,
 }
 
+impl TurnReply {
+    /// A visit that chose a status by an answer without fields, and of which nothing else is known: nobody was asked
+    /// anything, and nothing was counted.
+    pub fn said(status: Status, answer: impl Into<String>) -> Self {
+        Self {
+            transcript: Transcript::default(),
+            answer: answer.into(),
+            body: String::new(),
+            status,
+            output: Value::empty_object(),
+            usage: None,
+            cost_usd: None,
+            model: None,
+            fallback: None,
+            answered_by: None,
+            attempts: 0,
+            seen: None,
+        }
+    }
+}
+
 /// A complete reply of a model with what its provider said of it.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct ModelAnswer {

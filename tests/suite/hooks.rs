@@ -67,18 +67,8 @@ impl Hook for Kind {
 fn answered(call: &Call) -> Reply {
     match call {
         Call::Turn(_) => Reply::Turn(Box::new(TurnReply {
-            transcript: Transcript::default(),
-            answer: GOOD.replace("model", "turn hook"),
             body: "from the turn hook".to_owned(),
-            status: Status::new("done").unwrap(),
-            output: Value::empty_object(),
-            usage: None,
-            cost_usd: None,
-            model: None,
-            fallback: None,
-            answered_by: None,
-            attempts: 0,
-            seen: None,
+            ..TurnReply::said(Status::new("done").unwrap(), GOOD.replace("model", "turn hook"))
         })),
         Call::Model(_) => Reply::Model(answer(GOOD.replace("model", "model hook"))),
         Call::Tool(_) => Reply::Tool(ToolReply::said("from the tool hook")),

@@ -194,17 +194,15 @@ impl<'a> Turn<'a> {
         };
         TurnReply {
             transcript: Transcript { entries: std::mem::take(&mut self.entries) },
-            answer: text,
             body: answer.body,
-            status: answer.status,
             output: answer.output,
             usage: self.usage,
             cost_usd: self.cost_usd,
             model,
             fallback,
             answered_by,
-            attempts: 0,
             seen: self.seen.take().map(Sights::into_seen),
+            ..TurnReply::said(answer.status, text)
         }
     }
 }

@@ -12,7 +12,7 @@ use rondo_protocol::diagnostic::Code;
 use rondo_protocol::digest::{Digest, Kind};
 use rondo_protocol::id::{LanePath, RoleName, Status, ThreadId};
 use rondo_protocol::message::{Conversation, Message};
-use rondo_protocol::object::{AnsweredBy, Finish, Head, ModelReply, Parameters, Transcript};
+use rondo_protocol::object::{AnsweredBy, Finish, Head, ModelReply, Parameters};
 use rondo_protocol::workflow::{self, HookUse, OnHookError};
 
 use super::*;
@@ -75,18 +75,8 @@ pub(crate) fn calls() -> Vec<Call> {
 fn reply(call: &Call, text: &str) -> Reply {
     match call {
         Call::Turn(_) => Reply::Turn(Box::new(TurnReply {
-            transcript: Transcript::default(),
-            answer: text.to_owned(),
             body: text.to_owned(),
-            status: Status::new("done").unwrap(),
-            output: Value::empty_object(),
-            usage: None,
-            cost_usd: None,
-            model: None,
-            fallback: None,
-            answered_by: None,
-            attempts: 0,
-            seen: None,
+            ..TurnReply::said(Status::new("done").unwrap(), text)
         })),
         Call::Model(_) => Reply::Model(ModelAnswer {
             reply: ModelReply { finish: Finish::Stop, reasoning: None, text: text.to_owned(), tool_calls: Vec::new() },

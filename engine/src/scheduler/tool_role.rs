@@ -126,17 +126,10 @@ fn answer(player: &ToolPlayer, arguments: String, mut reply: ToolReply, answered
     };
     TurnReply {
         transcript: Transcript { entries: vec![entry] },
-        answer: text.clone(),
-        body: text,
-        status: status.clone(),
+        body: text.clone(),
         output,
-        usage: None,
-        cost_usd: None,
-        model: None,
-        fallback: None,
         answered_by: Some(answered_by),
-        attempts: 0,
-        seen: None,
+        ..TurnReply::said(status.clone(), text)
     }
 }
 

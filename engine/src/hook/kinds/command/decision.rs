@@ -12,7 +12,7 @@ use rondo_protocol::call::{Call, ModelAnswer, Reply, ToolCall, ToolReply, TurnRe
 use rondo_protocol::diagnostic::Code;
 use rondo_protocol::digest::Kind;
 use rondo_protocol::message::{Conversation, Message, Speaker};
-use rondo_protocol::object::{Finish, Head, ModelReply, Transcript};
+use rondo_protocol::object::{Finish, Head, ModelReply};
 use rondo_protocol::{Digest, Value, canonical};
 
 /// The longest reason that is told.
@@ -136,21 +136,9 @@ fn answer(call: &Call, text: String, failed: bool, contract: Option<&Contract>) 
             let contract = contract.ok_or("the role has no contract that an answer could keep")?;
             let read =
                 contract.parse(&text).map_err(|fault| format!("the answer breaks the role's contract: {fault}"))?;
-            Ok(Reply::Turn(Box::new(TurnReply {
-                // No model was asked for anything.
-                transcript: Transcript::default(),
-                answer: text,
-                body: read.body,
-                status: read.status,
-                output: read.output,
-                usage: None,
-                cost_usd: None,
-                model: None,
-                fallback: None,
-                answered_by: None,
-                attempts: 0,
-                seen: None,
-            })))
+            // No model was asked for anything.
+            let said = TurnReply::said(read.status, text);
+            Ok(Reply::Turn(Box::new(TurnReply { body: read.body, output: read.output, ..said })))
         }
     }
 }
