@@ -1,10 +1,11 @@
 //! A rack: the shelves of one hook kind, one for each group of entries that share ceilings, all in the kind's own key
 //! space. The kind holds it, so that runs in one process share what is kept.
 //!
-//! Which group an entry belongs to is the kind's business: usually the workflow, so that one workflow's ceilings never
-//! push out what another one keeps.
+//! A group is usually a workflow's, so that one workflow's ceilings never push out what another one keeps; what is kept
+//! for the whole store is in a group of its own.
 
 mod asking;
+pub mod settings;
 mod verbs;
 
 use std::collections::BTreeMap;
@@ -21,6 +22,7 @@ use super::shelf::{Backing, Content, Key, Limits, Shelf};
 
 pub use asking::Asking;
 use asking::Askings;
+pub use settings::{Scope, Settings};
 pub use verbs::actions;
 
 /// Names of groups stand behind this byte, what is kept behind the other one.

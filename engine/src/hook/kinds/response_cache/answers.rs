@@ -16,7 +16,7 @@ use rondo_protocol::{Digest, Value};
 use super::entry::{Answer, Said};
 use super::key::{About, Facets, Parts};
 use super::occurrence::{Counter, Counters};
-use super::settings::{Scope, Settings};
+use super::settings::Settings;
 use crate::hook::rack::Rack;
 use crate::hook::shelf::{Asked, Figure, Guard, Key, Label, Missing, Shelf, Terms, WAIT};
 use crate::hook::visits::Visits;
@@ -91,14 +91,13 @@ impl Answers {
     /// The hook of a node.
     pub fn new(rack: &Arc<Rack<Answer>>, counters: &Arc<Counters>, settings: Settings, making: &Making<'_>) -> Self {
         let workflow = making.roles.values().next().map(|view| view.workflow.as_str()).unwrap_or_default();
-        let group = if settings.scope == Scope::Store { "" } else { workflow };
         Self {
             rack: Arc::clone(rack),
             counters: Arc::clone(counters),
             counter: OnceLock::new(),
             of_kind: making.of_kind.clone(),
             altered: making.altered.clone(),
-            shelf: rack.shelf(making.space, group, settings.limits),
+            shelf: rack.shelf(making.space, settings.rack.scope.group(workflow), settings.rack.limits),
             settings,
             roles: making.roles.clone(),
             files: making.ground.files.clone(),
@@ -147,17 +146,14 @@ impl Answers {
 
     fn parts(&self, subject: &Subject<'_>, occurrence: u32) -> Parts {
         let view = self.roles.get(&subject.site.role);
-        let within = match self.settings.scope {
-            Scope::Thread => subject.site.thread.to_string(),
-            Scope::Workflow => view.map(|view| view.workflow.clone()).unwrap_or_default(),
-            Scope::Store => String::new(),
-        };
+        let scope = self.settings.rack.scope;
+        let workflow = view.map(|view| view.workflow.as_str()).unwrap_or_default();
         let root = self.files.as_ref().filter(|_| self.settings.at == CallKind::Turn && !subject.head.tools.is_empty());
         Parts {
             version: Parts::VERSION,
             at: self.settings.at,
-            scope: self.settings.scope.name().to_owned(),
-            within,
+            scope: scope.name().to_owned(),
+            within: scope.within(&subject.site.thread, workflow).to_owned(),
             provider: subject.model.provider.clone(),
             address: subject.model.address.clone(),
             request: subject.request,
@@ -230,10 +226,10 @@ impl Answers {
 
     async fn look_up(&self, subject: &Subject<'_>, key: Key, context: &Context, call: &Call) -> Looked {
         let site = subject.site;
-        if !self.settings.serves {
+        if !self.settings.rack.looks {
             return Looked::Missed { turn: None };
         }
-        let asked = if self.settings.keeps {
+        let asked = if self.settings.rack.keeps {
             self.shelf.get_in_turn(&key, || context.env.now_ms(), subject.wait).await
         } else {
             // Nobody would be given what this asker is told.
@@ -314,7 +310,7 @@ fn microusd(cost_usd: Option<f64>) -> u64 {
 impl Hook for Answers {
     fn handle<'a>(&'a self, call: Call, next: Next<'a>, context: &'a Context) -> BoxFuture<'a, Result<Reply, Fault>> {
         Box::pin(async move {
-            if !self.settings.serves && !self.settings.keeps {
+            if self.settings.rack.is_off() {
                 return next.run(call).await;
             }
             let Some(subject) = self.subject(&call) else { return next.run(call).await };
@@ -380,7 +376,7 @@ impl Hook for Answers {
             }
             let site = call.site();
             let Some(open) = self.unsettled().remove(site) else { return };
-            let wanted = verdict == Verdict::Accepted && self.settings.keeps;
+            let wanted = verdict == Verdict::Accepted && self.settings.rack.keeps;
             let answer = open.answer.as_ref().filter(|_| wanted).and_then(|seen| kept(seen, reply));
             let answer = answer.filter(|answer| match &answer.said {
                 Said::Turn(turn, _) => self.may_call(turn, &site.role),

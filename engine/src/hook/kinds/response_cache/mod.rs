@@ -24,6 +24,7 @@ mod tests;
 
 use std::sync::Arc;
 
+use rondo_protocol::call::CallKind;
 use rondo_protocol::workflow::HookUse;
 
 use self::answers::Answers;
@@ -57,7 +58,7 @@ impl HookKind for ResponseCache {
 
     /// A role whose `with` names the kind has a node of its own.
     fn auto_inject(&self, role: &RoleView) -> Option<HookUse> {
-        settings::of_role(role)
+        rack::settings::of_role(role, NAME, CallKind::Model)
     }
 
     fn flags(&self) -> Vec<Flag> {

@@ -140,7 +140,7 @@ fn known(settings: &Settings, tool: &ToolView, root: &str) -> Result<Known, Refu
     if let Some((_, refusal)) = refusals.into_iter().find(|(holds, _)| *holds) {
         return Err(refusal);
     }
-    let fixed = Fixed::of(tool, settings.scope, root.to_owned());
+    let fixed = Fixed::of(tool, settings.rack.scope, root.to_owned());
     let digest = fixed.digest();
     Ok(Known { fixed, digest, ttl_ms: settings.ttl_ms(tool), is_of_server })
 }

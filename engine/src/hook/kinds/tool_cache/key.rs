@@ -5,8 +5,8 @@ use rondo_protocol::{Digest, canonical};
 use serde::{Deserialize, Serialize};
 
 use super::extent::Extent;
-use super::settings::Scope;
 use crate::hook::ToolView;
+use crate::hook::rack::Scope;
 use crate::hook::shelf::Key;
 
 /// The version of keys: another one for another meaning of any part.

@@ -34,6 +34,7 @@ mod tests;
 
 use std::sync::Arc;
 
+use rondo_protocol::call::CallKind;
 use rondo_protocol::workflow::HookUse;
 
 use self::results::{Results, Shared};
@@ -63,7 +64,7 @@ impl HookKind for ToolCache {
 
     /// A role whose `with` names the kind has a node of its own.
     fn auto_inject(&self, role: &RoleView) -> Option<HookUse> {
-        settings::of_role(role)
+        rack::settings::of_role(role, NAME, CallKind::Tool)
     }
 
     fn flags(&self) -> Vec<Flag> {

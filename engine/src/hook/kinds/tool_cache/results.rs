@@ -16,7 +16,7 @@ use super::choice::{Choice, Chosen, Refusal};
 use super::entry::Kept;
 use super::extent::{Extent, Touch};
 use super::key::{self, About};
-use super::settings::{Mode, Scope, Settings};
+use super::settings::{Mode, Settings};
 use super::verify::difference;
 use super::visit::{Holding, Outcome, Visit};
 use super::writes::{Reading, Writes, Writing};
@@ -82,10 +82,9 @@ impl Results {
     /// The hook of a node.
     pub fn new(shared: &Arc<Shared>, settings: Settings, making: &Making<'_>) -> Self {
         let workflow = making.roles.values().next().map(|view| view.workflow.clone()).unwrap_or_default();
-        let group = if settings.scope == Scope::Store { "" } else { workflow.as_str() };
         let files = making.ground.files.clone();
         Self {
-            shelf: shared.rack.shelf(making.space, group, settings.limits),
+            shelf: shared.rack.shelf(making.space, settings.rack.scope.group(&workflow), settings.rack.limits),
             choice: Choice::new(&settings, making.roles, files.as_deref().map(Workspace::path)),
             settings,
             workflow,
@@ -124,7 +123,7 @@ impl Results {
 
     fn subject<'a>(&'a self, call: &'a ToolCall) -> Result<Subject<'a>, Refusal> {
         let chosen = self.choice.choose(call)?;
-        let within = self.settings.scope.within(&call.site.thread, &self.workflow);
+        let within = self.settings.rack.scope.within(&call.site.thread, &self.workflow);
         let key = key::key(&chosen.known.digest, within, call.effect.name(), &chosen.arguments);
         Ok(Subject { call, chosen, key })
     }
@@ -134,7 +133,7 @@ impl Results {
         let (excerpt, arguments) = About::arguments(&subject.chosen.arguments);
         About {
             fixed: subject.chosen.known.fixed.clone(),
-            within: self.settings.scope.within(&site.thread, &self.workflow).to_owned(),
+            within: self.settings.rack.scope.within(&site.thread, &self.workflow).to_owned(),
             effect: effect.name().to_owned(),
             excerpt,
             arguments,
@@ -296,7 +295,7 @@ impl Results {
         };
         self.visit(&call.site, Visit::observed);
         self.unsettled().remove(&call.site);
-        if !self.settings.looks {
+        if !self.settings.rack.looks {
             self.told(&subject, Outcome::NotAsked);
             let ran = self.run(&subject, next, None, context).await;
             return self.open(&call.site, ran);
@@ -348,7 +347,7 @@ impl Results {
         }
         self.told(subject, Outcome::Mismatch);
         context.reports.warn(&context.node, &Call::Tool(subject.call.clone()), differs);
-        if self.settings.keeps {
+        if self.settings.rack.keeps {
             self.shelf.forget(&subject.key).await;
         }
         self.open(site, ran)
@@ -397,7 +396,7 @@ impl Hook for Results {
     fn handle<'a>(&'a self, call: Call, next: Next<'a>, context: &'a Context) -> BoxFuture<'a, Result<Reply, Fault>> {
         Box::pin(async move {
             match call {
-                Call::Tool(call) if self.settings.is_off() => self.pass(call, next).await,
+                Call::Tool(call) if self.settings.rack.is_off() => self.pass(call, next).await,
                 Call::Tool(call) => self.serve(call, next, context).await,
                 call => next.run(call).await,
             }
@@ -408,7 +407,7 @@ impl Hook for Results {
         Box::pin(async move {
             let (CallKind::Tool, Call::Tool(call)) = (call.kind(), call) else { return };
             let Some(open) = self.unsettled().remove(&call.site) else { return };
-            if verdict != Verdict::Accepted || !self.settings.keeps {
+            if verdict != Verdict::Accepted || !self.settings.rack.keeps {
                 return;
             }
             if let Err(refusal) = self.keep(open, &call.site, &call.name).await {
@@ -422,7 +421,7 @@ impl Hook for Results {
             // What was never settled is not kept.
             self.unsettled().retain(|call, _| call.role != site.role || call.lane != site.lane);
             let visit = self.visits.ended(site);
-            if self.settings.is_off() || self.is_rehearsal {
+            if self.settings.rack.is_off() || self.is_rehearsal {
                 return None;
             }
             self.shelf.flush().await;

@@ -4,34 +4,16 @@ use std::collections::BTreeMap;
 
 use rondo_agent_kit::tool::Origin;
 use rondo_protocol::Value;
-use rondo_protocol::call::CallKind;
-use rondo_protocol::id::ThreadId;
-use rondo_protocol::workflow::{HookUse, OnHookError};
 
-use super::{FLAG, NAME, denied};
-use crate::hook::shelf::Limits;
-use crate::hook::{Making, RoleView, ToolView};
+use super::{FLAG, denied};
+use crate::hook::{Making, ToolView, rack};
 
-/// Ceilings where the author sets none.
-const ENTRIES: u64 = 10_000;
-const BYTES: u64 = 256 << 20;
-/// What is held in memory at most, whatever the ceilings on what is kept.
+/// What is held in memory at most. Much: a quick tool's result saves little more than reading it from the store costs.
 const MEMORY_BYTES: u64 = 32 << 20;
 /// How long a result may be given again where the author sets nothing.
 const TTL_MS: u64 = 60_000;
 /// What stands behind a server's name for all of its tools.
 const ANY: &str = ".*";
-
-/// Whose results are given again.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Scope {
-    /// Those of the same thread.
-    Thread,
-    /// Those of any thread of a workflow of that name.
-    Workflow,
-    /// Those of any thread.
-    Store,
-}
 
 /// What is done with what is kept.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -47,9 +29,9 @@ pub enum Mode {
 /// What an author and a run have set.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Settings {
-    /// Whose results are given again.
-    pub scope: Scope,
-    /// What is done with them.
+    /// What every rack is told.
+    pub rack: rack::Settings,
+    /// What is done with what is kept.
     pub mode: Mode,
     /// How long a result may be given again; `None` = for ever.
     pub ttl_ms: Option<u64>,
@@ -59,60 +41,20 @@ pub struct Settings {
     pub tools: Option<Vec<String>>,
     /// What the author adds to the fixed list.
     pub exclude: Vec<String>,
-    /// Ceilings.
-    pub limits: Limits,
-    /// Whether results are looked up.
-    pub looks: bool,
-    /// Whether results are kept.
-    pub keeps: bool,
-}
-
-impl Scope {
-    /// The word in files.
-    pub fn name(self) -> &'static str {
-        match self {
-            Self::Thread => "thread",
-            Self::Workflow => "workflow",
-            Self::Store => "store",
-        }
-    }
-
-    /// What stands in a key for it: the thread's id, the workflow's name, or nothing.
-    pub fn within<'a>(self, thread: &'a ThreadId, workflow: &'a str) -> &'a str {
-        match self {
-            Self::Thread => thread.as_str(),
-            Self::Workflow => workflow,
-            Self::Store => "",
-        }
-    }
 }
 
 impl Settings {
     /// Reads what was set.
     pub fn read(making: &Making<'_>) -> Result<Self, String> {
         let settings = &making.hook.settings;
-        let (looks, keeps) = match making.flags.get(FLAG.name).map(String::as_str) {
-            Some("off") => (false, false),
-            Some("read") => (true, false),
-            Some("refresh") => (false, true),
-            _ => (true, true),
-        };
-        let entries = number(settings, "entries")?.unwrap_or(ENTRIES);
-        let bytes = number(settings, "bytes")?.unwrap_or(BYTES);
+        let modes = [("serve", Mode::Serve), ("observe", Mode::Observe), ("verify", Mode::Verify)];
         let read = Self {
-            scope: word(settings, "scope", [Scope::Workflow, Scope::Thread, Scope::Store].map(|it| (it.name(), it)))?,
-            mode: word(
-                settings,
-                "mode",
-                [("serve", Mode::Serve), ("observe", Mode::Observe), ("verify", Mode::Verify)],
-            )?,
+            rack: rack::Settings::read(making, &FLAG, MEMORY_BYTES)?,
+            mode: rack::settings::word(settings, "mode", modes)?.unwrap_or(Mode::Serve),
             ttl_ms: settings.get("ttl").map_or(Ok(Some(TTL_MS)), |ttl| duration("ttl", ttl))?,
             per_tool: per_tool(settings)?,
             tools: settings.get("tools").map(|tools| texts("tools", tools)).transpose()?,
             exclude: settings.get("exclude").map(|names| texts("exclude", names)).transpose()?.unwrap_or_default(),
-            limits: Limits { entries, bytes, memory_bytes: bytes.min(MEMORY_BYTES) },
-            looks,
-            keeps,
         };
         let named = read.tools.iter().flatten().map(|name| ("tools", name));
         let named = named.chain(read.per_tool.keys().map(|name| ("per_tool", name)));
@@ -123,11 +65,6 @@ impl Settings {
             )),
             None => Ok(read),
         }
-    }
-
-    /// Whether nothing is looked up or kept.
-    pub fn is_off(&self) -> bool {
-        !self.looks && !self.keeps
     }
 
     /// How long a result of a tool may be given again.
@@ -161,14 +98,6 @@ fn names(listed: &str, tool: &ToolView) -> bool {
     listed == tool.name || listed.strip_suffix(ANY).is_some_and(is_of_server)
 }
 
-fn number(settings: &BTreeMap<String, Value>, name: &str) -> Result<Option<u64>, String> {
-    match settings.get(name) {
-        None | Some(Value::Null) => Ok(None),
-        Some(Value::Int(number)) => u64::try_from(*number).map(Some).map_err(|_| format!("`{name}` is out of range")),
-        Some(_) => Err(format!("`{name}` is not a number")),
-    }
-}
-
 /// A duration in milliseconds; `None` = for ever.
 fn duration(name: &str, value: &Value) -> Result<Option<u64>, String> {
     match value {
@@ -194,27 +123,4 @@ fn texts(name: &str, value: &Value) -> Result<Vec<String>, String> {
     let text =
         |item: &Value| item.as_str().map(str::to_owned).ok_or_else(|| format!("`{name}` holds no names of tools"));
     items.iter().map(text).collect()
-}
-
-/// One of these words; the first one where none is set.
-fn word<T: Copy>(settings: &BTreeMap<String, Value>, name: &str, words: [(&str, T); 3]) -> Result<T, String> {
-    let [(_, default), ..] = words;
-    let Some(value) = settings.get(name) else { return Ok(default) };
-    let found = words.iter().find(|(word, _)| value.as_str() == Some(word));
-    found.map(|(_, meant)| *meant).ok_or_else(|| {
-        let words: Vec<&str> = words.iter().map(|(word, _)| *word).collect();
-        format!("`{name}` is one of {}", words.join(", "))
-    })
-}
-
-/// The node that a role asks for under `with`.
-pub fn of_role(role: &RoleView) -> Option<HookUse> {
-    let Value::Object(settings) = role.with.get(NAME)? else { return None };
-    Some(HookUse {
-        at: CallKind::Tool,
-        on_error: OnHookError::Bypass,
-        roles: Some(vec![role.role.clone()]),
-        settings: settings.clone(),
-        kind: NAME.to_owned(),
-    })
 }

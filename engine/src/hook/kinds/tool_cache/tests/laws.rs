@@ -9,7 +9,7 @@ use super::*;
 use crate::hook::kinds::tool_cache::entry::Kept;
 use crate::hook::kinds::tool_cache::extent::{Extent, Touch};
 use crate::hook::kinds::tool_cache::key::{About, Fixed, key};
-use crate::hook::kinds::tool_cache::settings::Scope;
+use crate::hook::rack::Scope;
 use crate::hook::shelf::Content;
 
 fn path() -> impl Strategy<Value = String> {
