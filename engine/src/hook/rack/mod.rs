@@ -5,6 +5,7 @@
 //! for the whole store is in a group of its own.
 
 mod asking;
+pub mod explain;
 pub mod settings;
 mod verbs;
 

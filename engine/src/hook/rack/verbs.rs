@@ -5,6 +5,7 @@ use std::sync::Arc;
 
 use rondo_protocol::Value;
 
+use super::explain::{Explained, explain};
 use super::{Rack, backing, groups};
 use crate::hook::shelf::{Catalogue, Content, Counts, Figure, Label};
 use crate::hook::{Action, Argument, Desk, Said, verb};
@@ -18,12 +19,9 @@ const OLDER: &str = "older-than";
 /// The name of what `warm` learns from.
 const THREAD: &str = "thread";
 
-/// What a kind can do with its rack: show figures, explain a step in its own words, clear, and learn a thread anew.
-pub fn actions<T: Content>(
-    kind: &'static str,
-    rack: &Arc<Rack<T>>,
-    explain: impl Fn(verb::Asked, &dyn Desk) -> Result<Said, String> + Send + Sync + 'static,
-) -> Vec<Action> {
+/// What a kind can do with its rack: show figures, explain a step by the cards of its entries, clear, and learn a thread
+/// anew.
+pub fn actions<A: Explained, T: Content>(rack: &Arc<Rack<T>>) -> Vec<Action> {
     const CLEAR_BY: &[Argument] = &[
         Argument::flag(KIND, "KIND", "Only what hooks of this kind keep"),
         Argument::flag(WORKFLOW, "NAME", "Only of this workflow"),
@@ -33,6 +31,7 @@ pub fn actions<T: Content>(
     ];
     const LEARN_FROM: &[Argument] =
         &[Argument::place(THREAD, "THREAD", "A thread's id, the beginning of one, or `last`")];
+    let kind = A::KIND;
     let (clearing, warming) = (Arc::clone(rack), Arc::clone(rack));
     vec![
         Action::looks("stats", "What was looked up, found, kept and saved", &[], move |_, desk| stats(kind, desk)),
@@ -40,7 +39,7 @@ pub fn actions<T: Content>(
             "explain",
             "Why calls of a step were or were not answered: each key, part by part",
             &[verb::STEP],
-            explain,
+            |asked, desk| explain::<A>(&asked, desk),
         ),
         Action::changes("clear", "Forget what is kept", CLEAR_BY, move |asked, desk| {
             let rack = Arc::clone(&clearing);

@@ -18,6 +18,7 @@ use super::key::{About, Facets, Parts};
 use super::occurrence::{Counter, Counters};
 use super::settings::Settings;
 use crate::hook::rack::Rack;
+use crate::hook::rack::explain::{HIT, TOLD_MAX};
 use crate::hook::shelf::{Asked, Figure, Guard, Key, Label, Missing, Shelf, Terms, WAIT};
 use crate::hook::visits::Visits;
 use crate::hook::{Context, Hook, Making, ModelView, Next, RoleView};
@@ -27,11 +28,6 @@ use crate::hook::{Context, Hook, Making, ModelView, Next, RoleView};
 const TURN_WAIT: Duration = Duration::from_mins(2);
 /// The same before a whole turn, of which nobody knows how much time it has left.
 const WHOLE_TURN_WAIT: Duration = Duration::from_secs(30);
-/// The most calls of one visit whose lookups are told one by one.
-const TOLD_MAX: usize = 50;
-
-/// How a lookup ended that found what may be given, in the word of notes and reports.
-const HIT: &str = "hit";
 
 /// The hook of one node.
 pub struct Answers {

@@ -29,6 +29,7 @@ use rondo_protocol::workflow::HookUse;
 
 use self::answers::Answers;
 use self::entry::Answer;
+use self::key::About;
 use self::occurrence::Counters;
 use self::settings::Settings;
 use crate::hook::rack::{self, Rack};
@@ -69,7 +70,7 @@ impl HookKind for ResponseCache {
         vec![Verb {
             name: "cache",
             about: "Show, explain, fill and clear what hooks keep of earlier answers",
-            actions: rack::actions(NAME, &self.rack, |asked, desk| explain::explain(&asked, desk)),
+            actions: rack::actions::<About, _>(&self.rack),
         }]
     }
 

@@ -37,6 +37,7 @@ use std::sync::Arc;
 use rondo_protocol::call::CallKind;
 use rondo_protocol::workflow::HookUse;
 
+use self::key::About;
 use self::results::{Results, Shared};
 use self::settings::Settings;
 use crate::hook::{Flag, Hook, HookKind, Making, RoleView, Verb, rack};
@@ -75,7 +76,7 @@ impl HookKind for ToolCache {
         vec![Verb {
             name: "cache",
             about: "Show, explain, fill and clear what hooks keep of earlier answers",
-            actions: rack::actions(NAME, &self.shared.rack, |asked, desk| explain::explain(&asked, desk)),
+            actions: rack::actions::<About, _>(&self.shared.rack),
         }]
     }
 

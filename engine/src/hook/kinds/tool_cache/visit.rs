@@ -3,10 +3,8 @@
 use rondo_protocol::Value;
 
 use super::choice::Refusal;
+use crate::hook::rack::explain::{HIT, TOLD_MAX};
 use crate::hook::shelf::{Key, Missing};
-
-/// The most calls of one visit that are told one by one.
-const TOLD_MAX: usize = 50;
 
 /// How a lookup ended, or why there was none.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -45,7 +43,7 @@ impl Outcome {
 
     fn words(&self) -> String {
         match self {
-            Self::Hit => "hit".to_owned(),
+            Self::Hit => HIT.to_owned(),
             Self::WouldHit => "would hit".to_owned(),
             Self::Mismatch => "mismatch".to_owned(),
             Self::Missing(words) => (*words).to_owned(),
