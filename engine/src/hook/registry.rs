@@ -102,8 +102,6 @@ pub struct Placed {
     pub node: String,
     /// What was written, or what the kind wrote itself.
     pub hook: HookUse,
-    /// Whether the kind added itself.
-    pub injected: bool,
 }
 
 /// The kinds that are built in.
@@ -143,13 +141,12 @@ impl Registry {
         let mut seen: BTreeMap<String, u32> = BTreeMap::new();
         injected
             .into_iter()
-            .map(|hook| (hook, true))
-            .chain(written.map(|hook| (hook, false)))
-            .map(|(hook, injected)| {
+            .chain(written)
+            .map(|hook| {
                 let count = seen.entry(hook.kind.clone()).or_default();
                 *count += 1;
                 let node = if *count == 1 { hook.kind.clone() } else { format!("{}_{count}", hook.kind) };
-                Placed { node, hook, injected }
+                Placed { node, hook }
             })
             .collect()
     }
