@@ -3,6 +3,7 @@
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
 
 use rondo_agent_kit::mcp::Server;
 use rondo_agent_kit::model::scripted::Scripted;
@@ -11,7 +12,7 @@ use rondo_agent_kit::tool::{InDoubt, ToolSet, Toolbox};
 use rondo_protocol::call::{Call, CallKind, Fault, FaultClass};
 use rondo_protocol::diagnostic::Code;
 use rondo_protocol::digest::Kind;
-use rondo_protocol::event::{Event, What};
+use rondo_protocol::event::{Event, Outcome, What};
 use rondo_protocol::id::{RoleName, ThreadId};
 use rondo_protocol::object::{LAYOUT, Start};
 use rondo_protocol::workflow::hooks::HookKind;
@@ -40,6 +41,9 @@ use crate::thread::{Checkpoint, Ending, Loaded, Origin, State};
 /// How many events may wait for whoever reads them before the run waits too.
 const EVENTS: usize = 1024;
 
+/// How long a run that is told to stop is waited for: the longest that draining takes.
+const STOPPING: Duration = Duration::from_secs(10);
+
 /// How many characters of a name that a file chose are shown.
 const SHOWN_NAME: usize = 60;
 
@@ -61,6 +65,8 @@ struct Parts {
 pub struct Stopper {
     cancel: CancellationToken,
     for_good: Arc<AtomicBool>,
+    /// Cancelled when the run has ended.
+    ended: CancellationToken,
 }
 
 impl Stopper {
@@ -158,6 +164,20 @@ pub enum Resumed {
         /// The digest of its last step.
         head: Option<Digest>,
     },
+}
+
+/// What `cancel` came to.
+#[derive(Debug, Clone, PartialEq)]
+pub enum Cancelled {
+    /// The thread has ended.
+    Ended {
+        /// How.
+        ending: Ending,
+        /// The digest of its last step.
+        head: Option<Digest>,
+    },
+    /// Its run was told to stop, and takes its time.
+    Stopping,
 }
 
 /// Why the engine did not do what was asked.
@@ -296,7 +316,7 @@ impl Engine {
         let store = &self.parts.store;
         let (mut row, mut origin) = self.row(thread)?;
         if let Some(ending) = origin.ending {
-            return Ok(Resumed::Ended { ending, head: row.frontier.values().next().copied() });
+            return Ok(Resumed::Ended { ending, head: head(&row) });
         }
         if self.running().contains_key(thread) {
             return Err(Error::Running { thread: thread.clone() }.into());
@@ -332,26 +352,35 @@ impl Engine {
         Ok((rebuild::beginning(&*self.parts.store, &row)?.workflow, origin))
     }
 
-    /// Ends a thread for good: tells the run in this process to stop, or writes the end into the row.
+    /// Ends a thread for good: tells the run in this process to stop and waits until it has, or writes the end into the
+    /// row.
     ///
     /// # Errors
-    /// When there is no such thread or it has ended.
-    pub async fn cancel(&self, thread: &ThreadId) -> Result<(), Error> {
+    /// When there is no such thread, or it has ended in another way.
+    pub async fn cancel(&self, thread: &ThreadId) -> Result<Cancelled, Error> {
         let (mut row, mut origin) = self.row(thread)?;
+        let running = self.running().get(thread).cloned();
+        if let (None, Some(stopper)) = (&origin.ending, running) {
+            stopper.cancel();
+            if tokio::time::timeout(STOPPING, stopper.ended.cancelled()).await.is_err() {
+                return Ok(Cancelled::Stopping);
+            }
+            (row, origin) = self.row(thread)?;
+            // The run has written its end, unless the store failed it.
+            if let Some(ending) = origin.ending.take_if(|ending| ending.outcome == Outcome::Cancelled) {
+                return Ok(Cancelled::Ended { ending, head: head(&row) });
+            }
+        }
         if let Some(ending) = origin.ending {
             return Err(Error::HasEnded { thread: thread.clone(), ending: Box::new(ending) });
         }
-        let running = self.running().get(thread).cloned();
-        if let Some(stopper) = running {
-            stopper.cancel();
-            return Ok(());
-        }
-        origin.ending = Some(cancelled_ending(self.parts.env.now_ms()));
+        let ending = cancelled_ending(self.parts.env.now_ms());
+        origin.ending = Some(ending.clone());
         origin.stop = None;
         row.status = Status::Cancelled;
         row.origin = origin.to_bytes();
-        self.keep_row(thread, row).await?;
-        Ok(())
+        let row = self.keep_row(thread, row).await?;
+        Ok(Cancelled::Ended { ending, head: head(&row) })
     }
 
     /// The kinds of hooks that this engine has.
@@ -561,6 +590,11 @@ impl Engine {
     }
 }
 
+/// The digest of a thread's last step.
+fn head(row: &Row) -> Option<Digest> {
+    row.frontier.values().next().copied()
+}
+
 /// What surrounds the hooks of a run.
 struct Around {
     reports: Arc<dyn Reports>,
@@ -648,6 +682,8 @@ struct Leaving {
 
 impl Drop for Leaving {
     fn drop(&mut self) {
-        self.engine.running().remove(&self.thread);
+        if let Some(stopper) = self.engine.running().remove(&self.thread) {
+            stopper.ended.cancel();
+        }
     }
 }

@@ -27,7 +27,7 @@ pub mod store;
 pub mod thread;
 pub mod trust;
 
-pub use engine::{Engine, Error, NewThread, Operating, Resumed, Stopper, ThreadHandle};
+pub use engine::{Cancelled, Engine, Error, NewThread, Operating, Resumed, Stopper, ThreadHandle};
 pub use env::{Env, SystemEnv};
 pub use hook::kinds::registry;
 pub use scheduler::Ended;

@@ -80,9 +80,11 @@ fn every_verb_works_while_another_process_holds_the_store() {
     is_done(&run_quickly(&place).exits(0));
     let busy = place.run(["resume", thread]).exits(7);
     assert!(busy.stderr.contains(thread), "{}", busy.stderr);
-    place.run(["cancel", thread]).exits(0);
+    let cancelled = place.run(["cancel", thread, "--json"]).exits(0).json();
     let ended = run.finish_within(SOON).exits(1);
-    assert_eq!(ended.event("thread_finished")["outcome"], "cancelled");
+    let finished = ended.event("thread_finished");
+    assert_eq!(finished["outcome"], "cancelled");
+    assert_eq!(cancelled.as_slice(), [finished.clone()], "whoever cancels is told the end that the run was told");
 
     let again = place.run(["resume", thread, "--json"]).exits(1);
     assert_eq!(again.event("thread_finished")["outcome"], "cancelled");
@@ -160,8 +162,9 @@ fn a_holder_that_was_killed_blocks_nobody() {
     let listed = place.run(["threads", "--json"]).exits(0).json();
     let standing: Vec<&Value> = listed.iter().map(|line| &line["status"]).collect();
     assert_eq!(standing, ["stopped", "done"]);
-    place.run(["cancel", &thread]).exits(0);
-    assert_eq!(place.run(["resume", &thread, "--json"]).exits(1).event("thread_finished")["outcome"], "cancelled");
+    let cancelled = place.run(["cancel", &thread, "--json"]).exits(0).json();
+    let resumed = place.run(["resume", &thread, "--json"]).exits(1).json();
+    assert!(cancelled == resumed && cancelled[0]["outcome"] == "cancelled", "{cancelled:?} {resumed:?}");
 }
 
 #[test]

@@ -22,7 +22,7 @@ use crate::hook::Said;
 use crate::socket::Connection;
 use crate::store::StepStore;
 use crate::thread::Ending;
-use crate::{Engine, Error, NewThread, Operating, Resumed, ThreadHandle};
+use crate::{Cancelled, Engine, Error, NewThread, Operating, Resumed, ThreadHandle};
 
 /// How many replies may wait for whoever shows them before the run waits too.
 pub const REPLIES: usize = 256;
@@ -299,7 +299,10 @@ async fn begin(
             Ok(Exit::Done)
         }
         Request::Cancel { thread } => {
-            engine.cancel(&thread).await?;
+            if let Cancelled::Ended { ending, head } = engine.cancel(&thread).await? {
+                let event = ended_event(engine.store().as_ref(), thread, ending, head);
+                let _ = replies.send(Reply::Event(event.into())).await;
+            }
             Ok(Exit::Done)
         }
     }
@@ -316,7 +319,7 @@ async fn unless_stopped<T>(
     }
 }
 
-/// How a thread that had ended before ended.
+/// How a thread has ended that this process does not run.
 fn ended_event(store: &dyn StepStore, thread: ThreadId, ending: Ending, head: Option<rondo_protocol::Digest>) -> Event {
     let Ending { outcome, reason, result, at_ms } = ending;
     let last = store.row(&thread).ok().flatten().and_then(|row| store.step(&thread, row.seq).ok().flatten());

@@ -83,7 +83,7 @@ impl Settings {
         };
         let entries = number(given, "entries")?.unwrap_or(ENTRIES);
         let bytes = number(given, "bytes")?.unwrap_or(BYTES);
-        let scopes = [Scope::Thread, Scope::Workflow, Scope::Store].map(|scope| (scope.name(), scope));
+        let scopes = [Scope::Workflow, Scope::Thread, Scope::Store].map(|scope| (scope.name(), scope));
         Ok(Self {
             scope: word(given, "scope", scopes)?.unwrap_or(Scope::Workflow),
             limits: Limits { entries, bytes, memory_bytes: bytes.min(memory_bytes) },
