@@ -98,6 +98,7 @@ impl Exit {
             FaultClass::Denied => Self::Denied,
             FaultClass::InDoubt => Self::InDoubt,
             FaultClass::Hook | FaultClass::Store => Self::InputOutput,
+            FaultClass::Recording => Self::InputOutput,
             FaultClass::Cancelled => Self::Interrupted,
         }
     }
