@@ -6,6 +6,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use rondo_agent_kit::mcp::Server;
+use rondo_agent_kit::model::recorded::Recorder;
 use rondo_agent_kit::model::scripted::Scripted;
 use rondo_agent_kit::redact::Redactor;
 use rondo_agent_kit::tool::{InDoubt, ToolSet, Toolbox};
@@ -99,6 +100,8 @@ pub struct Operating {
     pub in_doubt: Option<InDoubt>,
     /// Answers in place of tools, for tool roles.
     pub script: Option<Arc<Scripted>>,
+    /// Writes down what models are asked and say.
+    pub recorder: Option<Arc<Recorder>>,
     /// The values that must never enter a thread.
     pub redactor: Arc<Redactor>,
     /// The operator's limits.
@@ -123,6 +126,8 @@ pub struct NewThread {
     pub file: Option<String>,
     /// The script that answers instead of models, as an absolute path.
     pub script: Option<String>,
+    /// The recording that answers instead of models, as an absolute path.
+    pub recorded: Option<String>,
     /// The folder that tools work in, as an absolute path.
     pub workspace: Option<String>,
 }
@@ -255,7 +260,7 @@ impl Engine {
     /// # Durability
     /// The thread's row is durable when this returns.
     pub async fn start(&self, new: NewThread, operating: Operating) -> Result<ThreadHandle, Error> {
-        let NewThread { workflow, policy, mut input, file, script, workspace } = new;
+        let NewThread { workflow, policy, mut input, file, script, recorded, workspace } = new;
         let parts = &self.parts;
         let graph = self.graph(&workflow, &policy)?;
         self.redactors(&graph, &operating)?.input.value(&mut input);
@@ -267,6 +272,7 @@ impl Engine {
             name: workflow.name.clone(),
             file,
             script,
+            recorded,
             workspace,
             started_at_ms: parts.env.now_ms(),
             ending: None,

@@ -21,7 +21,8 @@ pub enum Exit {
     Denied = 3,
     /// A limit was reached.
     Limit = 4,
-    /// A provider could not be had, broke its contract, or a script ran out. The thread can be resumed.
+    /// A provider could not be had, broke its contract, or a script ran out or a recording lacks a request. The thread can be
+    /// resumed.
     Provider = 5,
     /// The store is damaged.
     Damaged = 6,
@@ -97,8 +98,7 @@ impl Exit {
             FaultClass::Limit => Self::Limit,
             FaultClass::Denied => Self::Denied,
             FaultClass::InDoubt => Self::InDoubt,
-            FaultClass::Hook | FaultClass::Store => Self::InputOutput,
-            FaultClass::Recording => Self::InputOutput,
+            FaultClass::Hook | FaultClass::Store | FaultClass::Recording => Self::InputOutput,
             FaultClass::Cancelled => Self::Interrupted,
         }
     }
@@ -107,14 +107,16 @@ impl Exit {
     pub fn of_fault(code: Code) -> Self {
         let hundreds = code.as_str().get(2..4).and_then(|digits| digits.parse::<u8>().ok()).unwrap_or_default();
         match (code, hundreds) {
-            (Code::ScriptEnd | Code::StepTimeout, _) | (_, 10 | 11) => Self::Provider,
+            (Code::ScriptEnd | Code::NotRecorded | Code::StepTimeout, _) | (_, 10 | 11) => Self::Provider,
             (Code::StoreDamaged, _) => Self::Damaged,
             (Code::StoreBusy | Code::StoreConflict, _) => Self::Busy,
             (Code::Interrupted, _) => Self::Interrupted,
             (Code::ToolInDoubt, _) => Self::InDoubt,
             (Code::HookProgramUnknown | Code::HookDenied, _) | (_, 17) => Self::Denied,
             (Code::HookVerb, _) => Self::Invalid,
-            (Code::WriteFailed | Code::InternalFault, _) | (_, 13 | 15 | 16) => Self::InputOutput,
+            (Code::WriteFailed | Code::InternalFault | Code::RecordingFailed, _) | (_, 13 | 15 | 16) => {
+                Self::InputOutput
+            }
             (_, 12) => Self::Limit,
             _ => Self::Invalid,
         }
@@ -160,6 +162,10 @@ mod tests {
             (Code::StoreBusy, 7),
             (Code::ThreadUnknown, 2),
             (Code::WriteFailed, 9),
+            (Code::CassetteCut, 2),
+            (Code::NotRecorded, 5),
+            (Code::RecordingRefused, 2),
+            (Code::RecordingFailed, 9),
         ] {
             assert_eq!(Exit::of_fault(code).code(), exit, "{code}");
         }

@@ -29,7 +29,7 @@ pub struct ResolvedModel {
 pub struct ServedBy {
     /// The provider's name.
     pub provider: String,
-    /// Its base address; of a script, the script's digest.
+    /// Its base address; of a script or a recording, its digest.
     pub address: String,
 }
 

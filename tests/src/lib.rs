@@ -130,7 +130,7 @@ pub async fn start(engine: &Engine, checked: &Checked, input: Value, model: Arc<
 /// When it cannot be started.
 pub async fn start_with(engine: &Engine, checked: &Checked, input: Value, operating: Operating) -> ThreadHandle {
     let (workflow, policy) = (checked.workflow.clone(), checked.policy.clone());
-    let new = NewThread { workflow, policy, input, file: None, script: None, workspace: None };
+    let new = NewThread { workflow, policy, input, file: None, script: None, recorded: None, workspace: None };
     engine.start(new, operating).await.unwrap_or_else(|error| panic!("not started: {error}"))
 }
 

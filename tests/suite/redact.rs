@@ -99,7 +99,7 @@ async fn what_a_pattern_matches_never_enters_a_thread() {
     let operating = equipped(&checked.workflow, &model, vec![Arc::new(look)]);
     let input = [("note", Value::from(format!("my card is {CARD}")))].into_iter().collect();
     let (workflow, policy) = (checked.workflow, checked.policy);
-    let new = NewThread { workflow, policy, input, file: None, script: None, workspace: None };
+    let new = NewThread { workflow, policy, input, file: None, script: None, recorded: None, workspace: None };
     let handle = engine.start(new, operating).await.unwrap();
     let thread = handle.thread.clone();
     let (events, _) = follow(handle).await;
@@ -138,7 +138,7 @@ async fn a_pattern_that_cannot_be_used_is_refused_before_anything_is_stored() {
         let operating = equipped(&checked.workflow, &model, Vec::new());
         let input = [("note", Value::from("x"))].into_iter().collect();
         let (workflow, policy) = (checked.workflow, checked.policy);
-        let new = NewThread { workflow, policy, input, file: None, script: None, workspace: None };
+        let new = NewThread { workflow, policy, input, file: None, script: None, recorded: None, workspace: None };
         let refused = engine.start(new, operating).await.err().unwrap();
         assert!(
             matches!(&refused, Error::Hook { node, what } if node == "redact" && what.contains(pattern)),

@@ -339,6 +339,7 @@ async fn a_node_that_names_what_is_never_kept_is_refused_before_anything_runs() 
         input: Value::empty_object(),
         file: None,
         script: None,
+        recorded: None,
         workspace: None,
     };
     let error = bench.engine.start(new, operating).await.err().unwrap().to_string();

@@ -16,6 +16,7 @@ use super::exit::Exit;
 use super::failure::Failure;
 use super::operating::{Provision, rehearsing};
 use super::output::Output;
+use super::recording::Recording;
 use super::run::read_script;
 use super::session::{self, look_into, no_threads, of_store, settings};
 use super::terminal::Request;
@@ -35,6 +36,9 @@ const JSON: &str = "json";
 
 /// The verbs to which flags of kinds are added.
 const WITH_FLAGS: [&str; 2] = ["run", "resume"];
+
+/// The verb whose calls must all reach their ports.
+const REACHING: &str = "record";
 
 /// The command line with what the registry's kinds bring along.
 pub fn mount(mut command: Command, registry: &Registry) -> Command {
@@ -85,14 +89,19 @@ fn with_action(mut verb: Command, action: &Action) -> Command {
     })
 }
 
-/// The flags of kinds that `run` or `resume` was given.
+/// The flags of kinds that `run` or `resume` was given, or that let every call of `record` reach its port.
 pub fn flags(matches: &ArgMatches, registry: &Registry) -> BTreeMap<String, String> {
-    let Some((_, given)) = matches.subcommand().filter(|(verb, _)| WITH_FLAGS.contains(verb)) else {
-        return BTreeMap::new();
-    };
     let flags = registry.kinds().flat_map(|kind| kind.flags());
-    let value = |name: &str| given.get_one::<String>(name).cloned();
-    flags.filter_map(|flag| Some((flag.name.to_owned(), value(flag.name)?))).collect()
+    match matches.subcommand() {
+        Some((verb, given)) if WITH_FLAGS.contains(&verb) => {
+            let value = |name: &str| given.get_one::<String>(name).cloned();
+            flags.filter_map(|flag| Some((flag.name.to_owned(), value(flag.name)?))).collect()
+        }
+        Some((REACHING, _)) => {
+            flags.filter_map(|flag| Some((flag.name.to_owned(), flag.reaching?.to_owned()))).collect()
+        }
+        _ => BTreeMap::new(),
+    }
 }
 
 /// A verb of a kind that was asked for.
@@ -172,12 +181,22 @@ pub fn run(called: Called, registry: &Registry, output: &mut Output) -> Result<E
     if let Some(word) = asked.get_mut(THREAD) {
         let (id, row) = session::thread(look.store.as_ref(), word)?;
         *word = id.to_string();
-        let begun_with = lines::origin(&row).and_then(|origin| origin.script);
+        let (script, recorded) = lines::origin(&row).map_or((None, None), |origin| (origin.script, origin.recorded));
         let workflow = rebuild::beginning(look.store.as_ref(), &row).map_err(|error| of_store(&error))?.workflow;
         let read = |file: String| read_script(Path::new(&file), &workflow, &working_folder()?);
-        let script = begun_with.map(read).transpose()?.map(|(script, _)| script);
+        let script = script.map(read).transpose()?.map(|(script, _)| script);
+        let recorded = recorded.map(|file| Recording::read(Path::new(&file), &working_folder()?)).transpose()?;
         let (grants, flags) = (Grants::everything(), BTreeMap::new());
-        provision = Some(Provision { settings, script, grants, in_doubt: None, is_attended: false, flags });
+        provision = Some(Provision {
+            settings,
+            script,
+            recorded,
+            record: None,
+            grants,
+            in_doubt: None,
+            is_attended: false,
+            flags,
+        });
     }
     drop(look);
     let request = Request::Verb(Box::new(VerbRequest { verb, action, asked, provision }));
@@ -290,7 +309,7 @@ mod tests {
         }
 
         fn flags(&self) -> Vec<Flag> {
-            vec![Flag { name: "counted", values: &["on", "off"], about: "Whether it counts" }]
+            vec![Flag { name: "counted", values: &["on", "off"], about: "Whether it counts", reaching: Some("off") }]
         }
 
         fn build(&self, _: &Making<'_>) -> Result<Arc<dyn Hook>, String> {
@@ -312,6 +331,9 @@ mod tests {
         let matches = command().try_get_matches_from(["rondo", "resume"]).unwrap();
         assert_eq!(flags(&matches, &registry)["counted"], "on");
         assert!(command().try_get_matches_from(["rondo", "run", "x", "--counted", "maybe"]).is_err());
+        let matches = command().try_get_matches_from(["rondo", "record", "x", "--to", "y"]).unwrap();
+        assert_eq!(flags(&matches, &registry)["counted"], "off");
+        assert!(command().try_get_matches_from(["rondo", "record", "x", "--to", "y", "--counted", "on"]).is_err());
 
         let matches = command().try_get_matches_from(["rondo", "threads"]).unwrap();
         assert!(super::called(&matches, &registry).is_none());

@@ -24,6 +24,8 @@ mod messages;
 mod operating;
 mod output;
 mod progress;
+mod record;
+mod recording;
 mod report;
 mod resume;
 mod run;
@@ -69,6 +71,7 @@ enum Verb {
     Init(init::InitArgs),
     Validate(validate::ValidateArgs),
     Run(Box<run::RunArgs>),
+    Record(Box<record::RecordArgs>),
     Resume(resume::ResumeArgs),
     Cancel(cancel::CancelArgs),
     Threads(threads::ThreadsArgs),
@@ -159,6 +162,7 @@ impl Verb {
     fn give(&mut self, flags: std::collections::BTreeMap<String, String>) {
         match self {
             Self::Run(args) => args.flags = flags,
+            Self::Record(args) => args.run.flags = flags,
             Self::Resume(args) => args.flags = flags,
             _ => {}
         }
@@ -168,6 +172,7 @@ impl Verb {
         match self {
             Self::Validate(args) => args.json.json,
             Self::Run(args) => args.json.json,
+            Self::Record(args) => args.run.json.json,
             Self::Resume(args) => args.json.json,
             Self::Cancel(args) => args.json.json,
             Self::Threads(args) => args.json.json,
@@ -186,6 +191,7 @@ impl Verb {
             Self::Init(args) => init::init(&args, output),
             Self::Validate(args) => validate::validate(&args, output),
             Self::Run(args) => run::run(&args, output),
+            Self::Record(args) => record::record(&args, output),
             Self::Resume(args) => resume::resume(&args, output),
             Self::Cancel(args) => cancel::cancel(&args, output),
             Self::Threads(args) => threads::threads(&args, output),

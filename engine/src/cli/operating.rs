@@ -2,11 +2,13 @@
 //! which limits hold.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
 use rondo_agent_kit::model::Model;
 use rondo_agent_kit::model::openai::{OpenAi, OpenAiSettings};
+use rondo_agent_kit::model::recorded::{Cassette, Recorded};
 use rondo_agent_kit::model::redacting::Redacting;
 use rondo_agent_kit::model::script::{Cast, Script};
 use rondo_agent_kit::model::scripted::Scripted;
@@ -19,6 +21,7 @@ use serde::{Deserialize, Serialize};
 
 use super::approval::AtTerminal;
 use super::failure::Failure;
+use super::recording::Recording;
 use super::tooling::{self, Tooling};
 use crate::config::{Provider, Settings, Unresolved};
 use crate::grant::{Approver, Grants};
@@ -29,6 +32,12 @@ use crate::{Operating, cast};
 /// The provider of answers from a script, where a provider is named.
 const SCRIPT_PROVIDER: &str = "script";
 
+/// The provider of answers from a recording, where a provider is named.
+const RECORDING_PROVIDER: &str = "recording";
+
+/// The id of a model that nobody names when no provider is asked.
+const UNNAMED_MODEL: &str = "scripted";
+
 /// What a run needs that is not in the workflow; it can be handed to another process.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Provision {
@@ -36,6 +45,10 @@ pub struct Provision {
     pub settings: Settings,
     /// Answers in place of models.
     pub script: Option<Script>,
+    /// Answers in place of models, from a recording.
+    pub recorded: Option<Recording>,
+    /// Where the run is recorded, as an absolute path.
+    pub record: Option<PathBuf>,
     /// Which tools may be called.
     pub grants: Grants,
     /// What happens with calls that may have had their effect, in place of what each tool says.
@@ -77,7 +90,7 @@ pub fn scripted_cast(workflow: &Workflow) -> Result<Cast, Failure> {
 ///
 /// # Errors
 /// Exit 5 when a model that a role uses has no id or no provider, exit 3 when a tool that a role names is not there or
-/// not granted. With answers from a script such a tool is missed only when it is called.
+/// not granted. With answers from a script or a recording such a tool is missed only when it is called.
 pub async fn operating(workflow: &Workflow, provision: &Provision) -> Result<Operating, Failure> {
     let operating = speaking(workflow, provision)?;
     let Tooling { mut tools, files, servers, unusable } = tooling::of_run(workflow, &provision.settings).await?;
@@ -85,7 +98,7 @@ pub async fn operating(workflow: &Workflow, provision: &Provision) -> Result<Ope
         tools.miss(server, failure.to_string());
     }
     let grants = provision.grants.clone();
-    if provision.script.is_none() {
+    if provision.script.is_none() && provision.recorded.is_none() {
         let toolboxes = cast::toolboxes(workflow, &tools, &grants);
         let missing = toolboxes.iter().find_map(|(role, toolbox)| Some((role, toolbox.missing().into_iter().next()?)));
         if let Some((role, missing)) = missing {
@@ -116,7 +129,7 @@ pub fn rehearsing(workflow: &Workflow, provision: &Provision) -> Result<Operatin
 /// # Errors
 /// Exit 5 when a model that a role uses has no id or no provider.
 pub fn speaking(workflow: &Workflow, provision: &Provision) -> Result<Operating, Failure> {
-    let Provision { settings, script, .. } = provision;
+    let Provision { settings, script, recorded, .. } = provision;
     let redactor = Arc::new(redactor(settings));
     let from_script = script
         .as_ref()
@@ -125,18 +138,21 @@ pub fn speaking(workflow: &Workflow, provision: &Provision) -> Result<Operating,
             Ok::<_, Failure>(Scripted::new(Arc::new(script.clone()), cast))
         })
         .transpose()?;
-    // A script that was edited is another provider: what the old one said is not its answer.
-    let script_digest = script.as_ref().map(|script| {
-        let bytes = canonical::to_bytes(script).unwrap_or_default();
-        format!("sha256:{}", Digest::sha256(&bytes))
-    });
-    let player = from_script.clone().map(|scripted| redacting(scripted, &redactor));
+    let cassette = recorded.as_ref().map(Recording::cassette).transpose()?;
+    let player = match (&cassette, from_script.clone()) {
+        (Some(cassette), _) => Some(redacting(Recorded::new(Arc::clone(cassette)), &redactor)),
+        (None, scripted) => scripted.map(|scripted| redacting(scripted, &redactor)),
+    };
+    let player_served_by = player_served_by(script.as_ref(), cassette.as_deref());
     let used: BTreeSet<&str> = cast::model_roles(workflow).map(|(_, _, role)| role.model.as_str()).collect();
     let names = workflow.models.keys().map(String::as_str).chain(used.iter().copied());
     let mut providers: BTreeMap<String, Arc<dyn Model>> = BTreeMap::new();
     let mut models = BTreeMap::new();
     for name in names.collect::<BTreeSet<_>>() {
-        let resolved = match settings.model(name, workflow.models.get(name), player.is_some()) {
+        // A recording knows which model was asked, so that it can be played where nothing is set.
+        let recorded_id = cassette.as_ref().and_then(|cassette| cassette.model(name));
+        let unnamed = player.as_ref().map(|_| recorded_id.unwrap_or(UNNAMED_MODEL));
+        let resolved = match settings.model(name, workflow.models.get(name), unnamed) {
             Ok(resolved) => resolved,
             // A model that no role asks first is missed when it is needed, and not before.
             Err(_) if !used.contains(name) => continue,
@@ -152,8 +168,8 @@ pub fn speaking(workflow: &Workflow, provision: &Provision) -> Result<Operating,
             }
         };
         let address = |provider: &Provider| provider.base_url.value.clone();
-        let served_by = match &script_digest {
-            Some(digest) => ServedBy { provider: SCRIPT_PROVIDER.to_owned(), address: digest.clone() },
+        let served_by = match &player_served_by {
+            Some(served_by) => served_by.clone(),
             None => ServedBy {
                 address: settings.providers.get(&resolved.provider).map(address).unwrap_or_default(),
                 provider: resolved.provider.clone(),
@@ -177,6 +193,17 @@ pub fn speaking(workflow: &Workflow, provision: &Provision) -> Result<Operating,
         flags: provision.flags.clone(),
         ..Operating::default()
     })
+}
+
+/// Where models are served when a script or a recording answers. One that was edited is another provider: what the old
+/// one said is not its answer, and neither is what a provider said.
+fn player_served_by(script: Option<&Script>, cassette: Option<&Cassette>) -> Option<ServedBy> {
+    let (provider, digest) = match (cassette, script) {
+        (Some(cassette), _) => (RECORDING_PROVIDER, cassette.digest()),
+        (None, Some(script)) => (SCRIPT_PROVIDER, Digest::sha256(&canonical::to_bytes(script).unwrap_or_default())),
+        (None, None) => return None,
+    };
+    Some(ServedBy { provider: provider.to_owned(), address: format!("sha256:{digest}") })
 }
 
 /// Takes every key that is known out of whatever enters a thread.

@@ -10,7 +10,8 @@ use super::exit::Exit;
 use super::failure::Failure;
 use super::lines;
 use super::output::{Output, tell};
-use super::run::{ScriptArgs, read_script, script};
+use super::recording::Recording;
+use super::run::{ScriptArgs, read_script, recording, script};
 use super::session::{look_into, no_threads, of_store, settings, thread, unfinished};
 use super::terminal::{Request, ResumeRequest};
 use super::watch::{Showing, watch};
@@ -57,26 +58,27 @@ pub fn resume(args: &ResumeArgs, output: &mut Output) -> Result<Exit, Failure> {
     let origin = lines::origin(&row);
     let has_ended = matches!(row.status, Status::Done | Status::Failed | Status::Cancelled);
     let is_attended = !output.is_json() && is_attended();
-    let (script, grants) = if has_ended {
-        (None, Grants::default())
+    let (script, recorded, grants) = if has_ended {
+        (None, None, Grants::default())
     } else {
         let workflow = rebuild::beginning(store, &row).map_err(|error| of_store(&error))?.workflow;
         let folder =
             origin.as_ref().and_then(|origin| origin.file.as_deref()).and_then(|file| Path::new(file).parent());
         let asked = script(&args.script, folder, &workflow, &here)?;
-        // A thread that was begun with a script goes on with it; another one must be asked for.
-        let begun_with = origin.as_ref().and_then(|origin| origin.script.clone()).filter(|_| asked.is_none());
-        let script = match begun_with {
-            Some(file) => {
-                if !args.quiet && !output.is_json() {
-                    tell(&format!("answers come from {file}, as before\n"));
-                }
-                Some(read_script(Path::new(&file), &workflow, &here)?)
-            }
-            None => asked,
-        };
+        let asked_recorded = recording(&args.script, &here)?;
+        // A thread that was begun with a script or a recording goes on with it; another one must be asked for.
+        let begun = origin.as_ref().filter(|_| asked.is_none() && asked_recorded.is_none());
+        let begun_with = begun.and_then(|origin| origin.script.as_deref());
+        let begun_recorded = begun.and_then(|origin| origin.recorded.as_deref());
+        if let Some(file) = begun_with.or(begun_recorded).filter(|_| !args.quiet && !output.is_json()) {
+            tell(&format!("answers come from {file}, as before\n"));
+        }
+        let read_begun = |file: &str| read_script(Path::new(file), &workflow, &here);
+        let script = begun_with.map(read_begun).transpose()?.or(asked);
+        let read_begun = |file: &str| Recording::read(Path::new(file), &here);
+        let recorded = begun_recorded.map(read_begun).transpose()?.or(asked_recorded);
         let file = origin.as_ref().and_then(|origin| origin.file.as_deref()).unwrap_or_default();
-        let asked = Asked { file, shown: file, is_scripted: script.is_some(), is_attended };
+        let asked = Asked { file, shown: file, is_scripted: script.is_some() || recorded.is_some(), is_attended };
         let has_tools = !named(&workflow).is_empty();
         let begun_in = origin.as_ref().and_then(|origin| origin.workspace.as_deref()).filter(|_| has_tools);
         if let Some(begun_in) = begun_in.filter(|folder| Path::new(folder) != settings.workspace) {
@@ -85,13 +87,21 @@ pub fn resume(args: &ResumeArgs, output: &mut Output) -> Result<Exit, Failure> {
             return Err(Failure::new(Code::ResumeUnclear, message).with_hint(format!("resume it from {begun_in}")));
         }
         let grants = permitted(&workflow, &asked, &settings)?;
-        (script, grants)
+        (script, recorded, grants)
     };
     drop(look);
     let (store, durability) = (settings.store.value.clone(), settings.durability.value);
     let script = script.map(|(script, _)| script);
-    let provision =
-        Provision { settings, script, grants, in_doubt: args.in_doubt, is_attended, flags: args.flags.clone() };
+    let provision = Provision {
+        settings,
+        script,
+        recorded,
+        record: None,
+        grants,
+        in_doubt: args.in_doubt,
+        is_attended,
+        flags: args.flags.clone(),
+    };
     let request = Request::Resume(Box::new(ResumeRequest { thread: id, provision }));
     let showing = Showing { is_quiet: args.quiet, concurrency: 1 };
     watch(std::iter::once(request), store, durability, showing, output)

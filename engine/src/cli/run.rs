@@ -5,6 +5,7 @@ use std::path::{Path, PathBuf};
 
 use clap::ValueEnum;
 use rondo_agent_kit::model::script::Script;
+use rondo_protocol::diagnostic::Code;
 use rondo_protocol::event::Durability;
 use rondo_protocol::source::Source;
 use rondo_protocol::workflow::Workflow;
@@ -16,6 +17,7 @@ use super::files::{absolute, read_text};
 use super::input::{InputArgs, inputs};
 use super::operating::{Provision, scripted_cast, speaking};
 use super::output::{Output, Style, tell_styled};
+use super::recording::Recording;
 use super::session::settings;
 use super::terminal::{Request, RunRequest};
 use super::watch::{Showing, watch};
@@ -33,7 +35,7 @@ const SCRIPT_NAME: &str = "script.yaml";
 #[derive(Debug, clap::Args)]
 pub struct RunArgs {
     /// A workflow file, a folder that holds workflow.yaml, or a name below workflows/
-    workflow: String,
+    pub(super) workflow: String,
     #[command(flatten)]
     input: InputArgs,
     /// How many threads of a .jsonl file run at once
@@ -48,7 +50,7 @@ pub struct RunArgs {
     durability: Option<DurabilityArg>,
     /// Show results and faults only
     #[arg(short, long)]
-    quiet: bool,
+    pub(super) quiet: bool,
     #[command(flatten)]
     pub(super) json: JsonArgs,
     /// The flags that hook kinds brought along.
@@ -65,6 +67,9 @@ pub struct ScriptArgs {
     /// Answer from script.yaml in the workflow's folder; no model is asked
     #[arg(long, conflicts_with = "script")]
     offline: bool,
+    /// Answer from this recording; no model is asked
+    #[arg(long, value_name = "FILE", conflicts_with_all = ["script", "offline"])]
+    recorded: Option<PathBuf>,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
@@ -78,6 +83,14 @@ pub(super) type Scripted = Option<(Script, String)>;
 
 /// Runs a workflow.
 pub fn run(args: &RunArgs, output: &mut Output) -> Result<Exit, Failure> {
+    start(args, None, output)
+}
+
+/// Runs a workflow and records it in the file `record`, an absolute path, if there is one.
+///
+/// # Errors
+/// What keeps it from being run; [`Code::RecordingRefused`] also for more than one input.
+pub(super) fn start(args: &RunArgs, record: Option<PathBuf>, output: &mut Output) -> Result<Exit, Failure> {
     let here = working_folder()?;
     let durability = args.durability.map(|durability| match durability {
         DurabilityArg::Sync => Durability::Sync,
@@ -94,15 +107,23 @@ pub fn run(args: &RunArgs, output: &mut Output) -> Result<Exit, Failure> {
         tell_styled(&report::diagnostics(&faulty, Style::stderr()));
     }
     let inputs = inputs(&args.input, &checked.workflow, &args.workflow)?;
+    if record.is_some() && inputs.len() != 1 {
+        let message = format!("{} threads cannot be recorded in one file", inputs.len());
+        return Err(Failure::new(Code::RecordingRefused, message).with_hint("record one input at a time"));
+    }
+    let recorded = recording(&args.script, &here)?;
     let script = script(&args.script, Some(loaded.folder()), &checked.workflow, &here)?;
     let (script, script_file) = script.unzip();
     let (store, durability) = (settings.store.value.clone(), settings.durability.value);
     let file = absolute(&loaded.path, &here);
     let is_attended = !output.is_json() && is_attended();
-    let asked = Asked { file: &file, shown: &args.workflow, is_scripted: script.is_some(), is_attended };
+    let asked =
+        Asked { file: &file, shown: &args.workflow, is_scripted: script.is_some() || recorded.is_some(), is_attended };
     let mut provision = Provision {
         settings,
         script,
+        recorded,
+        record,
         grants: Grants::default(),
         in_doubt: None,
         is_attended,
@@ -125,6 +146,14 @@ pub fn run(args: &RunArgs, output: &mut Output) -> Result<Exit, Failure> {
     });
     let showing = Showing { is_quiet: args.quiet, concurrency: usize::from(args.concurrency) };
     watch(requests, store, durability, showing, output)
+}
+
+/// The recording that the options ask for.
+///
+/// # Errors
+/// Every fault of the recording.
+pub(super) fn recording(args: &ScriptArgs, here: &Path) -> Result<Option<Recording>, Failure> {
+    args.recorded.as_deref().map(|file| Recording::read(file, here)).transpose()
 }
 
 /// The script that the options ask for.

@@ -187,23 +187,23 @@ fn passed_on(variable: &dyn Fn(&str) -> Option<String>) -> BTreeMap<String, Stri
 }
 
 impl Settings {
-    /// The model and the provider that serve a logical model. With `scripted` no provider is asked, and a model that
-    /// nobody names is called `scripted`, so that heads are comparable with those of a real run.
+    /// The model and the provider that serve a logical model. With `unnamed` no provider is asked, and a model that
+    /// nobody names has that id; else the id is the same, so that heads are comparable with those of a real run.
     ///
     /// # Errors
     /// [`Unresolved`] says what is missing.
-    pub fn model(&self, name: &str, spec: Option<&ModelSpec>, scripted: bool) -> Result<Resolved, Unresolved> {
+    pub fn model(&self, name: &str, spec: Option<&ModelSpec>, unnamed: Option<&str>) -> Result<Resolved, Unresolved> {
         let stated = self.models.get(name);
         let model = stated
             .and_then(|stated| stated.model.as_ref().map(|model| model.value.clone()))
             .or_else(|| spec.and_then(|spec| spec.model.clone()))
             .or_else(|| self.default_model.as_ref().map(|model| model.value.clone()))
-            .or_else(|| scripted.then(|| "scripted".to_owned()))
+            .or_else(|| unnamed.map(str::to_owned))
             .ok_or_else(|| Unresolved::NoModel { name: name.to_owned() })?;
         let provider = stated
             .and_then(|stated| stated.provider.as_ref())
             .map_or_else(|| DEFAULT_PROVIDER.to_owned(), |provider| provider.value.clone());
-        if !scripted {
+        if unnamed.is_none() {
             let known = self
                 .providers
                 .get(&provider)

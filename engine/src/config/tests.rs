@@ -57,19 +57,19 @@ fn a_model_is_resolved_from_operator_then_workflow_then_environment_then_script(
     let spec = ModelSpec { model: Some("of-workflow".into()), ..ModelSpec::default() };
     let key = ("OPENAI_API_KEY", "sk-0123456789");
     let with_env = in_force(text, &Flags::default(), &[key, ("RONDO_MODEL", "of-env")]);
-    let resolved = with_env.model("default", Some(&spec), false).unwrap();
+    let resolved = with_env.model("default", Some(&spec), None).unwrap();
     assert_eq!((resolved.model.as_str(), resolved.provider.as_str()), ("of-operator", "openai"));
     assert_eq!(resolved.price.map(|price| (price.input, price.cached_input, price.output)), Some((1.0, 1.0, 2.5)));
-    assert_eq!(with_env.model("other", Some(&spec), false).unwrap().model, "of-workflow");
-    assert_eq!(with_env.model("other", None, true).unwrap().model, "of-env");
+    assert_eq!(with_env.model("other", Some(&spec), None).unwrap().model, "of-workflow");
+    assert_eq!(with_env.model("other", None, Some("scripted")).unwrap().model, "of-env");
 
     let bare = in_force("", &Flags::default(), &[]);
-    assert_eq!(bare.model("other", None, true).unwrap().model, "scripted");
-    assert_eq!(bare.model("other", None, false), Err(Unresolved::NoModel { name: "other".into() }));
-    let no_key = bare.model("other", Some(&spec), false);
+    assert_eq!(bare.model("other", None, Some("scripted")).unwrap().model, "scripted");
+    assert_eq!(bare.model("other", None, None), Err(Unresolved::NoModel { name: "other".into() }));
+    let no_key = bare.model("other", Some(&spec), None);
     assert_eq!(no_key, Err(Unresolved::NoKey { provider: "openai".into(), key_env: "OPENAI_API_KEY".into() }));
     let local = in_force("", &Flags::default(), &[("OPENAI_BASE_URL", "http://127.0.0.1:8080/v1")]);
-    assert!(local.model("other", Some(&spec), false).is_ok(), "a local server may need no key");
+    assert!(local.model("other", Some(&spec), None).is_ok(), "a local server may need no key");
 }
 
 #[test]

@@ -93,6 +93,9 @@ pub struct Flag {
     pub values: &'static [&'static str],
     /// One line of help.
     pub about: &'static str,
+    /// The word with which nothing is answered that was answered before: every call reaches its port. A run that is
+    /// recorded is given it. `None` = the flag has no say in that.
+    pub reaching: Option<&'static str>,
 }
 
 /// A use of a kind as the graph holds it.

@@ -50,7 +50,7 @@ pub struct ModelView {
     pub parameters: Parameters,
     /// The name of its provider.
     pub provider: String,
-    /// The provider's base address; of a script, its digest.
+    /// The provider's base address; of a script or a recording, its digest.
     pub address: String,
 }
 

@@ -249,8 +249,9 @@ impl Going {
             };
             self.under_way = Some(visit.clone());
             run.sink.emit(What::StepStarted { visit }).await;
-            let Operating { models, call_total_ms, .. } = &run.operating;
-            let speaking = Speaking { models, player, policy, call_total_ms: *call_total_ms };
+            let Operating { models, recorder, call_total_ms, .. } = &run.operating;
+            let recorder = recorder.as_deref();
+            let speaking = Speaking { models, recorder, player, policy, call_total_ms: *call_total_ms };
             let stage = stage(&player.agent.tools);
             (worker::visit(&stage, &speaking, site, conversation, attempts).await, told)
         } else {

@@ -9,6 +9,7 @@ use std::time::Duration;
 
 use futures_util::future::BoxFuture;
 use rondo_agent_kit::effects::{Effects, Performed, Sent, Verdict};
+use rondo_agent_kit::model::recorded::Recorder;
 use rondo_agent_kit::model::{Deltas, redacting};
 use rondo_agent_kit::react;
 use rondo_agent_kit::redact::Redactor;
@@ -56,6 +57,8 @@ pub(super) struct Stage<'a> {
 /// What a model role speaks with.
 pub(super) struct Speaking<'a> {
     pub(super) models: &'a Models,
+    /// Writes down what reaches a provider.
+    pub(super) recorder: Option<&'a Recorder>,
     pub(super) player: &'a Player,
     pub(super) policy: &'a RolePolicy,
     /// How long one call may take with all its attempts, in milliseconds.
@@ -414,7 +417,7 @@ impl Performing<'_> {
         resolved: &ResolvedModel,
         was_reached: &AtomicBool,
     ) -> Result<Made, Fault> {
-        let redactor = self.stage.redactor;
+        let (redactor, recorder) = (self.stage.redactor, self.speaking.recorder);
         let deltas = StepDeltas { sink: self.stage.sink, visit: visit_of(&call.site), attempt: call.attempt };
         let mut sent = Sent {
             head: call.head_digest,
@@ -428,7 +431,7 @@ impl Performing<'_> {
         let (reply, answered_by, passed) = match path {
             None => {
                 was_reached.store(true, Ordering::Relaxed);
-                (Reply::Model(complete(resolved, redactor, &call, &deltas).await?), AnsweredBy::Port, 0)
+                (Reply::Model(complete(resolved, recorder, redactor, &call, &deltas).await?), AnsweredBy::Port, 0)
             }
             Some(path) => {
                 let port = |call: Call| -> BoxFuture<'_, Result<Reply, Fault>> {
@@ -436,7 +439,7 @@ impl Performing<'_> {
                     Box::pin(async move {
                         let Call::Model(call) = call else { return Err(wrong_kind()) };
                         was_reached.store(true, Ordering::Relaxed);
-                        complete(resolved, redactor, &call, deltas).await.map(Reply::Model)
+                        complete(resolved, recorder, redactor, &call, deltas).await.map(Reply::Model)
                     })
                 };
                 let redact = |reply: &mut Reply| redact(redactor, reply);
@@ -460,8 +463,8 @@ impl Performing<'_> {
             self.keep_rewritten(&call, &mut sent)?;
         }
         let Reply::Model(mut answer) = reply else { return Err(wrong_kind()) };
-        if answered_by == AnsweredBy::Port && answer.cost_usd.is_none() {
-            answer.cost_usd = resolved.price.zip(answer.usage).map(|(price, usage)| price.of(usage));
+        if answered_by == AnsweredBy::Port {
+            price(resolved, &mut answer);
         }
         Ok(Made { answer, answered_by, passed, sent })
     }
@@ -479,8 +482,33 @@ impl Performing<'_> {
     }
 }
 
-/// Asks a provider; what it says is redacted before any hook sees it. Its own redactor knows every key already.
+/// Asks a provider, and writes down what it is asked and says where that is wanted.
 async fn complete(
+    resolved: &ResolvedModel,
+    recorder: Option<&Recorder>,
+    redactor: &Redactor,
+    call: &ModelCall,
+    deltas: &dyn Deltas,
+) -> Result<ModelAnswer, Fault> {
+    let Some(recorder) = recorder else { return ask(resolved, redactor, call, deltas).await };
+    let attempt = recorder.attempt(call, redactor, deltas)?;
+    let mut outcome = ask(resolved, redactor, call, &attempt).await;
+    if let Ok(answer) = &mut outcome {
+        price(resolved, answer);
+    }
+    attempt.end(&outcome);
+    outcome
+}
+
+/// What an answer costs, where its provider did not say.
+fn price(resolved: &ResolvedModel, answer: &mut ModelAnswer) {
+    if answer.cost_usd.is_none() {
+        answer.cost_usd = resolved.price.zip(answer.usage).map(|(price, usage)| price.of(usage));
+    }
+}
+
+/// Asks a provider; what it says is redacted before any hook sees it. Its own redactor knows every key already.
+async fn ask(
     resolved: &ResolvedModel,
     redactor: &Redactor,
     call: &ModelCall,

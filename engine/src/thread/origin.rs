@@ -15,6 +15,9 @@ pub struct Origin {
     pub file: Option<String>,
     /// The script that answers instead of models, as an absolute path, if one does.
     pub script: Option<String>,
+    /// The recording that answers instead of models, as an absolute path, if one does.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub recorded: Option<String>,
     /// The folder that its tools work in, as an absolute path.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub workspace: Option<String>,

@@ -212,7 +212,8 @@ fn side_of<'a>(words: &mut String, side: &str, lines: impl Iterator<Item = &'a s
     let mut label = label.as_str();
     let mut from = same;
     for line in lines {
-        let _ = write!(words, "\n  {label:<9} {}", shown(line, from));
+        let line = if line.is_empty() { "(empty)".to_owned() } else { shown(line, from) };
+        let _ = write!(words, "\n  {label:<9} {line}");
         (label, from) = ("", 0);
     }
     if !label.is_empty() {

@@ -236,7 +236,7 @@ impl<'a> Reader<'a> {
         self.end = Some(end);
         let there = self.cassette.takes.len();
         if self.faults.is_empty() && end.attempts != there {
-            let message = format!("the recording had {} attempts, and {there} are there", end.attempts);
+            let message = format!("the recording had attempts: {}, and there are: {there}", end.attempts);
             let at = body.find("\"attempts\"").unwrap_or_default();
             self.fault(Code::CassetteChanged, at, message);
         }

@@ -6,11 +6,11 @@ use std::io::Write;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
-use rondo_protocol::Digest;
 use rondo_protocol::call::{Fault, FaultClass, ModelAnswer, ModelCall, Site};
 use rondo_protocol::diagnostic::Code;
 use rondo_protocol::message::{Conversation, Message};
 use rondo_protocol::object::Head;
+use rondo_protocol::{Digest, Value};
 use serde::Serialize;
 
 use super::cassette::{Exchange, Title};
@@ -241,7 +241,11 @@ fn redacted_head<'a>(redactor: &Redactor, head: &'a Head) -> Cow<'a, Head> {
     let mut redacted = head.clone();
     let Head { model, parameters, response_format, system, tools } = &mut redacted;
     redactor.string(model);
-    parameters.0.values_mut().for_each(|value| redactor.value(value));
+    let mut given = Value::Object(std::mem::take(&mut parameters.0));
+    redactor.value(&mut given);
+    if let Value::Object(given) = given {
+        parameters.0 = given;
+    }
     response_format.iter_mut().for_each(|text| redactor.string(text));
     redactor.string(system);
     for tool in tools {

@@ -50,6 +50,7 @@ const FLAG: Flag = Flag {
     name: "cache",
     values: &["on", "off", "read", "refresh"],
     about: "Whether earlier answers are given again (on, read) and new ones kept (on, refresh)",
+    reaching: Some("refresh"),
 };
 
 /// The kind. It holds what is kept in memory and the record of writes, so that all runs of a process share them.

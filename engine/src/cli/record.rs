@@ -1,0 +1,31 @@
+//! `rondo record`: a run whose models are recorded, so that it can be played again without them.
+
+use std::path::PathBuf;
+
+use super::exit::Exit;
+use super::failure::Failure;
+use super::output::{Output, tell};
+use super::run::{RunArgs, start};
+use super::{recording, working_folder};
+
+/// Run a workflow and record what its models are asked and say
+#[derive(Debug, clap::Args)]
+pub struct RecordArgs {
+    #[command(flatten)]
+    pub(super) run: RunArgs,
+    /// The recording to write; it must not exist
+    #[arg(long, value_name = "FILE")]
+    to: PathBuf,
+}
+
+/// Runs a workflow and records it. Hooks that answer what was answered before let every call through, so that the
+/// recording holds all that the run was told.
+pub fn record(args: &RecordArgs, output: &mut Output) -> Result<Exit, Failure> {
+    let to = recording::place(&args.to, &working_folder()?)?;
+    let exit = start(&args.run, Some(to), output)?;
+    if !output.is_json() && !args.run.quiet {
+        let file = args.to.display();
+        tell(&format!("recorded in {file}; `rondo run {} --recorded {file}` plays it\n", args.run.workflow));
+    }
+    Ok(exit)
+}
