@@ -22,6 +22,7 @@ pub mod rebuild;
 mod rehearse;
 pub mod scenario;
 pub mod scheduler;
+pub mod simulate;
 pub mod socket;
 pub mod store;
 pub mod thread;

@@ -40,6 +40,7 @@ macro_rules! codes {
 // 10 providers, 11 answers, 12 limits, 13 store, 14 threads and commands, 15 hooks, 16 tools (161 files, 162 programs,
 // 163 HTTP, 164 MCP), 17 grants, 18 recordings.
 // 163 HTTP, 164 MCP), 17 grants, 185 scenarios, 186 snapshots.
+// 163 HTTP, 164 MCP), 17 grants, 19 what authors are told before a run.
 codes! {
     "0101" Error YamlSyntax,
     "0102" Error JsonSyntax,
@@ -230,6 +231,11 @@ codes! {
     "1864" Error SnapshotChanged,
     "1865" Error SnapshotMissing,
     "1866" Error SnapshotStale,
+    "1911" Error RouteFails,
+    "1912" Warning EdgeNeverTaken,
+    "1913" Warning FieldWithoutValue,
+    "1914" Warning WalkCut,
+    "1915" Warning LimitBeforeEnd,
 }
 
 impl Code {

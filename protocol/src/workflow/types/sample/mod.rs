@@ -24,6 +24,7 @@ use super::Validator;
 use crate::canonical::Value;
 
 pub use fields::{Objects, objects};
+pub use text::words;
 
 /// The most values of one schema.
 pub const MAX_SAMPLES: usize = 48;

@@ -4,7 +4,7 @@ use super::merge::Plain;
 use super::{Extent, pattern};
 
 /// How long the longest text is where nothing bounds it, in characters.
-pub const USUAL_CHARS: usize = 200;
+pub(super) const USUAL_CHARS: usize = 200;
 /// The longest text of any schema, in characters.
 const MAX_CHARS: usize = 64 * 1024;
 /// The most a repetition of a pattern is stretched to reach a length.
@@ -68,7 +68,7 @@ pub(super) fn numbered(text: &str, number: usize) -> String {
 }
 
 /// A text of that many characters.
-pub(super) fn words(chars: usize) -> String {
+pub fn words(chars: usize) -> String {
     let mut text: String = WORDS.chars().cycle().take(chars).collect();
     if text.ends_with(' ') {
         text.pop();

@@ -1,0 +1,139 @@
+//! What a simulation has found, in words and at its place in the file.
+
+use std::fmt::Write as _;
+
+use rondo_protocol::Value;
+use rondo_protocol::diagnostic::{Code, Diagnostic};
+use rondo_protocol::id::FieldName;
+use rondo_protocol::workflow::Checked;
+use rondo_protocol::workflow::places::key;
+use rondo_protocol::workflow::template::Cause;
+
+use super::answers::Repertoire;
+use super::walk::{Found, Walked};
+use super::{Coverage, Worst};
+
+/// The longest text of an answer that is shown, in characters.
+const SHOWN_TEXT: usize = 24;
+/// The most elements of a list that are shown.
+const SHOWN_ITEMS: usize = 3;
+/// The longest answer that is shown, in characters.
+const SHOWN_ANSWER: usize = 160;
+/// The most steps of a route that are shown.
+const SHOWN_STEPS: usize = 12;
+
+/// Faults and warnings, in source order.
+pub(super) fn diagnostics(
+    checked: &Checked,
+    found: &Walked,
+    repertoire: &Repertoire,
+    unmade_inputs: &[FieldName],
+    coverage: &Coverage,
+    worst: &Worst,
+) -> Vec<Diagnostic> {
+    let places = &checked.places;
+    let mut diagnostics: Vec<Diagnostic> = found.faults.values().map(|fault| failed(checked, fault)).collect();
+    for part in &coverage.never {
+        let hint = "its condition never holds, an entry before it always does, or what leads to it fails or is cut";
+        let message = format!("no answer that was tried leads to `{part}`");
+        diagnostics.push(places.key_fault(Code::EdgeNeverTaken, part, message).with_hint(hint));
+    }
+    let outputs = repertoire.unmade.iter().map(|(role, status, field)| {
+        let output = key(&key(&key("roles", role.as_str()), "output"), status.as_str());
+        (key(&output, field.as_str()), field)
+    });
+    let inputs = unmade_inputs.iter().map(|field| (key("input", field.as_str()), field));
+    for (part, field) in outputs.chain(inputs) {
+        let message = format!("no value could be made for `{field}`: what depends on it is not simulated");
+        let hint = "check its bounds and its pattern, or list examples by `enum`";
+        diagnostics.push(places.key_fault(Code::FieldWithoutValue, &part, message).with_hint(hint));
+    }
+    for (role, status) in &repertoire.cut {
+        let part = key(&key(&key("roles", role.as_str()), "output"), status.as_str());
+        let message = format!("`{role}.{status}` has more combinations of values than are tried");
+        diagnostics.push(places.key_fault(Code::WalkCut, &part, message));
+    }
+    for what in &found.cut {
+        let message = format!("the walk was cut at {what}: routes and faults beyond are not known");
+        let hint = "a smaller `max`, or an input given by `-i`, makes the walk smaller";
+        diagnostics.push(places.key_fault(Code::WalkCut, "graph", message).with_hint(hint));
+    }
+    diagnostics.extend(limits(checked, worst));
+    places.sort(&mut diagnostics);
+    diagnostics.dedup();
+    diagnostics
+}
+
+fn failed(checked: &Checked, found: &Found) -> Diagnostic {
+    let Found { part, range, cause, route, given } = found;
+    let mut message = format!("`{part}` fails: {cause}");
+    // Writing to a `String` cannot fail.
+    let _ = match route.split_last() {
+        None => write!(message, ", with the input {}", shown(given)),
+        Some((last, before)) => {
+            let left_out = before.len().saturating_sub(SHOWN_STEPS);
+            let steps = before.iter().skip(left_out).map(|step| &**step);
+            let steps: Vec<&str> = (left_out > 0).then_some("..").into_iter().chain(steps).collect();
+            let behind = if steps.is_empty() { String::new() } else { format!(" after {}", steps.join(" -> ")) };
+            write!(message, ", when {last} comes with {}{behind}", shown(given))
+        }
+    };
+    let hint = match cause {
+        Cause::DivisionByZero => "ask for the number first by `if`, or give its field a `minimum`",
+        Cause::NumberRange => "give the numbers a `minimum` and a `maximum`",
+        Cause::NonePrinted(_) | Cause::BreaksOff(_) => {
+            "`default` says what stands for it, `if` asks whether it is there; `minItems: 1` forbids an empty list"
+        }
+        Cause::TooLarge { .. } | Cause::TooMuchWork => "`truncate` it, or give the field a `maxLength` or `maxItems`",
+        Cause::NotPrintable(_) | Cause::Operand { .. } | Cause::NotOrdered { .. } | Cause::NotACondition(_) => {
+            "declare the type of the field more narrowly"
+        }
+    };
+    checked.places.fault(Code::RouteFails, part, Some(range.clone()), message).with_hint(hint)
+}
+
+fn limits(checked: &Checked, worst: &Worst) -> Vec<Diagnostic> {
+    let limits = &checked.policy.limits;
+    let mut found = Vec::new();
+    if worst.steps > limits.steps {
+        let (most, limit) = (worst.steps, limits.steps);
+        let message = format!("the longest route has {most} steps, and `limits.steps` cuts in after {limit}");
+        found.push(checked.places.fault(Code::LimitBeforeEnd, "limits.steps", None, message));
+    }
+    let tokens = worst.costliest.as_ref().and_then(|route| Some(route.prompt_tokens()? + route.output_tokens()?));
+    if let (Some(tokens), Some(limit)) = (tokens, limits.tokens)
+        && tokens > limit
+    {
+        let message = format!("the costliest route has about {tokens} tokens, and `limits.tokens` cuts in at {limit}");
+        found.push(checked.places.fault(Code::LimitBeforeEnd, "limits.tokens", None, message));
+    }
+    found
+}
+
+/// An answer in a few words: long texts and lists are told by their size.
+fn shown(value: &Value) -> String {
+    let text = shortened(value).to_text();
+    if text.chars().count() <= SHOWN_ANSWER {
+        return text;
+    }
+    text.chars().take(SHOWN_ANSWER).chain("...".chars()).collect()
+}
+
+fn shortened(value: &Value) -> Value {
+    match value {
+        Value::Str(text) if text.chars().count() > SHOWN_TEXT => {
+            Value::from(format!("({} characters)", text.chars().count()))
+        }
+        Value::List(items) => {
+            let mut shown: Vec<Value> = items.iter().take(SHOWN_ITEMS).map(shortened).collect();
+            if items.len() > SHOWN_ITEMS {
+                shown.push(Value::from(format!("({} more)", items.len() - SHOWN_ITEMS)));
+            }
+            Value::List(shown)
+        }
+        Value::Object(members) => {
+            members.iter().map(|(name, member)| (name.clone(), shortened(member))).collect()
+        }
+        other => other.clone(),
+    }
+}

@@ -1,0 +1,158 @@
+//! What a route costs: its first requests as they would be sent, counted and not kept.
+//!
+//! Tokens are estimated as bytes / 4 of everything that a request says: system text with the contract, tools, response
+//! format, messages. A visit counts as one request; the rounds of its tools, repairs and retries come on top.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use rondo_agent_kit::history::{self, Episode, Telling};
+use rondo_protocol::Value;
+use rondo_protocol::id::RoleName;
+use rondo_protocol::object::ToolSpec;
+use rondo_protocol::workflow::{History, Workflow};
+use serde::Serialize;
+
+use super::answers::{BYTES_A_TOKEN, Repertoire};
+use super::routes::Path;
+use super::space::{Goal, Space};
+use super::walk::{after, first_state};
+use crate::cast;
+use crate::graph::Graph;
+use crate::moderator::{self, Decision};
+
+/// What the roles of a route, or one of them, cost.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize)]
+pub struct Cost {
+    /// Visits.
+    pub visits: u64,
+    /// Estimated tokens of all requests.
+    pub prompt_tokens: u64,
+    /// Estimated tokens of the largest request.
+    pub largest_request: u64,
+    /// Estimated tokens of all answers.
+    pub output_tokens: u64,
+}
+
+impl Cost {
+    fn add(&mut self, prompt_tokens: u64, output_tokens: u64) {
+        self.visits += 1;
+        self.prompt_tokens = self.prompt_tokens.saturating_add(prompt_tokens);
+        self.output_tokens = self.output_tokens.saturating_add(output_tokens);
+        self.largest_request = self.largest_request.max(prompt_tokens);
+    }
+
+    /// The larger of each figure.
+    pub(super) fn or_more(&mut self, other: Self) {
+        self.visits = self.visits.max(other.visits);
+        self.prompt_tokens = self.prompt_tokens.max(other.prompt_tokens);
+        self.largest_request = self.largest_request.max(other.largest_request);
+        self.output_tokens = self.output_tokens.max(other.output_tokens);
+    }
+}
+
+/// What a route costs, role by role.
+pub type Costs = BTreeMap<RoleName, Cost>;
+
+/// Counts what routes cost.
+pub struct Scales<'a> {
+    graph: &'a Graph,
+    repertoire: &'a Repertoire,
+    space: &'a Space,
+    inputs: &'a [Arc<Value>],
+    /// Of each role that a model plays: how it is told its history, and the bytes of its request head.
+    players: BTreeMap<RoleName, (Telling, usize)>,
+}
+
+impl<'a> Scales<'a> {
+    /// For routes through `space`.
+    ///
+    /// # Errors
+    /// When the contract of a role cannot be made, which a checked workflow never leads to.
+    pub fn new(
+        (workflow, graph): (&Workflow, &'a Graph),
+        repertoire: &'a Repertoire,
+        space: &'a Space,
+        inputs: &'a [Arc<Value>],
+        tools: &BTreeMap<RoleName, Vec<ToolSpec>>,
+    ) -> Result<Self, cast::Error> {
+        let contracts = cast::contracts(workflow)?;
+        let player = |(name, model): (&RoleName, &rondo_protocol::workflow::ModelRole)| {
+            let script = cast::script(model, contracts.get(name)?);
+            let offered = tools.get(name).into_iter().flatten();
+            let tools: usize =
+                offered.map(|tool| tool.name.len() + tool.description.len() + tool.parameters.len()).sum();
+            let head = script.system.len() + script.response_format.map_or(0, |schema| schema.len()) + tools;
+            Some((name.clone(), (cast::telling(model), head)))
+        };
+        let players = cast::model_roles(workflow).filter_map(|(name, _, model)| player((name, model))).collect();
+        Ok(Self { graph, repertoire, space, inputs, players })
+    }
+
+    /// What a route costs; `None` where its answers fail on this way, because another turn found it.
+    pub fn weigh(&self, path: &Path) -> Option<Costs> {
+        let input = self.inputs.get(path.place)?;
+        let mut costs = Costs::new();
+        let mut state = first_state(self.graph, input);
+        let mut decision = moderator::decide(self.graph, &state).ok()?;
+        state.take(&decision.chosen().bounded);
+        let mut told: BTreeMap<RoleName, Heard> = BTreeMap::new();
+        let mut episodes: Vec<Arc<Episode>> = Vec::new();
+        for (spot, way) in &path.ways {
+            let Decision::Dispatch(dispatch) = &decision else { return None };
+            let way = self.space.ways(*spot).get(*way)?;
+            let Some(step) = &way.step else { return Some(costs) };
+            let role = &dispatch.role;
+            let answers = self.repertoire.of(role).iter().find(|(status, _)| *status == step.status);
+            let answer = answers.and_then(|(_, answers)| answers.all.get(step.answer))?;
+            let request = self.players.get(role).map(|player| {
+                let heard = told.entry(role.clone()).or_default();
+                heard.visit(player, role, &dispatch.edge.prompt, &answer.text, &episodes)
+            });
+            let tokens = |bytes: usize| u64::try_from(bytes.div_ceil(BYTES_A_TOKEN)).unwrap_or(u64::MAX);
+            let said = if request.is_some() { answer.text.len() } else { 0 };
+            costs.entry(role.clone()).or_default().add(request.map_or(0, tokens), tokens(said));
+            state = after(&state, dispatch, answer);
+            episodes.extend(state.last.as_ref().map(|last| Arc::clone(&last.episode)));
+            let edge = moderator::choose(self.graph, &state).ok().filter(|edge| edge.id == step.edge)?;
+            decision = moderator::take(self.graph, &state, edge).ok()?;
+            state.take(&decision.chosen().bounded);
+            match (&decision, way.goal) {
+                (Decision::Dispatch(_), Goal::Spot(_)) | (Decision::Finish(_), Goal::End(_)) => {}
+                _ => return None,
+            }
+        }
+        Some(costs)
+    }
+}
+
+/// What a role's conversation holds so far.
+#[derive(Debug, Default)]
+struct Heard {
+    bytes: usize,
+    episodes: usize,
+}
+
+impl Heard {
+    /// The bytes of a visit's first request. The conversation goes on with it and its answer.
+    fn visit(
+        &mut self,
+        (telling, head_bytes): &(Telling, usize),
+        role: &RoleName,
+        prompt: &str,
+        answer: &str,
+        episodes: &[Arc<Episode>],
+    ) -> usize {
+        let since = episodes.get(self.episodes..).unwrap_or_default();
+        let told = history::summary(telling, role, self.episodes == 0, since.iter().rev().map(Arc::as_ref));
+        let opening = history::opening(prompt, &told).text.len();
+        let request = head_bytes + self.bytes + opening;
+        if telling.history != History::None {
+            let closing = history::closing(telling.history, answer, None);
+            self.bytes += opening + closing.iter().map(|message| message.text.len()).sum::<usize>();
+        }
+        // Its own step is the next episode.
+        self.episodes = episodes.len() + 1;
+        request
+    }
+}

@@ -1,0 +1,269 @@
+//! Simulation: every route of a workflow that generated answers can reach, without a model, a store or a clock.
+//!
+//! It walks the graph as a run would, with the same moderator and the same templates, and answers for every role with
+//! values made from the schemas of its statuses. What it finds out: templates that fail on an answer that keeps its
+//! contract, edges that nothing leads to, the routes with their ends, and the worst that a run can come to.
+//!
+//! How exact that is: routing is exact for the answers that are tried (`space.rs` says why), so that visits and steps
+//! are, unless a ceiling was reached, which is always said. Answers are a sample of what a model may say. Tokens are an
+//! estimate of the first request of each visit, and their worst case is exact only when every route was weighed.
+//!
+//! This module never asks a model, runs a tool, reads a file or a clock, and knows no terminal.
+
+mod answers;
+mod faults;
+mod measure;
+mod reads;
+mod routes;
+mod space;
+mod walk;
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
+
+use rondo_protocol::Value;
+use rondo_protocol::diagnostic::Diagnostic;
+use rondo_protocol::id::{FieldName, RoleName};
+use rondo_protocol::object::ToolSpec;
+use rondo_protocol::workflow::types::check_input;
+use rondo_protocol::workflow::types::sample::objects;
+use rondo_protocol::workflow::{Checked, Field, Workflow};
+
+use self::answers::Repertoire;
+use self::measure::Scales;
+use self::reads::Reads;
+use self::routes::{Ahead, Path};
+use self::walk::Walker;
+use crate::cast;
+use crate::graph::Graph;
+
+pub use measure::Cost;
+pub use space::End;
+pub use walk::Progress;
+
+/// The most turns that are walked.
+const MAX_TURNS: usize = 24;
+/// The most inputs that are walked with.
+const MAX_INPUTS: usize = 24;
+/// The most routes that are weighed.
+const MAX_WEIGHED: usize = 500;
+
+/// What is simulated.
+#[derive(Debug)]
+pub struct Subject<'a> {
+    /// The workflow.
+    pub checked: &'a Checked,
+    /// The same, lowered.
+    pub graph: &'a Graph,
+    /// The inputs to walk with; empty = inputs are generated.
+    pub inputs: Vec<Value>,
+    /// What each role is told of its tools.
+    pub tools: BTreeMap<RoleName, Vec<ToolSpec>>,
+    /// How many routes are wanted.
+    pub routes: usize,
+}
+
+/// What a simulation has found out.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Report {
+    /// The shortest routes, in order.
+    pub routes: Vec<Route>,
+    /// In how many ways the graph can be gone through, ways that differ in the edge of a list counted apart.
+    pub ways: u64,
+    /// Whether `routes` are all routes.
+    pub has_all_routes: bool,
+    /// The worst that a run can come to.
+    pub worst: Worst,
+    /// Which edges were taken.
+    pub coverage: Coverage,
+    /// Faults and warnings, in source order.
+    pub diagnostics: Vec<Diagnostic>,
+    /// How much was looked at.
+    pub progress: Progress,
+}
+
+/// A route from `start` to an end.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Route {
+    /// Its steps, as `role.status`.
+    pub steps: Vec<String>,
+    /// How it ends.
+    pub end: End,
+    /// What it costs with the longest answers, role by role; `None` where answers further back let none be weighed.
+    pub costs: Option<BTreeMap<RoleName, Cost>>,
+}
+
+impl Route {
+    /// Estimated tokens of all its requests.
+    pub fn prompt_tokens(&self) -> Option<u64> {
+        self.costs.as_ref().map(|costs| costs.values().map(|cost| cost.prompt_tokens).sum())
+    }
+
+    /// Estimated tokens of all its answers.
+    pub fn output_tokens(&self) -> Option<u64> {
+        self.costs.as_ref().map(|costs| costs.values().map(|cost| cost.output_tokens).sum())
+    }
+}
+
+/// The worst that a run can come to, each figure for itself.
+#[derive(Debug, Clone, Default, PartialEq)]
+pub struct Worst {
+    /// The most steps, before `limits.steps` cuts in.
+    pub steps: u64,
+    /// Whether steps and visits are exact for the answers that were tried.
+    pub is_exact: bool,
+    /// Of each role the most visits of all routes, and the highest costs of those that were weighed.
+    pub roles: BTreeMap<RoleName, Cost>,
+    /// The most prompt tokens of a route that was weighed.
+    pub prompt_tokens: u64,
+    /// The most output tokens of such a route.
+    pub output_tokens: u64,
+    /// How many routes were weighed.
+    pub weighed: usize,
+    /// Whether these were all, so that tokens are as exact as their estimate.
+    pub has_weighed_all: bool,
+    /// The route with the most prompt tokens.
+    pub costliest: Option<Route>,
+}
+
+/// Which edges were taken.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Coverage {
+    /// How many there are.
+    pub edges: usize,
+    /// Those that nothing led to, as parts of the workflow such as `graph.editor.revise[1]`.
+    pub never: Vec<String>,
+}
+
+/// Simulates a workflow. `told` is called now and then.
+///
+/// # Errors
+/// When the contract of a role cannot be made, which a checked workflow never leads to.
+pub fn simulate(subject: &Subject<'_>, told: &mut dyn FnMut(Progress)) -> Result<Report, cast::Error> {
+    let Subject { checked, graph, .. } = subject;
+    let workflow = &checked.workflow;
+    let reads = Reads::of(graph);
+    let repertoire = Repertoire::new(workflow, graph, &reads)?;
+    let (inputs, unmade_inputs) = inputs(subject, &reads);
+    let mut walker = Walker::new(graph, &repertoire, &reads, told);
+    let turns = repertoire.widest(&reads.steps).min(MAX_TURNS);
+    for round in 0..turns.max(inputs.len()) {
+        let place = round % inputs.len().max(1);
+        if let Some(input) = inputs.get(place) {
+            walker.walk(place, input, round % turns.max(1));
+        }
+    }
+    let found = walker.found();
+    let space = &found.space;
+    let ahead = Ahead::of(space);
+    let scales = Scales::new((workflow, graph), &repertoire, space, &inputs, &subject.tools)?;
+    let route = |path: &Path| Route { steps: routes::steps(space, path), end: path.end, costs: scales.weigh(path) };
+
+    let (paths, is_all) = routes::shortest(space, &ahead, &found.roots, subject.routes.max(MAX_WEIGHED));
+    let mut weighed: Vec<Route> = found.empty.values().map(|end| Route::empty(*end)).collect();
+    weighed.dedup();
+    weighed.extend(paths.iter().map(&route));
+    let mut further: Vec<Route> = Vec::new();
+    if !is_all {
+        for (place, root) in &found.roots {
+            let longest = routes::greatest(space, &ahead, (*place, *root), |_, way, reach| {
+                reach.most + u64::from(way.step.is_some())
+            });
+            let most_visits = graph.roles().filter_map(|(name, _)| {
+                routes::greatest(space, &ahead, (*place, *root), |role, way, reach| {
+                    let later = reach.visits.get(name).copied().unwrap_or(0);
+                    later + u64::from(way.step.is_some() && role == name)
+                })
+            });
+            further.extend(longest.into_iter().chain(most_visits).map(|path| route(&path)));
+        }
+    }
+    let is_exact = ahead.is_exact && found.cut.is_empty();
+    let worst = worst(&ahead, &found.roots, weighed.iter().chain(&further), (is_exact, is_all));
+    let edges = graph.edges();
+    let never = edges.values().filter(|edge| !found.taken.contains(&edge.id)).map(|edge| edge.part.clone());
+    let coverage = Coverage { edges: edges.len(), never: never.collect() };
+    let ways = found.roots.values().filter_map(|root| ahead.at(*root)).map(|reach| reach.ways);
+    let ways = ways.fold(u64::try_from(found.empty.len()).unwrap_or(u64::MAX), u64::saturating_add);
+    let diagnostics = faults::diagnostics(checked, &found, &repertoire, &unmade_inputs, &coverage, &worst);
+    let has_all_routes = is_all && is_exact && weighed.len() <= subject.routes;
+    weighed.truncate(subject.routes);
+    Ok(Report { routes: weighed, ways, has_all_routes, worst, coverage, diagnostics, progress: found.progress })
+}
+
+impl Route {
+    /// The route on which nobody is visited.
+    fn empty(end: End) -> Self {
+        Self { steps: Vec::new(), end, costs: Some(BTreeMap::new()) }
+    }
+}
+
+/// The inputs to walk with, the longest first, and the declared ones for which there is no value.
+fn inputs(subject: &Subject<'_>, reads: &Reads) -> (Vec<Arc<Value>>, Vec<FieldName>) {
+    if !subject.inputs.is_empty() {
+        return (subject.inputs.iter().take(MAX_INPUTS).cloned().map(Arc::new).collect(), Vec::new());
+    }
+    let workflow: &Workflow = &subject.checked.workflow;
+    // What has a default may be left out.
+    let may_be_absent = |field: &Field| field.optional || field.default_value().is_some();
+    let fields = workflow.input.iter();
+    let fields = fields.map(|(name, field)| {
+        (name.clone(), Field { optional: may_be_absent(field), schema: field.schema.clone() })
+    });
+    let made = objects(&fields.collect(), &reads.inputs, &reads.constants);
+    let mut values = made.values;
+    if values.len() > 1 {
+        values.swap(0, 1);
+    }
+    let mut inputs: Vec<Arc<Value>> = Vec::new();
+    for value in values {
+        let Value::Object(members) = value else { continue };
+        if let Ok(input) = check_input(workflow, members)
+            && !inputs.iter().any(|known| **known == input)
+            && inputs.len() < MAX_INPUTS
+        {
+            inputs.push(Arc::new(input));
+        }
+    }
+    (inputs, made.unmade)
+}
+
+fn worst<'r>(
+    ahead: &Ahead,
+    roots: &BTreeMap<usize, usize>,
+    weighed: impl Iterator<Item = &'r Route>,
+    (is_exact, is_all): (bool, bool),
+) -> Worst {
+    let mut worst = Worst { is_exact, has_weighed_all: is_all && is_exact, ..Worst::default() };
+    for reach in roots.values().filter_map(|root| ahead.at(*root)) {
+        worst.steps = worst.steps.max(reach.most);
+        for (role, visits) in &reach.visits {
+            let cost = worst.roles.entry(role.clone()).or_default();
+            cost.visits = cost.visits.max(*visits);
+        }
+    }
+    let mut seen = BTreeSet::new();
+    for route in weighed {
+        if !seen.insert((&route.steps, route.end)) {
+            continue;
+        }
+        let (Some(costs), Some(prompt), Some(output)) = (&route.costs, route.prompt_tokens(), route.output_tokens())
+        else {
+            worst.has_weighed_all = false;
+            continue;
+        };
+        worst.weighed += 1;
+        for (role, cost) in costs {
+            worst.roles.entry(role.clone()).or_default().or_more(*cost);
+        }
+        worst.output_tokens = worst.output_tokens.max(output);
+        if worst.costliest.is_none() || prompt > worst.prompt_tokens {
+            worst.prompt_tokens = prompt;
+            worst.costliest = Some(route.clone());
+        }
+    }
+    worst
+}
+
+#[cfg(test)]
+mod tests;

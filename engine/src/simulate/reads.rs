@@ -1,0 +1,150 @@
+//! What the conditions and templates of a graph read of the steps behind them: what a walk has to keep apart.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use rondo_protocol::Value;
+use rondo_protocol::id::RoleName;
+use rondo_protocol::workflow::template::{Expr, Segment, Template, Use, ValueTemplate};
+
+use crate::graph::{Graph, To};
+
+/// The most constants of conditions that fields are tried with.
+const MAX_CONSTANTS: usize = 64;
+
+/// What is read where.
+#[derive(Debug, Default)]
+pub struct Reads {
+    /// Values that conditions are written with.
+    pub constants: Vec<Value>,
+    /// Whether a condition reads the input.
+    pub input: bool,
+    /// The inputs that conditions read.
+    pub inputs: BTreeSet<String>,
+    /// Roles whose latest answer a condition on another role's edge reads.
+    pub answers: BTreeSet<RoleName>,
+    /// Roles of whose latest step a template or a condition beyond their own edges reads anything.
+    pub steps: BTreeSet<RoleName>,
+    /// Roles whose number of visits a condition reads.
+    pub visits: BTreeSet<RoleName>,
+    /// Whether an edge leads back to where its role was entered from.
+    pub back: bool,
+    /// For each role the fields that conditions read.
+    fields: BTreeMap<RoleName, BTreeSet<String>>,
+    /// Roles whose text beside the fields a condition reads.
+    bodies: BTreeSet<RoleName>,
+    nothing: BTreeSet<String>,
+}
+
+impl Reads {
+    /// What `graph` reads.
+    pub fn of(graph: &Graph) -> Self {
+        let mut reads = Self::default();
+        let roles: BTreeMap<&str, &RoleName> = graph.roles().map(|(name, _)| (name.as_str(), name)).collect();
+        for edge in graph.edges().values() {
+            // A part is `graph.ROLE.STATUS[..]`; of `start` it is nobody's.
+            let from = edge.part.split('.').nth(1).and_then(|name| roles.get(name)).copied();
+            reads.back |= edge.to == To::Back;
+            if let Some(condition) = &edge.when {
+                reads.condition(&condition.expr, from, &roles);
+            }
+            for template in [Some(&edge.prompt), edge.say.as_ref(), edge.reason.as_ref()].into_iter().flatten() {
+                reads.template(&template.uses(), from, &roles);
+            }
+            if let Some(result) = &edge.result {
+                reads.value(result, from, &roles);
+            }
+        }
+        for value in graph.result().into_iter().chain(graph.roles().filter_map(|(name, _)| graph.args(name))) {
+            reads.value(value, None, &roles);
+        }
+        reads
+    }
+
+    /// The fields of a role that conditions read.
+    pub fn fields_of(&self, role: &RoleName) -> &BTreeSet<String> {
+        self.fields.get(role).unwrap_or(&self.nothing)
+    }
+
+    /// The texts that a role's body is tried with.
+    pub fn bodies_of(&self, role: &RoleName) -> &[Value] {
+        if self.bodies.contains(role) { &self.constants } else { &[] }
+    }
+
+    fn condition(&mut self, expr: &Expr, from: Option<&RoleName>, roles: &BTreeMap<&str, &RoleName>) {
+        for constant in expr.constants() {
+            if self.constants.len() < MAX_CONSTANTS && !self.constants.contains(constant) {
+                self.constants.push(constant.clone());
+            }
+        }
+        for found in expr.uses() {
+            let names = names(&found);
+            match names.as_slice() {
+                ["input", rest @ ..] => {
+                    self.input = true;
+                    self.inputs.extend(rest.first().map(|name| (*name).to_owned()));
+                }
+                [root @ ("output" | "body"), rest @ ..] => {
+                    if let Some(from) = from {
+                        self.answer(from, root, rest.first().copied());
+                    }
+                }
+                ["steps", role, rest @ ..] => {
+                    let Some(role) = roles.get(role).copied() else { continue };
+                    let is_far = from != Some(role);
+                    match rest {
+                        [] => self.steps.extend(is_far.then(|| role.clone())),
+                        ["visits", ..] => drop(self.visits.insert(role.clone())),
+                        [part, rest @ ..] => {
+                            if *part == "all" {
+                                self.visits.insert(role.clone());
+                            }
+                            if is_far {
+                                self.steps.insert(role.clone());
+                                self.answers.extend((*part != "status").then(|| role.clone()));
+                            }
+                            self.answer(role, part, rest.first().copied());
+                        }
+                    }
+                }
+                _ => {}
+            }
+        }
+    }
+
+    fn answer(&mut self, role: &RoleName, part: &str, field: Option<&str>) {
+        match part {
+            "output" => self.fields.entry(role.clone()).or_default().extend(field.map(str::to_owned)),
+            "body" => drop(self.bodies.insert(role.clone())),
+            _ => {}
+        }
+    }
+
+    fn value(&mut self, value: &ValueTemplate, from: Option<&RoleName>, roles: &BTreeMap<&str, &RoleName>) {
+        for leaf in value.leaves() {
+            let template: &Template = leaf.template;
+            self.template(&template.uses(), from, roles);
+        }
+    }
+
+    fn template(&mut self, uses: &[Use<'_>], from: Option<&RoleName>, roles: &BTreeMap<&str, &RoleName>) {
+        for found in uses {
+            let names = names(found);
+            if let ["steps", role, rest @ ..] = names.as_slice()
+                && let Some(role) = roles.get(role).copied()
+                && from != Some(role)
+                && rest.first() != Some(&"visits")
+            {
+                self.steps.insert(role.clone());
+            }
+        }
+    }
+}
+
+/// The leading names of a path.
+fn names<'t>(found: &Use<'t>) -> Vec<&'t str> {
+    let rest = found.path.segments().iter().map_while(|segment| match segment {
+        Segment::Name(name) => Some(&**name),
+        Segment::Index(_) => None,
+    });
+    std::iter::once(found.path.root()).chain(rest).collect()
+}

@@ -1,0 +1,221 @@
+//! Routes through a space: the shortest ones, the longest one, and what the longest may visit.
+//!
+//! Bounded edges make a space without cycles, so that what lies ahead of a spot is settled once, from the ends back.
+
+use std::cmp::Reverse;
+use std::collections::{BTreeMap, BTreeSet, BinaryHeap};
+
+use rondo_protocol::id::RoleName;
+
+use super::space::{End, Goal, Space, SpotId, Way};
+
+/// The most beginnings of routes that are looked at.
+const MAX_BEGINNINGS: usize = 100_000;
+
+/// One way through a space.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Path {
+    /// Which input it begins with.
+    pub place: usize,
+    /// Its ways: the spot that each leaves and its place among that spot's.
+    pub ways: Vec<(SpotId, usize)>,
+    /// How it ends.
+    pub end: End,
+}
+
+/// What lies ahead of each spot.
+#[derive(Debug)]
+pub struct Ahead {
+    spots: Vec<Reach>,
+    /// Whether the space has no cycle, so that every figure is exact for it.
+    pub is_exact: bool,
+}
+
+/// What lies ahead of one spot.
+#[derive(Debug, Clone, Default)]
+pub struct Reach {
+    /// The fewest steps to an end; `None` where no end was found.
+    pub fewest: Option<u64>,
+    /// The most steps.
+    pub most: u64,
+    /// In how many ways it goes to an end.
+    pub ways: u64,
+    /// The most visits of each role, not all on the same route.
+    pub visits: BTreeMap<RoleName, u64>,
+}
+
+impl Ahead {
+    /// Settles every spot of `space`.
+    pub fn of(space: &Space) -> Self {
+        let mut ahead = Self { spots: vec![Reach::default(); space.spots.len()], is_exact: true };
+        let mut settled = vec![false; space.spots.len()];
+        let mut open = vec![false; space.spots.len()];
+        for root in 0..space.spots.len() {
+            let mut stack = vec![(root, 0_usize)];
+            while let Some((spot, way)) = stack.pop() {
+                if settled.get(spot) != Some(&false) {
+                    continue;
+                }
+                if let Some(mark) = open.get_mut(spot) {
+                    *mark = true;
+                }
+                match space.ways(spot).get(way).map(|way| way.goal) {
+                    Some(goal) => {
+                        stack.push((spot, way + 1));
+                        if let Goal::Spot(next) = goal {
+                            if settled.get(next) == Some(&false) && open.get(next) == Some(&true) {
+                                ahead.is_exact = false;
+                            } else if settled.get(next) == Some(&false) {
+                                stack.push((next, 0));
+                            }
+                        }
+                    }
+                    None => {
+                        let reach = ahead.settle(space, spot);
+                        if let (Some(place), Some(done)) = (ahead.spots.get_mut(spot), settled.get_mut(spot)) {
+                            *place = reach;
+                            *done = true;
+                        }
+                    }
+                }
+            }
+        }
+        ahead
+    }
+
+    /// What lies ahead of a spot.
+    pub fn at(&self, spot: SpotId) -> Option<&Reach> {
+        self.spots.get(spot)
+    }
+
+    fn settle(&self, space: &Space, spot: SpotId) -> Reach {
+        let mut reach = Reach::default();
+        let nothing = Reach { fewest: Some(0), ways: 1, ..Reach::default() };
+        for way in space.ways(spot) {
+            let made = u64::from(way.step.is_some());
+            let next = match way.goal {
+                Goal::Spot(next) => self.at(next).unwrap_or(&nothing),
+                Goal::End(_) => &nothing,
+            };
+            let fewest = next.fewest.map(|fewest| fewest + made);
+            reach.fewest = reach.fewest.into_iter().chain(fewest).min();
+            reach.most = reach.most.max(next.most + made);
+            reach.ways = reach.ways.saturating_add(next.ways);
+            for (role, visits) in &next.visits {
+                let most = reach.visits.entry(role.clone()).or_default();
+                *most = (*most).max(*visits);
+            }
+            if let Some(spot) = space.spots.get(spot).filter(|_| made == 1) {
+                let own = next.visits.get(&spot.role).copied().unwrap_or(0) + 1;
+                let most = reach.visits.entry(spot.role.clone()).or_default();
+                *most = (*most).max(own);
+            }
+        }
+        reach
+    }
+}
+
+/// The words of a path's steps, as `role.status`.
+pub fn steps(space: &Space, path: &Path) -> Vec<String> {
+    let step = |(spot, way): &(SpotId, usize)| {
+        let spot = space.spots.get(*spot)?;
+        let step = spot.ways.get(*way)?.step.as_ref()?;
+        Some(format!("{}.{}", spot.role, step.status))
+    };
+    path.ways.iter().filter_map(step).collect()
+}
+
+/// The shortest paths whose steps or ends differ, at most `count`; and whether these are all.
+pub fn shortest(space: &Space, ahead: &Ahead, roots: &BTreeMap<usize, SpotId>, count: usize) -> (Vec<Path>, bool) {
+    let mut beginnings: Vec<Beginning> = Vec::new();
+    let mut queue = BinaryHeap::new();
+    let mut paths = Vec::new();
+    let mut told = BTreeSet::new();
+    for (place, spot) in roots {
+        if let Some(fewest) = ahead.at(*spot).and_then(|reach| reach.fewest) {
+            queue.push(Reverse((fewest, beginnings.len())));
+            beginnings.push(Beginning { place: *place, before: None, made: 0, at: Goal::Spot(*spot) });
+        }
+    }
+    while let Some(Reverse((_, number))) = queue.pop() {
+        let Some(beginning) = beginnings.get(number).copied() else { break };
+        let spot = match beginning.at {
+            Goal::Spot(spot) => spot,
+            Goal::End(end) => {
+                let path = Path { place: beginning.place, ways: behind(&beginnings, number), end };
+                if told.insert((steps(space, &path), end)) {
+                    if paths.len() == count {
+                        return (paths, false);
+                    }
+                    paths.push(path);
+                }
+                continue;
+            }
+        };
+        for (index, way) in space.ways(spot).iter().enumerate() {
+            if beginnings.len() >= MAX_BEGINNINGS {
+                return (paths, false);
+            }
+            let made = beginning.made + u64::from(way.step.is_some());
+            let rest = match way.goal {
+                Goal::Spot(next) => ahead.at(next).and_then(|reach| reach.fewest),
+                Goal::End(_) => Some(0),
+            };
+            if let Some(rest) = rest {
+                queue.push(Reverse((made + rest, beginnings.len())));
+                let before = Some((number, spot, index));
+                beginnings.push(Beginning { place: beginning.place, before, made, at: way.goal });
+            }
+        }
+    }
+    (paths, true)
+}
+
+/// The path on which `worth` of what lies ahead is the most at each fork.
+pub fn greatest(
+    space: &Space,
+    ahead: &Ahead,
+    (place, root): (usize, SpotId),
+    worth: impl Fn(&RoleName, &Way, &Reach) -> u64,
+) -> Option<Path> {
+    let nothing = Reach::default();
+    let mut ways = Vec::new();
+    let mut at = root;
+    // Each spot of a path is another one, unless the space has a cycle.
+    for _ in 0..=space.spots.len() {
+        let spot = space.spots.get(at)?;
+        let value = |way: &Way| match way.goal {
+            Goal::Spot(next) => worth(&spot.role, way, ahead.at(next).unwrap_or(&nothing)),
+            Goal::End(_) => worth(&spot.role, way, &nothing),
+        };
+        // Of equals the first in the order of the file.
+        let (index, way) = spot.ways.iter().enumerate().rev().max_by_key(|(_, way)| value(way))?;
+        ways.push((at, index));
+        match way.goal {
+            Goal::Spot(next) => at = next,
+            Goal::End(end) => return Some(Path { place, ways, end }),
+        }
+    }
+    None
+}
+
+/// A path that has not ended yet.
+#[derive(Debug, Clone, Copy)]
+struct Beginning {
+    place: usize,
+    /// The beginning that it goes on from, by which way.
+    before: Option<(usize, SpotId, usize)>,
+    made: u64,
+    at: Goal,
+}
+
+fn behind(beginnings: &[Beginning], number: usize) -> Vec<(SpotId, usize)> {
+    let mut ways = Vec::new();
+    let mut at = beginnings.get(number);
+    while let Some((before, spot, way)) = at.and_then(|beginning| beginning.before) {
+        ways.push((spot, way));
+        at = beginnings.get(before);
+    }
+    ways.reverse();
+    ways
+}

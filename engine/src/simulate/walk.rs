@@ -1,0 +1,380 @@
+//! Walks over the states of a workflow: each answer that each role may give, at each spot that can be reached.
+//!
+//! One walk has one input and one *turn*: at every visit it goes on with the answer of that turn, or with the next
+//! that leads another way, but it tries **all** answers on the edges of the visit first. So what an edge makes of the
+//! answer before it is tried in full, and what it makes of answers further back once a turn.
+
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
+use std::ops::Range;
+use std::sync::Arc;
+
+use rondo_protocol::id::{LanePath, RoleName};
+use rondo_protocol::object::{Note, Step, StepKind};
+use rondo_protocol::workflow::Limits;
+use rondo_protocol::workflow::template::Cause;
+use rondo_protocol::{Digest, Value};
+
+use super::answers::{Answer, Repertoire};
+use super::reads::Reads;
+use super::space::{End, Goal, Key, Space, SpotId, Taken, Way};
+use crate::graph::{Edge, EdgeId, Graph};
+use crate::moderator::limits::broken_by_visit;
+use crate::moderator::{self, Decision, Dispatch, Undecided};
+use crate::thread::{RECENT, State};
+
+/// The most spots of all walks.
+const MAX_SPOTS: usize = 20_000;
+/// The most answers that are tried in all walks.
+const MAX_TRIED: usize = 400_000;
+/// The most bytes of steps that the states of a walk hold.
+const MAX_HELD_BYTES: usize = 96 << 20;
+/// The most faults that are kept.
+const MAX_FAULTS: usize = 200;
+
+/// What walks find out.
+pub struct Walker<'a> {
+    graph: &'a Graph,
+    repertoire: &'a Repertoire,
+    reads: &'a Reads,
+    limits: &'a Limits,
+    roles: Vec<&'a RoleName>,
+    bounded: Vec<&'a Arc<Edge>>,
+    told: &'a mut dyn FnMut(Progress),
+    walked: Walked,
+}
+
+/// What walks have found out.
+#[derive(Debug, Default)]
+pub struct Walked {
+    /// The spots and ways.
+    pub space: Space,
+    /// Where walks begin: the input's place and the first spot.
+    pub roots: BTreeMap<usize, SpotId>,
+    /// The ends that `start` leads to at once.
+    pub empty: BTreeMap<usize, End>,
+    /// Edges that were taken.
+    pub taken: BTreeSet<EdgeId>,
+    /// What failed, each place once, with the shortest route to it.
+    pub faults: BTreeMap<(String, usize, usize), Found>,
+    /// Which ceilings were reached.
+    pub cut: BTreeSet<String>,
+    /// How much was looked at.
+    pub progress: Progress,
+}
+
+/// How far the walks are.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct Progress {
+    /// Spots that were found.
+    pub spots: usize,
+    /// Answers that were tried.
+    pub tried: usize,
+}
+
+/// A template or condition that failed.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Found {
+    /// The part of the workflow.
+    pub part: String,
+    /// Where in it.
+    pub range: Range<usize>,
+    /// Why.
+    pub cause: Cause,
+    /// The steps that lead there, as `role.status`.
+    pub route: Vec<Arc<str>>,
+    /// What the last of them answered; at `start`, the input.
+    pub given: Value,
+}
+
+/// A visit to be made.
+struct Front {
+    spot: SpotId,
+    state: State,
+    dispatch: Dispatch,
+    trail: usize,
+    /// For roles whose answers conditions read: which one was the latest.
+    latest: BTreeMap<RoleName, usize>,
+}
+
+/// The steps behind a front, each with the one before it.
+struct Trails(Vec<(usize, Arc<str>)>);
+
+impl Trails {
+    fn route(&self, mut at: usize) -> Vec<Arc<str>> {
+        let mut route = Vec::new();
+        while let Some((before, step)) = at.checked_sub(1).and_then(|index| self.0.get(index)) {
+            route.push(Arc::clone(step));
+            at = *before;
+        }
+        route.reverse();
+        route
+    }
+
+    fn add(&mut self, before: usize, step: Arc<str>) -> usize {
+        self.0.push((before, step));
+        self.0.len()
+    }
+}
+
+impl<'a> Walker<'a> {
+    /// Before the first walk. `told` is called now and then, for long walks.
+    pub fn new(
+        graph: &'a Graph,
+        repertoire: &'a Repertoire,
+        reads: &'a Reads,
+        told: &'a mut dyn FnMut(Progress),
+    ) -> Self {
+        let bounded = graph.edges().into_values().filter(|edge| edge.bound.is_some());
+        Self {
+            graph,
+            repertoire,
+            reads,
+            limits: &graph.policy().limits,
+            roles: graph.roles().map(|(name, _)| name).collect(),
+            bounded: bounded.collect(),
+            told,
+            walked: Walked::default(),
+        }
+    }
+
+    /// What was found out.
+    pub fn found(self) -> Walked {
+        let progress = Progress { spots: self.walked.space.spots.len(), ..self.walked.progress };
+        Walked { progress, ..self.walked }
+    }
+
+    /// Walks from `start` with the input at `place` among the inputs, `turn` choosing among equal answers.
+    pub fn walk(&mut self, place: usize, input: &Arc<Value>, turn: usize) {
+        // A walk leaves half of what is left to those after it.
+        let allowance = (MAX_TRIED.saturating_sub(self.walked.progress.tried) / 2).max(1);
+        let until = self.walked.progress.tried + allowance;
+        let mut trails = Trails(Vec::new());
+        let state = first_state(self.graph, input);
+        let Some((state, decision, _)) = self.decide(state, || (Vec::new(), (**input).clone())) else { return };
+        let dispatch = match decision {
+            Decision::Dispatch(dispatch) => dispatch,
+            Decision::Finish(finish) => {
+                self.walked.empty.insert(place, End::of(finish.outcome));
+                return;
+            }
+        };
+        let latest = BTreeMap::new();
+        let spot = self.spot(place, &state, &dispatch, &latest);
+        self.walked.roots.entry(place).or_insert(spot);
+        let mut seen = BTreeSet::from([spot]);
+        let mut layer = vec![Front { spot, state, dispatch, trail: 0, latest }];
+        // States keep their newest steps, so what is held is what the last layers have added.
+        let mut held: VecDeque<usize> = VecDeque::new();
+        while !layer.is_empty() {
+            let mut next = Vec::new();
+            let mut added = 0_usize;
+            for front in layer {
+                if self.is_cut(until, held.iter().sum::<usize>() + added) {
+                    return;
+                }
+                added += self.visit(front, (place, turn), &mut trails, &mut seen, &mut next);
+            }
+            held.push_back(added);
+            if held.len() > RECENT {
+                held.pop_front();
+            }
+            layer = next;
+        }
+    }
+
+    fn is_cut(&mut self, until: usize, held_bytes: usize) -> bool {
+        let reached = [
+            (self.walked.space.spots.len() >= MAX_SPOTS, format!("{MAX_SPOTS} states")),
+            (self.walked.progress.tried >= until, format!("{MAX_TRIED} answers")),
+            (held_bytes > MAX_HELD_BYTES, format!("{} MiB of texts", MAX_HELD_BYTES >> 20)),
+        ];
+        let before = self.walked.cut.len();
+        let mut is_cut = false;
+        for (_, what) in reached.into_iter().filter(|(reached, _)| *reached) {
+            is_cut = true;
+            self.walked.cut.insert(what);
+        }
+        debug_assert!(is_cut || self.walked.cut.len() == before);
+        is_cut
+    }
+
+    /// Tries every answer of a visit; those that lead to new spots are gone on with. Gives the bytes that they add.
+    fn visit(
+        &mut self,
+        front: Front,
+        (place, turn): (usize, usize),
+        trails: &mut Trails,
+        seen: &mut BTreeSet<SpotId>,
+        next: &mut Vec<Front>,
+    ) -> usize {
+        let Front { spot, state, dispatch, trail, latest } = front;
+        let repertoire = self.repertoire;
+        let role = &dispatch.role;
+        let Some((_, policy)) = self.graph.role(role) else { return 0 };
+        let mut only = None;
+        if let Some(fault) = broken_by_visit(&state, role, self.limits, &policy.limits) {
+            only = moderator::routed(self.graph, role, &fault);
+            if only.is_none() {
+                self.walked.space.add(spot, Way { step: None, goal: Goal::End(End::Limit) });
+                return 0;
+            }
+        }
+        let is_told_apart = self.reads.answers.contains(role);
+        let mut added = 0;
+        for (status, answers) in repertoire.of(role) {
+            if only.as_ref().is_some_and(|only| only != status) {
+                continue;
+            }
+            let count = answers.all.len();
+            let mut led: BTreeSet<(EdgeId, Option<usize>)> = BTreeSet::new();
+            let name: Arc<str> = format!("{role}.{status}").into();
+            for at in (0..count).map(|offset| (turn + offset) % count) {
+                let Some(answer) = answers.all.get(at) else { continue };
+                let after = after(&state, &dispatch, answer);
+                let route = || {
+                    let mut route = trails.route(trail);
+                    route.push(Arc::clone(&name));
+                    (route, answer.output.clone())
+                };
+                let Some((state, decision, edge)) = self.decide(after, route) else { continue };
+                if !led.insert((edge, is_told_apart.then_some(at))) {
+                    continue;
+                }
+                let goal = match decision {
+                    Decision::Finish(finish) => Goal::End(End::of(finish.outcome)),
+                    Decision::Dispatch(dispatch) => {
+                        let mut latest = latest.clone();
+                        if is_told_apart {
+                            latest.insert(role.clone(), at);
+                        }
+                        let spot = self.spot(place, &state, &dispatch, &latest);
+                        if seen.insert(spot) {
+                            added += dispatch.edge.prompt.len() + answer.text.len() + answer.body.len();
+                            let trail = trails.add(trail, Arc::clone(&name));
+                            next.push(Front { spot, state, dispatch, trail, latest });
+                        }
+                        Goal::Spot(spot)
+                    }
+                };
+                let step = Some(Taken { status: status.clone(), answer: at, edge });
+                self.walked.space.add(spot, Way { step, goal });
+            }
+        }
+        added
+    }
+
+    /// What follows a state, and the state once that is settled. What fails is kept, with the route that `route` gives.
+    fn decide(
+        &mut self,
+        mut state: State,
+        route: impl FnOnce() -> (Vec<Arc<str>>, Value),
+    ) -> Option<(State, Decision, EdgeId)> {
+        self.walked.progress.tried += 1;
+        if self.walked.progress.tried.is_multiple_of(1_000) {
+            (self.told)(Progress { spots: self.walked.space.spots.len(), ..self.walked.progress });
+        }
+        let decided = moderator::choose(self.graph, &state).and_then(|edge| {
+            self.walked.taken.insert(edge.id);
+            Ok((moderator::take(self.graph, &state, edge)?, edge.id))
+        });
+        match decided {
+            Ok((decision, edge)) => {
+                state.take(&decision.chosen().bounded);
+                Some((state, decision, edge))
+            }
+            Err(Undecided::Unrendered { part, error, .. }) => {
+                self.fault(part, error.range, error.cause, route);
+                None
+            }
+            // A checked graph that this version runs has neither.
+            Err(Undecided::NoEdge { .. } | Undecided::FanOut { .. }) => None,
+        }
+    }
+
+    fn fault(
+        &mut self,
+        part: String,
+        range: Range<usize>,
+        cause: Cause,
+        route: impl FnOnce() -> (Vec<Arc<str>>, Value),
+    ) {
+        let key = (part.clone(), range.start, range.end);
+        let known = self.walked.faults.get(&key);
+        if known.is_none() && self.walked.faults.len() >= MAX_FAULTS {
+            self.walked.cut.insert(format!("{MAX_FAULTS} faults"));
+            return;
+        }
+        let (route, given) = route();
+        if known.is_none_or(|known| known.route.len() > route.len()) {
+            self.walked.faults.insert(key, Found { part, range, cause, route, given });
+        }
+    }
+
+    fn spot(
+        &mut self,
+        place: usize,
+        state: &State,
+        dispatch: &Dispatch,
+        latest: &BTreeMap<RoleName, usize>,
+    ) -> SpotId {
+        let key = self.key(place, state, dispatch, latest);
+        self.walked.space.spot(key, &dispatch.role)
+    }
+
+    fn key(&self, place: usize, state: &State, dispatch: &Dispatch, latest: &BTreeMap<RoleName, usize>) -> Key {
+        let number = |number: usize| u64::try_from(number).unwrap_or(u64::MAX);
+        let role = |name: &str| number(self.roles.iter().position(|role| role.as_str() == name).map_or(0, |at| at + 1));
+        let mut key = vec![if self.reads.input { number(place) } else { 0 }, role(dispatch.role.as_str())];
+        if self.reads.back {
+            key.push(role(&dispatch.edge.from));
+        }
+        for edge in &self.bounded {
+            let Some(bound) = &edge.bound else { continue };
+            key.push(state.times_taken(edge.id, bound.per.as_ref()).min(bound.max.into()));
+        }
+        for name in &self.roles {
+            let limit = self.graph.role(name).and_then(|(_, policy)| policy.limits.visits);
+            let limit = limit.into_iter().chain(self.limits.visits).min();
+            let told_apart = if self.reads.visits.contains(*name) { u64::MAX } else { limit.unwrap_or(1).max(1) };
+            key.push(state.visits(name).min(told_apart));
+            if self.reads.steps.contains(*name) {
+                let status = state.roles.get(*name).map(|visited| &visited.latest.status);
+                let statuses = self.repertoire.of(name);
+                let at = status.and_then(|status| statuses.iter().position(|(known, _)| known == status));
+                key.push(at.map_or(0, |at| number(at) + 1));
+            }
+            if self.reads.answers.contains(*name) {
+                key.push(latest.get(*name).map_or(0, |at| number(*at) + 1));
+            }
+        }
+        key
+    }
+}
+
+/// The state before the first step.
+pub(super) fn first_state(graph: &Graph, input: &Arc<Value>) -> State {
+    State::new(NOWHERE, Arc::clone(input), graph.roles_told_whole())
+}
+
+/// Stands for every digest: nothing here is stored, so nothing asks for one.
+const NOWHERE: Digest = Digest([0; 32]);
+
+/// The state after a role has answered.
+pub(super) fn after(state: &State, dispatch: &Dispatch, answer: &Answer) -> State {
+    let step = Step {
+        answer: answer.text.clone(),
+        edge: dispatch.edge.clone(),
+        kind: StepKind::Step,
+        lane: LanePath::trunk(),
+        observations: Vec::new(),
+        output: answer.output.clone(),
+        prev: Vec::new(),
+        role: dispatch.role.clone(),
+        start: NOWHERE,
+        status: answer.status.clone(),
+        transcript: None,
+    };
+    let mut state = state.clone();
+    state.add(NOWHERE, &step, answer.body.clone(), &Note::default());
+    state
+}
