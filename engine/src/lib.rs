@@ -16,6 +16,7 @@ pub mod files;
 pub mod grant;
 pub mod graph;
 pub mod hook;
+pub mod lint;
 pub mod models;
 pub mod moderator;
 pub mod rebuild;

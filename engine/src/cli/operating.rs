@@ -23,7 +23,7 @@ use super::approval::AtTerminal;
 use super::failure::Failure;
 use super::recording::Recording;
 use super::tooling::{self, Tooling};
-use crate::config::{Provider, Settings, Unresolved};
+use crate::config::{Provider, SCRIPTED_MODEL, Settings, Unresolved};
 use crate::grant::{Approver, Grants};
 use crate::hook::Ground;
 use crate::models::{Models, Price, ResolvedModel, ServedBy};
@@ -34,9 +34,6 @@ const SCRIPT_PROVIDER: &str = "script";
 
 /// The provider of answers from a recording, where a provider is named.
 const RECORDING_PROVIDER: &str = "recording";
-
-/// The id of a model that nobody names when no provider is asked.
-const UNNAMED_MODEL: &str = "scripted";
 
 /// What a run needs that is not in the workflow; it can be handed to another process.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
@@ -151,7 +148,7 @@ pub fn speaking(workflow: &Workflow, provision: &Provision) -> Result<Operating,
     for name in names.collect::<BTreeSet<_>>() {
         // A recording knows which model was asked, so that it can be played where nothing is set.
         let recorded_id = cassette.as_ref().and_then(|cassette| cassette.model(name));
-        let unnamed = player.as_ref().map(|_| recorded_id.unwrap_or(UNNAMED_MODEL));
+        let unnamed = player.as_ref().map(|_| recorded_id.unwrap_or(SCRIPTED_MODEL));
         let resolved = match settings.model(name, workflow.models.get(name), unnamed) {
             Ok(resolved) => resolved,
             // A model that no role asks first is missed when it is needed, and not before.

@@ -1,15 +1,25 @@
 //! `rondo validate`: every fault of workflow files, before anything is paid for.
 
+use std::cell::OnceCell;
+use std::collections::BTreeMap;
 use std::io::Read;
 use std::path::PathBuf;
 
+use rondo_agent_kit::tool::ToolSet;
 use rondo_protocol::diagnostic::{Code, Diagnostic, Severity};
+use rondo_protocol::id::RoleName;
+use rondo_protocol::workflow::{ModelRole, Places, RoleKind, Workflow};
 use serde::Serialize;
 
+use super::asks::by_settings;
 use super::exit::Exit;
 use super::failure::{Failure, Faulty};
 use super::output::{Output, Style, tell};
-use super::{JsonArgs, report, workflow, working_folder};
+use super::session::settings;
+use super::{JsonArgs, report, tooling, workflow, working_folder};
+use crate::cast;
+use crate::config::{Flags, SCRIPTED_MODEL, Settings};
+use crate::lint;
 
 /// The most bytes that are read from stdin; the reader's own budget is lower and has better words.
 const MAX_STDIN_BYTES: u64 = 16 << 20;
@@ -23,6 +33,9 @@ pub struct ValidateArgs {
     /// Read one workflow from stdin; a file named beside it gives its name and folder
     #[arg(long)]
     stdin: bool,
+    /// Also warn of what keeps providers from serving the beginnings of requests again, before anything is paid
+    #[arg(long)]
+    prefix: bool,
     #[command(flatten)]
     pub(super) json: JsonArgs,
 }
@@ -41,14 +54,16 @@ pub fn validate(args: &ValidateArgs, output: &mut Output) -> Result<Exit, Failur
     let mut errors = 0;
     let mut warnings = 0;
     let mut checked = 0;
+    let prospects = if args.prefix { Some(Prospects::new()?) } else { None };
+    let prospects = prospects.as_ref();
     if args.stdin {
         let name = args.files.first().map_or("stdin.yaml", String::as_str);
         let found = stdin_text().and_then(|text| workflow::check(PathBuf::from(name), text));
-        count(found, output, &mut errors, &mut warnings)?;
+        count(found, prospects, output, &mut errors, &mut warnings)?;
         checked += 1;
     } else {
         for name in &args.files {
-            count(workflow::load(name, &here), output, &mut errors, &mut warnings)?;
+            count(workflow::load(name, &here), prospects, output, &mut errors, &mut warnings)?;
             checked += 1;
         }
     }
@@ -62,6 +77,7 @@ pub fn validate(args: &ValidateArgs, output: &mut Output) -> Result<Exit, Failur
 
 fn count(
     found: Result<workflow::Loaded, Failure>,
+    prospects: Option<&Prospects>,
     output: &mut Output,
     errors: &mut usize,
     warnings: &mut usize,
@@ -70,6 +86,9 @@ fn count(
         Ok(loaded) => {
             let mut faults = loaded.checked.warnings;
             faults.extend(loaded.checked.not_yet);
+            if let Some(prospects) = prospects {
+                faults.extend(prospects.of(&loaded.checked.workflow, &loaded.checked.places)?);
+            }
             faults.sort_by(|a, b| (&a.file, a.span).cmp(&(&b.file, b.span)));
             Faulty { faults, sources: loaded.sources }
         }
@@ -90,6 +109,61 @@ fn count(
         return Ok(());
     }
     output.write(report::diagnostics(&faulty, Style::stdout()).as_bytes())
+}
+
+/// What settings say of the models and tools that roles would have.
+struct Prospects {
+    settings: Settings,
+    /// Made when the first workflow names a tool.
+    tools: OnceCell<ToolSet>,
+}
+
+impl Prospects {
+    fn new() -> Result<Self, Failure> {
+        Ok(Self { settings: settings(&Flags::default())?, tools: OnceCell::new() })
+    }
+
+    /// What is odd about the prefixes of a workflow.
+    fn of(&self, workflow: &Workflow, places: &Places) -> Result<Vec<Diagnostic>, Failure> {
+        let names_tools = |workflow: &Workflow| cast::model_roles(workflow).any(|(_, _, role)| !role.tools.is_empty());
+        if self.tools.get().is_none() && any(workflow, &names_tools) {
+            let (tools, _) = tooling::local(&self.settings)?;
+            // Nothing else fills it.
+            let _ = self.tools.set(tools);
+        }
+        lint::lint(workflow, places, &|workflow| self.cast(workflow))
+            .map_err(|error| Failure::new(Code::InternalFault, error.to_string()))
+    }
+
+    fn cast(&self, workflow: &Workflow) -> BTreeMap<RoleName, lint::Cast> {
+        let none = ToolSet::default();
+        let tools = self.tools.get().unwrap_or(&none);
+        let mut toolboxes = cast::toolboxes(workflow, tools, &by_settings(&self.settings));
+        let of_role = |(name, _, role): (&RoleName, _, &ModelRole)| {
+            let spec = workflow.models.get(&role.model);
+            // No provider is asked, so none needs a key; a model that only a script has is none here.
+            let model = self.settings.model(&role.model, spec, Some(SCRIPTED_MODEL)).map(|resolved| resolved.model);
+            let model = model.ok().filter(|model| model != SCRIPTED_MODEL);
+            let tools = toolboxes.remove(name).map(|toolbox| toolbox.specs()).unwrap_or_default();
+            (name.clone(), lint::Cast { model, tools })
+        };
+        cast::model_roles(workflow).map(of_role).collect()
+    }
+}
+
+/// Whether something holds of a workflow or of one that plays a role of it.
+fn any(workflow: &Workflow, holds: &dyn Fn(&Workflow) -> bool) -> bool {
+    let mut open = vec![workflow];
+    while let Some(workflow) = open.pop() {
+        if holds(workflow) {
+            return true;
+        }
+        open.extend(workflow.roles.iter().filter_map(|(_, role)| match &role.kind {
+            RoleKind::Workflow(child) => Some(&child.workflow),
+            _ => None,
+        }));
+    }
+    false
 }
 
 fn stdin_text() -> Result<String, Failure> {

@@ -31,6 +31,9 @@ pub use resolve::{Fault, Flags, Resolved, Unresolved, find_file, resolve};
 /// The provider that is asked when nothing names another.
 pub const DEFAULT_PROVIDER: &str = "openai";
 
+/// The id of a model that nothing names, where no provider is asked.
+pub const SCRIPTED_MODEL: &str = "scripted";
+
 /// A value and where it came from.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Sourced<T> {

@@ -41,6 +41,7 @@ macro_rules! codes {
 // 163 HTTP, 164 MCP), 17 grants, 18 recordings.
 // 163 HTTP, 164 MCP), 17 grants, 185 scenarios, 186 snapshots.
 // 163 HTTP, 164 MCP), 17 grants, 19 what authors are told before a run.
+// 163 HTTP, 164 MCP), 17 grants, 192 prefixes of requests.
 codes! {
     "0101" Error YamlSyntax,
     "0102" Error JsonSyntax,
@@ -236,6 +237,10 @@ codes! {
     "1913" Warning FieldWithoutValue,
     "1914" Warning WalkCut,
     "1915" Warning LimitBeforeEnd,
+    "1921" Warning VolatileText,
+    "1922" Warning VolatileInput,
+    "1923" Warning ShortPrefix,
+    "1924" Warning UnsharedText,
 }
 
 impl Code {

@@ -61,6 +61,8 @@ pub struct Places {
     parts: BTreeMap<String, Place>,
     path_bytes: usize,
     incomplete: BTreeSet<String>,
+    /// Of each role that another file plays, the places in that file.
+    children: BTreeMap<String, Places>,
 }
 
 impl Places {
@@ -91,6 +93,27 @@ impl Places {
     /// Whether the file has the part `path`.
     pub fn has(&self, path: &str) -> bool {
         self.parts.contains_key(path)
+    }
+
+    /// The texts that the text at `path` is made of, in order, each with its own path: one, or those of a list. Places
+    /// within one are asked for with its path.
+    pub fn texts(&self, path: &str) -> Vec<(String, &str)> {
+        let text_of = |path: String| {
+            let place = self.parts.get(&path)?;
+            match &place.text {
+                Text::None => None,
+                Text::Written(text) => Some((path, text.as_str())),
+                Text::File => Some((path, self.sources.get(place.value.source)?.text())),
+            }
+        };
+        let text_at = |path: String| text_of(path.clone()).or_else(|| text_of(key(&path, "text")));
+        let listed = (0..).map(|position| item(path, position)).take_while(|path| self.has(path)).filter_map(text_at);
+        text_at(path.to_owned()).into_iter().chain(listed).collect()
+    }
+
+    /// The places in the file that plays `role`.
+    pub fn child(&self, role: &str) -> Option<&Self> {
+        self.children.get(role)
     }
 
     /// Whether the part at `path` could not be read whole: it, what holds it, or something within it has a fault. What
@@ -127,6 +150,11 @@ impl Places {
     /// Whether `file` is the workflow file.
     pub(super) fn is_main(&self, file: &str) -> bool {
         self.sources.first().is_some_and(|source| source.name() == file)
+    }
+
+    /// Keeps the places in the file that plays `role`.
+    pub(super) fn put_child(&mut self, role: &str, places: Self) {
+        self.children.insert(role.to_owned(), places);
     }
 
     /// Says that the part at `path` could not be read whole.

@@ -23,7 +23,8 @@ impl Reader<'_> {
     ) -> Option<(WorkflowRole, Output)> {
         let input = fields.get("input").and_then(|input| self.template_map(input));
         let file = fields.get("workflow")?;
-        let Checked { workflow, policy, warnings, .. } = self.child(file)?;
+        let Checked { workflow, policy, warnings, places, .. } = self.child(file)?;
+        self.places.put_child(part.name(), places);
         self.child_faults.extend(warnings);
         for (name, of_role) in policy.roles {
             policies.insert(child_policy_name(part.name(), &name), of_role);

@@ -1,0 +1,215 @@
+//! Beginnings of requests that are shorter than what a provider keeps.
+//!
+//! What two visits of a role have in common from the first one on is its tools, its schema, its system text and its
+//! first prompt. A provider keeps nothing shorter than its minimum and says nothing about it.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use rondo_agent_kit::prefix;
+use rondo_protocol::diagnostic::{Code, Diagnostic};
+use rondo_protocol::workflow::{Edge, History, Outgoing, Places, Target, Workflow};
+
+use super::volatile::without_tags;
+use super::{Part, grouped};
+
+/// From how many tokens on a provider keeps a prefix.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) struct Minimum {
+    /// Tokens.
+    pub tokens: u64,
+    /// Whose it is; `None` = nobody knows whose model it is.
+    pub provider: Option<&'static str>,
+}
+
+/// What providers say, by the beginning of a model's id, the first that fits; an id is looked up without the vendor in
+/// front of it and with `-` for `.`.
+///
+/// Of 22 November 2026:
+/// - OpenAI <https://developers.openai.com/api/docs/guides/prompt-caching>
+/// - Anthropic <https://platform.claude.com/docs/en/build-with-claude/prompt-caching>, and for what it leaves to its
+///   release notes <https://docs.litellm.ai/docs/completion/prompt_caching>
+/// - Google <https://ai.google.dev/gemini-api/docs/caching>
+const MINIMA: [(&str, u64, &str); 19] = [
+    ("gpt-", 1_024, "OpenAI"),
+    ("chatgpt-", 1_024, "OpenAI"),
+    ("o1", 1_024, "OpenAI"),
+    ("o3", 1_024, "OpenAI"),
+    ("o4", 1_024, "OpenAI"),
+    ("claude-opus-5", 512, "Anthropic"),
+    ("claude-fable-5", 512, "Anthropic"),
+    ("claude-mythos-5", 512, "Anthropic"),
+    ("claude-opus-4-7", 2_048, "Anthropic"),
+    ("claude-opus-4-6", 4_096, "Anthropic"),
+    ("claude-opus-4-5", 4_096, "Anthropic"),
+    ("claude-haiku-4-5", 4_096, "Anthropic"),
+    ("claude-haiku-3", 2_048, "Anthropic"),
+    ("claude-3-haiku", 2_048, "Anthropic"),
+    ("claude-3-5-haiku", 2_048, "Anthropic"),
+    ("claude-", 1_024, "Anthropic"),
+    ("gemini-2-5", 2_048, "Google"),
+    ("gemini-3", 4_096, "Google"),
+    ("gemini-", 4_096, "Google"),
+];
+
+/// What is assumed of a model that nobody knows: the least that a provider of hosted models of several vendors names.
+const ASSUMED: Minimum = Minimum { tokens: 1_024, provider: None };
+
+/// The most edges that are walked to see whether a role is visited again.
+const MAX_WALKED: usize = 1_000_000;
+
+impl Minimum {
+    /// That of a model.
+    pub fn of(model: &str) -> Self {
+        let id = model.rsplit('/').next().unwrap_or(model).to_ascii_lowercase().replace('.', "-");
+        let known = MINIMA.iter().find(|(beginning, _, _)| id.starts_with(beginning));
+        known.map_or(ASSUMED, |(_, tokens, provider)| Self { tokens: *tokens, provider: Some(provider) })
+    }
+}
+
+pub(super) fn lint(workflow: &Workflow, parts: &[Part<'_>], places: &Places) -> Vec<Diagnostic> {
+    let again = visited_again(workflow);
+    let prompts = longest_prompts(workflow);
+    let mut found = Vec::new();
+    for part in parts {
+        let name = part.name.as_str();
+        // A role that is asked once has no prefix of its own.
+        if !again.contains(name) && part.head.tools.is_empty() {
+            continue;
+        }
+        // Without a history the prompt of one visit is no part of the next.
+        let prompt = if part.role.history == History::None { 0 } else { prompts.get(name).copied().unwrap_or(0) };
+        let shared = prefix::tokens(prefix::bytes_of_head(&part.head).saturating_add(prompt));
+        let minimum = Minimum::of(part.model.as_deref().unwrap_or_default());
+        if shared >= minimum.tokens {
+            continue;
+        }
+        let kept = grouped(minimum.tokens);
+        let whose = match (minimum.provider, &part.model) {
+            (Some(provider), Some(model)) => format!("{kept} from which {provider} keeps a prefix for {model}"),
+            (_, Some(model)) => format!("{kept} that are assumed, because no minimum is known for {model}"),
+            (_, None) => format!("{kept} that are assumed, because no model is set"),
+        };
+        let message = format!(
+            "what all requests of `{name}` begin with comes to about {} tokens, fewer than the {whose}",
+            grouped(shared)
+        );
+        let hint = "a provider serves nothing of this role until its conversation has grown past that; a fault only if \
+                    it does not, and then a fuller system text or a model with a lower minimum helps";
+        found.push(places.key_fault(Code::ShortPrefix, &part.system(), message).with_hint(hint));
+    }
+    found
+}
+
+/// The bytes that the longest prompt to each role has beside what it prints.
+fn longest_prompts(workflow: &Workflow) -> BTreeMap<&str, u64> {
+    let mut longest: BTreeMap<&str, u64> = BTreeMap::new();
+    let mut add = |role, prompt: &str| {
+        let bytes: usize = without_tags(prompt).split_whitespace().map(|word| word.len() + 1).sum();
+        let longest = longest.entry(role).or_default();
+        *longest = u64::try_from(bytes).unwrap_or(u64::MAX).max(*longest);
+    };
+    for (_, edge) in edges(workflow) {
+        match &edge.to {
+            Target::Role(role) => add(role.as_str(), &edge.prompt),
+            Target::Fan(fan) => {
+                fan.branches.iter().for_each(|branch| add(branch.to.as_str(), &branch.prompt));
+                add(fan.join.to.as_str(), fan.join.prompt.as_deref().unwrap_or_default());
+            }
+            Target::End | Target::Fail | Target::Back => {}
+        }
+    }
+    longest
+}
+
+/// Every edge with the role that it leaves, `start` as none.
+fn edges(workflow: &Workflow) -> Vec<(Option<&str>, &Edge)> {
+    let mut all = Vec::new();
+    for (name, outgoing) in &workflow.graph {
+        let (from, edges): (_, Vec<&Edge>) = match outgoing {
+            Outgoing::Start(edges) => (None, edges.iter().collect()),
+            Outgoing::Role(statuses) => (Some(name.as_str()), statuses.iter().flat_map(|(_, edges)| edges).collect()),
+        };
+        for edge in edges {
+            all.extend(std::iter::successors(Some(edge), |edge| edge.on_max.as_deref()).map(|edge| (from, edge)));
+        }
+    }
+    all
+}
+
+/// The roles that a thread may visit more than once.
+fn visited_again(workflow: &Workflow) -> BTreeSet<&str> {
+    let edges = edges(workflow);
+    let mut next: BTreeMap<&str, BTreeSet<&str>> = BTreeMap::new();
+    let mut callers: BTreeMap<&str, BTreeSet<&str>> = BTreeMap::new();
+    for (from, edge) in &edges {
+        let targets: Vec<&str> = match &edge.to {
+            Target::Role(role) => vec![role.as_str()],
+            Target::Fan(fan) => {
+                let branches = fan.branches.iter().map(|branch| branch.to.as_str());
+                branches.chain([fan.join.to.as_str()]).collect()
+            }
+            Target::End | Target::Fail | Target::Back => Vec::new(),
+        };
+        let Some(from) = *from else { continue };
+        for target in targets {
+            next.entry(from).or_default().insert(target);
+            callers.entry(target).or_default().insert(from);
+        }
+    }
+    for (from, edge) in &edges {
+        if let (Some(from), Target::Back) = (from, &edge.to) {
+            let back = callers.get(from).into_iter().flatten().copied();
+            next.entry(from).or_default().extend(back);
+        }
+    }
+    let mut walked = 0;
+    let names = workflow.roles.iter().map(|(name, _)| name.as_str());
+    names.filter(|name| is_on_a_cycle(name, &next, &mut walked)).collect()
+}
+
+/// Whether an edge behind `name` leads back to it. Where the walk has become too long, it is taken to.
+fn is_on_a_cycle<'w>(name: &'w str, next: &BTreeMap<&'w str, BTreeSet<&'w str>>, walked: &mut usize) -> bool {
+    let mut seen = BTreeSet::new();
+    let mut open = vec![name];
+    while let Some(role) = open.pop() {
+        for target in next.get(role).into_iter().flatten() {
+            *walked += 1;
+            if *target == name || *walked > MAX_WALKED {
+                return true;
+            }
+            if seen.insert(*target) {
+                open.push(target);
+            }
+        }
+    }
+    false
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_minimum_is_found_however_an_id_is_written() {
+        let of = |model| Minimum::of(model).tokens;
+        assert_eq!(of("gpt-4.1-mini"), 1_024);
+        assert_eq!(of("openai/gpt-5.6"), 1_024);
+        assert_eq!(of("claude-haiku-4-5-20251001"), 4_096);
+        assert_eq!(of("anthropic/claude-haiku-4.5"), 4_096);
+        assert_eq!(of("~anthropic/claude-opus-5"), 512);
+        assert_eq!(of("anthropic/claude-sonnet-5"), 1_024);
+        assert_eq!(of("google/gemini-2.5-pro"), 2_048);
+        assert_eq!(of("gemini-3.5-flash"), 4_096);
+        for unknown in ["smollm2-135m", "", "my-gpt-", "/"] {
+            assert_eq!(Minimum::of(unknown), ASSUMED, "{unknown}");
+        }
+    }
+
+    #[test]
+    fn no_row_of_the_table_hides_a_later_one() {
+        for (at, (beginning, _, _)) in MINIMA.iter().enumerate() {
+            let hidden = MINIMA[at + 1..].iter().find(|(later, _, _)| later.starts_with(beginning));
+            assert_eq!(hidden, None, "behind {beginning}");
+        }
+    }
+}

@@ -1,0 +1,111 @@
+//! What a workflow's file already tells about the prefixes of its requests: `rondo validate --prefix`.
+//!
+//! A provider serves the beginning of a request again only if it is the same, byte for byte, and long enough. Layout 1
+//! sees to it that a role's requests begin alike; what an author writes into them is looked at here, before anything is
+//! paid for. Everything is a warning, because nothing here keeps a workflow from running, and each stands at the text
+//! that it is about, in whichever file that is.
+//!
+//! - `volatile.rs`: what changes from run to run and stands where nothing should;
+//! - `minimum.rs`: beginnings that are shorter than what a provider keeps;
+//! - `unshared.rs`: texts that roles have in common and no provider can serve to both.
+//!
+//! It is pure: it must never know of terminals, files, threads, or how settings are resolved; models and tools are told
+//! to it as [`Cast`].
+
+mod minimum;
+mod unshared;
+mod volatile;
+
+use std::collections::BTreeMap;
+
+use rondo_protocol::diagnostic::Diagnostic;
+use rondo_protocol::id::RoleName;
+use rondo_protocol::object::{Head, Parameters, ToolSpec};
+use rondo_protocol::workflow::places::key;
+use rondo_protocol::workflow::{ModelRole, Places, RoleKind, Workflow};
+
+use crate::cast;
+
+/// The most warnings of one file with its children.
+const MAX_WARNINGS: usize = 1_000;
+
+/// What settings decide of a role's requests.
+#[derive(Debug, Clone, Default, PartialEq)]
+pub struct Cast {
+    /// The provider's id of the model; `None` = nobody names one.
+    pub model: Option<String>,
+    /// The tools that it would have, without those of servers, which only a server that was started can tell.
+    pub tools: Vec<ToolSpec>,
+}
+
+/// A role that a model plays, with what all its requests begin with.
+struct Part<'w> {
+    name: &'w RoleName,
+    role: &'w ModelRole,
+    /// The provider's id of its model; `None` = nobody names one.
+    model: Option<String>,
+    /// Its request head, but for parameters, which are no part of a prefix.
+    head: Head,
+}
+
+impl Part<'_> {
+    /// The path of its system text.
+    fn system(&self) -> String {
+        key(&key("roles", self.name.as_str()), "system")
+    }
+}
+
+/// Everything that is odd about the prefixes of a workflow and of those that play its roles, by file and place. `cast`
+/// says what settings decide of the roles of a workflow.
+///
+/// # Errors
+/// [`cast::Error`] when a contract cannot be written, which a checked workflow's always can.
+pub fn lint(
+    workflow: &Workflow,
+    places: &Places,
+    cast: &dyn Fn(&Workflow) -> BTreeMap<RoleName, Cast>,
+) -> Result<Vec<Diagnostic>, cast::Error> {
+    let mut found = Vec::new();
+    let mut open = vec![(workflow, places)];
+    while let Some((workflow, places)) = open.pop() {
+        let mut cast = cast(workflow);
+        let contracts = cast::contracts(workflow)?;
+        let parts: Vec<Part<'_>> = cast::model_roles(workflow)
+            .filter_map(|(name, _, role)| {
+                let cast::Script { system, response_format } = cast::script(role, contracts.get(name)?);
+                let Cast { model, tools } = cast.remove(name).unwrap_or_default();
+                let parameters = Parameters::default();
+                let head = Head { model: String::new(), parameters, response_format, system, tools };
+                Some(Part { name, role, model, head })
+            })
+            .collect();
+        found.extend(volatile::lint(workflow, &parts, places));
+        found.extend(minimum::lint(workflow, &parts, places));
+        found.extend(unshared::lint(&parts, places));
+        open.extend(workflow.roles.iter().filter_map(|(name, role)| match &role.kind {
+            RoleKind::Workflow(child) => Some((&child.workflow, places.child(name.as_str())?)),
+            _ => None,
+        }));
+    }
+    found.sort_by(|a, b| (&a.file, a.span, a.code).cmp(&(&b.file, b.span, b.code)));
+    // One file may play many roles.
+    found.dedup();
+    found.truncate(MAX_WARNINGS);
+    Ok(found)
+}
+
+/// A number with a comma between thousands, for people.
+fn grouped(number: u64) -> String {
+    let digits = number.to_string();
+    let mut text = String::with_capacity(digits.len() + digits.len() / 3);
+    for (at, digit) in digits.char_indices() {
+        if at > 0 && (digits.len() - at) % 3 == 0 {
+            text.push(',');
+        }
+        text.push(digit);
+    }
+    text
+}
+
+#[cfg(test)]
+mod tests;

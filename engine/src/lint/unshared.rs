@@ -1,0 +1,142 @@
+//! Texts that two roles have in common and no provider can serve to both.
+//!
+//! A prefix is shared as far as two requests are equal, and tools and response format stand before the system text. Two
+//! roles of one model with a long text in common could be served it as one prefix, if all that is common stood first,
+//! each role's own part last, and nothing before it were different. Where the common part is shorter than what the
+//! provider keeps, nothing is lost and nothing is said.
+
+use rondo_agent_kit::prefix;
+use rondo_protocol::diagnostic::{Code, Diagnostic};
+use rondo_protocol::object::Head;
+use rondo_protocol::workflow::{AnswerFormat, Places};
+
+use super::minimum::Minimum;
+use super::{Part, grouped};
+
+/// The fewest tokens behind a difference that are worth a word.
+const SHORTEST_TOKENS: u64 = 128;
+
+/// The most roles that are compared with each other.
+const MAX_ROLES: usize = 200;
+
+pub(super) fn lint(parts: &[Part<'_>], places: &Places) -> Vec<Diagnostic> {
+    let mut found = Vec::new();
+    for (at, later) in parts.iter().enumerate().take(MAX_ROLES) {
+        let earlier = parts.iter().take(at).filter(|earlier| earlier.model == later.model);
+        // One other role is enough to say what to do.
+        let best = earlier.filter_map(|earlier| Lost::of(earlier, later)).max_by_key(|lost| lost.bytes);
+        found.extend(best.map(|lost| lost.told(later, places)));
+    }
+    found
+}
+
+/// Text that is sent for two roles and could be kept as one prefix.
+struct Lost<'p> {
+    /// The other role.
+    other: &'p str,
+    /// How much of it.
+    bytes: usize,
+    why: Why,
+}
+
+enum Why {
+    /// The texts differ in front of it: from this byte on, that many differ.
+    Texts(usize, usize),
+    /// The tools differ, which stand before the text.
+    Tools,
+    /// A response format stands before the text, and they differ.
+    Formats,
+}
+
+impl<'p> Lost<'p> {
+    fn of(earlier: &'p Part<'_>, later: &Part<'_>) -> Option<Self> {
+        let (a, b) = (earlier.role.system.trim_end(), later.role.system.trim_end());
+        let first = common_prefix(a, b);
+        let rest = |text: &str| text.len().saturating_sub(first);
+        let last = common_suffix(a.get(first..).unwrap_or_default(), b.get(first..).unwrap_or_default());
+        let tools_differ = earlier.head.tools != later.head.tools;
+        let formats_differ = earlier.head.response_format != later.head.response_format;
+        let least = Minimum::of(later.model.as_deref().unwrap_or_default()).tokens;
+        // What stands before the system text is served with it.
+        let before = Head { system: String::new(), ..later.head.clone() };
+        let before = if tools_differ || formats_differ { 0 } else { prefix::bytes_of_head(&before) };
+        let is_kept = |bytes: usize| prefix::tokens(before.saturating_add(count(bytes))) >= least;
+        let other = earlier.name.as_str();
+        if tools_differ || formats_differ {
+            let why = if tools_differ { Why::Tools } else { Why::Formats };
+            return is_kept(first).then_some(Self { other, bytes: first, why });
+        }
+        let own = rest(b).saturating_sub(last);
+        // What is lost must be worth a word, and be more than what differs.
+        let is_much = last > own && prefix::tokens(count(last)) >= SHORTEST_TOKENS;
+        (is_much && is_kept(first.saturating_add(last))).then_some(Self {
+            other,
+            bytes: last,
+            why: Why::Texts(first, own),
+        })
+    }
+
+    fn told(&self, later: &Part<'_>, places: &Places) -> Diagnostic {
+        let Self { other, bytes, why } = self;
+        let (name, path) = (later.name, later.system());
+        let many = grouped(prefix::tokens(count(*bytes)));
+        let fault = |message: String| places.key_fault(Code::UnsharedText, &path, message);
+        match why {
+            Why::Texts(first, own) => {
+                let message = format!(
+                    "the system texts of `{other}` and `{name}` differ here and go on alike for about {many} tokens, \
+                     which no provider serves to both"
+                );
+                let place = later_place(later, places, *first, *own);
+                let at =
+                    place.map(|(path, range)| places.fault(Code::UnsharedText, &path, Some(range), message.clone()));
+                at.unwrap_or_else(|| fault(message))
+                    .with_hint("put what both have in common first and each role's own part last")
+            }
+            Why::Tools => fault(format!(
+                "the system texts of `{other}` and `{name}` begin with about {many} tokens in common, but tools stand \
+                 before them, and theirs differ"
+            ))
+            .with_hint("give both roles the same tools, and say in the texts who uses which, if they are to share it"),
+            Why::Formats => fault(format!(
+                "the system texts of `{other}` and `{name}` begin with about {many} tokens in common, but a response \
+                 format stands before them, and theirs differ"
+            ))
+            .with_hint(match later.role.format {
+                AnswerFormat::Json => "with `format: frontmatter` what a role may answer stands behind its text",
+                AnswerFormat::Frontmatter => {
+                    "with `format: frontmatter` in both, what a role may answer stands behind its text"
+                }
+            }),
+        }
+    }
+}
+
+/// A number of bytes as requests count them.
+fn count(bytes: usize) -> u64 {
+    u64::try_from(bytes).unwrap_or(u64::MAX)
+}
+
+/// Where the bytes from `first` of a system text stand, if it is one text. In a list the pieces are joined, and a place
+/// is not known.
+fn later_place(part: &Part<'_>, places: &Places, first: usize, own: usize) -> Option<(String, std::ops::Range<usize>)> {
+    let texts = places.texts(&part.system());
+    let [(path, text)] = texts.as_slice() else { return None };
+    let end = first.saturating_add(own).min(text.len());
+    text.starts_with(part.role.system.trim_end()).then(|| (path.clone(), first..end))
+}
+
+/// The bytes that two texts begin with in common, cut at a character.
+fn common_prefix(a: &str, b: &str) -> usize {
+    let common = a.bytes().zip(b.bytes()).take_while(|(a, b)| a == b).count();
+    (0..=common).rev().find(|at| a.is_char_boundary(*at) && b.is_char_boundary(*at)).unwrap_or(0)
+}
+
+/// The bytes that two texts end with in common, cut at a character.
+fn common_suffix(a: &str, b: &str) -> usize {
+    let common = a.bytes().rev().zip(b.bytes().rev()).take_while(|(a, b)| a == b).count();
+    (0..=common)
+        .rev()
+        .find(|bytes| a.is_char_boundary(a.len() - bytes) && b.is_char_boundary(b.len() - bytes))
+        .unwrap_or(0)
+}
