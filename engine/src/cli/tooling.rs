@@ -7,15 +7,12 @@ use std::time::Duration;
 
 use rondo_agent_kit::mcp::{self, Server, ServerSettings, Transport};
 use rondo_agent_kit::redact;
-use rondo_agent_kit::tool::{
-    EffectWord, HttpGet, InDoubt, Program, ProgramSettings, STORED_MAX_BYTES, Shell, Tool, ToolSet, Typed, file_tools,
-};
+use rondo_agent_kit::tool::{HttpGet, Program, Shell, Tool, ToolSet, Typed, file_tools};
 use rondo_agent_kit::wall::files::{Access, Workspace};
 use rondo_agent_kit::wall::http::{Gate, GateSettings};
 use rondo_agent_kit::wall::process::{ProcessSettings, Processes};
 use rondo_protocol::diagnostic::Code;
 use rondo_protocol::workflow::Workflow;
-use rondo_protocol::{Value, canonical};
 
 use super::asks::{named, of_trust};
 use super::exit::Exit;
@@ -23,13 +20,11 @@ use super::failure::Failure;
 use super::files::read_text;
 use super::output::tell;
 use crate::config::{self, Settings, ToolSchema, folder_of};
+use crate::program;
 use crate::trust::{Book, server_key};
 
 /// The most bytes of a schema file.
 const MAX_SCHEMA_BYTES: usize = 1 << 20;
-
-/// How long a program may take where the operator does not say: less than a step, so that its role is told.
-const DEFAULT_TIMEOUT: Duration = Duration::from_mins(5);
 
 /// What a run calls, and what must live as long as it does.
 pub struct Tooling {
@@ -273,33 +268,8 @@ fn program(
             Some(read_text(&folder.join(file), MAX_SCHEMA_BYTES)?)
         }
     };
-    // Settings hold one of the four words, or none.
-    let effect = tool.effect.as_deref().and_then(EffectWord::read).unwrap_or(EffectWord::External);
-    let in_doubt = match tool.in_doubt.as_deref() {
-        Some("retry") => InDoubt::Retry,
-        Some("skip") => InDoubt::Skip,
-        _ => InDoubt::Ask,
-    };
-    let program = ProgramSettings {
-        name: name.to_owned(),
-        description: description(schema.as_deref(), &tool.argv),
-        argv: tool.argv.clone(),
-        schema,
-        effect,
-        paths: tool.paths.clone(),
-        timeout: tool.timeout_ms.map_or(DEFAULT_TIMEOUT, Duration::from_millis),
-        output_max_bytes: tool.output_max_bytes.and_then(|max| usize::try_from(max).ok()).unwrap_or(STORED_MAX_BYTES),
-        in_doubt,
-    };
-    Program::new(program, Arc::clone(processes))
+    Program::new(program::settings(name, tool, schema), Arc::clone(processes))
         .map_err(|error| Failure::new(Code::SettingsValue, format!("[tool.{name}] in rondo.toml: {error}")))
-}
-
-/// What a model is told of a program: what its schema says of itself, else what is run.
-fn description(schema: Option<&str>, argv: &[String]) -> String {
-    let schema: Option<Value> = schema.and_then(|schema| canonical::from_slice(schema.as_bytes()).ok());
-    let said = schema.as_ref().and_then(|schema| schema.get("description")?.as_str());
-    said.map_or_else(|| format!("Runs `{}`.", argv.join(" ")), str::to_owned)
 }
 
 /// Granted paths: `~` is the user's home, the rest is relative to the workspace, which is granted by default.

@@ -29,6 +29,7 @@ use super::recovery::{self, Copy, DATABASE};
 use super::tables::{Change, Tables, Visited, WriteTables};
 use super::writer::{Failure, Target, Writer};
 use super::{Commit, Error, JournalRecord, StepStore};
+use crate::scratch::Scratch;
 
 /// Block cache and memtables of one open database together.
 const MEMORY_BYTES: usize = 64 << 20;
@@ -181,7 +182,7 @@ impl RocksReader {
                 _ => Error::Io { path: folder.display().to_string(), what: "there is no store".to_owned() },
             });
         }
-        let scratch = Scratch::make();
+        let scratch = Scratch::make("reader").ok();
         let mut refused = None;
         for _ in 0..READER_ATTEMPTS {
             let generation = anchor::look(folder)?.generation();
@@ -207,7 +208,7 @@ impl RocksReader {
         }
         let refused = refused.unwrap_or(Error::ReadOnly);
         let (Error::Damaged { .. }, Some(scratch)) = (&refused, scratch) else { return Err(refused) };
-        let copy = Copy::of(folder, &scratch.path)?;
+        let copy = Copy::of(folder, scratch.path())?;
         let Some(tables) = recovered(copy.path(), promised)? else { return Err(refused) };
         opened.notices.push("the end of the log is damaged; nothing that was acknowledged is missing".to_owned());
         Ok((Self { tables, follows: false, _copy: Some(copy), _scratch: Some(scratch) }, opened))
@@ -219,7 +220,7 @@ impl RocksReader {
         options.set_max_open_files(-1);
         let families = families(&Cache::new_lru_cache(MEMORY_BYTES));
         let db = match scratch {
-            Some(scratch) => DB::open_cf_descriptors_as_secondary(&options, database, &scratch.path, families)
+            Some(scratch) => DB::open_cf_descriptors_as_secondary(&options, database, scratch.path(), families)
                 .and_then(|db| db.try_catch_up_with_primary().map(|()| db)),
             None => DB::open_cf_descriptors_read_only(&options, database, families, false),
         };
@@ -259,28 +260,6 @@ impl Tables for RocksReader {
         visit: &mut dyn FnMut(&[u8], &[u8]) -> Visited,
     ) -> Result<(), Error> {
         self.tables.range(family, keys, visit)
-    }
-}
-
-/// A private folder for the files of a secondary instance.
-struct Scratch {
-    path: PathBuf,
-}
-
-impl Scratch {
-    /// Makes one, if the system has room for it.
-    fn make() -> Option<Self> {
-        (0..64_u32).find_map(|number| {
-            let path = std::env::temp_dir().join(format!("rondo-reader-{}-{number}", std::process::id()));
-            DirBuilder::new().mode(0o700).create(&path).ok().map(|()| Self { path })
-        })
-    }
-}
-
-impl Drop for Scratch {
-    fn drop(&mut self) {
-        // What cannot be deleted is a few kilobytes in the system's folder for such files.
-        let _ = fs::remove_dir_all(&self.path);
     }
 }
 

@@ -286,7 +286,7 @@ fn not_finite(span: Span) -> Fault {
 }
 
 /// `text` cut to what fits into a message, without control characters.
-pub(crate) fn excerpt(text: &str) -> String {
+pub fn excerpt(text: &str) -> String {
     const LONGEST: usize = 60;
     let mut cut: String =
         text.chars().take(LONGEST).map(|c| if c.is_control() { char::REPLACEMENT_CHARACTER } else { c }).collect();

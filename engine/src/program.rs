@@ -1,0 +1,40 @@
+//! From a table `[tool.NAME]` of the operator to the program behind it.
+
+use std::time::Duration;
+
+use rondo_agent_kit::tool::{EffectWord, InDoubt, ProgramSettings, STORED_MAX_BYTES};
+use rondo_protocol::{Value, canonical};
+
+use crate::config::Tool;
+
+/// How long a program may take where the operator does not say: less than a step, so that its role is told.
+const DEFAULT_TIMEOUT: Duration = Duration::from_mins(5);
+
+/// What a table declares. `schema` is the text of its schema, wherever it stands.
+pub fn settings(name: &str, tool: &Tool, schema: Option<String>) -> ProgramSettings {
+    // Settings hold one of the four words, or none.
+    let effect = tool.effect.as_deref().and_then(EffectWord::read).unwrap_or(EffectWord::External);
+    let in_doubt = match tool.in_doubt.as_deref() {
+        Some("retry") => InDoubt::Retry,
+        Some("skip") => InDoubt::Skip,
+        _ => InDoubt::Ask,
+    };
+    ProgramSettings {
+        name: name.to_owned(),
+        description: description(schema.as_deref(), &tool.argv),
+        argv: tool.argv.clone(),
+        schema,
+        effect,
+        paths: tool.paths.clone(),
+        timeout: tool.timeout_ms.map_or(DEFAULT_TIMEOUT, Duration::from_millis),
+        output_max_bytes: tool.output_max_bytes.and_then(|max| usize::try_from(max).ok()).unwrap_or(STORED_MAX_BYTES),
+        in_doubt,
+    }
+}
+
+/// What a model is told of a program: what its schema says of itself, else what is run.
+fn description(schema: Option<&str>, argv: &[String]) -> String {
+    let schema: Option<Value> = schema.and_then(|schema| canonical::from_slice(schema.as_bytes()).ok());
+    let said = schema.as_ref().and_then(|schema| schema.get("description")?.as_str());
+    said.map_or_else(|| format!("Runs `{}`.", argv.join(" ")), str::to_owned)
+}

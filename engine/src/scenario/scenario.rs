@@ -1,0 +1,76 @@
+//! One scenario as it was read.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use rondo_agent_kit::model::recorded::Cassette;
+use rondo_agent_kit::model::script::Script;
+use rondo_protocol::Value;
+
+use super::expect::{Expect, Place};
+use super::parts::Parts;
+
+/// One scenario. Where its file has faults, what could be read.
+#[derive(Debug, Default)]
+pub struct Scenario {
+    /// What it shows, for a person.
+    pub description: String,
+    /// The checked input: an object, defaults filled in.
+    pub input: Value,
+    /// Who answers in place of models.
+    pub voice: Voice,
+    /// The folder whose copy its tools work in, from the workflow's folder.
+    pub workspace: Option<String>,
+    /// What tools answer in place of what they would do, by name.
+    pub tools: BTreeMap<String, Canned>,
+    /// What must come of it.
+    pub expect: Expect,
+    /// Of its own parts that decide what is sent, the beginnings of their digests.
+    pub parts: Parts,
+    /// Where each of its keys stands.
+    pub places: BTreeMap<String, Place>,
+}
+
+/// Who answers in place of models.
+#[derive(Debug, Clone)]
+pub enum Voice {
+    /// A script; it also answers for tool roles.
+    Script(Script),
+    /// A recording.
+    Recorded(Arc<Cassette>),
+}
+
+impl Default for Voice {
+    fn default() -> Self {
+        Self::Script(Script::default())
+    }
+}
+
+/// What a tool answers in a scenario.
+#[derive(Debug, Clone, Default, PartialEq)]
+pub struct Canned {
+    /// What models are told that it does, where nothing else says so.
+    pub description: Option<String>,
+    /// The JSON Schema of its arguments, in the same case.
+    pub parameters: Option<String>,
+    /// The results of its calls, in order.
+    pub results: Vec<CannedResult>,
+}
+
+/// The result of one call.
+#[derive(Debug, Clone, PartialEq)]
+pub struct CannedResult {
+    /// The arguments that it answers; `None` = any.
+    pub args: Option<Value>,
+    /// What the model is shown.
+    pub text: String,
+    /// Whether the call failed.
+    pub failed: bool,
+}
+
+impl Scenario {
+    /// Where a key stands, or the beginning of the file.
+    pub fn place(&self, key: &str) -> Place {
+        self.places.get(key).copied().unwrap_or(Place { line: 1, column: 1 })
+    }
+}
