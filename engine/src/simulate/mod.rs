@@ -181,7 +181,7 @@ pub fn simulate(subject: &Subject<'_>, told: &mut dyn FnMut(Progress)) -> Result
     let is_exact = ahead.is_exact && found.cut.is_empty();
     let worst = worst(&ahead, &found.roots, weighed.iter().chain(&further), (is_exact, is_all));
     let edges = graph.edges();
-    let never = edges.values().filter(|edge| !found.taken.contains(&edge.id)).map(|edge| edge.part.clone());
+    let never = edges.values().filter(|edge| !found.taken.contains(&edge.id)).map(|edge| edge.part.to_string());
     let coverage = Coverage { edges: edges.len(), never: never.collect() };
     let ways = found.roots.values().filter_map(|root| ahead.at(*root)).map(|reach| reach.ways);
     let ways = ways.fold(u64::try_from(found.empty.len()).unwrap_or(u64::MAX), u64::saturating_add);
