@@ -4,12 +4,12 @@ use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 
 use rondo_protocol::canonical::{self, Value};
-use rondo_protocol::diagnostic::{Code, nearest};
+use rondo_protocol::diagnostic::{Code, Diagnostic, Span, nearest};
 use rondo_protocol::id::FieldName;
 use rondo_protocol::workflow::Workflow;
 use rondo_protocol::workflow::types::{self, Field, InputFault};
 
-use super::failure::Failure;
+use super::failure::{Failure, Faulty};
 use super::files::read_text;
 
 /// The most bytes of one value.
@@ -38,22 +38,25 @@ pub struct InputArgs {
 /// Everything that is wrong with the inputs of a thread, and for missing ones an example of how to give them.
 pub fn inputs(args: &InputArgs, workflow: &Workflow, called: &str) -> Result<Vec<Value>, Failure> {
     let given = given(&args.input, workflow)?;
-    let Some(file) = &args.input_file else { return Ok(vec![checked(given, workflow, called, "")?]) };
+    let Some(file) = &args.input_file else { return Ok(vec![checked(given, workflow, called)?]) };
     let text = read_text(file, MAX_FILE_BYTES)?;
-    let name = file.display();
+    let name = file.display().to_string();
     if file.extension().is_none_or(|extension| extension != "jsonl") {
-        let members = object(&text, &name.to_string())?;
-        return Ok(vec![checked(over(members, &given), workflow, called, "")?]);
+        let whole = Piece::new(&name, &text, 0, &text);
+        return Ok(vec![whole.inputs(&given, workflow)?]);
     }
-    let lines = text.lines().enumerate().filter(|(_, line)| !line.trim().is_empty());
     let mut threads = Vec::new();
-    for (at, line) in lines {
-        let place = format!("{name}:{}", at + 1);
-        if threads.len() == MAX_THREADS {
-            return Err(Failure::new(Code::FileRefused, format!("{place}: more than {MAX_THREADS} threads")));
+    let mut offset = 0;
+    for line in text.split_inclusive('\n') {
+        let piece = Piece::new(&name, &text, offset, line);
+        offset += line.len();
+        if piece.part.is_empty() {
+            continue;
         }
-        let members = object(line, &place)?;
-        threads.push(checked(over(members, &given), workflow, called, &format!("{place}: "))?);
+        if threads.len() == MAX_THREADS {
+            return Err(piece.refused(Code::FileRefused, 0, format!("more than {MAX_THREADS} threads")));
+        }
+        threads.push(piece.inputs(&given, workflow)?);
     }
     if threads.is_empty() {
         return Err(Failure::new(Code::InputSyntax, format!("{name}: it holds no object, so there is nothing to run")));
@@ -80,7 +83,7 @@ fn given(words: &[String], workflow: &Workflow) -> Result<BTreeMap<String, Value
         let Some((_, field)) = workflow.input.iter().find(|(name, _)| name.as_str() == key) else {
             return Err(unknown(key, workflow));
         };
-        let value = types::parse_input_text(key, field, &text).map_err(|fault| told(&[fault], ""))?;
+        let value = types::parse_input_text(key, field, &text).map_err(|fault| told(&[fault]))?;
         if given.insert(key.to_owned(), value).is_some() {
             return Err(Failure::new(Code::InputSyntax, format!("-i {key}: the input is given twice")));
         }
@@ -99,12 +102,55 @@ fn unknown(key: &str, workflow: &Workflow) -> Failure {
     }
 }
 
-fn object(text: &str, place: &str) -> Result<BTreeMap<String, Value>, Failure> {
-    let text = text.strip_prefix('\u{feff}').unwrap_or(text);
-    match canonical::parse(text.as_bytes()) {
-        Ok(Value::Object(members)) => Ok(members),
-        Ok(_) => Err(Failure::new(Code::InputSyntax, format!("{place}: inputs are one JSON object"))),
-        Err(error) => Err(Failure::new(Code::InputSyntax, format!("{place}: {error}"))),
+/// A piece of a file that holds the inputs of one thread.
+struct Piece<'a> {
+    file: &'a str,
+    text: &'a str,
+    /// Where it begins in the text, in bytes.
+    offset: usize,
+    /// What stands there, without white space around it.
+    part: &'a str,
+}
+
+impl<'a> Piece<'a> {
+    /// The piece `part`, which begins at `offset` of `text`.
+    fn new(file: &'a str, text: &'a str, offset: usize, part: &'a str) -> Self {
+        let begun = part.strip_prefix('\u{feff}').unwrap_or(part).trim_start();
+        Self { file, text, offset: offset + part.len() - begun.len(), part: begun.trim_end() }
+    }
+
+    /// The checked inputs that it and the command line give.
+    fn inputs(&self, given: &BTreeMap<String, Value>, workflow: &Workflow) -> Result<Value, Failure> {
+        let members = match canonical::parse(self.part.as_bytes()) {
+            Ok(Value::Object(members)) => members,
+            Ok(_) => return Err(self.refused(Code::InputSyntax, 0, "inputs are one JSON object")),
+            // Its byte is told as line and column.
+            Err(canonical::Error::Syntax { at, what }) => {
+                return Err(self.refused(Code::InputSyntax, at, format!("not JSON: {what}")));
+            }
+            Err(error) => return Err(self.refused(Code::InputSyntax, 0, error.to_string())),
+        };
+        types::check_input(workflow, over(members, given)).map_err(|faults| {
+            let placed = faults
+                .into_iter()
+                .map(|fault| Diagnostic { hint: fault.hint, ..self.fault(fault.code, 0, fault.message) });
+            self.failure(placed.collect())
+        })
+    }
+
+    fn refused(&self, code: Code, at: usize, message: impl Into<String>) -> Failure {
+        self.failure(vec![self.fault(code, at, message)])
+    }
+
+    /// A fault at a byte of it.
+    fn fault(&self, code: Code, at: usize, message: impl Into<String>) -> Diagnostic {
+        let length = self.part.len().saturating_sub(at);
+        Diagnostic::at(code, self.file, self.text, Span::new(self.offset + at, length), message)
+    }
+
+    fn failure(&self, faults: Vec<Diagnostic>) -> Failure {
+        let sources = BTreeMap::from([(self.file.to_owned(), self.text.to_owned())]);
+        Failure::from(Faulty { faults, sources })
     }
 }
 
@@ -114,22 +160,22 @@ fn over(mut members: BTreeMap<String, Value>, given: &BTreeMap<String, Value>) -
     members
 }
 
-fn checked(given: BTreeMap<String, Value>, workflow: &Workflow, called: &str, at: &str) -> Result<Value, Failure> {
+fn checked(given: BTreeMap<String, Value>, workflow: &Workflow, called: &str) -> Result<Value, Failure> {
     let missing: Vec<&(FieldName, Field)> = workflow
         .input
         .iter()
         .filter(|(name, field)| is_required(field) && !given.contains_key(name.as_str()))
         .collect();
     types::check_input(workflow, given).map_err(|faults| {
-        let failure = told(&faults, at);
+        let failure = told(&faults);
         if missing.is_empty() { failure } else { failure.with_hint(example(&missing, called)) }
     })
 }
 
 /// Faults of inputs, each with what to do.
-fn told(faults: &[InputFault], at: &str) -> Failure {
+fn told(faults: &[InputFault]) -> Failure {
     let code = faults.first().map_or(Code::InvalidInput, |fault| fault.code);
-    let words: Vec<String> = faults.iter().map(|fault| format!("{at}{fault}")).collect();
+    let words: Vec<String> = faults.iter().map(ToString::to_string).collect();
     let hints: Vec<&str> = faults.iter().filter_map(|fault| fault.hint.as_deref()).collect();
     let failure = Failure::new(code, words.join("; "));
     if hints.is_empty() { failure } else { failure.with_hint(hints.join("\n")) }

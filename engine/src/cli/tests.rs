@@ -253,9 +253,28 @@ fn a_file_of_lines_runs_a_thread_for_each() {
         .collect();
     topics.sort();
     assert_eq!(topics, ["one", "tide pools", "two"]);
-    std::fs::write(demo.path("all.jsonl"), "{\"topic\":\"one\"}\n[1]\n").unwrap();
-    let bad = demo.rondo(&["run", &workflow, "--offline", "--input-file", &all]);
-    assert!(bad.exit == 2 && bad.failure.contains("all.jsonl:2"), "{bad:?}");
+}
+
+#[test]
+fn faults_of_a_file_of_inputs_are_told_with_their_places() {
+    let demo = Demo::new();
+    let workflow = demo.path("workflow.yaml");
+    let mut told = String::new();
+    for (name, text) in [
+        ("all.jsonl", "{\"topic\":\"one\"}\n\n  [1]\n"),
+        ("all.jsonl", "{}\r\n\t{\"topic\": 1, \"topik\": \"a\"}\r\n"),
+        ("all.jsonl", "\u{feff}{\"topic\": \"é\", x}\n"),
+        ("all.jsonl", "{}\n{\"topic\": \"a\", \"topic\": \"b\"}"),
+        ("one.json", "\n{\"topic\":\n  tides}\n"),
+        ("one.json", "\n  7"),
+        ("one.json", ""),
+    ] {
+        std::fs::write(demo.path(name), text).unwrap();
+        let bad = demo.rondo(&["run", &workflow, "--offline", "--input-file", &demo.path(name)]);
+        assert_eq!(bad.exit, 2, "{text:?}: {bad:?}");
+        told.push_str(&bad.failure.replace(&demo.path(""), ""));
+    }
+    insta::assert_snapshot!(told);
 }
 
 #[test]
