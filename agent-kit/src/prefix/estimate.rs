@@ -60,7 +60,7 @@ mod tests {
         let sent = visits * system + visits * user + (user + answer) * visits * (visits - 1) / 2;
         let fresh = system + user + (visits - 1) * (user + answer);
         assert_eq!((form.sent, form.fresh), (sent, fresh));
-        assert_eq!(form.share(), Some(0.8535));
+        assert_eq!(form.share(), Some(0.8545));
         assert_eq!(ClosedForm::new(500).share(), None);
     }
 

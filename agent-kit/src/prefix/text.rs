@@ -66,15 +66,21 @@ impl<'a> Difference<'a> {
 
     /// The differing words of both sides: `"a" became "b"`, `added "b"`, `left out "a"`.
     pub(super) fn detail(&self) -> String {
-        match (self.gone().is_empty(), self.come().is_empty()) {
-            (true, false) => format!("added {}", quoted(self.come())),
-            (false, true) => format!("left out {}", quoted(self.gone())),
+        match (self.gone(), self.come()) {
+            ("", come) if self.is_apart(come) => format!("added {}", quoted(come)),
+            (gone, "") if self.is_apart(gone) => format!("left out {}", quoted(gone)),
             _ => {
                 let from = word_start(self.old, self.at);
                 let words = |text: &'a str, end: usize| text.get(from..word_end(text, end)).unwrap_or_default();
-                format!("{} became {}", quoted(words(self.old, self.old_end)), quoted(words(self.new, self.new_end)))
+                let (old, new) = (words(self.old, self.old_end), words(self.new, self.new_end));
+                format!("{} became {}", quoted(old), quoted(new))
             }
         }
+    }
+
+    /// Whether what one side has more is not the middle of a word.
+    fn is_apart(&self, more: &str) -> bool {
+        more.contains(char::is_whitespace) || word_start(self.old, self.at) == self.at && self.at == self.old.len()
     }
 }
 

@@ -104,7 +104,7 @@ const FORMS: [(Volatile, &str, Holds); 20] = [
     (
         Volatile::Environment,
         r"\b(?:localhost|\d{1,3}\.\d{1,3}\.\d{1,3}\.\d{1,3}|(?:[A-Za-z0-9-]+\.)+(?:com|net|org|io|dev|ai|app|cloud|local|localdomain|internal|lan|test|example)):\d{2,5}\b",
-        is_whole,
+        is_host,
     ),
 ];
 
@@ -172,6 +172,11 @@ fn is_mixed(before: &str, matched: &str, after: &str) -> bool {
 fn is_path(before: &str, _: &str, _: &str) -> bool {
     !before
         .ends_with(|c: char| c.is_alphanumeric() || matches!(c, '.' | '_' | '-' | '/' | '\\' | '~' | '}' | '%' | '>'))
+}
+
+/// The slashes before a host are those of its URL.
+fn is_host(before: &str, matched: &str, after: &str) -> bool {
+    is_whole(before.trim_end_matches("//"), matched, after) && !before.ends_with('.')
 }
 
 fn is_free(before: &str, _: &str, _: &str) -> bool {
