@@ -19,6 +19,7 @@ pub mod hook;
 pub mod lint;
 pub mod models;
 pub mod moderator;
+pub mod prefix;
 mod program;
 pub mod rebuild;
 mod rehearse;

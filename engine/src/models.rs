@@ -50,12 +50,20 @@ impl Price {
     /// What `usage` costs, in US dollars.
     pub fn of(&self, usage: Usage) -> f64 {
         let fresh = usage.prompt_tokens.saturating_sub(usage.cached_tokens).saturating_sub(usage.cache_write_tokens);
-        let millions = |tokens: u64| u32::try_from(tokens).map_or(f64::from(u32::MAX), f64::from) / 1e6;
         millions(fresh) * self.input
             + millions(usage.cached_tokens) * self.cached_input
             + millions(usage.cache_write_tokens) * self.cache_write
             + millions(usage.output_tokens) * self.output
     }
+
+    /// What so many tokens of a prompt cost more when the provider serves them no longer, in US dollars.
+    pub fn of_unserved(&self, tokens: u64) -> f64 {
+        millions(tokens) * (self.input - self.cached_input).max(0.0)
+    }
+}
+
+fn millions(tokens: u64) -> f64 {
+    u32::try_from(tokens).map_or(f64::from(u32::MAX), f64::from) / 1e6
 }
 
 #[cfg(test)]

@@ -99,6 +99,83 @@ pub fn beginning(store: &dyn Read, row: &Row) -> Result<Beginning, store::Error>
     })
 }
 
+/// One request as it is rebuilt: borrowed, so that one of a long conversation costs no more than one of a short one.
+#[derive(Debug)]
+pub struct Sent<'a> {
+    /// The step.
+    pub stored: &'a StoredStep,
+    /// The digest that the transcript names.
+    pub recorded: Digest,
+    /// The digest of the rebuilt request.
+    pub rebuilt: Digest,
+    /// The request before a hook rewrote it, as the transcript names it.
+    pub asked: Option<Digest>,
+    /// The digest of the head.
+    pub head_digest: Digest,
+    /// The head.
+    pub head: &'a Arc<Head>,
+    /// The messages as the steps make them.
+    pub plain: &'a [Message],
+    /// How many of `plain` stand in front of the visit.
+    pub before: usize,
+    /// How many messages `plain` shares with that of the request of this role that was handed out before it.
+    pub kept: usize,
+    /// The messages that were sent in place of `plain`, where a hook rewrote them.
+    pub rewritten: Option<Vec<Message>>,
+    /// What else is wrong with it.
+    pub fault: Option<String>,
+}
+
+impl Sent<'_> {
+    /// The messages as they were sent.
+    pub fn messages(&self) -> &[Message] {
+        self.rewritten.as_deref().unwrap_or(self.plain)
+    }
+
+    fn into_request(self) -> Request {
+        let plain = self.plain.to_vec();
+        let (messages, asked_messages) = match self.rewritten {
+            Some(rewritten) => (rewritten, Some(plain)),
+            None => (plain, None),
+        };
+        Request {
+            seq: self.stored.seq,
+            visit: self.stored.visit,
+            role: self.stored.step.role.clone(),
+            recorded: self.recorded,
+            rebuilt: self.rebuilt,
+            asked: self.asked,
+            head_digest: self.head_digest,
+            head: Head::clone(self.head),
+            messages,
+            asked_messages,
+            fault: self.fault,
+        }
+    }
+}
+
+/// A visit of a role that a model plays, after its requests.
+#[derive(Debug)]
+pub struct Visited<'a> {
+    /// The step.
+    pub stored: &'a StoredStep,
+    /// What is known of it and not hashed.
+    pub note: &'a Note,
+    /// The message that opened it.
+    pub opening: &'a Message,
+    /// What was said in it.
+    pub transcript: Option<&'a Transcript>,
+}
+
+/// What a walk through a thread meets, in order.
+#[derive(Debug)]
+pub enum Met<'a> {
+    /// A request.
+    Request(Sent<'a>),
+    /// The end of a visit.
+    Visit(Visited<'a>),
+}
+
 /// Rebuilds every request of a thread in order and hands each to `each` until it says stop (`false`). `wanted` says
 /// of which steps: the requests of the others are not made, only their place in the history.
 ///
@@ -111,19 +188,43 @@ pub fn requests(
     wanted: &dyn Fn(&StoredStep) -> bool,
     each: &mut dyn FnMut(Request) -> bool,
 ) -> Result<(), Error> {
+    walk(store, thread, row, wanted, &mut |met| match met {
+        Met::Request(sent) => each(sent.into_request()),
+        Met::Visit(_) => true,
+    })
+}
+
+/// As [`requests`], without a copy of their messages, and with the ends of visits.
+///
+/// # Errors
+/// As [`requests`].
+pub fn walk(
+    store: &dyn Read,
+    thread: &ThreadId,
+    row: &Row,
+    wanted: &dyn Fn(&StoredStep) -> bool,
+    each: &mut dyn FnMut(Met<'_>) -> bool,
+) -> Result<(), Error> {
     let Beginning { workflow, start } = beginning(store, row)?;
     if start.layout != LAYOUT {
         return Err(history::UnknownLayout { found: start.layout }.into());
     }
+    if row.seq == 0 {
+        return Ok(());
+    }
     let mut rebuilding = Rebuilding::new(store, &workflow)?;
     let mut fault = None;
-    store.scan(thread, 1..=row.seq, &mut |stored, _: Note| match rebuilding.step(&stored, wanted(&stored), each) {
-        Ok(goes_on) => goes_on,
-        Err(error) => {
-            fault = Some(error);
-            false
-        }
-    })?;
+    store.scan(
+        thread,
+        1..=row.seq,
+        &mut |stored, note| match rebuilding.step(&stored, &note, wanted(&stored), each) {
+            Ok(goes_on) => goes_on,
+            Err(error) => {
+                fault = Some(error);
+                false
+            }
+        },
+    )?;
     fault.map_or(Ok(()), Err)
 }
 
@@ -136,16 +237,34 @@ struct Told {
     telling: history::Telling,
     script: cast::Script,
     conversation: Conversation,
+    /// How much of the conversation has stood since a request was last handed out.
+    kept: usize,
     /// The other roles' episodes since its last visit, oldest first.
     since: VecDeque<Arc<Episode>>,
     visited: bool,
+}
+
+impl Told {
+    fn truncate(&mut self, length: usize) {
+        self.conversation.truncate(length);
+        self.kept = self.kept.min(length);
+    }
+
+    /// The request with what is wrong with it: a head that no hook rewrote is the one that the workflow gives.
+    fn checked<'a>(&self, sent: Sent<'a>) -> Sent<'a> {
+        let is_given =
+            sent.head.system == self.script.system && sent.head.response_format == self.script.response_format;
+        let fault = (sent.asked.is_none() && !is_given)
+            .then(|| "its head is not the one that the workflow gives this role".to_owned());
+        Sent { fault, ..sent }
+    }
 }
 
 struct Rebuilding<'a> {
     store: &'a dyn Read,
     readings: BTreeMap<RoleName, Reading>,
     roles: BTreeMap<RoleName, Told>,
-    heads: BTreeMap<Digest, Head>,
+    heads: BTreeMap<Digest, Arc<Head>>,
 }
 
 impl<'a> Rebuilding<'a> {
@@ -160,6 +279,7 @@ impl<'a> Rebuilding<'a> {
                 telling: cast::telling(model),
                 script: cast::script(model, contract),
                 conversation: Conversation::default(),
+                kept: 0,
                 since: VecDeque::new(),
                 visited: false,
             };
@@ -171,27 +291,33 @@ impl<'a> Rebuilding<'a> {
     fn step(
         &mut self,
         stored: &StoredStep,
+        note: &Note,
         wanted: bool,
-        each: &mut dyn FnMut(Request) -> bool,
+        each: &mut dyn FnMut(Met<'_>) -> bool,
     ) -> Result<bool, Error> {
         let step = &stored.step;
         let mut goes_on = true;
         if let Some(mut told) = self.roles.remove(&step.role) {
             if told.telling.history == History::None {
-                told.conversation.truncate(0);
+                told.truncate(0);
             }
             let newest_first = told.since.iter().rev().map(Arc::as_ref);
             let summary = history::summary(&told.telling, &step.role, !told.visited, newest_first);
-            told.conversation.push(history::opening(&step.edge.prompt, &summary));
-            let opened = told.conversation.messages().len();
+            let opening = history::opening(&step.edge.prompt, &summary);
+            let before = told.conversation.messages().len();
+            told.conversation.push(opening.clone());
             let exact = told.telling.history == History::Exact;
             let transcript = match step.transcript.filter(|_| wanted || exact) {
                 Some(digest) => Some(object::<Transcript>(self.store, Kind::Transcript, digest)?),
                 None => None,
             };
             if let Some(transcript) = transcript.as_ref().filter(|_| wanted) {
-                goes_on = self.transcript(stored, transcript, &mut told, each)?;
-                told.conversation.truncate(opened);
+                goes_on = self.transcript(stored, transcript, before, &mut told, each)?;
+                told.truncate(before + 1);
+            }
+            if wanted && goes_on {
+                let transcript = transcript.as_ref();
+                goes_on = each(Met::Visit(Visited { stored, note, opening: &opening, transcript }));
             }
             told.conversation.extend(history::closing(told.telling.history, &step.answer, transcript.as_ref()));
             told.since.clear();
@@ -216,13 +342,37 @@ impl<'a> Rebuilding<'a> {
         &mut self,
         stored: &StoredStep,
         transcript: &Transcript,
+        before: usize,
         told: &mut Told,
-        each: &mut dyn FnMut(Request) -> bool,
+        each: &mut dyn FnMut(Met<'_>) -> bool,
     ) -> Result<bool, Error> {
         for entry in &transcript.entries {
             if let Entry::Model { asked, head, request, .. } = entry {
-                let request = self.request(stored, told, *head, *request, *asked)?;
-                if !each(request) {
+                let rewritten = match asked {
+                    Some(_) => Some(object::<object::Request>(self.store, Kind::Request, *request)?),
+                    None => None,
+                };
+                let rebuilt = match &rewritten {
+                    Some(rewritten) => rewritten.digest(),
+                    None => told.conversation.request(*head),
+                };
+                let (head_digest, head) = (*head, self.head(*head)?);
+                let sent = Sent {
+                    stored,
+                    recorded: *request,
+                    rebuilt,
+                    asked: *asked,
+                    head_digest,
+                    head: &head,
+                    plain: told.conversation.messages(),
+                    before,
+                    kept: told.kept,
+                    rewritten: rewritten.map(|rewritten| rewritten.messages),
+                    fault: None,
+                };
+                let goes_on = each(Met::Request(told.checked(sent)));
+                told.kept = told.conversation.messages().len();
+                if !goes_on {
                     return Ok(false);
                 }
             }
@@ -233,42 +383,12 @@ impl<'a> Rebuilding<'a> {
         Ok(true)
     }
 
-    fn request(
-        &mut self,
-        stored: &StoredStep,
-        told: &Told,
-        head_digest: Digest,
-        recorded: Digest,
-        asked: Option<Digest>,
-    ) -> Result<Request, Error> {
-        let head = match self.heads.get(&head_digest) {
-            Some(head) => head.clone(),
-            None => object::<Head>(self.store, Kind::Head, head_digest)?,
-        };
-        self.heads.insert(head_digest, head.clone());
-        let plain = told.conversation.messages().to_vec();
-        let mut request = Request {
-            seq: stored.seq,
-            visit: stored.visit,
-            role: stored.step.role.clone(),
-            recorded,
-            rebuilt: told.conversation.request(head_digest),
-            asked,
-            head_digest,
-            head,
-            messages: plain,
-            asked_messages: None,
-            fault: None,
-        };
-        if asked.is_some() {
-            let rewritten: object::Request = object(self.store, Kind::Request, recorded)?;
-            request.rebuilt = rewritten.digest();
-            request.asked_messages = Some(std::mem::replace(&mut request.messages, rewritten.messages));
-        } else if request.head.system != told.script.system
-            || request.head.response_format != told.script.response_format
-        {
-            request.fault = Some("its head is not the one that the workflow gives this role".to_owned());
+    fn head(&mut self, digest: Digest) -> Result<Arc<Head>, Error> {
+        if let Some(head) = self.heads.get(&digest) {
+            return Ok(Arc::clone(head));
         }
-        Ok(request)
+        let head = Arc::new(object::<Head>(self.store, Kind::Head, digest)?);
+        self.heads.insert(digest, Arc::clone(&head));
+        Ok(head)
     }
 }

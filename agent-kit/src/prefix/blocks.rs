@@ -136,6 +136,11 @@ pub(super) fn of_head(head: &Head) -> Vec<Content<'_>> {
     tools.chain(response_format).chain(system).collect()
 }
 
+/// Whether two heads are the same beginning of a request: they differ in parameters at most.
+pub fn is_same_head(a: &Head, b: &Head) -> bool {
+    a.model == b.model && of_head(a) == of_head(b)
+}
+
 /// Bytes of what a request holds besides its messages.
 pub fn bytes_of_head(head: &Head) -> u64 {
     of_head(head).iter().map(Content::length).sum()

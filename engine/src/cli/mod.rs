@@ -23,6 +23,7 @@ mod lines;
 mod messages;
 mod operating;
 mod output;
+mod prefix;
 mod progress;
 mod record;
 mod recording;
@@ -77,6 +78,7 @@ enum Verb {
     Threads(threads::ThreadsArgs),
     Show(show::ShowArgs),
     Messages(messages::MessagesArgs),
+    Prefix(prefix::PrefixArgs),
     Graph(graph::GraphArgs),
     Verify(verify::VerifyArgs),
     Tools(tools::ToolsArgs),
@@ -178,6 +180,7 @@ impl Verb {
             Self::Threads(args) => args.json.json,
             Self::Show(args) => args.json.json,
             Self::Messages(args) => args.json.json,
+            Self::Prefix(args) => args.json.json,
             Self::Verify(args) => args.json.json,
             Self::Tools(args) => args.json.json,
             Self::Trust(args) => args.json.json,
@@ -197,6 +200,7 @@ impl Verb {
             Self::Threads(args) => threads::threads(&args, output),
             Self::Show(args) => show::show(&args, output),
             Self::Messages(args) => messages::messages(&args, output),
+            Self::Prefix(args) => prefix::prefix(&args, output),
             Self::Graph(args) => graph::graph(&args, output),
             Self::Verify(args) => verify::verify(&args, output),
             Self::Tools(args) => tools::tools(&args, output),

@@ -23,7 +23,7 @@ use super::approval::AtTerminal;
 use super::failure::Failure;
 use super::recording::Recording;
 use super::tooling::{self, Tooling};
-use crate::config::{Provider, SCRIPTED_MODEL, Settings, Unresolved};
+use crate::config::{self, Provider, SCRIPTED_MODEL, Settings, Unresolved};
 use crate::grant::{Approver, Grants};
 use crate::hook::Ground;
 use crate::models::{Models, Price, ResolvedModel, ServedBy};
@@ -172,12 +172,7 @@ pub fn speaking(workflow: &Workflow, provision: &Provision) -> Result<Operating,
                 provider: resolved.provider.clone(),
             },
         };
-        let price = resolved.price.map(|price| Price {
-            input: price.input,
-            cached_input: price.cached_input,
-            cache_write: price.cache_write,
-            output: price.output,
-        });
+        let price = resolved.price.as_ref().map(price_of);
         models.insert(name.to_owned(), ResolvedModel { id: resolved.model, provider, price, served_by });
     }
     let totals = settings.providers.values().filter_map(|provider| provider.total_timeout_ms.as_ref());
@@ -201,6 +196,16 @@ fn player_served_by(script: Option<&Script>, cassette: Option<&Cassette>) -> Opt
         (None, None) => return None,
     };
     Some(ServedBy { provider: provider.to_owned(), address: format!("sha256:{digest}") })
+}
+
+/// What the operator says that a model's tokens cost.
+pub fn price_of(stated: &config::Price) -> Price {
+    Price {
+        input: stated.input,
+        cached_input: stated.cached_input,
+        cache_write: stated.cache_write,
+        output: stated.output,
+    }
 }
 
 /// Takes every key that is known out of whatever enters a thread.

@@ -42,6 +42,7 @@ macro_rules! codes {
 // 163 HTTP, 164 MCP), 17 grants, 185 scenarios, 186 snapshots.
 // 163 HTTP, 164 MCP), 17 grants, 19 what authors are told before a run.
 // 163 HTTP, 164 MCP), 17 grants, 192 prefixes of requests.
+// 163 HTTP, 164 MCP), 17 grants, 19 prefixes.
 codes! {
     "0101" Error YamlSyntax,
     "0102" Error JsonSyntax,
@@ -241,6 +242,7 @@ codes! {
     "1922" Warning VolatileInput,
     "1923" Warning ShortPrefix,
     "1924" Warning UnsharedText,
+    "1901" Error NothingToCompare,
 }
 
 impl Code {

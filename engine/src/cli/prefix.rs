@@ -1,0 +1,371 @@
+//! `rondo prefix`: what each visit shares with its role's visit before, where a prefix broke, and what that cost.
+
+use std::fmt::Write as _;
+
+use rondo_agent_kit::prefix::tokens;
+use rondo_protocol::diagnostic::Code;
+use rondo_protocol::id::{LanePath, RoleName, ThreadId};
+use rondo_protocol::workflow::History;
+use serde::Serialize;
+
+use super::exit::Exit;
+use super::failure::Failure;
+use super::messages::of_rebuild;
+use super::operating::price_of;
+use super::output::Output;
+use super::session::{look_into, of_store, settings, thread, thread_in};
+use super::{JsonArgs, StoreArgs};
+use crate::config::Flags;
+use crate::prefix::{self, Broke, Cost, Opposed, RoleSum, Visit};
+use crate::rebuild;
+
+/// How many broken prefixes a person is shown below the table; `--json` has them all.
+const SHOWN_BROKEN: usize = 20;
+
+/// Columns of the bar that shows a share.
+const BAR_COLUMNS: usize = 10;
+
+/// Columns of the name of a role and its lane.
+const NAME_COLUMNS: usize = 15;
+
+/// Show what each visit shares with the one before, where a prefix broke, and what that cost
+#[derive(Debug, clap::Args)]
+pub struct PrefixArgs {
+    /// A thread's id, the beginning of one, or `last`
+    #[arg(default_value = "last")]
+    thread: String,
+    /// Compare each visit with the same visit of that thread, such as a run of the workflow before an edit
+    #[arg(long, value_name = "THREAD")]
+    against: Option<String>,
+    #[command(flatten)]
+    store: StoreArgs,
+    #[command(flatten)]
+    pub(super) json: JsonArgs,
+}
+
+/// A visit as a JSON line.
+#[derive(Debug, Serialize)]
+struct VisitLine<'a> {
+    event: &'static str,
+    role: &'a RoleName,
+    lane: &'a LanePath,
+    visit: u64,
+    seq: u64,
+    requests: u64,
+    request_bytes: u64,
+    shared_bytes: u64,
+    shared_tokens: u64,
+    prompt_tokens: Option<u64>,
+    cached_tokens: Option<u64>,
+    expected_share: Option<f64>,
+    cost_usd: Option<f64>,
+    broke: Option<BrokeLine<'a>>,
+    against: Option<AgainstLine<'a>>,
+}
+
+/// A broken prefix within the line of its visit.
+#[derive(Debug, Serialize)]
+struct BrokeLine<'a> {
+    byte: u64,
+    block: String,
+    cause: &'static str,
+    detail: &'a str,
+    lost_tokens: u64,
+    lost_usd: Option<f64>,
+}
+
+/// The other thread, and whether it has that visit.
+#[derive(Debug, Serialize)]
+struct AgainstLine<'a> {
+    thread: &'a ThreadId,
+    has_visit: bool,
+}
+
+/// What a role's visits come to.
+#[derive(Debug, Serialize)]
+struct RoleLine<'a> {
+    event: &'static str,
+    role: &'a RoleName,
+    history: History,
+    visits: u64,
+    requests: u64,
+    request_bytes: u64,
+    shared_bytes: u64,
+    shared_tokens: u64,
+    prompt_tokens: Option<u64>,
+    cached_tokens: Option<u64>,
+    expected_share: Option<f64>,
+    cost_usd: Option<f64>,
+    breaks: u64,
+    lost_tokens: u64,
+    lost_usd: Option<f64>,
+}
+
+/// What a history would cost a role on the same steps.
+#[derive(Debug, Serialize)]
+struct StrategyLine<'a> {
+    event: &'static str,
+    role: &'a RoleName,
+    history: History,
+    is_chosen: bool,
+    requests: u64,
+    request_bytes: u64,
+    shared_bytes: u64,
+    prompt_tokens_estimated: u64,
+    served_tokens_estimated: u64,
+    cost_usd: Option<f64>,
+}
+
+/// Compares the requests of a thread.
+pub fn prefix(args: &PrefixArgs, output: &mut Output) -> Result<Exit, Failure> {
+    let settings = settings(&Flags { store: args.store.store.clone(), durability: None })?;
+    let (look, id, row) = thread_in(look_into(&settings.store.value)?, &args.thread)?;
+    let store = look.store.as_ref();
+    let workflow = rebuild::beginning(store, &row).map_err(|error| of_store(&error))?.workflow;
+    let of_model = |name: &str| settings.models.get(name).and_then(|model| model.price.as_ref()).map(price_of);
+    let prices = prefix::prices(&workflow, &of_model);
+    let mut report = Report { output, against: None, broken: Vec::new(), left_out: 0, visits: 0, outcome: Ok(()) };
+    let Some(other) = &args.against else {
+        report.heading(&format!("{id}  {}\n", workflow.name))?;
+        let sums = prefix::visits(store, &id, &row, &prices, &mut |visit| report.visit(&visit, true));
+        return report.end(&sums.map_err(|error| of_rebuild(&error))?);
+    };
+    let (other, other_row) = thread(store, other)?;
+    report.against = Some(&other);
+    report.heading(&format!("{id}  {}  against {other}\n", workflow.name))?;
+    let mut has_met = false;
+    prefix::against(store, (&id, &row), (&other, &other_row), &prices, &mut |Opposed { visit, is_met }| {
+        has_met |= is_met;
+        report.visit(&visit, is_met)
+    })
+    .map_err(|error| of_rebuild(&error))?;
+    let exit = report.end(&[])?;
+    if has_met {
+        return Ok(exit);
+    }
+    let message = format!("no visit of thread {id} is one of thread {other} too");
+    Err(Failure::new(Code::NothingToCompare, message).with_hint("name two threads of one workflow"))
+}
+
+/// What is said of the visits, each as it comes.
+struct Report<'a> {
+    output: &'a mut Output,
+    against: Option<&'a ThreadId>,
+    /// The broken prefixes, for people.
+    broken: Vec<String>,
+    left_out: u64,
+    visits: u64,
+    outcome: Result<(), Failure>,
+}
+
+impl Report<'_> {
+    fn heading(&mut self, text: &str) -> Result<(), Failure> {
+        if self.output.is_json() { Ok(()) } else { self.output.text(text) }
+    }
+
+    /// Says what a visit shares; whether anybody still reads.
+    fn visit(&mut self, visit: &Visit, has_visit: bool) -> bool {
+        self.outcome = if self.output.is_json() {
+            let against = self.against.map(|thread| AgainstLine { thread, has_visit });
+            self.output.line(&visit_line(visit, against))
+        } else {
+            self.row(visit, has_visit)
+        };
+        self.visits += 1;
+        self.outcome.is_ok() && !self.output.is_closed()
+    }
+
+    fn row(&mut self, visit: &Visit, has_visit: bool) -> Result<(), Failure> {
+        if let Some(broke) = &visit.broke {
+            if self.broken.len() < SHOWN_BROKEN {
+                self.broken.push(broke_text(visit, broke));
+            } else {
+                self.left_out += 1;
+            }
+        }
+        let heading = if self.visits == 0 { heading() } else { String::new() };
+        self.output.text(&(heading + &row_text(visit, has_visit)))
+    }
+
+    fn end(self, sums: &[RoleSum]) -> Result<Exit, Failure> {
+        self.outcome?;
+        if self.output.is_json() {
+            for sum in sums {
+                self.output.line(&role_line(sum))?;
+                sum.costs.iter().try_for_each(|cost| self.output.line(&strategy_line(sum, cost)))?;
+            }
+            return Ok(Exit::Done);
+        }
+        if self.visits == 0 {
+            self.output.text("no model was asked in this thread\n")?;
+        }
+        if !self.broken.is_empty() {
+            self.output.text("\nbroken prefixes\n")?;
+            self.broken.iter().try_for_each(|text| self.output.text(text))?;
+        }
+        if self.left_out > 0 {
+            self.output.text(&format!("  and {} more; --json has them all\n", self.left_out))?;
+        }
+        if !sums.is_empty() {
+            self.output.text("\nwhat each history would cost (* is chosen; a token is taken for 4 bytes)\n")?;
+            sums.iter().try_for_each(|sum| self.output.text(&sum_text(sum)))?;
+        }
+        Ok(Exit::Done)
+    }
+}
+
+fn visit_line<'a>(visit: &'a Visit, against: Option<AgainstLine<'a>>) -> VisitLine<'a> {
+    let broke = visit.broke.as_ref().map(|broke| BrokeLine {
+        byte: broke.at.byte,
+        block: broke.at.block.to_string(),
+        cause: broke.at.cause.phrase(),
+        detail: &broke.at.detail,
+        lost_tokens: broke.lost_tokens,
+        lost_usd: broke.lost_usd,
+    });
+    VisitLine {
+        event: "visit",
+        role: &visit.role,
+        lane: &visit.lane,
+        visit: visit.visit,
+        seq: visit.seq,
+        requests: visit.shared.requests,
+        request_bytes: visit.shared.request_bytes,
+        shared_bytes: visit.shared.shared_bytes,
+        shared_tokens: tokens(visit.shared.shared_bytes),
+        prompt_tokens: visit.usage.map(|usage| usage.prompt_tokens),
+        cached_tokens: visit.usage.map(|usage| usage.cached_tokens),
+        expected_share: visit.shared.share(),
+        cost_usd: visit.cost_usd,
+        broke,
+        against,
+    }
+}
+
+fn role_line(sum: &RoleSum) -> RoleLine<'_> {
+    RoleLine {
+        event: "role",
+        role: &sum.role,
+        history: sum.history,
+        visits: sum.visits,
+        requests: sum.shared.requests,
+        request_bytes: sum.shared.request_bytes,
+        shared_bytes: sum.shared.shared_bytes,
+        shared_tokens: tokens(sum.shared.shared_bytes),
+        prompt_tokens: sum.usage.map(|usage| usage.prompt_tokens),
+        cached_tokens: sum.usage.map(|usage| usage.cached_tokens),
+        expected_share: sum.shared.share(),
+        cost_usd: sum.cost_usd,
+        breaks: sum.breaks,
+        lost_tokens: sum.lost_tokens,
+        lost_usd: sum.lost_usd,
+    }
+}
+
+fn strategy_line<'a>(sum: &'a RoleSum, cost: &Cost) -> StrategyLine<'a> {
+    StrategyLine {
+        event: "strategy",
+        role: &sum.role,
+        history: cost.history,
+        is_chosen: cost.history == sum.history,
+        requests: cost.shared.requests,
+        request_bytes: cost.shared.request_bytes,
+        shared_bytes: cost.shared.shared_bytes,
+        prompt_tokens_estimated: tokens(cost.shared.request_bytes),
+        served_tokens_estimated: tokens(cost.shared.shared_bytes),
+        cost_usd: cost.cost_usd,
+    }
+}
+
+fn heading() -> String {
+    format!(
+        "\n{:<NAME_COLUMNS$} {:>5} {:>10}  {:<15} {:>8} {:>8} {:>9}\n",
+        "role", "visit", "bytes", "shared", "prompt", "cached", "cost"
+    )
+}
+
+fn row_text(visit: &Visit, has_visit: bool) -> String {
+    let name = if visit.lane.is_trunk() { visit.role.to_string() } else { format!("{} {}", visit.role, visit.lane) };
+    let name = cut(&name, NAME_COLUMNS);
+    let bytes = visit.shared.request_bytes;
+    let share = match (visit.shared.share(), has_visit) {
+        (_, false) => "not there".to_owned(),
+        (Some(share), true) => bar(share),
+        (None, true) => "not asked".to_owned(),
+    };
+    let counted = |tokens: Option<u64>| tokens.map_or_else(|| "-".to_owned(), |tokens| tokens.to_string());
+    let prompt = counted(visit.usage.map(|usage| usage.prompt_tokens));
+    let cached = counted(visit.usage.map(|usage| usage.cached_tokens));
+    let broken = if visit.broke.is_some() { "  !" } else { "" };
+    format!(
+        "{name:<NAME_COLUMNS$} {:>5} {bytes:>10}  {share:<15} {prompt:>8} {cached:>8} {:>9}{broken}\n",
+        visit.visit,
+        dollars(visit.cost_usd)
+    )
+}
+
+/// A share as a bar and in percent: `███████···  70%`.
+fn bar(share: f64) -> String {
+    let filled = (0..BAR_COLUMNS).filter(|column| share * 100.0 >= percent_of(*column)).count();
+    format!("{}{} {:>3.0}%", "█".repeat(filled), "·".repeat(BAR_COLUMNS - filled), (share * 100.0).floor())
+}
+
+/// The share from which a column of the bar is filled: its middle.
+fn percent_of(column: usize) -> f64 {
+    let column = u32::try_from(column).unwrap_or(u32::MAX);
+    (f64::from(column) + 0.5) * 10.0
+}
+
+fn broke_text(visit: &Visit, broke: &Broke) -> String {
+    let at = &broke.at;
+    let mut text = format!("  {}, visit {}: {}, byte {}: {}\n", visit.role, visit.visit, at.block, at.byte, at.cause);
+    if !at.detail.is_empty() {
+        let _ = writeln!(text, "      {}", at.detail);
+    }
+    if broke.lost_tokens > 0 {
+        let cost = broke.lost_usd.map_or_else(String::new, |lost| format!(", ${lost:.4} more"));
+        let _ = writeln!(text, "      about {} tokens could not be served{cost}", broke.lost_tokens);
+    }
+    text
+}
+
+fn sum_text(sum: &RoleSum) -> String {
+    let (visits, requests) = (sum.visits, sum.shared.requests);
+    let mut text = format!("  {}: {}, {}", sum.role, plural(visits, "visit"), plural(requests, "request"));
+    if sum.breaks > 0 {
+        let _ = write!(text, ", {} broken", sum.breaks);
+    }
+    text.push('\n');
+    for cost in &sum.costs {
+        let name = match cost.history {
+            History::Condensed => "condensed",
+            History::Exact => "exact",
+            History::None => "none",
+        };
+        let mark = if cost.history == sum.history { "*" } else { " " };
+        let (sent, served) = (tokens(cost.shared.request_bytes), tokens(cost.shared.shared_bytes));
+        let share = bar(cost.shared.share().unwrap_or_default());
+        let _ = writeln!(
+            text,
+            "    {mark} {name:<10} {sent:>9} tokens, {served:>9} served  {share} {:>10}",
+            dollars(cost.cost_usd)
+        );
+    }
+    text
+}
+
+fn plural(count: u64, word: &str) -> String {
+    format!("{count} {word}{}", if count == 1 { "" } else { "s" })
+}
+
+fn dollars(amount: Option<f64>) -> String {
+    amount.map_or_else(|| "-".to_owned(), |amount| format!("${amount:.4}"))
+}
+
+/// The beginning of a name that fits its column.
+fn cut(name: &str, columns: usize) -> String {
+    if name.chars().count() <= columns {
+        return name.to_owned();
+    }
+    name.chars().take(columns.saturating_sub(1)).chain(['…']).collect()
+}

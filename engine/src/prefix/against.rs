@@ -1,0 +1,214 @@
+//! Two threads side by side: what the first request of each visit shares with that of the same visit in another thread,
+//! such as a run of the workflow before it was edited.
+//!
+//! Of the other thread only what is new in each visit is held; it comes to one conversation a role.
+
+use std::collections::{BTreeMap, VecDeque};
+use std::sync::Arc;
+
+use rondo_agent_kit::prefix::{self, Comparison, Request, compare, compare_beyond};
+use rondo_protocol::Digest;
+use rondo_protocol::id::{LanePath, RoleName, ThreadId};
+use rondo_protocol::message::Message;
+use rondo_protocol::object::Head;
+
+use super::{Broke, Prices, Shared, Visit};
+use crate::rebuild::{self, Met, Sent};
+use crate::store::{Read, Row};
+
+/// How many messages from the first one that differs are looked at for what became of it.
+const LOOKED_AT: usize = 64;
+
+/// A visit beside the same one of the other thread.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Opposed {
+    /// The visit. Its sizes are those of its first request.
+    pub visit: Visit,
+    /// Whether the other thread has that visit.
+    pub is_met: bool,
+}
+
+/// Hands each visit of `thread` to `each` in order until it says stop (`false`), compared with the same visit of
+/// `other`.
+///
+/// # Errors
+/// When a step or an object is missing or damaged, or a thread is of another version.
+pub fn against(
+    store: &dyn Read,
+    (thread, row): (&ThreadId, &Row),
+    (other, other_row): (&ThreadId, &Row),
+    prices: &Prices,
+    each: &mut dyn FnMut(Opposed) -> bool,
+) -> Result<(), rebuild::Error> {
+    let mut sides: BTreeMap<(RoleName, LanePath), Side> = BTreeMap::new();
+    rebuild::walk(store, other, other_row, &|_| true, &mut |met| {
+        if let Met::Request(sent) = met {
+            let side = sides.entry(key(&sent)).or_default();
+            if side.recorded_visit != sent.stored.visit {
+                side.record(&sent);
+            }
+        }
+        true
+    })?;
+    let mut read: BTreeMap<(RoleName, LanePath), Reader> = BTreeMap::new();
+    let mut first: Option<(Shared, Option<Broke>, bool)> = None;
+    rebuild::walk(store, thread, row, &|_| true, &mut |met| match met {
+        Met::Request(sent) => {
+            if first.is_none() {
+                let key = key(&sent);
+                let reader = read.entry(key.clone()).or_insert_with(|| Reader::of(sides.remove(&key)));
+                let price = prices.get(&key.0).copied();
+                let (request_bytes, compared) = reader.request(&sent);
+                let is_met = compared.is_some();
+                let shared_bytes = compared.as_ref().map_or(0, |compared| compared.shared_bytes);
+                let shared = Shared::one(request_bytes, shared_bytes);
+                let broke = compared.and_then(|compared| compared.broke);
+                let broke = broke.map(|at| {
+                    let lost = reader.other_bytes.saturating_sub(at.byte);
+                    Broke::new(at, lost, price)
+                });
+                first = Some((shared, broke, is_met));
+            }
+            true
+        }
+        Met::Visit(visited) => {
+            let (shared, broke, is_met) = first.take().unwrap_or_default();
+            let (stored, note) = (visited.stored, visited.note);
+            let visit = Visit {
+                seq: stored.seq,
+                role: stored.step.role.clone(),
+                lane: stored.step.lane.clone(),
+                visit: stored.visit,
+                shared,
+                usage: note.usage,
+                cost_usd: note.cost_usd,
+                broke,
+            };
+            each(Opposed { visit, is_met })
+        }
+    })
+}
+
+fn key(sent: &Sent<'_>) -> (RoleName, LanePath) {
+    (sent.stored.step.role.clone(), sent.stored.step.lane.clone())
+}
+
+/// The first requests of a role in the other thread.
+#[derive(Default)]
+struct Side {
+    visits: VecDeque<Recorded>,
+    recorded_visit: u64,
+    /// The messages of the last one.
+    messages: Vec<Message>,
+    plain: Plain,
+}
+
+/// How many messages the last first request of a visit had, where no hook rewrote it: the next one begins with them.
+#[derive(Default)]
+struct Plain(usize);
+
+impl Plain {
+    /// How many messages a visit's first request shares with the one before it for certain.
+    fn kept(&mut self, sent: &Sent<'_>) -> usize {
+        let before = std::mem::take(&mut self.0);
+        if sent.rewritten.is_some() {
+            return 0;
+        }
+        self.0 = sent.plain.len();
+        before.min(sent.before)
+    }
+}
+
+/// The first request of a visit, as what it adds to the one before.
+struct Recorded {
+    visit: u64,
+    digest: Digest,
+    head: Arc<Head>,
+    kept: usize,
+    fresh: Vec<Message>,
+}
+
+impl Side {
+    fn record(&mut self, sent: &Sent<'_>) {
+        self.recorded_visit = sent.stored.visit;
+        let messages = sent.messages();
+        let kept = self.plain.kept(sent);
+        let kept = kept + self.messages.iter().zip(messages).skip(kept).take_while(|(a, b)| a == b).count();
+        let fresh = messages.get(kept..).unwrap_or_default().to_vec();
+        self.messages.truncate(kept);
+        self.messages.extend_from_slice(&fresh);
+        let head = Arc::clone(sent.head);
+        self.visits.push_back(Recorded { visit: sent.stored.visit, digest: sent.head_digest, head, kept, fresh });
+    }
+}
+
+/// Reads the two sides of a role together.
+#[derive(Default)]
+struct Reader {
+    visits: VecDeque<Recorded>,
+    /// The other side's request, and its bytes up to each message.
+    other: Vec<Message>,
+    other_sizes: Vec<u64>,
+    other_bytes: u64,
+    /// This side's bytes up to each message.
+    sizes: Vec<u64>,
+    plain: Plain,
+    /// How many messages the two begin with alike.
+    alike: usize,
+}
+
+impl Reader {
+    fn of(side: Option<Side>) -> Self {
+        Self { visits: side.map(|side| side.visits).unwrap_or_default(), ..Self::default() }
+    }
+
+    /// Takes in the first request of a visit: its bytes, and how it compares with the other side's, if there is one.
+    fn request(&mut self, sent: &Sent<'_>) -> (u64, Option<Comparison>) {
+        let messages = sent.messages();
+        let kept = self.plain.kept(sent);
+        extend(&mut self.sizes, kept, messages);
+        self.alike = self.alike.min(kept);
+        let head_bytes = prefix::bytes_of_head(sent.head);
+        let request_bytes = head_bytes.saturating_add(self.sizes.last().copied().unwrap_or_default());
+        let mut found = None;
+        while self.visits.front().is_some_and(|next| next.visit <= sent.stored.visit) {
+            let Some(next) = self.visits.pop_front() else { break };
+            self.alike = self.alike.min(next.kept);
+            self.other.truncate(next.kept);
+            self.other.extend(next.fresh);
+            extend(&mut self.other_sizes, next.kept, &self.other);
+            found = (next.visit == sent.stored.visit).then_some((next.digest, next.head));
+        }
+        let Some((digest, head)) = found else { return (request_bytes, None) };
+        let other_messages = self.other_sizes.last().copied().unwrap_or_default();
+        self.other_bytes = prefix::bytes_of_head(&head).saturating_add(other_messages);
+        if digest != sent.head_digest {
+            let before = Request { head: &head, messages: self.other.get(..1).unwrap_or_default() };
+            let after = Request { head: sent.head, messages: messages.get(..1).unwrap_or_default() };
+            let compared = compare(before, after);
+            // Heads that differ in parameters alone are the same prefix.
+            if compared.broke.is_some() {
+                return (request_bytes, Some(compared));
+            }
+        }
+        while self.other.get(self.alike).is_some_and(|other| messages.get(self.alike) == Some(other)) {
+            self.alike += 1;
+        }
+        let alike_bytes = self.alike.checked_sub(1).and_then(|at| self.sizes.get(at)).copied().unwrap_or_default();
+        let known = prefix::Shared { messages: self.alike, bytes: head_bytes.saturating_add(alike_bytes) };
+        let window =
+            |messages: &[Message], at: usize| messages.iter().skip(at).take(LOOKED_AT).cloned().collect::<Vec<_>>();
+        let compared = compare_beyond(known, &window(&self.other, self.alike), &window(messages, self.alike));
+        (request_bytes, Some(compared))
+    }
+}
+
+/// Brings the bytes up to each message to date, of which the first `kept` are the same as before.
+fn extend(sizes: &mut Vec<u64>, kept: usize, messages: &[Message]) {
+    sizes.truncate(kept);
+    let mut size = sizes.last().copied().unwrap_or_default();
+    for message in messages.iter().skip(sizes.len()) {
+        size = size.saturating_add(prefix::bytes_of_message(message));
+        sizes.push(size);
+    }
+}

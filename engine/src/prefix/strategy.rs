@@ -1,0 +1,155 @@
+//! What the same steps would cost with each `history`: how much is sent, and how much of it a perfect prefix serves.
+//!
+//! It is counted from the steps alone, as if no hook had rewritten a request, and by the same functions that make the
+//! messages of a run.
+
+use rondo_agent_kit::history;
+use rondo_agent_kit::prefix::{self, bytes_of_message, compare_beyond};
+use rondo_protocol::message::Message;
+use rondo_protocol::object::Entry;
+use rondo_protocol::workflow::History;
+
+use super::Shared;
+use crate::models::Price;
+use crate::rebuild::Visited;
+
+/// What a history costs.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct Cost {
+    /// Which.
+    pub history: History,
+    /// What is sent.
+    pub shared: Shared,
+    /// Estimated US dollars for prompts, and for replies as far as they were counted; where a price is known.
+    pub cost_usd: Option<f64>,
+}
+
+/// The three of them, for one role.
+pub(super) struct Strategies {
+    each: [Strategy; 3],
+    /// Bytes of the visit's head.
+    head: u64,
+    /// Bytes that it shares with the head before, where that is another one.
+    parted_head: Option<u64>,
+    output_tokens: u64,
+}
+
+impl Default for Strategies {
+    fn default() -> Self {
+        let each = [History::Condensed, History::Exact, History::None].map(Strategy::new);
+        Self { each, head: 0, parted_head: None, output_tokens: 0 }
+    }
+}
+
+impl Strategies {
+    /// Takes in the head of a visit's first request, and how much of it stood in the request before where the two are
+    /// not equal.
+    pub(super) fn begin(&mut self, head: u64, parted_head: Option<u64>) {
+        self.head = head;
+        self.parted_head = parted_head;
+    }
+
+    /// Takes in a visit.
+    pub(super) fn visit(&mut self, visited: &Visited<'_>) {
+        let output = visited.note.usage.map_or(0, |usage| usage.output_tokens);
+        self.output_tokens = self.output_tokens.saturating_add(output);
+        for strategy in &mut self.each {
+            strategy.visit(visited, self.head, self.parted_head);
+        }
+    }
+
+    pub(super) fn costs(&self, price: Option<Price>) -> [Cost; 3] {
+        self.each.each_ref().map(|strategy| {
+            let (prompt, served) = (strategy.shared.request_bytes, strategy.shared.shared_bytes);
+            let usage = rondo_protocol::object::Usage {
+                prompt_tokens: prefix::tokens(prompt),
+                cached_tokens: prefix::tokens(served),
+                output_tokens: self.output_tokens,
+            };
+            Cost { history: strategy.history, shared: strategy.shared, cost_usd: price.map(|price| price.of(usage)) }
+        })
+    }
+}
+
+/// A role's conversation as one history would have it. Sizes are bytes of messages, without the head.
+struct Strategy {
+    history: History,
+    /// What stands in front of the next visit.
+    length: u64,
+    /// Of the last request what the next visit begins with for certain.
+    served: u64,
+    /// What followed that in the last request.
+    tail: Vec<Message>,
+    /// What follows it in the next one, before the message that opens the visit.
+    closing: Vec<Message>,
+    shared: Shared,
+}
+
+impl Strategy {
+    fn new(history: History) -> Self {
+        Self { history, length: 0, served: 0, tail: Vec::new(), closing: Vec::new(), shared: Shared::default() }
+    }
+
+    fn visit(&mut self, visited: &Visited<'_>, head: u64, parted_head: Option<u64>) {
+        let opening = bytes_of_message(visited.opening);
+        let opened = self.length.saturating_add(opening);
+        let mut request = opened;
+        let mut sent: Option<u64> = None;
+        let mut said = Vec::new();
+        let mut said_in_request = 0;
+        for entry in visited.transcript.iter().flat_map(|transcript| &transcript.entries) {
+            if let Entry::Model { .. } = entry {
+                let shared = match sent {
+                    Some(before) => head.saturating_add(before),
+                    None => self.shared_by_first(visited.opening, head, parted_head),
+                };
+                self.shared += Shared::one(head.saturating_add(request), shared);
+                sent = Some(request);
+                said_in_request = said.len();
+            }
+            if let Some(message) = history::spoken(entry) {
+                request = request.saturating_add(bytes_of_message(&message));
+                said.push(message);
+            }
+        }
+        let closing = history::closing(self.history, &visited.stored.step.answer, visited.transcript);
+        let closed = closing.iter().map(bytes_of_message).sum::<u64>();
+        if let Some(sent) = sent {
+            said.truncate(said_in_request);
+            self.tail.clear();
+            self.closing.clear();
+            match self.history {
+                History::Exact => self.served = sent,
+                History::Condensed => {
+                    self.served = opened;
+                    if !said.is_empty() {
+                        self.tail = said;
+                        self.closing = closing;
+                    }
+                }
+                History::None => {
+                    self.served = 0;
+                    self.tail.push(visited.opening.clone());
+                    self.tail.append(&mut said);
+                }
+            }
+        }
+        self.length = if self.history == History::None { 0 } else { opened.saturating_add(closed) };
+    }
+
+    /// What the first request of a visit shares with the one before it.
+    fn shared_by_first(&self, opening: &Message, head: u64, parted_head: Option<u64>) -> u64 {
+        if self.shared.requests == 0 {
+            return 0;
+        }
+        if let Some(shared) = parted_head {
+            return shared;
+        }
+        let known = prefix::Shared { messages: 0, bytes: head.saturating_add(self.served) };
+        if self.tail.is_empty() {
+            return known.bytes;
+        }
+        let after = [self.closing.as_slice(), std::slice::from_ref(opening)].concat();
+        compare_beyond(known, &self.tail, &after).shared_bytes
+    }
+}
