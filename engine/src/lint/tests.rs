@@ -131,7 +131,7 @@ fn a_common_text_is_not_shared_behind_other_tools_or_formats() {
 #[test]
 fn a_child_workflow_is_looked_at_in_its_own_file() {
     let child = "rondo: 1\nname: child\nroles:\n  one: { system: Today is 2026-11-22. }\ngraph:\n  start: { to: one, prompt: Go. }\n  one: { done: { to: end } }\n";
-    let text = "rondo: 1\nname: outer\nroles:\n  sub: { kind: workflow, workflow: child.yaml }\ngraph:\n  start: { to: sub }\n  sub: { done: { to: end } }\n";
+    let text = "rondo: 1\nname: outer\nroles:\n  sub: { kind: workflow, workflow: child.yaml }\ngraph:\n  start: { to: sub }\n  sub: { done: { to: end }, failed: { to: fail } }\n";
     let told = told_with(text, &[("child.yaml", child)], None, &[]);
     assert!(told.starts_with("dir/child.yaml:4:26: RN1921: "), "{told}");
 }

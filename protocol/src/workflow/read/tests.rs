@@ -367,3 +367,22 @@ proptest! {
         }
     }
 }
+
+#[test]
+fn the_texts_of_a_part_are_given_each_with_its_own_path() {
+    let text = "rondo: 1\nname: texts\nroles:\n  a: { system: [ { file: style.md }, Own., { text: More. } ] }\n  \
+                b: { system: Whole. }\n  c: { kind: workflow, workflow: child.yaml }\ngraph:\n  start: { to: a }\n  \
+                a: { done: { to: b } }\n  b: { done: { to: c } }\n  c: { done: { to: end }, failed: { to: fail } }\n";
+    let child = "rondo: 1\nname: child\nroles: { d: { system: Inner. } }\ngraph: { start: { to: d }, d: { done: { to: end } } }\n";
+    let files = files(&[("style.md", "Style.\n"), ("child.yaml", child)]);
+    let (_, places) = read_placed("w.yaml", text, &files).unwrap();
+    let texts = |path: &str| places.texts(path);
+    let wanted = [("[0]", "Style.\n"), ("[1]", "Own."), ("[2].text", "More.")];
+    assert_eq!(texts("roles.a.system"), wanted.map(|(at, text)| (format!("roles.a.system{at}"), text)));
+    assert_eq!(texts("roles.b.system"), [("roles.b.system".to_owned(), "Whole.")]);
+    assert_eq!(texts("roles.b"), []);
+    assert_eq!(texts("roles.none.system"), []);
+    let inner = places.child("c").unwrap();
+    assert_eq!(inner.texts("roles.d.system"), [("roles.d.system".to_owned(), "Inner.")]);
+    assert!(places.child("a").is_none());
+}
