@@ -94,7 +94,8 @@ impl Exit {
             | FaultClass::Network
             | FaultClass::Refused
             | FaultClass::Contract
-            | FaultClass::ScriptEnd => Self::Provider,
+            | FaultClass::ScriptEnd
+            | FaultClass::Recording => Self::Provider,
             FaultClass::Limit => Self::Limit,
             FaultClass::Denied => Self::Denied,
             FaultClass::InDoubt => Self::InDoubt,

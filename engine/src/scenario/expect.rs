@@ -96,9 +96,18 @@ struct Wrong {
 }
 
 impl Expectation {
+    /// Whether it says how the run ends, so that a run that stops may be meant.
+    pub fn is_about_end(&self) -> bool {
+        matches!(self, Self::Outcome(_) | Self::Exit(_))
+    }
+
     fn wrong(&self, played: &Played, facts: &Value) -> Option<Wrong> {
         let differ = |what: &str, expected: String, actual: String| {
-            (expected != actual).then(|| Wrong { what: what.to_owned(), expected: cut(&expected), actual: cut(&actual) })
+            (expected != actual).then(|| Wrong {
+                what: what.to_owned(),
+                expected: cut(&expected),
+                actual: cut(&actual),
+            })
         };
         match self {
             Self::Route(route) => {

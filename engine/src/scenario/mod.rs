@@ -16,10 +16,22 @@
 //! or wait.
 
 mod cause;
+mod compare;
 mod definition;
+mod expect;
+mod explain;
+mod parts;
 mod path;
+mod play;
+mod read;
 mod report;
+mod run;
+#[expect(clippy::module_inception, reason = "one scenario among what makes up scenarios")]
+mod scenario;
+mod snapshot;
 mod suite;
+mod tools;
+mod workspace;
 
 pub use cause::Cause;
 pub use definition::Definition;

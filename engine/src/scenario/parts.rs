@@ -147,7 +147,9 @@ pub fn reached(parts: &Parts, visited: &BTreeSet<RoleName>, left: &BTreeSet<Stri
         match (names.next(), names.next()) {
             (Some("roles"), Some(role)) => visited.iter().any(|visited| visited.as_str() == role),
             // A role that falls back asks other models than its own.
-            (Some("models"), Some(model)) => models.contains(model) || parts.keys().any(|path| path.ends_with(".fallback")),
+            (Some("models"), Some(model)) => {
+                models.contains(model) || parts.keys().any(|path| path.ends_with(".fallback"))
+            }
             (Some("graph"), _) => left.iter().any(|left| is_within(path, left)),
             _ => true,
         }
@@ -219,7 +221,10 @@ graph:
         assert_eq!(changes("temperature: 0", "temperature: 1"), ["models.default.temperature"]);
         assert_eq!(changes("temperature: 0", "seed: 0"), ["models.default.seed", "models.default.temperature"]);
         assert_eq!(changes("topic: string", "topic: { type: string, default: a }"), ["input.topic"]);
-        assert_eq!(changes("reader: { system: You read. }", "reader: { system: You read., context: none }"), ["roles.reader.context"]);
+        assert_eq!(
+            changes("reader: { system: You read. }", "reader: { system: You read., context: none }"),
+            ["roles.reader.context"]
+        );
         assert_eq!(changes("You write.", "\"You write.\""), Vec::<String>::new());
     }
 
@@ -232,7 +237,10 @@ graph:
         let reached = reached(&all, &visited, &left, &workflow);
         assert!(reached.contains_key("graph.start[0].prompt") && reached.contains_key("roles.writer.system"));
         assert!(!reached.keys().any(|path| path.contains("reader") || path.starts_with("graph.writer")), "{reached:?}");
-        let text = TEXT.replace("You read.", "You look.").replace("{{ body }}", "x").replace("start: { to", "start: { say: s, to");
+        let text = TEXT
+            .replace("You read.", "You look.")
+            .replace("{{ body }}", "x")
+            .replace("start: { to", "start: { say: s, to");
         assert_eq!(changed(&reached, &parts_of(&text)).into_iter().collect::<Vec<_>>(), ["graph.start[0].say"]);
     }
 }

@@ -20,8 +20,7 @@ use super::parts::digest;
 use super::scenario::{Canned, CannedResult, Scenario, Voice};
 use super::suite::FOLDER;
 
-const KEYS: [&str; 8] =
-    ["description", "input", "input_file", "script", "recorded", "workspace", "tools", "expect"];
+const KEYS: [&str; 8] = ["description", "input", "input_file", "script", "recorded", "workspace", "tools", "expect"];
 const EXPECT_KEYS: [&str; 6] = ["route", "outcome", "exit", "result", "reason", "assert"];
 const TOOL_KEYS: [&str; 3] = ["description", "parameters", "results"];
 const RESULT_KEYS: [&str; 3] = ["args", "text", "failed"];
@@ -83,7 +82,14 @@ impl Reader<'_> {
     }
 
     /// A fault that hints at the nearest of `known`, or lists them.
-    fn not_among<'k>(&mut self, code: Code, span: Span, message: String, word: &str, known: impl Iterator<Item = &'k str>) {
+    fn not_among<'k>(
+        &mut self,
+        code: Code,
+        span: Span,
+        message: String,
+        word: &str,
+        known: impl Iterator<Item = &'k str>,
+    ) {
         const LISTED: usize = 12;
         let known: Vec<&str> = known.collect();
         let fault = self.file.diagnostic(code, span, message);
@@ -246,7 +252,9 @@ impl Reader<'_> {
 
     fn script(&mut self, given: Option<(&Key, &Node)>) {
         let named = match given {
-            Some((key, node)) if matches!(node.kind, Kind::Str(_)) => self.named(key, node).map(|path| (path, node.place(key.span))),
+            Some((key, node)) if matches!(node.kind, Kind::Str(_)) => {
+                self.named(key, node).map(|path| (path, node.place(key.span)))
+            }
             Some((_, node)) => {
                 let read = Script::of_node(self.file, node);
                 self.spoken(read, self.file, node);
@@ -454,11 +462,17 @@ impl Reader<'_> {
 
 /// Every tool that a role names, as it is written.
 pub fn tools_of(definition: &Definition) -> impl Iterator<Item = &str> {
-    definition.checked.workflow.roles.iter().flat_map(|(_, role)| match &role.kind {
-        RoleKind::Model(model) => model.tools.as_slice(),
-        RoleKind::Tool(tool) => std::slice::from_ref(&tool.tool),
-        _ => &[],
-    }).map(String::as_str)
+    definition
+        .checked
+        .workflow
+        .roles
+        .iter()
+        .flat_map(|(_, role)| match &role.kind {
+            RoleKind::Model(model) => model.tools.as_slice(),
+            RoleKind::Tool(tool) => std::slice::from_ref(&tool.tool),
+            _ => &[],
+        })
+        .map(String::as_str)
 }
 
 /// The statuses that a step of a role may have: its own, and those by which the graph routes faults.

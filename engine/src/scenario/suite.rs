@@ -6,7 +6,8 @@ use std::path::{Path, PathBuf};
 use rondo_protocol::diagnostic::{Code, Diagnostic, Span};
 
 use super::definition::Definition;
-use super::report::Report;
+use super::report::{Report, Tested};
+use super::run;
 use crate::files::{FolderFiles, read_bounded};
 
 /// The folder of scenarios beside a workflow file.
@@ -37,7 +38,7 @@ pub struct Suite {
     /// The workflow's folder.
     pub(super) folder: PathBuf,
     pub(super) scenarios: Vec<Written>,
-    /// By the names of their files.
+    /// By the names of their files; of one that cannot be read, why.
     snapshots: BTreeMap<String, Result<String, String>>,
     pending: BTreeSet<String>,
 }
@@ -54,14 +55,16 @@ pub(super) struct Written {
 }
 
 /// How a suite is run.
-#[derive(Debug, Clone, Default)]
-pub struct Options {
+#[derive(Clone, Default)]
+pub struct Options<'a> {
     /// Only scenarios whose name holds this word.
     pub filter: Option<String>,
     /// Only the scenario of this name.
     pub only: Option<String>,
     /// How many scenarios run at once; `None` = as many as there are processors.
     pub workers: Option<usize>,
+    /// Is told of each scenario that has ended, in whatever order they end.
+    pub progress: Option<&'a (dyn Fn(&Tested) + Sync)>,
 }
 
 /// A folder that cannot be looked into.
@@ -81,7 +84,6 @@ impl Suite {
     /// When a folder is there and cannot be listed. Of a file that cannot be read the report tells.
     pub fn read(file: &Path) -> Result<Self, Unreadable> {
         let folder = file.parent().filter(|folder| !folder.as_os_str().is_empty()).unwrap_or_else(|| Path::new("."));
-        let shown = |path: &Path| path.strip_prefix(".").unwrap_or(path).to_string_lossy().into_owned();
         let tests = folder.join(FOLDER);
         let mut scenarios = Vec::new();
         for name in names(&tests)?.into_iter().filter(|name| ending(name).is_some()).take(MAX_SCENARIOS) {
@@ -137,17 +139,37 @@ impl Suite {
         self.folder.join(FOLDER).join(SNAPSHOTS)
     }
 
+    /// The accepted snapshots, by the names of their files; of one that cannot be read, why.
+    pub(super) fn snapshots(&self) -> &BTreeMap<String, Result<String, String>> {
+        &self.snapshots
+    }
+
+    /// The names of the snapshots that nobody has looked at yet, without the ending that says so.
+    pub fn pending(&self) -> impl Iterator<Item = &str> {
+        self.pending.iter().map(String::as_str)
+    }
+
+    /// A file of the folder of snapshots as it is shown.
+    pub(super) fn shown_snapshot(&self, name: &str) -> String {
+        shown(&self.snapshots_folder().join(name))
+    }
+
+    /// The workflow's folder as it is shown, with `/` at its end, or empty.
+    pub(super) fn shown_folder(&self) -> String {
+        let folder = shown(&self.folder);
+        if folder.is_empty() { folder } else { format!("{folder}/") }
+    }
+
     /// Plays the scenarios on `definition` and compares what came of them with the accepted snapshots. Nothing is
     /// written.
-    pub fn run(&self, definition: &Definition, options: &Options) -> Report {
-        let _ = options;
-        Report {
-            workflow: definition.checked.workflow.name.clone(),
-            file: definition.file.clone(),
-            scenarios: Vec::new(),
-            stale: Vec::new(),
-        }
+    pub fn run(&self, definition: &Definition, options: &Options<'_>) -> Report {
+        run::run(self, definition, options)
     }
+}
+
+/// A path as a person would write it.
+fn shown(path: &Path) -> String {
+    path.strip_prefix(".").unwrap_or(path).to_string_lossy().into_owned()
 }
 
 /// The names in a folder, sorted; none where there is no such folder.

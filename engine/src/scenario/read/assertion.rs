@@ -68,10 +68,16 @@ impl Reader<'_> {
             let before = self.faults.len();
             let expectation = self.assertion(&mut given);
             if expectation.is_none() && self.faults.len() == before {
-                self.shape(place, "the assertion looks at nothing: give it `path`, `role`, `calls`, `said` or another key");
+                self.shape(
+                    place,
+                    "the assertion looks at nothing: give it `path`, `role`, `calls`, `said` or another key",
+                );
             }
             for (key, _) in given.all.into_values() {
-                self.shape(key.span, format!("`{}` does not belong to this assertion; make it one of its own", key.name));
+                self.shape(
+                    key.span,
+                    format!("`{}` does not belong to this assertion; make it one of its own", key.name),
+                );
             }
             self.keep(expectation, place);
         }

@@ -5,9 +5,9 @@
 
 use std::collections::BTreeMap;
 
+use rondo_protocol::Digest;
 use rondo_protocol::canonical::{self, Value};
 use rondo_protocol::diagnostic::Code;
-use rondo_protocol::Digest;
 
 use super::text::{Reading, block, heading};
 use super::{DIGITS, Fault, json};
@@ -58,10 +58,13 @@ impl Course {
         let end = self.end.iter().map(|edge| format!("{}{BY}{edge}", self.outcome));
         block(&mut out, &stops.chain(end).collect::<Vec<_>>().join("\n"));
         out.push('\n');
-        heading(&mut out, &match &self.code {
-            Some(code) => format!("outcome {} {code}", self.outcome),
-            None => format!("outcome {}", self.outcome),
-        });
+        heading(
+            &mut out,
+            &match &self.code {
+                Some(code) => format!("outcome {} {code}", self.outcome),
+                None => format!("outcome {}", self.outcome),
+            },
+        );
         out.push('\n');
         if let Some(reason) = &self.reason {
             heading(&mut out, "reason");
@@ -94,7 +97,11 @@ impl Course {
         let content = reading.place().start;
         let is_whole = text.get(content..).is_some_and(|content| digest(&with_end(content)) == stated);
         if !is_whole {
-            return Err(Fault::new(Code::SnapshotEdited, at, "the snapshot is not the one of this digest: it was edited"));
+            return Err(Fault::new(
+                Code::SnapshotEdited,
+                at,
+                "the snapshot is not the one of this digest: it was edited",
+            ));
         }
         let mut course = Self::default();
         expect(&mut reading, "route")?;

@@ -54,8 +54,9 @@ pub fn body(text: &str) -> Result<usize, Fault> {
     let length = length.ok_or_else(|| unfit("the front matter has no second line `---`"))?;
     let body = FENCE.len() + length + FENCE.len();
     let front = inner.get(..length).unwrap_or_default();
-    let read = source::yaml(front)
-        .map_err(|fault| Fault::new(Code::SnapshotSyntax, FENCE.len()..body, format!("the front matter: {}", fault.message)))?;
+    let read = source::yaml(front).map_err(|fault| {
+        Fault::new(Code::SnapshotSyntax, FENCE.len()..body, format!("the front matter: {}", fault.message))
+    })?;
     let format = read.get("info").and_then(|info| info.get("format"));
     match format.map(|format| &format.kind) {
         Some(Kind::Int(format)) if *format == i128::from(FORMAT) => Ok(body),

@@ -21,6 +21,7 @@ use rondo_protocol::source::Source;
 
 pub use course::{Course, Stop};
 pub use front::{Front, body};
+pub use json::pretty;
 pub use requests::{Request, Requests};
 
 /// The version of what is written here.

@@ -67,11 +67,14 @@ impl Requests {
             heading(&mut out, &format!("request {number} · visit {visit} · digest {digest}"));
             if let Some(before) = before {
                 let (last, all) = (number - 1, before.messages.len());
-                heading(&mut out, &if shared == all {
-                    format!("continues request {last} · {all} messages")
-                } else {
-                    format!("does not continue request {last} · {shared} of {all} messages are shared")
-                });
+                heading(
+                    &mut out,
+                    &if shared == all {
+                        format!("continues request {last} · {all} messages")
+                    } else {
+                        format!("does not continue request {last} · {shared} of {all} messages are shared")
+                    },
+                );
             }
             out.push('\n');
             for ((message, label), number) in new.iter().zip(shared + 1..) {
@@ -102,7 +105,8 @@ impl Requests {
                 return Err(Fault::new(Code::SnapshotSyntax, place, "here a head or a request is wanted"));
             };
             let number = sent.len() + 1;
-            let stated = rest.strip_prefix(&format!("{number} · visit ")).and_then(|rest| rest.split_once(" · digest "));
+            let stated =
+                rest.strip_prefix(&format!("{number} · visit ")).and_then(|rest| rest.split_once(" · digest "));
             let stated = stated.and_then(|(visit, digest)| Some((visit.parse::<u64>().ok()?, digest)));
             let Some((visit, digest)) = stated else {
                 let message = format!("here `request {number} · visit .. · digest ..` is wanted");
@@ -126,7 +130,11 @@ impl Requests {
         }
         let place = reading.place();
         if !place.is_empty() {
-            return Err(Fault::new(Code::SnapshotSyntax, place, "here a heading is wanted, which begins in the first column"));
+            return Err(Fault::new(
+                Code::SnapshotSyntax,
+                place,
+                "here a heading is wanted, which begins in the first column",
+            ));
         }
         Ok(Self { sent })
     }
@@ -155,11 +163,7 @@ impl Budget {
 }
 
 /// The messages of the request before that go on in this one.
-fn continued(
-    reading: &mut Reading<'_>,
-    before: &Request,
-    last: usize,
-) -> Result<Vec<(Arc<Message>, String)>, Fault> {
+fn continued(reading: &mut Reading<'_>, before: &Request, last: usize) -> Result<Vec<(Arc<Message>, String)>, Fault> {
     let all = before.messages.len();
     let place = reading.place();
     let shared = if reading.heading(&format!("continues request {last} · {all} messages")) == Some("") {
@@ -220,7 +224,9 @@ fn read_schema(reading: &mut Reading<'_>, words: &str) -> Result<Option<String>,
         None => Ok(None),
         Some("") => Ok(Some(json::compact(&reading.block()?))),
         Some(AS_SENT) => Ok(Some(reading.block()?)),
-        Some(_) => Err(Fault::new(Code::SnapshotSyntax, place, format!("here `{words}` is wanted and nothing behind it"))),
+        Some(_) => {
+            Err(Fault::new(Code::SnapshotSyntax, place, format!("here `{words}` is wanted and nothing behind it")))
+        }
     }
 }
 
@@ -312,7 +318,9 @@ fn read_message(reading: &mut Reading<'_>, number: usize) -> Result<Option<(Arc<
         (tool_call_id, rest) = (Some(id), behind);
     }
     let label = match rest.strip_prefix(" · ") {
-        Some(quoted) if quoted.starts_with('"') => read_word(quoted).filter(|(_, behind)| behind.is_empty()).map(|(l, _)| l),
+        Some(quoted) if quoted.starts_with('"') => {
+            read_word(quoted).filter(|(_, behind)| behind.is_empty()).map(|(l, _)| l)
+        }
         Some(label) => Some(label.to_owned()),
         None => rest.is_empty().then(String::new),
     };

@@ -77,7 +77,13 @@ fn unescape(written: &str) -> Option<String> {
         out.push_str(before);
         rest = match after.chars().next()? {
             c @ ('\\' | 'r' | 't') => {
-                out.push(if c == 'r' { '\r' } else if c == 't' { '\t' } else { '\\' });
+                out.push(if c == 'r' {
+                    '\r'
+                } else if c == 't' {
+                    '\t'
+                } else {
+                    '\\'
+                });
                 after.get(1..)?
             }
             'u' => {
@@ -152,7 +158,11 @@ impl<'t> Reading<'t> {
             let written = match (line.strip_prefix(PLAIN), line.strip_prefix(ESCAPED)) {
                 (Some(plain), _) => plain.to_owned(),
                 (None, Some(escaped)) => unescape(escaped).ok_or_else(|| {
-                    Fault::new(Code::SnapshotSyntax, here.clone(), "`\\` is followed by none of `\\`, `r`, `t` and `u{..}`")
+                    Fault::new(
+                        Code::SnapshotSyntax,
+                        here.clone(),
+                        "`\\` is followed by none of `\\`, `r`, `t` and `u{..}`",
+                    )
                 })?,
                 (None, None) if line.is_empty() => {
                     empty += 1;

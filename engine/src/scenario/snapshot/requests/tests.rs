@@ -10,19 +10,30 @@ fn head() -> Head {
         parameters: r#"{"type":"object","properties":{"path":{"type":"string"}}}"#.to_owned(),
     };
     let schema = Some("{ \"type\": \"object\" }".to_owned());
-    Head { model: "gpt-4.1".to_owned(), parameters, response_format: schema, system: "You read.".to_owned(), tools: vec![tool] }
+    Head {
+        model: "gpt-4.1".to_owned(),
+        parameters,
+        response_format: schema,
+        system: "You read.".to_owned(),
+        tools: vec![tool],
+    }
 }
 
 fn conversation() -> Requests {
     let head = Arc::new(head());
     let said = |message: Message, label: &str| (Arc::new(message), label.to_owned());
     let opening = said(Message::user("Look.\n"), "start");
-    let calls = vec![ToolUse { arguments: "{\"path\":\"a\"}".to_owned(), id: "call 1".to_owned(), name: "read_file".to_owned() }];
+    let calls = vec![ToolUse {
+        arguments: "{\"path\":\"a\"}".to_owned(),
+        id: "call 1".to_owned(),
+        name: "read_file".to_owned(),
+    }];
     let asks = said(Message { tool_calls: calls, ..Message::assistant("") }, "answer");
     let result = said(Message::tool("call 1", "---\n  text \n\nmessage 4 · user"), "");
     let first = vec![opening.clone()];
     let second = vec![opening.clone(), asks, result];
-    let third = vec![opening, said(Message::assistant("Done."), "answer"), said(Message::user("Again."), "b.ok, summary")];
+    let third =
+        vec![opening, said(Message::assistant("Done."), "answer"), said(Message::user("Again."), "b.ok, summary")];
     let other = Arc::new(Head { model: "gpt 5".to_owned(), ..Head::clone(&head) });
     let request = |visit, head: &Arc<Head>, messages| Request { visit, head: Arc::clone(head), messages };
     Requests { sent: vec![request(1, &head, first), request(1, &head, second), request(2, &other, third)] }

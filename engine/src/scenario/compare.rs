@@ -1,0 +1,319 @@
+//! What differs between two runs of one scenario: of each snapshot the first place, why, and what it costs.
+
+use std::sync::Arc;
+
+use rondo_agent_kit::prefix::{self, Block};
+use rondo_protocol::Value;
+use rondo_protocol::id::RoleName;
+use rondo_protocol::message::{Message, Speaker};
+use rondo_protocol::object::Head;
+use similar::{ChangeTag, TextDiff};
+
+use super::definition::Definition;
+use super::explain::{At, Explaining};
+use super::play::REPAIR;
+use super::report::{Change, Lines, Part};
+use super::scenario::Scenario;
+use super::snapshot::{Course, Request, Requests};
+
+/// The most lines of either side that a change shows.
+const MAX_LINES: usize = 6;
+/// How many lines behind the first difference are compared.
+const MAX_COMPARED: usize = 200;
+/// The longest line that it shows, in characters.
+const MAX_LINE: usize = 160;
+
+/// Finds and explains differences.
+pub struct Comparing<'a> {
+    /// What is known of the two runs.
+    pub explaining: Explaining<'a>,
+    /// The workflow, for places.
+    pub definition: &'a Definition,
+    /// The scenario, for places.
+    pub scenario: &'a Scenario,
+    /// Its file.
+    pub file: &'a str,
+}
+
+/// The first place in which two lists of requests differ.
+struct Found<'a> {
+    /// From 0.
+    request: usize,
+    visit: Option<u64>,
+    message: Option<u64>,
+    block: String,
+    at: At<'a>,
+    broke: Option<prefix::Cause>,
+    detail: String,
+    lines: Lines,
+}
+
+impl Comparing<'_> {
+    /// The change of a role's requests, if there is one. `snapshot` is its name.
+    pub fn requests(&self, snapshot: &str, role: &RoleName, old: &Requests, new: &Requests) -> Option<Change> {
+        let found = first(&old.sent, &new.sent)?;
+        let (cause, part) = self.explaining.explain(Some(role), found.visit, &found.at, found.broke);
+        let lost_bytes = lost(&old.sent, &new.sent);
+        Some(Change {
+            snapshot: snapshot.to_owned(),
+            role: Some(role.clone()),
+            visit: found.visit,
+            request: u64::try_from(found.request + 1).ok(),
+            message: found.message,
+            block: found.block,
+            cause,
+            detail: found.detail,
+            part: part.map(|part| self.part(&part)),
+            lines: found.lines,
+            lost_bytes,
+            lost_tokens: prefix::tokens(lost_bytes),
+            share_before: share(&old.sent),
+            share_after: share(&new.sent),
+        })
+    }
+
+    /// The change of a role's first head alone, where the scenario cannot be run.
+    pub fn head(&self, snapshot: &str, role: &RoleName, old: &Requests, head: &Arc<Head>) -> Option<Change> {
+        let first = old.sent.first()?;
+        let now = Request { head: Arc::clone(head), ..first.clone() };
+        let (old, new) = (Requests { sent: vec![first.clone()] }, Requests { sent: vec![now] });
+        self.requests(snapshot, role, &old, &new)
+    }
+
+    /// The change of the course, if there is one.
+    pub fn course(&self, snapshot: &str, old: &Course) -> Option<Change> {
+        let new = self.explaining.new;
+        let steps = |course: &Course| course.route.iter().map(|stop| stop.step.clone()).collect::<Vec<_>>().join("\n");
+        let end = |course: &Course| match &course.code {
+            Some(code) => format!("{} {code}", course.outcome),
+            None => course.outcome.clone(),
+        };
+        let reason = |course: &Course| course.reason.clone().unwrap_or_default();
+        let result = |course: &Course| course.result.to_text();
+        let said = |course: &Course| course.said.join("\n");
+        let places = [
+            ("route", At::Route, steps(old), steps(new)),
+            ("outcome", At::Outcome, end(old), end(new)),
+            ("reason", At::Reason, reason(old), reason(new)),
+            ("result", At::Result, result(old), result(new)),
+            ("said", At::Said, said(old), said(new)),
+        ];
+        let (block, at, old, new) = places.into_iter().find(|(_, _, old, new)| old != new)?;
+        let (cause, part) = self.explaining.explain(None, None, &at, None);
+        Some(self.unsent(snapshot, block, cause, part.as_deref(), lines(&old, &new)))
+    }
+
+    /// A part that changed, where nothing could be run that would show what follows from it.
+    pub fn part_alone(&self, snapshot: &str) -> Option<Change> {
+        let path = self.explaining.changed.as_ref()?.first()?;
+        let (cause, _) = self.explaining.explain(None, None, &At::Outcome, None);
+        Some(self.unsent(snapshot, "definition", cause, Some(path), Lines::default()))
+    }
+
+    /// A change of something that is not sent to a model.
+    fn unsent(
+        &self,
+        snapshot: &str,
+        block: &str,
+        cause: super::cause::Cause,
+        part: Option<&str>,
+        lines: Lines,
+    ) -> Change {
+        Change {
+            snapshot: snapshot.to_owned(),
+            role: None,
+            visit: None,
+            request: None,
+            message: None,
+            block: block.to_owned(),
+            cause,
+            detail: String::new(),
+            part: part.map(|part| self.part(part)),
+            lines,
+            lost_bytes: 0,
+            lost_tokens: 0,
+            share_before: 0.0,
+            share_after: 0.0,
+        }
+    }
+
+    /// A part with its place, in the workflow or in the scenario.
+    fn part(&self, path: &str) -> Part {
+        let Some(key) = path.strip_prefix("scenario.") else { return self.definition.part(path) };
+        let place = self.scenario.place(key.split('.').next().unwrap_or(key));
+        Part { path: path.to_owned(), file: self.file.to_owned(), line: place.line, column: place.column }
+    }
+}
+
+/// Bytes of the accepted requests behind the first byte in which each differs from the one of now.
+fn lost(old: &[Request], new: &[Request]) -> u64 {
+    let lost = old.iter().zip(new).map(|(old, new)| {
+        let (was, is) = (messages(old), messages(new));
+        let was = prefix::Request { head: &old.head, messages: &was };
+        let is = prefix::Request { head: &new.head, messages: &is };
+        prefix::bytes_of_request(was).saturating_sub(prefix::compare(was, is).shared_bytes)
+    });
+    lost.sum()
+}
+
+/// Of the bytes of all requests, the share that each has in common with the one before it.
+fn share(sent: &[Request]) -> f64 {
+    let (mut shared, mut whole) = (0_u64, 0_u64);
+    let mut before: Option<(&Head, Vec<Message>)> = None;
+    for request in sent {
+        let messages = messages(request);
+        let is = prefix::Request { head: &request.head, messages: &messages };
+        if let Some((head, messages)) = &before {
+            shared = shared.saturating_add(prefix::compare(prefix::Request { head, messages }, is).shared_bytes);
+        }
+        whole = whole.saturating_add(prefix::bytes_of_request(is));
+        before = Some((&request.head, messages));
+    }
+    prefix::share(shared, whole).unwrap_or_default()
+}
+
+fn messages(request: &Request) -> Vec<Message> {
+    request.messages.iter().map(|(message, _)| Message::clone(message)).collect()
+}
+
+fn first<'a>(old: &'a [Request], new: &'a [Request]) -> Option<Found<'a>> {
+    let pairs = old.iter().zip(new).enumerate();
+    if let Some(found) = pairs.filter(|(_, (old, new))| old != new).find_map(|(at, (old, new))| of_pair(at, old, new)) {
+        return Some(found);
+    }
+    if old.len() == new.len() {
+        return None;
+    }
+    let request = old.len().min(new.len());
+    let visit = old.get(request).or_else(|| new.get(request)).map(|request| request.visit);
+    Some(Found {
+        request,
+        visit,
+        message: None,
+        block: "requests".to_owned(),
+        at: At::Requests,
+        broke: None,
+        detail: format!("{} requests became {}", old.len(), new.len()),
+        lines: Lines::default(),
+    })
+}
+
+fn of_pair<'a>(request: usize, old: &'a Request, new: &'a Request) -> Option<Found<'a>> {
+    let (was, is) = (messages(old), messages(new));
+    let was = prefix::Request { head: &old.head, messages: &was };
+    let is = prefix::Request { head: &new.head, messages: &is };
+    let visit = Some(new.visit);
+    let found = |block: String, at, broke, detail, (old, new): (String, String)| {
+        let lines = lines(&old, &new);
+        Found { request, visit, message: None, block, at, broke, detail, lines }
+    };
+    let Some(broke) = prefix::difference(was, is) else {
+        if old.head.parameters != new.head.parameters {
+            let texts = (parameters(&old.head), parameters(&new.head));
+            return Some(found("parameters".to_owned(), At::Parameters, None, String::new(), texts));
+        }
+        // The same bytes in another place of the run.
+        let at = old.messages.iter().zip(&new.messages).position(|(old, new)| old.1 != new.1).unwrap_or(0);
+        let label = |request: &Request| request.messages.get(at).map(|(_, label)| label.clone()).unwrap_or_default();
+        let texts = (label(old), label(new));
+        let detail = format!("{:?} became {:?}", texts.0, texts.1);
+        let block = Block::Message(at + 1).to_string();
+        let message = u64::try_from(at + 1).ok();
+        return Some(Found { message, ..found(block, At::Requests, None, detail, texts) });
+    };
+    let prefix::Break { block, cause, detail, .. } = broke;
+    let shown = block.to_string();
+    let broke = Some(cause);
+    let texts = (text_of(old, &block), text_of(new, &block));
+    Some(match block {
+        Block::Model => found(shown, At::Model, broke, detail, texts),
+        Block::Tool(name) => {
+            let tools = new.head.tools.iter().chain(&old.head.tools);
+            let name = tools.map(|tool| tool.name.as_str()).find(|known| *known == name).unwrap_or_default();
+            found(shown, At::Tool(name), broke, detail, texts)
+        }
+        Block::ResponseFormat => found(shown, At::ResponseFormat, broke, detail, texts),
+        Block::System => found(shown, At::System, broke, detail, texts),
+        Block::Message(number) => {
+            let speaker = |request: &Request| request.messages.get(number - 1).map(|(message, _)| message.role);
+            let speaker = speaker(new).or_else(|| speaker(old)).unwrap_or(Speaker::User);
+            let opens = opens(new, number - 1);
+            let at = At::Message { speaker, opens };
+            Found { message: u64::try_from(number).ok(), ..found(shown, at, broke, detail, texts) }
+        }
+    })
+}
+
+/// Which visit the message at `at` opens, if it opens one.
+fn opens(request: &Request, at: usize) -> Option<u64> {
+    let is_opening = |(message, label): &&(Arc<Message>, String)| message.role == Speaker::User && label != REPAIR;
+    let all = request.messages.iter().filter(is_opening).count();
+    request.messages.get(at).as_ref().filter(|message| is_opening(message))?;
+    let before = request.messages.iter().take(at + 1).filter(is_opening).count();
+    // A fresh conversation begins with the latest visit.
+    request.visit.checked_sub(u64::try_from(all - before).ok()?)
+}
+
+fn parameters(head: &Head) -> String {
+    pretty(&Value::Object(head.parameters.0.clone()).to_text())
+}
+
+fn pretty(json: &str) -> String {
+    super::snapshot::pretty(json).unwrap_or_else(|| json.to_owned())
+}
+
+/// The text of a block, as a person reads it.
+fn text_of(request: &Request, block: &Block) -> String {
+    match block {
+        Block::Model => request.head.model.clone(),
+        Block::Tool(name) => request
+            .head
+            .tools
+            .iter()
+            .find(|tool| tool.name == *name)
+            .map(|tool| format!("{}\n{}", tool.description, pretty(&tool.parameters)))
+            .unwrap_or_default(),
+        Block::ResponseFormat => request.head.response_format.as_deref().map(pretty).unwrap_or_default(),
+        Block::System => request.head.system.clone(),
+        Block::Message(number) => {
+            let message = number.checked_sub(1).and_then(|at| request.messages.get(at)).map(|(message, _)| message);
+            message.map(|message| said(message)).unwrap_or_default()
+        }
+    }
+}
+
+fn said(message: &Message) -> String {
+    let calls = message.tool_calls.iter().map(|call| format!("\n{} {}", call.name, call.arguments));
+    format!("{}{}", message.text, calls.collect::<String>())
+}
+
+/// The first lines in which two texts differ.
+fn lines(old: &str, new: &str) -> Lines {
+    let same = old.lines().zip(new.lines()).take_while(|(old, new)| old == new).count();
+    let behind = |text: &str| text.lines().skip(same).take(MAX_COMPARED).collect::<Vec<_>>().join("\n");
+    let (old, new) = (behind(old), behind(new));
+    let diff = TextDiff::from_lines(&old, &new);
+    let mut lines = Lines::default();
+    for change in diff.iter_all_changes() {
+        let side = match change.tag() {
+            ChangeTag::Delete => &mut lines.old,
+            ChangeTag::Insert => &mut lines.new,
+            ChangeTag::Equal if lines.old.is_empty() && lines.new.is_empty() => continue,
+            ChangeTag::Equal => break,
+        };
+        let line = change.value().trim_end_matches('\n');
+        match side.len() {
+            MAX_LINES => side.push("...".to_owned()),
+            count if count < MAX_LINES => side.push(cut(line)),
+            _ => {}
+        }
+    }
+    lines
+}
+
+fn cut(line: &str) -> String {
+    match line.char_indices().nth(MAX_LINE) {
+        Some((at, _)) => format!("{}...", line.get(..at).unwrap_or_default()),
+        None => line.to_owned(),
+    }
+}

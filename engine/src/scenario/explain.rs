@@ -1,0 +1,315 @@
+//! From a difference to the part of the workflow that caused it.
+//!
+//! Which parts changed is known: the accepted course holds the digest of each ([`super::parts`]). What is found here is
+//! which of them acts on the place that differs, nearest first. Where none does, the workflow explains nothing, and the
+//! cause is rondo's own layout of messages.
+
+use std::collections::BTreeSet;
+
+use rondo_agent_kit::prefix;
+use rondo_protocol::id::RoleName;
+use rondo_protocol::message::Speaker;
+use rondo_protocol::workflow::{History, RoleKind, Workflow};
+
+use super::cause::Cause;
+use super::parts::is_within;
+use super::snapshot::Course;
+
+/// A place that differs.
+#[derive(Debug, Clone, PartialEq)]
+pub enum At<'a> {
+    /// The model of a role's requests.
+    Model,
+    /// Its parameters.
+    Parameters,
+    /// A tool that they offer.
+    Tool(&'a str),
+    /// The schema of their response format.
+    ResponseFormat,
+    /// The system text.
+    System,
+    /// A message: who speaks, and of one that opens a visit, which.
+    Message { speaker: Speaker, opens: Option<u64> },
+    /// How many requests there are.
+    Requests,
+    /// The steps.
+    Route,
+    /// How the run ends.
+    Outcome,
+    /// Why it fails.
+    Reason,
+    /// What it gives back.
+    Result,
+    /// The lines for the user.
+    Said,
+}
+
+impl At<'_> {
+    /// Whether it lies before every message, where no step and no answer reaches.
+    fn is_of_head(&self) -> bool {
+        matches!(self, Self::Model | Self::Parameters | Self::Tool(_) | Self::ResponseFormat | Self::System)
+    }
+}
+
+/// What is known of two runs of one scenario.
+pub struct Explaining<'a> {
+    /// The parts that changed; `None` where no course was accepted, so that nobody knows.
+    pub changed: Option<BTreeSet<String>>,
+    /// The accepted course.
+    pub old: Option<&'a Course>,
+    /// The course of now.
+    pub new: &'a Course,
+    /// The workflow of now.
+    pub workflow: &'a Workflow,
+}
+
+/// A part of a definition that may act on a place.
+enum Suspect {
+    /// That part, or one within it.
+    Part(String),
+    /// A part of the edges that leave one status, or of all, which ends in one of these words.
+    Edges(String, &'static [&'static str]),
+    /// A part of any role which is called so.
+    OfRoles(&'static str),
+}
+
+/// What decides where an edge leads.
+const DIRECTIONS: [&str; 4] = ["to", "when", "max", "per"];
+
+impl Suspect {
+    fn is(&self, path: &str) -> bool {
+        let tail = path.rsplit('.').next().unwrap_or_default();
+        match self {
+            Self::Part(part) => is_within(path, part),
+            Self::Edges(place, tails) => is_within(path, place) && tails.contains(&tail),
+            Self::OfRoles(name) => path.starts_with("roles.") && path.split('.').nth(2) == Some(*name),
+        }
+    }
+}
+
+impl Explaining<'_> {
+    /// Why `at` differs in the requests of `role` (or in the course), in its visit `visit`, and by which part. `broke` is
+    /// what a comparison of the two requests alone says.
+    pub fn explain(
+        &self,
+        role: Option<&RoleName>,
+        visit: Option<u64>,
+        at: &At<'_>,
+        broke: Option<prefix::Cause>,
+    ) -> (Cause, Option<String>) {
+        let mut suspects = Vec::new();
+        let moved = self.diverged().filter(|step| self.is_before(*step, role, visit, at));
+        if let Some(step) = moved {
+            suspects.extend(self.at_turn(step));
+        }
+        if let Some(role) = role {
+            suspects.extend(self.of_request(role, at, broke));
+        }
+        suspects.extend(self.of_course(at));
+        if !at.is_of_head() {
+            suspects.extend(everywhere());
+        }
+        let Some(changed) = &self.changed else {
+            // Without an accepted course the nearest suspect is a guess, and the place speaks for itself.
+            let part = suspects.into_iter().find_map(|suspect| match suspect {
+                Suspect::Part(part) => Some(part),
+                _ => None,
+            });
+            let cause = broke.map_or_else(|| cause_of_place(at), Cause::Prefix);
+            return (cause, part.filter(|_| role.is_some()));
+        };
+        let found = suspects.iter().find_map(|suspect| changed.iter().find(|path| suspect.is(path)));
+        match found {
+            Some(path) => (self.cause_of_part(path, at, broke), Some(path.clone())),
+            None => (Cause::MessageLayout, None),
+        }
+    }
+
+    /// The first step in which the two routes differ, or the first that only one of them has.
+    fn diverged(&self) -> Option<usize> {
+        let (old, new) = (&self.old?.route, &self.new.route);
+        let common = old.iter().zip(new).take_while(|(old, new)| old == new).count();
+        (common < old.len() || common < new.len()).then_some(common)
+    }
+
+    /// Whether the routes parted before the place was reached, or there.
+    fn is_before(&self, step: usize, role: Option<&RoleName>, visit: Option<u64>, at: &At<'_>) -> bool {
+        let (Some(role), Some(visit)) = (role, visit) else { return true };
+        if at.is_of_head() {
+            return false;
+        }
+        let visits = self
+            .new
+            .route
+            .iter()
+            .enumerate()
+            .filter(|(_, stop)| stop.step.split_once('.').is_some_and(|(name, _)| name == role.as_str()));
+        let Some((reached, _)) =
+            visits.enumerate().find(|(n, _)| u64::try_from(*n).is_ok_and(|n| n + 1 == visit)).map(|(_, v)| v)
+        else {
+            return true;
+        };
+        // A message of the step in which the status differs came before that status, but for what follows it.
+        step < reached || (step == reached && self.edge(step, true) != self.edge(step, false))
+    }
+
+    /// The edge by which a step was entered, as accepted or as it is now.
+    fn edge(&self, step: usize, is_old: bool) -> Option<&str> {
+        let route = if is_old { &self.old?.route } else { &self.new.route };
+        route.get(step).map(|stop| stop.edge.as_str())
+    }
+
+    /// What may have led elsewhere at that step.
+    fn at_turn(&self, step: usize) -> Vec<Suspect> {
+        let before = step.checked_sub(1).and_then(|before| self.new.route.get(before));
+        let place = before.map_or_else(|| "graph.start".to_owned(), |stop| format!("graph.{}", stop.step));
+        let mut suspects = vec![Suspect::Edges(place, &DIRECTIONS)];
+        if let Some((role, _)) = self.new.route.get(step).and_then(|stop| stop.step.split_once('.')) {
+            suspects.push(Suspect::Part(format!("roles.{role}.output")));
+        }
+        suspects.push(Suspect::Edges("graph".to_owned(), &DIRECTIONS));
+        suspects
+    }
+
+    fn of_request(&self, role: &RoleName, at: &At<'_>, broke: Option<prefix::Cause>) -> Vec<Suspect> {
+        let own = |name: &str| Suspect::Part(format!("roles.{role}.{name}"));
+        let model = match self.workflow.role(role.as_str()).map(|role| &role.kind) {
+            Some(RoleKind::Model(role)) => role.model.clone(),
+            _ => String::new(),
+        };
+        let model = |name: &str| Suspect::Part(format!("models.{model}{name}"));
+        match at {
+            At::Model => vec![own("model"), model(".model"), own("fallback")],
+            At::Parameters => vec![own("model"), model("")],
+            At::Tool(name) => {
+                let name = name.replace("__", ".");
+                vec![own("tools"), Suspect::Part(format!("tools.{name}")), Suspect::Part("tools".to_owned())]
+            }
+            At::ResponseFormat => vec![own("output"), own("format")],
+            At::System if broke == Some(prefix::Cause::SchemaChanged) => {
+                vec![own("output"), own("format"), own("system")]
+            }
+            At::System => vec![own("system"), own("output"), own("format")],
+            At::Message { speaker: Speaker::User, opens } => {
+                let edge = opens.and_then(|visit| self.edge_of(role, visit));
+                let prompt = edge.map(|edge| Suspect::Part(format!("{edge}.prompt")));
+                let is_summary = broke.is_some_and(is_of_summary);
+                let (first, second) =
+                    if is_summary { (Some(own("context")), prompt) } else { (prompt, Some(own("context"))) };
+                let rest = [own("history"), own("output"), own("format")];
+                first.into_iter().chain(second).chain(rest).collect()
+            }
+            At::Message { speaker: Speaker::Assistant, .. } | At::Requests => {
+                vec![own("history"), own("format"), own("output"), own("tools")]
+            }
+            At::Message { speaker: Speaker::Tool, .. } => {
+                let scenario =
+                    ["scenario.tools", "scenario.workspace", "tools"].map(|part| Suspect::Part(part.to_owned()));
+                scenario.into_iter().chain([own("history"), own("tools")]).collect()
+            }
+            At::Route | At::Outcome | At::Reason | At::Result | At::Said => Vec::new(),
+        }
+    }
+
+    /// The edge by which a visit was entered.
+    fn edge_of(&self, role: &RoleName, visit: u64) -> Option<&str> {
+        let is_own = |step: &str| step.split_once('.').is_some_and(|(name, _)| name == role.as_str());
+        let at = usize::try_from(visit.checked_sub(1)?).ok()?;
+        self.new.route.iter().filter(|stop| is_own(&stop.step)).nth(at).map(|stop| stop.edge.as_str())
+    }
+
+    fn of_course(&self, at: &At<'_>) -> Vec<Suspect> {
+        let end =
+            |name: &str| self.new.end.iter().map(|edge| Suspect::Part(format!("{edge}.{name}"))).collect::<Vec<_>>();
+        match at {
+            At::Reason => end("reason"),
+            At::Result => end("result").into_iter().chain([Suspect::Part("result".to_owned())]).collect(),
+            At::Said => vec![Suspect::Edges("graph".to_owned(), &["say"])],
+            At::Outcome => vec![Suspect::Edges("graph".to_owned(), &DIRECTIONS)],
+            _ => Vec::new(),
+        }
+    }
+
+    /// The cause that a changed part is, more exactly where the comparison of the requests is of one mind with it.
+    fn cause_of_part(&self, path: &str, at: &At<'_>, broke: Option<prefix::Cause>) -> Cause {
+        use prefix::Cause as Of;
+        let broke_as = |fits: fn(Of) -> bool, otherwise: Of| {
+            Cause::Prefix(broke.filter(|cause| fits(*cause)).unwrap_or(otherwise))
+        };
+        let mut names = path.split('.');
+        let (room, name, part) = (names.next(), names.next().unwrap_or_default(), names.next().unwrap_or_default());
+        let tail = path.rsplit('.').next().unwrap_or_default();
+        match (room, part, tail) {
+            (Some("roles"), "system", _) => broke_as(
+                |cause| matches!(cause, Of::SystemTextChanged | Of::VolatileInSystem(_)),
+                Of::SystemTextChanged,
+            ),
+            (Some("roles"), "output", _) => Cause::Prefix(Of::SchemaChanged),
+            (Some("roles"), "format", _) => Cause::FormatChanged,
+            (Some("roles"), "history", _) if self.is_fresh(name) => Cause::Prefix(Of::HistoryNone),
+            (Some("roles"), "history", _) => Cause::HistoryChanged,
+            (Some("roles"), "context", _) => broke_as(is_of_summary, Of::SummaryChanged),
+            (Some("roles"), "tools" | "tool", _) | (Some("tools"), ..) => {
+                broke_as(|cause| matches!(cause, Of::ToolAdded | Of::ToolRemoved | Of::ToolChanged), Of::ToolChanged)
+            }
+            (Some("roles"), "args", _) => Cause::Prefix(Of::PromptChanged),
+            (Some("roles"), "model", _) if *at == At::Parameters => Cause::ParametersChanged,
+            (Some("roles" | "models"), "model", _) => Cause::Prefix(Of::ModelChanged),
+            (Some("models"), ..) => Cause::ParametersChanged,
+            (Some("roles"), "fallback", _) => Cause::FallbackChanged,
+            (Some("roles"), ..) | (Some("limits"), ..) => Cause::LimitChanged,
+            (Some("graph"), _, "prompt") => {
+                broke_as(|cause| matches!(cause, Of::PromptChanged | Of::VolatileInPrompt(_)), Of::PromptChanged)
+            }
+            (Some("graph"), _, "result") | (Some("result"), ..) => Cause::ResultChanged,
+            (Some("graph"), _, "reason") => Cause::ReasonChanged,
+            (Some("graph"), _, "say") => Cause::LineChanged,
+            (Some("graph"), ..) => Cause::EdgeMoved,
+            (Some("hooks"), ..) => Cause::HookChanged,
+            (Some("input"), ..) => Cause::InputChanged,
+            (Some("scenario"), ..) => match name {
+                "script" => Cause::ScriptChanged,
+                "recorded" => Cause::RecordingChanged,
+                "tools" => Cause::ResultsChanged,
+                "workspace" => Cause::WorkspaceChanged,
+                _ => Cause::InputChanged,
+            },
+            _ => cause_of_place(at),
+        }
+    }
+
+    fn is_fresh(&self, role: &str) -> bool {
+        matches!(self.workflow.role(role).map(|role| &role.kind), Some(RoleKind::Model(role)) if role.history == History::None)
+    }
+}
+
+fn is_of_summary(cause: prefix::Cause) -> bool {
+    use prefix::Cause as Of;
+    matches!(cause, Of::SummaryChanged | Of::SummaryOrderChanged | Of::SummaryCutChanged)
+}
+
+/// What may act on any message and on the course, however far away: what the scenario gives, then what decides how
+/// answers are read and what prompts say.
+fn everywhere() -> impl Iterator<Item = Suspect> {
+    let scenario = ["scenario", "input"].map(|part| Suspect::Part(part.to_owned()));
+    let roles =
+        ["output", "format", "args", "tool", "retry", "limits", "fallback", "history", "tools"].map(Suspect::OfRoles);
+    let rest = ["limits", "hooks"].map(|part| Suspect::Part(part.to_owned()));
+    let edges = [Suspect::Edges("graph".to_owned(), &DIRECTIONS), Suspect::Edges("graph".to_owned(), &["prompt"])];
+    scenario.into_iter().chain(roles).chain(rest).chain(edges)
+}
+
+fn cause_of_place(at: &At<'_>) -> Cause {
+    match at {
+        At::Model => Cause::Prefix(prefix::Cause::ModelChanged),
+        At::Parameters => Cause::ParametersChanged,
+        At::Tool(_) => Cause::Prefix(prefix::Cause::ToolChanged),
+        At::ResponseFormat => Cause::Prefix(prefix::Cause::SchemaChanged),
+        At::System => Cause::Prefix(prefix::Cause::SystemTextChanged),
+        At::Message { .. } => Cause::Prefix(prefix::Cause::PromptChanged),
+        At::Requests | At::Route | At::Outcome => Cause::EdgeMoved,
+        At::Reason => Cause::ReasonChanged,
+        At::Result => Cause::ResultChanged,
+        At::Said => Cause::LineChanged,
+    }
+}

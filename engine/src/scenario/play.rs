@@ -1,0 +1,456 @@
+//! One scenario, run: its definition on a store in memory, with a clock that stands still, and then everything that the
+//! run committed, read back.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::path::Path;
+use std::sync::Arc;
+
+use rondo_agent_kit::history;
+use rondo_agent_kit::model::Model;
+use rondo_agent_kit::model::recorded::Recorded;
+use rondo_agent_kit::model::scripted::Scripted;
+use rondo_agent_kit::prefix;
+use rondo_protocol::Value;
+use rondo_protocol::call::Fault;
+use rondo_protocol::event::What;
+use rondo_protocol::id::{RoleName, ThreadId};
+use rondo_protocol::message::{Message, Speaker};
+use rondo_protocol::object::{EdgeTaken, Head, Note};
+use rondo_protocol::workflow::{History, Policy, RoleKind, Workflow};
+
+use super::definition::Definition;
+use super::parts;
+use super::scenario::{Scenario, Voice};
+use super::snapshot::{Course, Request, Requests, Stop};
+use super::tools::Kit;
+use crate::cast;
+use crate::env::SeededEnv;
+use crate::exit::Exit;
+use crate::grant::Grants;
+use crate::hook::{Ground, Registry};
+use crate::models::{Models, ResolvedModel, ServedBy};
+use crate::moderator::{self, Decision};
+use crate::rebuild;
+use crate::scheduler::Ended;
+use crate::store::{MemoryStore, Read, Row, StoredStep};
+use crate::thread::{self, State};
+use crate::{Engine, NewThread, Operating};
+
+/// The kinds of hooks that calls pass through as if they were not there: one starts programs, the other waits.
+const PASSED_THROUGH: [&str; 2] = ["command", "rate_limit"];
+/// The model id of a logical model that neither the workflow nor a recording gives one.
+const SCRIPTED: &str = "scripted";
+/// What ids are made from, so that they are the same in each run.
+const SEED: u64 = 5;
+
+/// What came of a run.
+#[derive(Debug)]
+pub struct Played {
+    /// Its course.
+    pub course: Course,
+    /// Its steps, oldest first.
+    pub steps: Vec<Step>,
+    /// What each role was sent, as far as it was committed.
+    pub requests: BTreeMap<RoleName, Requests>,
+    /// Why it stopped.
+    pub fault: Option<Fault>,
+    /// The exit code that `rondo run` would have.
+    pub exit: u8,
+    /// How often each tool was called.
+    pub tool_calls: BTreeMap<String, u64>,
+    /// US dollars, where a recording knows them.
+    pub cost_usd: Option<f64>,
+    /// The input.
+    pub input: Value,
+    /// Calls of tools that the scenario does not answer.
+    pub unanswered: Vec<String>,
+    /// What a person should know of the run.
+    pub notices: Vec<String>,
+}
+
+/// A step of a run.
+#[derive(Debug, Clone)]
+pub struct Step {
+    /// Who spoke.
+    pub role: RoleName,
+    /// In which visit, from 1.
+    pub visit: u64,
+    /// The status.
+    pub status: String,
+    /// The declared fields.
+    pub output: Value,
+    /// What it said beside them.
+    pub body: String,
+    /// The answer as it entered the thread.
+    pub answer: String,
+    /// The edge by which the role was entered, and its prompt.
+    pub edge: EdgeTaken,
+}
+
+/// The parts that calls are made with, which stay as long as they are made.
+pub struct Stage {
+    models: Models,
+    script: Option<Arc<Scripted>>,
+    kit: Kit,
+}
+
+impl Stage {
+    /// Sets up what `scenario` needs.
+    ///
+    /// # Errors
+    /// In words: what of it cannot be set up.
+    pub fn new(definition: &Definition, scenario: &Scenario, folder: &Path) -> Result<Self, String> {
+        let kit = Kit::new(definition, scenario, folder)?;
+        let workflow = &definition.checked.workflow;
+        let (provider, script): (Arc<dyn Model>, _) = match &scenario.voice {
+            Voice::Script(script) => {
+                let scripted = Scripted::new(Arc::new(script.clone()), Arc::new(definition.cast.clone()));
+                (Arc::new(scripted.clone()), Some(Arc::new(scripted)))
+            }
+            Voice::Recorded(cassette) => (Arc::new(Recorded::new(Arc::clone(cassette))), None),
+        };
+        let recorded = |name: &str| match &scenario.voice {
+            Voice::Recorded(cassette) => cassette.model(name).map(str::to_owned),
+            Voice::Script(_) => None,
+        };
+        let used = cast::model_roles(workflow).map(|(_, _, role)| role.model.as_str());
+        let names: BTreeSet<&str> = workflow.models.keys().map(String::as_str).chain(used).collect();
+        let resolved = names.into_iter().map(|name| {
+            let written = workflow.models.get(name).and_then(|model| model.model.clone());
+            let id = recorded(name).or(written).unwrap_or_else(|| SCRIPTED.to_owned());
+            let provider = Arc::clone(&provider);
+            (name.to_owned(), ResolvedModel { id, provider, price: None, served_by: ServedBy::default() })
+        });
+        Ok(Self { models: Models(resolved.collect()), script, kit })
+    }
+
+    /// What models are told of the tools, as parts of the definition.
+    pub fn parts(&self) -> &parts::Parts {
+        &self.kit.parts
+    }
+
+    /// The head of each role's requests to its first model, without a run.
+    ///
+    /// # Errors
+    /// When a role cannot be cast.
+    pub fn heads(&self, definition: &Definition) -> Result<BTreeMap<RoleName, Arc<Head>>, cast::Error> {
+        let workflow = &definition.checked.workflow;
+        let policy = &definition.checked.policy;
+        let toolboxes = cast::toolboxes(workflow, &self.kit.set, &Grants::everything());
+        let cast = cast::cast(workflow, &policy.roles, &policy.limits, &self.models, toolboxes, None)?;
+        let first = |(role, player): (RoleName, cast::Player)| Some((role, Arc::clone(&player.heads.first()?.head)));
+        Ok(cast.players.into_iter().filter_map(first).collect())
+    }
+
+    /// Runs the scenario to its end.
+    ///
+    /// # Errors
+    /// In words: the definition cannot be run at all, or what it committed cannot be read.
+    pub async fn play(self, definition: &Definition, scenario: &Scenario) -> Result<Played, String> {
+        let (workflow, policy) = (definition.checked.workflow.clone(), patient(&definition.checked.policy));
+        let store = Arc::new(MemoryStore::new());
+        // Kinds keep things between runs, so each scenario has its own.
+        let kinds = crate::registry()
+            .kinds()
+            .filter(|kind| !PASSED_THROUGH.contains(&kind.name()))
+            .cloned()
+            .collect::<Vec<_>>();
+        let engine = Engine::new(Arc::clone(&store) as _, Arc::new(SeededEnv::new(0, SEED)), Registry::new(kinds));
+        let graph = engine.graph(&workflow, &policy).map_err(|error| error.to_string())?;
+        let notices = notices(&workflow, &policy);
+        let operating = Operating {
+            models: self.models.clone(),
+            tools: self.kit.set.clone(),
+            grants: Grants::everything(),
+            script: self.script.clone(),
+            ground: Ground { files: self.kit.files.clone(), ..Ground::default() },
+            ..Operating::default()
+        };
+        let input = scenario.input.clone();
+        let new = NewThread { workflow, policy, input, file: None, script: None, workspace: None };
+        let mut handle = engine.start(new, operating).await.map_err(|error| error.to_string())?;
+        let thread = handle.thread.clone();
+        let mut said = Vec::new();
+        while let Some(event) = handle.events.recv().await {
+            if let What::Said { text, .. } = event.what {
+                said.push(text);
+            }
+        }
+        let ended = handle.ended().await;
+        let damaged = |error: crate::store::Error| error.to_string();
+        let row = store.row(&thread).map_err(damaged)?.ok_or("the run left no thread")?;
+        let mut reading = Reading::of(&*store, &thread, &row)?;
+        reading.steps(&graph)?;
+        let requests = reading.requests()?;
+        let Reading { steps, route, end, tool_calls, cost_usd, beginning, .. } = reading;
+        let exit = Exit::of_ended(&ended).code();
+        let mut course = Course { route, said, ..Course::default() };
+        let fault = match ended {
+            Ended::Finished(ending) => {
+                let thread::Ending { outcome, reason, result, .. } = ending;
+                (course.end, course.reason, course.result) = (end, reason, result);
+                outcome.name().clone_into(&mut course.outcome);
+                None
+            }
+            Ended::Stopped(fault) => {
+                "stopped".clone_into(&mut course.outcome);
+                course.code = Some(fault.code.to_string());
+                Some(fault)
+            }
+        };
+        Ok(Played {
+            course,
+            steps,
+            requests,
+            fault,
+            exit,
+            tool_calls,
+            cost_usd,
+            input: beginning.start.input,
+            unanswered: self.kit.unanswered(),
+            notices: notices.into_iter().chain(self.kit.left_over()).collect(),
+        })
+    }
+}
+
+/// The policy without what waits or ends a run by the clock.
+fn patient(policy: &Policy) -> Policy {
+    let mut policy = policy.clone();
+    policy.limits.wall_time_ms = None;
+    for role in policy.roles.values_mut() {
+        role.timeout_ms = None;
+        role.retry.backoff_ms = 0;
+    }
+    policy
+}
+
+/// What a person should know of hooks that are passed through.
+fn notices(workflow: &Workflow, policy: &Policy) -> Vec<String> {
+    let uses = policy.hooks.iter().chain(&workflow.hooks).filter(|hook| hook.kind == "command");
+    let name = |hook: &rondo_protocol::workflow::HookUse| {
+        hook.settings.get("name").and_then(Value::as_str).unwrap_or_default().to_owned()
+    };
+    uses.map(|hook| format!("calls pass the program of the hook command ({}), which is not run in a test", name(hook)))
+        .collect()
+}
+
+/// What a run committed, read back.
+struct Reading<'s> {
+    store: &'s MemoryStore,
+    thread: &'s ThreadId,
+    row: &'s Row,
+    beginning: rebuild::Beginning,
+    steps: Vec<Step>,
+    route: Vec<Stop>,
+    end: Option<String>,
+    tool_calls: BTreeMap<String, u64>,
+    cost_usd: Option<f64>,
+}
+
+impl<'s> Reading<'s> {
+    fn of(store: &'s MemoryStore, thread: &'s ThreadId, row: &'s Row) -> Result<Self, String> {
+        let beginning = rebuild::beginning(store, row).map_err(|error| error.to_string())?;
+        Ok(Self {
+            store,
+            thread,
+            row,
+            beginning,
+            steps: Vec::new(),
+            route: Vec::new(),
+            end: None,
+            tool_calls: BTreeMap::new(),
+            cost_usd: None,
+        })
+    }
+
+    /// Reads the steps, and asks the moderator again by which edge each was entered.
+    fn steps(&mut self, graph: &crate::graph::Graph) -> Result<(), String> {
+        let readings = cast::readings(&self.beginning.workflow).map_err(|error| error.to_string())?;
+        let input = Arc::new(self.beginning.start.input.clone());
+        let mut state = State::new(self.row.start, input, graph.roles_told_whole());
+        let Self { steps, route, tool_calls, cost_usd, .. } = self;
+        let mut each = |stored: StoredStep, note: Note| {
+            let StoredStep { digest, step, visit, .. } = stored;
+            let edge = match moderator::decide(graph, &state) {
+                Ok(Decision::Dispatch(dispatch)) if dispatch.role == step.role => {
+                    state.take(&dispatch.chosen.bounded);
+                    dispatch.chosen.path.to_string()
+                }
+                // A step always follows from those before it; the store verified that they are what was committed.
+                _ => String::new(),
+            };
+            for tool in &note.tools {
+                *tool_calls.entry(tool.tool.clone()).or_default() += 1;
+            }
+            if let Some(cost) = note.cost_usd {
+                *cost_usd.get_or_insert_default() += cost;
+            }
+            route.push(Stop { step: format!("{}.{}", step.role, step.status), edge });
+            let body = rebuild::body(&readings, &step.role, &step.answer);
+            steps.push(Step {
+                role: step.role.clone(),
+                visit,
+                status: step.status.to_string(),
+                output: step.output.clone(),
+                body: body.clone(),
+                answer: step.answer.clone(),
+                edge: step.edge.clone(),
+            });
+            state.add(digest, &step, body, &note);
+            true
+        };
+        if self.row.seq > 0 {
+            self.store.scan(self.thread, 1..=self.row.seq, &mut each).map_err(|error| error.to_string())?;
+        }
+        if let Ok(Decision::Finish(finish)) = moderator::decide(graph, &state) {
+            self.end = Some(finish.chosen.path.to_string());
+        }
+        Ok(())
+    }
+
+    /// Every request, rebuilt, by role.
+    fn requests(&self) -> Result<BTreeMap<RoleName, Requests>, String> {
+        let mut by_role: BTreeMap<RoleName, Requests> = BTreeMap::new();
+        let mut unproven = None;
+        let labels = Labels::of(&self.beginning.workflow, &self.steps);
+        let mut each = |request: rebuild::Request| {
+            if !request.is_proven() {
+                let rebuild::Request { role, visit, .. } = &request;
+                unproven = Some(format!("a request of {role}, visit {visit}, cannot be rebuilt as it was sent"));
+                return false;
+            }
+            let sent = &mut by_role.entry(request.role.clone()).or_default().sent;
+            let before = sent.last();
+            let head = match before.filter(|before| *before.head == request.head) {
+                Some(before) => Arc::clone(&before.head),
+                None => Arc::new(request.head),
+            };
+            let told = labels.tell(&request.role, request.visit, &request.messages);
+            let known = |at: usize| before.and_then(|before| before.messages.get(at)).map(|(message, _)| message);
+            let messages = request.messages.into_iter().zip(told).enumerate().map(|(at, (message, label))| {
+                // What a request goes on with is held once.
+                let shared = known(at).filter(|known| ***known == message).map(Arc::clone);
+                (shared.unwrap_or_else(|| Arc::new(message)), label)
+            });
+            let request = Request { visit: request.visit, head, messages: messages.collect() };
+            sent.push(request);
+            true
+        };
+        if self.row.seq > 0 {
+            rebuild::requests(self.store, self.thread, self.row, &|_| true, &mut each)
+                .map_err(|error| error.to_string())?;
+        }
+        unproven.map_or(Ok(by_role), Err)
+    }
+}
+
+/// The label of a message that sends a broken answer back.
+pub const REPAIR: &str = "repair";
+
+/// What each message of the user is: by which edge its prompt came, and whether a summary follows it.
+struct Labels<'s> {
+    openings: BTreeMap<&'s RoleName, Vec<&'s EdgeTaken>>,
+    fresh: BTreeSet<&'s RoleName>,
+}
+
+impl<'s> Labels<'s> {
+    fn of(workflow: &'s Workflow, steps: &'s [Step]) -> Self {
+        let mut openings: BTreeMap<&RoleName, Vec<&EdgeTaken>> = BTreeMap::new();
+        for step in steps {
+            openings.entry(&step.role).or_default().push(&step.edge);
+        }
+        let is_fresh = |kind: &RoleKind| matches!(kind, RoleKind::Model(model) if model.history == History::None);
+        let fresh = workflow.roles.iter().filter(|(_, role)| is_fresh(&role.kind)).map(|(name, _)| name).collect();
+        Self { openings, fresh }
+    }
+
+    /// The label of each message of a request of that visit.
+    fn tell(&self, role: &RoleName, visit: u64, messages: &[Message]) -> Vec<String> {
+        let all = self.openings.get(role).map(Vec::as_slice).unwrap_or_default();
+        let last = usize::try_from(visit).unwrap_or(usize::MAX).min(all.len());
+        let first = if self.fresh.contains(role) { last.saturating_sub(1) } else { 0 };
+        let mut openings = all.get(first..last).unwrap_or_default().iter().copied().peekable();
+        let label = |message: &Message| match message.role {
+            Speaker::Assistant | Speaker::Tool => String::new(),
+            Speaker::User => {
+                let label = openings.peek().and_then(|edge| opening(edge, &message.text));
+                openings.next_if(|_| label.is_some());
+                label.unwrap_or_else(|| REPAIR.to_owned())
+            }
+        };
+        messages.iter().map(label).collect()
+    }
+}
+
+/// The label of `text`, if it opens a visit by that edge.
+fn opening(edge: &EdgeTaken, text: &str) -> Option<String> {
+    let name = match &edge.status {
+        Some(status) => format!("{}.{status}", edge.from),
+        None => edge.from.clone(),
+    };
+    if history::opening(&edge.prompt, "").text == text {
+        return Some(name);
+    }
+    let with_summary = history::opening(&edge.prompt, "x").text;
+    let before = with_summary.strip_suffix('x').unwrap_or(&with_summary);
+    (text.len() > before.len() && text.starts_with(before)).then(|| format!("{name}, then what happened"))
+}
+
+impl Played {
+    /// What assertions may look at.
+    pub fn facts(&self) -> Value {
+        let Course { route, outcome, reason, result, said, .. } = &self.course;
+        let texts = |texts: &mut dyn Iterator<Item = &str>| Value::List(texts.map(Value::from).collect());
+        Value::from_iter([
+            ("outcome", Value::from(outcome.as_str())),
+            ("exit", Value::from(u64::from(self.exit))),
+            ("reason", reason.as_deref().map_or(Value::Null, Value::from)),
+            ("result", result.clone()),
+            ("route", texts(&mut route.iter().map(|stop| stop.step.as_str()))),
+            ("said", texts(&mut said.iter().map(String::as_str))),
+            ("input", self.input.clone()),
+            ("steps", self.visited()),
+        ])
+    }
+
+    fn visited(&self) -> Value {
+        let mut roles: BTreeMap<&RoleName, Vec<Value>> = BTreeMap::new();
+        for Step { role, status, output, body, edge, .. } in &self.steps {
+            let step = Value::from_iter([
+                ("status", Value::from(status.as_str())),
+                ("output", output.clone()),
+                ("body", Value::from(body.as_str())),
+                ("prompt", Value::from(edge.prompt.as_str())),
+            ]);
+            roles.entry(role).or_default().push(step);
+        }
+        let role = |(role, all): (&RoleName, Vec<Value>)| {
+            let visits = u64::try_from(all.len()).unwrap_or(u64::MAX);
+            let mut told = match all.last() {
+                Some(Value::Object(latest)) => latest.clone(),
+                _ => BTreeMap::new(),
+            };
+            told.insert("visits".to_owned(), visits.into());
+            told.insert("all".to_owned(), Value::List(all));
+            (role.to_string(), Value::Object(told))
+        };
+        roles.into_iter().map(role).collect()
+    }
+
+    /// Estimated tokens of all requests.
+    pub fn prompt_tokens(&self) -> u64 {
+        let sent = self.requests.values().flat_map(|requests| &requests.sent);
+        let bytes = sent.map(|request| {
+            let messages: u64 = request.messages.iter().map(|(message, _)| prefix::bytes_of_message(message)).sum();
+            prefix::bytes_of_head(&request.head) + messages
+        });
+        prefix::tokens(bytes.sum())
+    }
+
+    /// The roles that were visited, and the places where an edge was chosen.
+    pub fn reached(&self) -> (BTreeSet<RoleName>, BTreeSet<String>) {
+        let visited = self.steps.iter().map(|step| step.role.clone()).collect();
+        let left = self.steps.iter().map(|step| format!("graph.{}.{}", step.role, step.status));
+        (visited, left.chain(["graph.start".to_owned()]).collect())
+    }
+}

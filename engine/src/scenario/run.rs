@@ -1,0 +1,315 @@
+//! Running the scenarios of a suite, many at once, and holding each to its expectations and snapshots.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::num::NonZeroUsize;
+use std::sync::Mutex;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::time::Instant;
+
+use rondo_protocol::diagnostic::{Code, Diagnostic, Span};
+use rondo_protocol::id::RoleName;
+use rondo_protocol::source::Source;
+
+use super::compare::Comparing;
+use super::definition::Definition;
+use super::explain::Explaining;
+use super::parts::{self, Parts};
+use super::play::{Played, Stage};
+use super::read::{self, Reading};
+use super::report::{Change, Failure, Report, Stale, Taken, TakenState, Tested, Verdict};
+use super::scenario::Scenario;
+use super::snapshot::{self, Course, Front, Requests};
+use super::suite::{ACCEPTED, Options, Suite, Written};
+
+/// What stands between a scenario's name and a role's in the name of a snapshot.
+const BETWEEN: &str = "__";
+
+/// Plays what `options` choose of the scenarios of `suite`.
+pub fn run(suite: &Suite, definition: &Definition, options: &Options<'_>) -> Report {
+    let is_chosen = |written: &&Written| {
+        options.only.as_ref().is_none_or(|only| written.name == *only)
+            && options.filter.as_ref().is_none_or(|word| written.name.contains(word.as_str()))
+    };
+    let chosen: Vec<&Written> = suite.scenarios.iter().filter(is_chosen).collect();
+    let all = parts::of(definition);
+    let tested = side_by_side(&chosen, options, |written| Testing { suite, definition, all: &all, written }.tested());
+    let stale = if chosen.len() == suite.scenarios.len() { stale(suite, &tested) } else { Vec::new() };
+    let (workflow, file) = (definition.checked.workflow.name.clone(), definition.file.clone());
+    Report { workflow, file, scenarios: tested, stale }
+}
+
+/// Tests each of `chosen`, as many at once as there are workers; the results stand in the order of `chosen`.
+fn side_by_side(chosen: &[&Written], options: &Options<'_>, test: impl Fn(&Written) -> Tested + Sync) -> Vec<Tested> {
+    let cores = || std::thread::available_parallelism().map_or(1, NonZeroUsize::get);
+    let workers = options.workers.unwrap_or_else(cores).clamp(1, chosen.len().max(1));
+    let (next, done) = (AtomicUsize::new(0), Mutex::new(BTreeMap::new()));
+    let work = || {
+        loop {
+            let at = next.fetch_add(1, Ordering::Relaxed);
+            let Some(written) = chosen.get(at) else { return };
+            let tested = test(written);
+            if let Some(progress) = options.progress {
+                progress(&tested);
+            }
+            done.lock().unwrap_or_else(std::sync::PoisonError::into_inner).insert(at, tested);
+        }
+    };
+    std::thread::scope(|scope| (0..workers).for_each(|_| drop(scope.spawn(work))));
+    done.into_inner().unwrap_or_else(std::sync::PoisonError::into_inner).into_values().collect()
+}
+
+/// The snapshots that nothing wrote. Those of a scenario that could not be run may yet be written.
+fn stale(suite: &Suite, tested: &[Tested]) -> Vec<Stale> {
+    let written: BTreeSet<&str> =
+        tested.iter().flat_map(|tested| &tested.snapshots).map(|taken| taken.name.as_str()).collect();
+    let unknown: BTreeSet<&str> =
+        tested.iter().filter(|tested| tested.verdict == Verdict::Invalid).map(|tested| tested.name.as_str()).collect();
+    let of_scenario = |name: &str| {
+        let name = name.strip_suffix(ACCEPTED).unwrap_or(name);
+        unknown.contains(name.split_once(BETWEEN).map_or(name, |(scenario, _)| scenario))
+    };
+    let names = suite.snapshots().keys().filter(|name| !written.contains(name.as_str()) && !of_scenario(name));
+    names.map(|name| Stale { name: name.clone(), file: suite.shown_snapshot(name) }).collect()
+}
+
+/// One scenario that is tested.
+struct Testing<'a> {
+    suite: &'a Suite,
+    definition: &'a Definition,
+    /// Every part of the definition.
+    all: &'a Parts,
+    written: &'a Written,
+}
+
+/// What was accepted of a scenario.
+#[derive(Default)]
+struct Accepted {
+    course: Option<Course>,
+    requests: BTreeMap<RoleName, Requests>,
+    /// Names of files that cannot be used.
+    unusable: BTreeSet<String>,
+    faults: Vec<Diagnostic>,
+}
+
+impl Testing<'_> {
+    fn tested(&self) -> Tested {
+        let began = Instant::now();
+        let mut tested = Tested {
+            name: self.written.name.clone(),
+            file: self.written.file.clone(),
+            verdict: Verdict::Invalid,
+            faults: Vec::new(),
+            failures: Vec::new(),
+            notices: Vec::new(),
+            changes: Vec::new(),
+            snapshots: Vec::new(),
+            duration: std::time::Duration::ZERO,
+        };
+        match &self.written.text {
+            Ok(text) => self.test(text, &mut tested),
+            Err(fault) => tested.faults.push(fault.clone()),
+        }
+        tested.verdict = if !tested.faults.is_empty() {
+            Verdict::Invalid
+        } else if !tested.failures.is_empty() {
+            Verdict::Failed
+        } else if tested.snapshots.iter().any(|taken| taken.state != TakenState::Same) || !tested.changes.is_empty() {
+            Verdict::Pending
+        } else {
+            Verdict::Passed
+        };
+        tested.duration = began.elapsed();
+        tested
+    }
+
+    fn test(&self, text: &str, tested: &mut Tested) {
+        let file = Source::new(self.written.file.as_str(), text);
+        let folder = self.suite.shown_folder();
+        let Reading { scenario, faults } = read::read(&file, self.definition, &self.suite.files, &folder);
+        tested.faults = faults;
+        let accepted = self.accepted();
+        let failed = |key: &str, what: &str, actual: String| {
+            let place = scenario.place(key);
+            let (file, expected) = (self.written.file.clone(), "that it can be set up".to_owned());
+            Failure { file, line: place.line, column: place.column, what: what.to_owned(), expected, actual }
+        };
+        let stage = match Stage::new(self.definition, &scenario, &self.suite.folder) {
+            Ok(stage) => stage,
+            Err(what) => {
+                let at = Span::default();
+                let fault = file.diagnostic(Code::ScenarioFile, at, what);
+                let place = scenario.place("workspace");
+                tested.faults.push(Diagnostic { line: place.line, column: place.column, ..fault });
+                return;
+            }
+        };
+        if !tested.faults.is_empty() {
+            tested.changes = self.unplayed(&scenario, &stage, &accepted);
+            tested.faults.extend(accepted.faults);
+            return;
+        }
+        let parts: Parts = [self.all, stage.parts(), &scenario.parts]
+            .into_iter()
+            .flatten()
+            .map(|(k, v)| (k.clone(), v.clone()))
+            .collect();
+        let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
+        let played = match runtime {
+            Ok(runtime) => runtime.block_on(stage.play(self.definition, &scenario)),
+            Err(error) => Err(format!("no runtime: {error}")),
+        };
+        match played {
+            Ok(played) => self.judge(tested, &scenario, played, &parts, accepted),
+            Err(what) => tested.failures.push(failed("expect", "run", what)),
+        }
+    }
+
+    /// Holds what came of a run to what was expected and accepted.
+    fn judge(&self, tested: &mut Tested, scenario: &Scenario, mut played: Played, parts: &Parts, accepted: Accepted) {
+        let (visited, left) = played.reached();
+        played.course.parts = parts::reached(parts, &visited, &left, &self.definition.checked.workflow);
+        tested.failures = scenario.expect.failures(&self.written.file, &played);
+        tested.failures.extend(self.unexpected(scenario, &played));
+        tested.notices.append(&mut played.notices);
+        let name = self.course_name();
+        let explaining = Explaining {
+            changed: accepted.course.as_ref().map(|course| parts::changed(&course.parts, parts)),
+            old: accepted.course.as_ref(),
+            new: &played.course,
+            workflow: &self.definition.checked.workflow,
+        };
+        let comparing = Comparing { explaining, definition: self.definition, scenario, file: &self.written.file };
+        let course_change = accepted.course.as_ref().and_then(|course| comparing.course(&name, course));
+        let mut taken = Vec::new();
+        for (role, now) in &played.requests {
+            let name = self.role_name(role);
+            let old = accepted.requests.get(role);
+            let text = self.front(scenario, role.as_str()).with(&now.to_text());
+            let state = match old {
+                _ if accepted.unusable.contains(&name) => TakenState::Unusable,
+                None => TakenState::Missing,
+                Some(old) if old == now => TakenState::Same,
+                Some(_) => TakenState::Changed,
+            };
+            tested
+                .changes
+                .extend(old.filter(|old| *old != now).and_then(|old| comparing.requests(&name, role, old, now)));
+            taken.push(self.taken(name, text, state));
+        }
+        let state = match (&accepted.course, &course_change) {
+            _ if accepted.unusable.contains(&name) => TakenState::Unusable,
+            (None, _) => TakenState::Missing,
+            (Some(_), None) => TakenState::Same,
+            (Some(_), Some(_)) => TakenState::Changed,
+        };
+        let text = self.front(scenario, "course").with(&played.course.to_text());
+        taken.insert(0, self.taken(name, text, state));
+        tested.snapshots = taken;
+        // What the run itself did stands first: it explains the rest.
+        tested.changes.splice(0..0, course_change);
+        tested.faults.extend(accepted.faults);
+    }
+
+    /// What a run must not do, whether or not a scenario says so.
+    fn unexpected(&self, scenario: &Scenario, played: &Played) -> Vec<Failure> {
+        let failure = |key: &str, what: &str, expected: &str, actual: String| {
+            let place = scenario.place(key);
+            let (file, what, expected) = (self.written.file.clone(), what.to_owned(), expected.to_owned());
+            Failure { file, line: place.line, column: place.column, what, expected, actual }
+        };
+        let unanswered = played.unanswered.iter().map(|what| {
+            failure("tools", "tool call", &format!("a canned result ({})", Code::ToolUnanswered), what.clone())
+        });
+        let says_outcome = scenario.expect.all.iter().any(|(expectation, _)| expectation.is_about_end());
+        let stopped =
+            played.fault.as_ref().filter(|_| !says_outcome).map(|fault| {
+                failure("expect", "run", "an end", format!("it stopped: {}: {}", fault.code, fault.message))
+            });
+        unanswered.chain(stopped).collect()
+    }
+
+    /// What is known to differ without a run.
+    fn unplayed(&self, scenario: &Scenario, stage: &Stage, accepted: &Accepted) -> Vec<Change> {
+        let Some(course) = &accepted.course else { return Vec::new() };
+        let parts: Parts =
+            [self.all, stage.parts()].into_iter().flatten().map(|(k, v)| (k.clone(), v.clone())).collect();
+        let mut changed = parts::changed(&course.parts, &parts);
+        // What of the scenario could not be read has no digest.
+        changed.retain(|part| !part.starts_with("scenario."));
+        let explaining = Explaining {
+            changed: Some(changed),
+            old: Some(course),
+            new: course,
+            workflow: &self.definition.checked.workflow,
+        };
+        let comparing = Comparing { explaining, definition: self.definition, scenario, file: &self.written.file };
+        let heads = stage.heads(self.definition).unwrap_or_default();
+        let of_head =
+            |(role, old): (&RoleName, &Requests)| comparing.head(&self.role_name(role), role, old, heads.get(role)?);
+        let changes: Vec<Change> = accepted.requests.iter().filter_map(of_head).collect();
+        if changes.is_empty() { comparing.part_alone(&self.course_name()).into_iter().collect() } else { changes }
+    }
+
+    fn course_name(&self) -> String {
+        format!("{}{ACCEPTED}", self.written.name)
+    }
+
+    fn role_name(&self, role: &RoleName) -> String {
+        format!("{}{BETWEEN}{role}{ACCEPTED}", self.written.name)
+    }
+
+    fn front<'f>(&'f self, scenario: &'f Scenario, expression: &'f str) -> Front<'f> {
+        let (source, workflow) = (self.written.path.as_str(), self.definition.checked.workflow.name.as_str());
+        Front { source, description: &scenario.description, expression, workflow }
+    }
+
+    fn taken(&self, name: String, text: String, state: TakenState) -> Taken {
+        let accepted = self.suite.snapshots().get(&name).and_then(|text| text.as_ref().ok()).cloned();
+        Taken { file: self.suite.shown_snapshot(&name), name, text, accepted, state }
+    }
+
+    /// Reads the accepted snapshots of this scenario.
+    fn accepted(&self) -> Accepted {
+        let mut accepted = Accepted::default();
+        let of_roles = format!("{}{BETWEEN}", self.written.name);
+        for (name, text) in self.suite.snapshots() {
+            let role = name.strip_prefix(&of_roles).and_then(|rest| rest.strip_suffix(ACCEPTED));
+            if role.is_none() && *name != self.course_name() {
+                continue;
+            }
+            let file = self.suite.shown_snapshot(name);
+            let fault = match text {
+                Ok(text) => accepted
+                    .read(role, &text.replace("\r\n", "\n"))
+                    .map_err(|(fault, text)| fault.diagnostic(&file, &text)),
+                Err(what) => {
+                    let message = format!("the snapshot cannot be read: {what}");
+                    Err(Diagnostic::at(Code::FileUnreadable, &file, "", Span::default(), message))
+                }
+            };
+            if let Err(fault) = fault {
+                accepted.unusable.insert(name.clone());
+                accepted.faults.push(fault);
+            }
+        }
+        accepted
+    }
+}
+
+impl Accepted {
+    fn read(&mut self, role: Option<&str>, text: &str) -> Result<(), (snapshot::Fault, String)> {
+        let of = |fault| (fault, text.to_owned());
+        let from = snapshot::body(text).map_err(of)?;
+        match role {
+            None => self.course = Some(Course::read(text, from).map_err(of)?),
+            Some(role) => {
+                let requests = Requests::read(text, from).map_err(of)?;
+                // A name that is none belongs to no role, so that its snapshot is stale.
+                if let Ok(role) = RoleName::new(role) {
+                    self.requests.insert(role, requests);
+                }
+            }
+        }
+        Ok(())
+    }
+}
