@@ -94,8 +94,7 @@ impl Exit {
             | FaultClass::Network
             | FaultClass::Refused
             | FaultClass::Contract
-            | FaultClass::ScriptEnd
-            | FaultClass::Recording => Self::Provider,
+            | FaultClass::ScriptEnd => Self::Provider,
             FaultClass::Limit => Self::Limit,
             FaultClass::Denied => Self::Denied,
             FaultClass::InDoubt => Self::InDoubt,

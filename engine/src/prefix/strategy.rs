@@ -65,6 +65,8 @@ impl Strategies {
                 prompt_tokens: prefix::tokens(prompt),
                 cached_tokens: prefix::tokens(served),
                 output_tokens: self.output_tokens,
+                // What a provider counts as written is told by the provider alone.
+                cache_write_tokens: 0,
             };
             Cost { history: strategy.history, shared: strategy.shared, cost_usd: price.map(|price| price.of(usage)) }
         })

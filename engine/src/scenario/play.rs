@@ -167,7 +167,7 @@ impl Stage {
             ..Operating::default()
         };
         let input = scenario.input.clone();
-        let new = NewThread { workflow, policy, input, file: None, script: None, workspace: None };
+        let new = NewThread { workflow, policy, input, file: None, script: None, recorded: None, workspace: None };
         let mut handle = engine.start(new, operating).await.map_err(|error| error.to_string())?;
         let thread = handle.thread.clone();
         let mut said = Vec::new();
@@ -274,7 +274,7 @@ impl<'s> Reading<'s> {
             let edge = match moderator::decide(graph, &state) {
                 Ok(Decision::Dispatch(dispatch)) if dispatch.role == step.role => {
                     state.take(&dispatch.chosen.bounded);
-                    dispatch.chosen.path.to_string()
+                    dispatch.chosen.part.to_string()
                 }
                 // A step always follows from those before it; the store verified that they are what was committed.
                 _ => String::new(),
@@ -303,7 +303,7 @@ impl<'s> Reading<'s> {
             self.store.scan(self.thread, 1..=self.row.seq, &mut each).map_err(|error| error.to_string())?;
         }
         if let Ok(Decision::Finish(finish)) = moderator::decide(graph, &state) {
-            self.end = Some(finish.chosen.path.to_string());
+            self.end = Some(finish.chosen.part.to_string());
         }
         Ok(())
     }
