@@ -19,6 +19,7 @@ mod programs;
 mod provider;
 mod rate_limit;
 mod reading;
+mod recordings;
 mod redact;
 mod refusals;
 mod response_cache;

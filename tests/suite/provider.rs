@@ -3,6 +3,7 @@
 
 pub mod client;
 mod faults;
+mod recorded;
 mod secret;
 mod server;
 mod wire;

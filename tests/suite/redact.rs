@@ -5,7 +5,7 @@ use std::sync::{Arc, Mutex};
 use futures_util::future::BoxFuture;
 use rondo_agent_kit::model::{Deltas, Model};
 use rondo_engine::store::{MemoryStore, Read};
-use rondo_engine::{Engine, Error, NewThread, SystemEnv, rebuild, registry};
+use rondo_engine::{Engine, Error, NewThread, Operating, SystemEnv, rebuild, registry};
 use rondo_protocol::Value;
 use rondo_protocol::call::{Effect, Fault, ModelAnswer, ModelCall};
 use rondo_protocol::digest::Kind;
@@ -14,6 +14,8 @@ use rondo_protocol::id::ThreadId;
 use rondo_protocol::message::ToolUse;
 use rondo_protocol::object::{Finish, ModelReply, Start, Transcript};
 use rondo_tests::{FnTool, answer, checked, equipped, follow};
+
+use crate::recordings::Paper;
 
 const CARD: &str = "4111 1111 1111 1111";
 
@@ -96,7 +98,9 @@ async fn what_a_pattern_matches_never_enters_a_thread() {
     let look = FnTool::new("look", Effect::Pure, |_: &Value, _: &str| Ok(format!("paid with {CARD}")));
     let leaking = Arc::new(Leaking::default());
     let model: Arc<dyn Model> = leaking.clone();
-    let operating = equipped(&checked.workflow, &model, vec![Arc::new(look)]);
+    let paper = Paper::of(1 << 20);
+    let given = equipped(&checked.workflow, &model, vec![Arc::new(look)]);
+    let operating = Operating { recorder: Some(paper.recorder()), ..given };
     let input = [("note", Value::from(format!("my card is {CARD}")))].into_iter().collect();
     let (workflow, policy) = (checked.workflow, checked.policy);
     let new = NewThread { workflow, policy, input, file: None, script: None, recorded: None, workspace: None };
@@ -107,6 +111,7 @@ async fn what_a_pattern_matches_never_enters_a_thread() {
     is_clean("the store", &stored(&store, &thread));
     is_clean("what is told", &format!("{events:?}"));
     is_clean("what is sent", &leaking.sent.lock().unwrap());
+    is_clean("the recording", &paper.text());
     let pieces: String = events
         .iter()
         .filter_map(|event| match &event.what {

@@ -34,6 +34,12 @@ impl Client {
         self
     }
 
+    /// Takes a variable out of the environment.
+    pub fn without(mut self, name: &str) -> Self {
+        self.variables.retain(|(known, _)| known != name);
+        self
+    }
+
     /// The folder of the store.
     pub fn store(&self) -> PathBuf {
         self.place.store()

@@ -129,3 +129,24 @@ fn a_step_or_a_thread_that_is_none_is_said_so() {
     assert!(place.run(["cache", "clear", "--older-than", "soon"]).exits(2).stderr.contains("is not a duration"));
     assert!(place.run(["run", "review-loop", "--offline", "--cache", "maybe"]).exits(2).stderr.contains("--cache"));
 }
+
+/// A run whose calls could all be answered by what was kept is recorded whole, and plays where nothing was kept.
+#[test]
+fn a_recording_does_without_what_was_kept() {
+    let recording = place();
+    let first = run(&recording, &[]);
+    recording.run(["record", "review-loop", "--offline", "--to", "a.jsonl", "--json"]).exits(0);
+    assert!(steps(&recording).iter().all(|(_, _, by_hook)| !by_hook), "every call reached its port");
+
+    let playing = place();
+    let cassette = playing.file("a.jsonl", std::fs::read(recording.path().join("a.jsonl")).unwrap());
+    let play =
+        |words: &[&str]| playing.run(["run", "review-loop", "--recorded", &cassette, "--json"].iter().chain(words));
+    let played = play(&[]).exits(0);
+    assert_eq!(played.event("thread_finished")["head"], first.event("thread_finished")["head"]);
+    // What a recording said is kept for that recording, and not for the script that was recorded.
+    play(&[]).exits(0);
+    assert!(steps(&playing).iter().all(|(_, _, by_hook)| *by_hook));
+    run(&playing, &[]);
+    assert!(steps(&playing).iter().all(|(_, _, by_hook)| !by_hook));
+}

@@ -22,6 +22,12 @@ pub const VERSION: u64 = 1;
 /// The most bytes of a cassette, written or read.
 pub const MAX_BYTES: usize = 64 << 20;
 
+/// The most bytes of one line.
+pub(super) const MAX_LINE_BYTES: usize = 16 << 20;
+
+/// The most bytes of a head's line: its parameters take many times their bytes in memory.
+pub(super) const MAX_HEAD_BYTES: usize = 4 << 20;
+
 /// What stands before a seal.
 const SEAL: &str = ",\"seal\":\"";
 

@@ -1,18 +1,20 @@
 //! Reading a cassette: strictly, every fault with its line and column.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use rondo_protocol::call::ModelAnswer;
 use rondo_protocol::diagnostic::{Code, Diagnostic, Span};
 use rondo_protocol::digest::Kind;
+use rondo_protocol::id::{LanePath, RoleName};
 use rondo_protocol::{Digest, canonical, message};
 use serde::Deserialize;
 use serde::de::{DeserializeOwned, IgnoredAny};
+use serde_json::value::RawValue;
 
 use super::cassette::{Cassette, Link, Take, Title};
 use super::format::{
-    ATTEMPT, AttemptLine, Count, END, EndLine, HEAD, HeadLine, MAX_BYTES, MESSAGE, MessageLine, TITLE, TitleLine,
-    VERSION, first_member, sealed, unsealed,
+    ATTEMPT, AttemptLine, Count, END, EndLine, HEAD, HeadLine, MAX_BYTES, MAX_HEAD_BYTES, MAX_LINE_BYTES, MESSAGE,
+    MessageLine, TITLE, TitleLine, VERSION, first_member, sealed, unsealed,
 };
 
 /// How many faults are listed.
@@ -34,7 +36,7 @@ impl Cassette {
 /// The one member of the first line that every version has.
 #[derive(Deserialize)]
 struct Versioned {
-    rondo_cassette: serde_json::Value,
+    rondo_cassette: Box<RawValue>,
 }
 
 struct Reader<'a> {
@@ -47,6 +49,8 @@ struct Reader<'a> {
     /// Its number, from 1.
     line: u32,
     end: Option<Count>,
+    /// Each attempt by its request and its place: role, lane, visit, position, number.
+    places: BTreeSet<(Digest, (RoleName, LanePath, u64, u32, u32))>,
 }
 
 impl<'a> Reader<'a> {
@@ -61,7 +65,7 @@ impl<'a> Reader<'a> {
             takes: Vec::new(),
             by_request: BTreeMap::new(),
         };
-        Self { name, text, cassette, faults: Vec::new(), at: 0, line: 0, end: None }
+        Self { name, text, cassette, faults: Vec::new(), at: 0, line: 0, end: None, places: BTreeSet::new() }
     }
 
     fn read(&mut self) {
@@ -91,6 +95,10 @@ impl<'a> Reader<'a> {
     fn line(&mut self, line: &str, is_ended: bool) {
         if self.line == 1 && first_member(line) != Some(TITLE) {
             return self.no_recording("its first line does not begin with `rondo_cassette`");
+        }
+        if line.len() > MAX_LINE_BYTES {
+            let message = format!("the line has {} bytes; {MAX_LINE_BYTES} are read", line.len());
+            return self.fault(Code::CassetteShape, 0, message);
         }
         let body = unsealed(line);
         // A line that fits its seal is whole, also where an editor took the newline behind it away.
@@ -126,12 +134,13 @@ impl<'a> Reader<'a> {
 
     /// Whether the first line is one of version [`VERSION`].
     fn is_of_this_version(&mut self, line: &str) -> bool {
-        let version = serde_json::from_str::<Versioned>(line).map(|line| line.rondo_cassette).unwrap_or_default();
-        if version == VERSION {
+        let version = serde_json::from_str::<Versioned>(line).map(|line| line.rondo_cassette);
+        let version = version.as_ref().map_or("?", |version| version.get());
+        if version == VERSION.to_string() {
             return true;
         }
         let at = line.find(TITLE).map_or(0, |at| at + TITLE.len() + "\":".len());
-        let shown: String = version.to_string().chars().take(20).collect();
+        let shown: String = version.chars().take(20).collect();
         let message = format!("the recording is of format version {shown}, and this rondo reads {VERSION}");
         self.fault_with_hint(
             Code::CassetteVersion,
@@ -154,14 +163,20 @@ impl<'a> Reader<'a> {
     }
 
     fn head(&mut self, body: &str) {
-        let Some(line) = self.shape::<HeadLine<'_>>(body) else { return };
+        if body.len() > MAX_HEAD_BYTES {
+            let message = format!("the head has {} bytes; {MAX_HEAD_BYTES} are read", body.len());
+            return self.fault(Code::CassetteShape, 0, message);
+        }
+        if self.shape::<HeadLine<'_>>(body).is_none() {
+            return;
+        }
         // The numbers of parameters keep every digit in this reader alone.
         let Ok(HeadLine { head, digest, redacted }) = canonical::from_slice::<HeadLine<'_>>(body.as_bytes()) else {
             return self.fault(Code::CassetteShape, 0, "the head has no canonical form");
         };
         let is_own = redacted || Digest::of(Kind::Head, &*head).is_ok_and(|(own, _)| own == digest);
         if !is_own {
-            return self.misfit(body, line.digest, "the head does not have the digest that stands beside it");
+            return self.misfit(body, digest, "the head does not have the digest that stands beside it");
         }
         if self.cassette.heads.insert(digest, head.into_owned()).is_some() {
             self.twice(body, digest, "the head stands twice");
@@ -222,12 +237,11 @@ impl<'a> Reader<'a> {
             chunks: line.chunks,
             outcome,
         };
-        let of_request = self.cassette.by_request.entry(take.request).or_default();
-        let is_known = |known: &Take| known.is_beside(&take) && known.attempt == take.attempt;
-        if of_request.iter().filter_map(|at| self.cassette.takes.get(*at)).any(is_known) {
+        let place = (take.role.clone(), take.lane.clone(), take.visit, take.position, take.attempt);
+        if !self.places.insert((take.request, place)) {
             return self.fault(Code::CassetteShape, 0, "the attempt stands twice");
         }
-        of_request.push(self.cassette.takes.len());
+        self.cassette.by_request.entry(take.request).or_default().push(self.cassette.takes.len());
         self.cassette.takes.push(take);
     }
 

@@ -16,7 +16,8 @@ use serde::Serialize;
 use super::cassette::{Exchange, Title};
 use super::chunks::Chunks;
 use super::format::{
-    AttemptLine, Count, EndLine, FaultLine, HeadLine, MAX_BYTES, MessageLine, TitleLine, VERSION, sealed,
+    AttemptLine, Count, EndLine, FaultLine, HeadLine, MAX_BYTES, MAX_HEAD_BYTES, MAX_LINE_BYTES, MessageLine,
+    TitleLine, VERSION, sealed,
 };
 use crate::model::Deltas;
 use crate::redact::Redactor;
@@ -177,7 +178,10 @@ impl State {
         if !self.heads.contains(&asked.head_digest) {
             let head = redacted_head(redactor, asked.head);
             let redacted = *head != *asked.head;
-            text.push_str(&line(&HeadLine { head, digest: asked.head_digest, redacted })?);
+            text = line(&HeadLine { head, digest: asked.head_digest, redacted })?;
+            if text.len() > MAX_HEAD_BYTES {
+                return self.give_up(&format!("a request head is longer than {} MiB", MAX_HEAD_BYTES >> 20));
+            }
         }
         let links = asked.conversation.links();
         let known = links.iter().rposition(|chain| self.chains.contains(chain)).map_or(0, |last| last + 1);
@@ -189,7 +193,7 @@ impl State {
             after = Some(*chain);
         }
         let Site { role, lane, visit, position, .. } = asked.site;
-        text.push_str(&line(&AttemptLine {
+        let mut attempt = AttemptLine {
             attempt: asked.attempt,
             role: role.clone(),
             lane: lane.clone(),
@@ -205,7 +209,17 @@ impl State {
             usage,
             cost_usd,
             duration_ms: took.map(|took| u64::try_from(took.as_millis()).unwrap_or(u64::MAX)),
-        })?);
+        };
+        let mut written = line(&attempt)?;
+        if written.len() > MAX_LINE_BYTES {
+            // How a reply came can be missed; what it was cannot.
+            attempt.chunks = Chunks::default();
+            written = line(&attempt)?;
+        }
+        text.push_str(&written);
+        if text.lines().any(|line| line.len() > MAX_LINE_BYTES) {
+            return self.give_up(&format!("a line would be longer than {} MiB", MAX_LINE_BYTES >> 20));
+        }
         self.write(&text)?;
         self.heads.insert(asked.head_digest);
         self.chains.extend(links.iter().skip(known));
@@ -214,16 +228,19 @@ impl State {
     }
 
     fn write(&mut self, text: &str) -> Result<(), Fault> {
-        let bytes = self.bytes.saturating_add(text.len());
-        let written = if bytes > MAX_BYTES {
-            Err(failed(&format!("it would be longer than {} MiB", MAX_BYTES >> 20)))
-        } else {
-            let written = self.out.write_all(text.as_bytes()).and_then(|()| self.out.flush());
-            written.map_err(|error| failed(&error.to_string()))
-        };
-        self.bytes = bytes;
-        self.broken = written.as_ref().err().cloned();
-        written
+        self.bytes = self.bytes.saturating_add(text.len());
+        if self.bytes > MAX_BYTES {
+            return self.give_up(&format!("it would be longer than {} MiB", MAX_BYTES >> 20));
+        }
+        let written = self.out.write_all(text.as_bytes()).and_then(|()| self.out.flush());
+        written.or_else(|error| self.give_up(&error.to_string()))
+    }
+
+    /// Writes nothing more.
+    fn give_up(&mut self, why: &str) -> Result<(), Fault> {
+        let fault = failed(why);
+        self.broken = Some(fault.clone());
+        Err(fault)
     }
 }
 

@@ -442,6 +442,14 @@ fn a_full_disk_stops_the_run_before_a_provider_is_asked_again() {
 }
 
 #[test]
+fn a_reply_in_very_many_parts_is_recorded_without_them() {
+    let asked = call(head(), [Message::user("Write.")]);
+    let text = recording([(&asked, Ok(said(&"a".repeat(2 << 20))))]);
+    assert!(text.len() < 3 << 20, "{}", text.len());
+    assert_eq!(play(&text, &asked), (Ok(said(&"a".repeat(2 << 20))), Vec::new()));
+}
+
+#[test]
 fn what_no_provider_said_is_not_recorded() {
     let asked = call(head(), [Message::user("Write.")]);
     let ended = Fault::new(Code::ScriptEnd, FaultClass::ScriptEnd, "the script has run out");
