@@ -25,6 +25,7 @@ mod refusals;
 mod response_cache;
 mod routing;
 mod servers;
+mod simulate;
 mod terminals;
 mod tool_cache;
 mod tools;

@@ -32,6 +32,13 @@ pub struct InputArgs {
     input_file: Option<PathBuf>,
 }
 
+impl InputArgs {
+    /// Whether any input is given.
+    pub fn is_given(&self) -> bool {
+        !self.input.is_empty() || self.input_file.is_some()
+    }
+}
+
 /// The checked input of each thread that is wanted. There is one unless a `.jsonl` file says otherwise.
 ///
 /// # Errors

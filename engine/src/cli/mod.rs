@@ -34,6 +34,7 @@ mod schema;
 mod session;
 mod show;
 mod signals;
+mod simulate;
 mod terminal;
 mod threads;
 mod tooling;
@@ -80,6 +81,7 @@ enum Verb {
     Messages(messages::MessagesArgs),
     Prefix(prefix::PrefixArgs),
     Graph(graph::GraphArgs),
+    Simulate(simulate::SimulateArgs),
     Verify(verify::VerifyArgs),
     Tools(tools::ToolsArgs),
     Trust(trust::TrustArgs),
@@ -181,6 +183,7 @@ impl Verb {
             Self::Show(args) => args.json.json,
             Self::Messages(args) => args.json.json,
             Self::Prefix(args) => args.json.json,
+            Self::Simulate(args) => args.json.json,
             Self::Verify(args) => args.json.json,
             Self::Tools(args) => args.json.json,
             Self::Trust(args) => args.json.json,
@@ -202,6 +205,7 @@ impl Verb {
             Self::Messages(args) => messages::messages(&args, output),
             Self::Prefix(args) => prefix::prefix(&args, output),
             Self::Graph(args) => graph::graph(&args, output),
+            Self::Simulate(args) => simulate::simulate(&args, output),
             Self::Verify(args) => verify::verify(&args, output),
             Self::Tools(args) => tools::tools(&args, output),
             Self::Trust(args) => trust::trust(&args, output),

@@ -42,10 +42,17 @@ pub struct ValidateArgs {
 
 /// A diagnostic as a JSON line.
 #[derive(Debug, Serialize)]
-struct Line<'a> {
+pub(super) struct DiagnosticLine<'a> {
     event: &'static str,
     #[serde(flatten)]
     diagnostic: &'a Diagnostic,
+}
+
+impl<'a> DiagnosticLine<'a> {
+    /// The line of a diagnostic.
+    pub(super) fn new(diagnostic: &'a Diagnostic) -> Self {
+        Self { event: "diagnostic", diagnostic }
+    }
 }
 
 /// Checks files.
@@ -104,7 +111,7 @@ fn count(
     *warnings += faulty.faults.iter().filter(|fault| fault.severity == Severity::Warning).count();
     if output.is_json() {
         for diagnostic in &faulty.faults {
-            output.line(&Line { event: "diagnostic", diagnostic })?;
+            output.line(&DiagnosticLine::new(diagnostic))?;
         }
         return Ok(());
     }

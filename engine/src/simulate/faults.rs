@@ -1,6 +1,7 @@
 //! What a simulation has found, in words and at its place in the file.
 
 use std::fmt::Write as _;
+use std::sync::Arc;
 
 use rondo_protocol::Value;
 use rondo_protocol::diagnostic::{Code, Diagnostic};
@@ -21,6 +22,8 @@ const SHOWN_ITEMS: usize = 3;
 const SHOWN_ANSWER: usize = 160;
 /// The most steps of a route that are shown.
 const SHOWN_STEPS: usize = 12;
+/// Of how many of them before the last the fields are shown.
+const SHOWN_FIELDS: usize = 2;
 
 /// Faults and warnings, in source order.
 pub(super) fn diagnostics(
@@ -33,7 +36,9 @@ pub(super) fn diagnostics(
 ) -> Vec<Diagnostic> {
     let places = &checked.places;
     let mut diagnostics: Vec<Diagnostic> = found.faults.values().map(|fault| failed(checked, fault)).collect();
-    for part in &coverage.never {
+    // Where the walk was cut, what it did not come to says nothing.
+    let never = if found.cut.is_empty() { coverage.never.as_slice() } else { &[] };
+    for part in never {
         let hint = "its condition never holds, an entry before it always does, or what leads to it fails or is cut";
         let message = format!("no answer that was tried leads to `{part}`");
         diagnostics.push(places.key_fault(Code::EdgeNeverTaken, part, message).with_hint(hint));
@@ -58,23 +63,28 @@ pub(super) fn diagnostics(
         let hint = "a smaller `max`, or an input given by `-i`, makes the walk smaller";
         diagnostics.push(places.key_fault(Code::WalkCut, "graph", message).with_hint(hint));
     }
-    diagnostics.extend(limits(checked, worst));
+    diagnostics.extend(limits(checked, found, worst));
     places.sort(&mut diagnostics);
     diagnostics.dedup();
     diagnostics
 }
 
 fn failed(checked: &Checked, found: &Found) -> Diagnostic {
-    let Found { part, range, cause, route, given } = found;
+    let Found { part, range, cause, route, input } = found;
     let mut message = format!("`{part}` fails: {cause}");
     // Writing to a `String` cannot fail.
     let _ = match route.split_last() {
-        None => write!(message, ", with the input {}", shown(given)),
-        Some((last, before)) => {
+        None => write!(message, ", with the input {}", shown(input)),
+        Some(((last, given), before)) => {
             let left_out = before.len().saturating_sub(SHOWN_STEPS);
-            let steps = before.iter().skip(left_out).map(|step| &**step);
-            let steps: Vec<&str> = (left_out > 0).then_some("..").into_iter().chain(steps).collect();
-            let behind = if steps.is_empty() { String::new() } else { format!(" after {}", steps.join(" -> ")) };
+            // What the newest of them said may be what the template cannot take; the others only lead there.
+            let bare = before.len().saturating_sub(SHOWN_FIELDS);
+            let told = |(at, (step, given)): (usize, &(Arc<str>, Value))| {
+                if at < bare { step.to_string() } else { format!("{step} {}", shown(given)) }
+            };
+            let steps = before.iter().enumerate().skip(left_out).map(told);
+            let steps: Vec<String> = (left_out > 0).then(|| "..".to_owned()).into_iter().chain(steps).collect();
+            let behind = if steps.is_empty() { String::new() } else { format!(", after {}", steps.join(" -> ")) };
             write!(message, ", when {last} comes with {}{behind}", shown(given))
         }
     };
@@ -92,9 +102,21 @@ fn failed(checked: &Checked, found: &Found) -> Diagnostic {
     checked.places.fault(Code::RouteFails, part, Some(range.clone()), message).with_hint(hint)
 }
 
-fn limits(checked: &Checked, worst: &Worst) -> Vec<Diagnostic> {
+fn limits(checked: &Checked, walked: &Walked, worst: &Worst) -> Vec<Diagnostic> {
     let limits = &checked.policy.limits;
     let mut found = Vec::new();
+    for (message, role) in &walked.limits {
+        let part = match role {
+            Some(role) if checked.places.has(&key(&key("roles", role.as_str()), "limits")) => {
+                key(&key(&key("roles", role.as_str()), "limits"), "visits")
+            }
+            Some(_) => "limits.visits".to_owned(),
+            None => "limits.steps".to_owned(),
+        };
+        let message = format!("a route ends there: {message}");
+        let hint = "raise it, lower a `max`, or lead it on by `on_limit`";
+        found.push(checked.places.fault(Code::LimitBeforeEnd, &part, None, message).with_hint(hint));
+    }
     if worst.steps > limits.steps {
         let (most, limit) = (worst.steps, limits.steps);
         let message = format!("the longest route has {most} steps, and `limits.steps` cuts in after {limit}");
@@ -131,9 +153,7 @@ fn shortened(value: &Value) -> Value {
             }
             Value::List(shown)
         }
-        Value::Object(members) => {
-            members.iter().map(|(name, member)| (name.clone(), shortened(member))).collect()
-        }
+        Value::Object(members) => members.iter().map(|(name, member)| (name.clone(), shortened(member))).collect(),
         other => other.clone(),
     }
 }

@@ -207,9 +207,8 @@ fn inputs(subject: &Subject<'_>, reads: &Reads) -> (Vec<Arc<Value>>, Vec<FieldNa
     // What has a default may be left out.
     let may_be_absent = |field: &Field| field.optional || field.default_value().is_some();
     let fields = workflow.input.iter();
-    let fields = fields.map(|(name, field)| {
-        (name.clone(), Field { optional: may_be_absent(field), schema: field.schema.clone() })
-    });
+    let fields = fields
+        .map(|(name, field)| (name.clone(), Field { optional: may_be_absent(field), schema: field.schema.clone() }));
     let made = objects(&fields.collect(), &reads.inputs, &reads.constants);
     let mut values = made.values;
     if values.len() > 1 {

@@ -59,24 +59,25 @@ impl Ahead {
                 if let Some(mark) = open.get_mut(spot) {
                     *mark = true;
                 }
-                match space.ways(spot).get(way).map(|way| way.goal) {
-                    Some(goal) => {
-                        stack.push((spot, way + 1));
-                        if let Goal::Spot(next) = goal {
-                            if settled.get(next) == Some(&false) && open.get(next) == Some(&true) {
-                                ahead.is_exact = false;
-                            } else if settled.get(next) == Some(&false) {
-                                stack.push((next, 0));
-                            }
+                let Some(goal) = space.ways(spot).get(way).map(|way| way.goal) else {
+                    let reach = ahead.settle(space, spot);
+                    if let (Some(place), Some(done)) = (ahead.spots.get_mut(spot), settled.get_mut(spot)) {
+                        *place = reach;
+                        *done = true;
+                    }
+                    continue;
+                };
+                stack.push((spot, way + 1));
+                match goal {
+                    Goal::Spot(next) if settled.get(next) == Some(&false) => {
+                        if open.get(next) == Some(&true) {
+                            // A cycle: what lies ahead of it has no end of its own.
+                            ahead.is_exact = false;
+                        } else {
+                            stack.push((next, 0));
                         }
                     }
-                    None => {
-                        let reach = ahead.settle(space, spot);
-                        if let (Some(place), Some(done)) = (ahead.spots.get_mut(spot), settled.get_mut(spot)) {
-                            *place = reach;
-                            *done = true;
-                        }
-                    }
+                    Goal::Spot(_) | Goal::End(_) => {}
                 }
             }
         }

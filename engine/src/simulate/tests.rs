@@ -1,1 +1,244 @@
+use std::collections::BTreeMap;
 
+use rondo_protocol::diagnostic::Code;
+
+use super::*;
+
+fn simulated(text: &str) -> Report {
+    with(text, Vec::new(), 1_000)
+}
+
+fn with(text: &str, inputs: Vec<Value>, routes: usize) -> Report {
+    let checked = rondo_protocol::workflow::read("workflow.yaml", text, &BTreeMap::new()).unwrap();
+    let graph = Graph::of(&checked, |uses, roles| crate::registry().place(uses, roles)).unwrap();
+    let subject = Subject { checked: &checked, graph: &graph, inputs, tools: BTreeMap::new(), routes };
+    simulate(&subject, &mut |_| {}).unwrap()
+}
+
+fn routes(report: &Report) -> Vec<String> {
+    report.routes.iter().map(|route| format!("{} -> {}", route.steps.join(" -> "), route.end.as_str())).collect()
+}
+
+fn faults(report: &Report) -> Vec<String> {
+    report.diagnostics.iter().map(ToString::to_string).collect()
+}
+
+fn codes(report: &Report) -> Vec<Code> {
+    report.diagnostics.iter().map(|diagnostic| diagnostic.code).collect()
+}
+
+const LOOP: &str = r#"
+rondo: 1
+name: a-loop
+roles:
+  writer: { system: You write., output: { drafted: { title: string } } }
+  editor: { system: You edit., context: none, output: { approved: {}, revise: { why: string } } }
+graph:
+  start: { to: writer, prompt: Write. }
+  writer:
+    drafted: { to: editor, prompt: "{{ body }}" }
+    on_error: { to: fail, reason: "{{ output.message }}" }
+  editor:
+    approved: { to: end }
+    revise: { to: back, prompt: "{{ output.why }}", max: 2, on_max: { to: fail, reason: enough } }
+"#;
+
+#[test]
+fn every_route_of_a_bounded_loop_is_found_shortest_first() {
+    let report = simulated(LOOP);
+    insta::assert_snapshot!(routes(&report).join("\n"), @r"
+    writer.error -> fail
+    writer.drafted -> editor.approved -> end
+    writer.drafted -> editor.revise -> writer.error -> fail
+    writer.drafted -> editor.revise -> writer.drafted -> editor.approved -> end
+    writer.drafted -> editor.revise -> writer.drafted -> editor.revise -> writer.error -> fail
+    writer.drafted -> editor.revise -> writer.drafted -> editor.revise -> writer.drafted -> editor.approved -> end
+    writer.drafted -> editor.revise -> writer.drafted -> editor.revise -> writer.drafted -> editor.revise -> fail
+    ");
+    assert!(report.has_all_routes && report.worst.is_exact && report.worst.has_weighed_all);
+    assert_eq!((report.ways, report.worst.steps), (7, 6));
+    let visits: Vec<u64> = report.worst.roles.values().map(|cost| cost.visits).collect();
+    assert_eq!(visits, [3, 3]);
+    assert_eq!(report.coverage, Coverage { edges: 6, never: Vec::new() });
+    assert_eq!(faults(&report), [""; 0]);
+}
+
+/// The same sum by hand: each request holds the head and all that was said before it in its role's conversation.
+#[test]
+fn a_route_is_weighed_as_its_requests_would_be_sent() {
+    let report = simulated(LOOP);
+    let costs = |steps: usize| {
+        let ends = |route: &&Route| route.end == End::Done && route.steps.len() == steps;
+        report.routes.iter().find(ends).and_then(|route| route.costs.clone()).unwrap()
+    };
+    let (once, twice) = (costs(2), costs(4));
+    let of = |costs: &BTreeMap<RoleName, Cost>, role: &str| *costs.get(role).unwrap();
+    let (first, both) = (of(&once, "writer"), of(&twice, "writer"));
+    assert_eq!((first.visits, both.visits), (1, 2));
+    assert_eq!(both.prompt_tokens, first.prompt_tokens + both.largest_request);
+    // What the second request adds: the first answer, and a prompt that is longer by what the editor says.
+    let added = both.largest_request - first.prompt_tokens;
+    let answer = first.output_tokens;
+    assert!((answer..answer + 100).contains(&added), "{added} tokens for an answer of {answer}");
+    assert_eq!(first.largest_request, first.prompt_tokens);
+}
+
+#[test]
+fn entries_of_a_list_are_all_taken_and_one_that_cannot_be_is_named() {
+    let report = simulated(
+        r#"
+rondo: 1
+name: conditions
+input: { plan: "free | paid", "note?": string }
+roles:
+  a: { system: A., output: { rated: { score: { type: integer, minimum: 0, maximum: 10 }, size: "s | m | l", word: string } } }
+  b: { system: B. }
+graph:
+  start: { to: a, prompt: Go. }
+  a:
+    rated:
+      - { when: output.score > 7 and output.size == "m" and input.plan == "paid", to: b, prompt: one }
+      - { when: output.score == 3, to: b, prompt: two }
+      - { when: output.word == "open sesame", to: b, prompt: three }
+      - { when: input.note, to: b, prompt: four }
+      - { when: output.score > 10, to: b, prompt: five }
+      - else: { to: end }
+  b:
+    done:
+      - { when: steps.a.output.size == "l", to: end }
+      - else: { to: fail, reason: small }
+"#,
+    );
+    assert_eq!(report.coverage.never, ["graph.a.rated[4]"], "{:?}", faults(&report));
+    assert_eq!(codes(&report), [Code::EdgeNeverTaken]);
+    assert_eq!(report.diagnostics.first().map(|found| (found.line, found.column)), Some((16, 9)));
+}
+
+/// Each a fault that no static check can see, found at its place, with the route that leads there.
+#[test]
+fn templates_that_fail_on_a_good_answer_are_found_at_their_place() {
+    let report = simulated(
+        r#"
+rondo: 1
+name: faults
+roles:
+  counter:
+    system: Count.
+    output:
+      counted: { done: integer, all: integer, items: "string[]", mixed: { type: array } }
+  judge: { system: Judge., output: { fine: { anything: {} }, again: { why: string } } }
+graph:
+  start: { to: counter, prompt: Count. }
+  counter:
+    counted:
+      to: judge
+      say: "{{ output.items | first }}"
+      prompt: "{{ output.mixed | sort | length }} {{ output.done // output.all }}"
+  judge:
+    fine: { to: end, result: { sum: [1, "{{ steps.counter.output.done + 1 }}"], text: "It is {{ output.anything }}." } }
+    again: { to: counter, prompt: "{{ 12 / (output.why | length) }}", max: 1, on_max: { to: fail, reason: "{{ 1 / steps.counter.output.all }}" } }
+"#,
+    );
+    insta::assert_snapshot!(faults(&report).join("\n"));
+    assert!(codes(&report).iter().all(|code| *code == Code::RouteFails));
+}
+
+#[test]
+fn a_template_that_fails_at_once_is_told_with_the_input() {
+    let text = r#"
+rondo: 1
+name: at-start
+input: { parts: { type: integer, default: 3 } }
+roles: { a: { system: A. } }
+graph: { start: { to: a, prompt: "{{ 12 // input.parts }}" }, a: { done: { to: end } } }
+"#;
+    let report = simulated(text);
+    insta::assert_snapshot!(faults(&report).join("\n"), @r#"workflow.yaml:6:38: RN1911: `graph.start[0].prompt` fails: a number is divided by zero, with the input {"parts":0} (hint: ask for the number first by `if`, or give its field a `minimum`)"#);
+    let given = with(text, vec![Value::from_iter([("parts", Value::Int(4))])], 10);
+    assert_eq!(faults(&given), [""; 0], "only the input that is given is walked with");
+}
+
+#[test]
+fn a_visit_limit_cuts_in_where_it_would_in_a_run() {
+    let limited = LOOP.replace("context: none,", "context: none, limits: { visits: 2 },");
+    let report = simulated(&limited);
+    assert!(routes(&report).iter().any(|route| route.ends_with("writer.drafted -> limit")), "{:?}", routes(&report));
+    assert_eq!(codes(&report), [Code::LimitBeforeEnd, Code::EdgeNeverTaken], "{:?}", faults(&report));
+    let routed = limited.replace("    approved: { to: end }", "    approved: { to: end }\n    on_limit: { to: end }");
+    let report = simulated(&routed);
+    assert!(routes(&report).iter().any(|route| route.ends_with("editor.limit -> end")), "{:?}", routes(&report));
+}
+
+#[test]
+fn a_step_limit_below_the_longest_route_is_said() {
+    let report = simulated(&format!("{LOOP}limits: {{ steps: 5 }}\n"));
+    assert_eq!(report.worst.steps, 5, "{:?}", faults(&report));
+    assert!(codes(&report).contains(&Code::LimitBeforeEnd), "{:?}", faults(&report));
+}
+
+#[test]
+fn tool_roles_answer_with_their_fields_or_fail() {
+    let report = simulated(
+        r#"
+rondo: 1
+name: with-tools
+roles:
+  count: { kind: tool, tool: count_words, args: { text: "{{ 1 / 1 }}" }, output: { ok: { words: integer } } }
+  say: { system: Say. }
+graph:
+  start: { to: count }
+  count:
+    ok: { to: say, prompt: "{{ output.words }} of {{ body }}" }
+    failed: { to: fail, reason: "{{ output.code }}: {{ output.message }}" }
+  say: { done: { to: end } }
+"#,
+    );
+    assert_eq!(routes(&report), ["count.failed -> fail", "count.ok -> say.done -> end"]);
+    assert_eq!(faults(&report), [""; 0]);
+}
+
+#[test]
+fn a_field_without_a_value_is_said_at_the_field() {
+    let report = simulated(
+        r#"
+rondo: 1
+name: impossible
+roles: { a: { system: A., output: { odd: { code: { type: string, pattern: "^\\p{Greek}+$" } }, even: null } } }
+graph: { start: { to: a, prompt: Go. }, a: { odd: { to: end }, even: { to: end } } }
+"#,
+    );
+    assert_eq!(codes(&report), [Code::FieldWithoutValue, Code::EdgeNeverTaken], "{:?}", faults(&report));
+    assert_eq!(report.diagnostics.first().map(|found| (found.line, found.column)), Some((4, 42)));
+}
+
+/// Eight roles, forty bounded edges: more states than anybody can look at.
+fn endless() -> String {
+    use std::fmt::Write as _;
+    let mut text = "rondo: 1\nname: endless\nroles:\n".to_owned();
+    for role in 0..8 {
+        let _ = writeln!(text, "  r{role}: {{ system: R., output: {{ s0: null, s1: null, s2: null }} }}");
+    }
+    text.push_str("graph:\n  start: { to: r0, prompt: Go. }\n");
+    for role in 0..8 {
+        let _ = writeln!(text, "  r{role}:");
+        for status in 0..3 {
+            let to = (role + status + 1) % 8;
+            let _ = writeln!(text, "    s{status}: {{ to: r{to}, prompt: On., max: 3, on_max: {{ to: end }} }}");
+        }
+    }
+    text
+}
+
+#[test]
+fn a_space_that_is_too_large_is_cut_and_said_to_be() {
+    let report = with(&endless(), Vec::new(), 5);
+    assert!(codes(&report).contains(&Code::WalkCut), "{:?}", faults(&report));
+    assert!(!codes(&report).contains(&Code::EdgeNeverTaken), "what was not looked at says nothing");
+    assert!(!report.worst.is_exact && !report.has_all_routes);
+    assert!(!report.routes.is_empty(), "a walk in depth finds ends");
+}
+
+#[test]
+fn the_same_workflow_gives_the_same_report() {
+    assert_eq!(simulated(LOOP), simulated(LOOP));
+}

@@ -3,11 +3,15 @@
 //! One walk has one input and one *turn*: at every visit it goes on with the answer of that turn, or with the next
 //! that leads another way, but it tries **all** answers on the edges of the visit first. So what an edge makes of the
 //! answer before it is tried in full, and what it makes of answers further back once a turn.
+//!
+//! Walks go in breadth, so that the first route to a place is the shortest. Where that is cut before it is done, one in
+//! depth follows, which reaches the ends and the used-up bounds of a space that is too large to be seen whole.
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::ops::Range;
 use std::sync::Arc;
 
+use rondo_protocol::diagnostic::Code;
 use rondo_protocol::id::{LanePath, RoleName};
 use rondo_protocol::object::{Note, Step, StepKind};
 use rondo_protocol::workflow::Limits;
@@ -20,9 +24,9 @@ use super::space::{End, Goal, Key, Space, SpotId, Taken, Way};
 use crate::graph::{Edge, EdgeId, Graph};
 use crate::moderator::limits::broken_by_visit;
 use crate::moderator::{self, Decision, Dispatch, Undecided};
-use crate::thread::{RECENT, State};
+use crate::thread::State;
 
-/// The most spots of all walks.
+/// The most spots of all walks. A walk in breadth leaves half of them to one in depth.
 const MAX_SPOTS: usize = 20_000;
 /// The most answers that are tried in all walks.
 const MAX_TRIED: usize = 400_000;
@@ -58,6 +62,8 @@ pub struct Walked {
     pub faults: BTreeMap<(String, usize, usize), Found>,
     /// Which ceilings were reached.
     pub cut: BTreeSet<String>,
+    /// Which limits ended a route, in words, and of which role they are; of the thread's, of none.
+    pub limits: BTreeMap<String, Option<RoleName>>,
     /// How much was looked at.
     pub progress: Progress,
 }
@@ -80,10 +86,10 @@ pub struct Found {
     pub range: Range<usize>,
     /// Why.
     pub cause: Cause,
-    /// The steps that lead there, as `role.status`.
-    pub route: Vec<Arc<str>>,
-    /// What the last of them answered; at `start`, the input.
-    pub given: Value,
+    /// The steps that lead there, as `role.status`, each with the fields that it answered.
+    pub route: Vec<(Arc<str>, Value)>,
+    /// The input.
+    pub input: Arc<Value>,
 }
 
 /// A visit to be made.
@@ -92,27 +98,51 @@ struct Front {
     state: State,
     dispatch: Dispatch,
     trail: usize,
+    /// About how many bytes of texts it holds: its own, and of those before it, which others hold too, a share.
+    bytes: usize,
     /// For roles whose answers conditions read: which one was the latest.
     latest: BTreeMap<RoleName, usize>,
 }
 
 /// The steps behind a front, each with the one before it.
-struct Trails(Vec<(usize, Arc<str>)>);
+struct Trails {
+    input: Arc<Value>,
+    steps: Vec<(usize, Arc<str>, Arc<Answer>)>,
+}
 
 impl Trails {
-    fn route(&self, mut at: usize) -> Vec<Arc<str>> {
-        let mut route = Vec::new();
-        while let Some((before, step)) = at.checked_sub(1).and_then(|index| self.0.get(index)) {
-            route.push(Arc::clone(step));
+    fn route(&self, mut at: usize, last: Option<(&Arc<str>, &Answer)>) -> Vec<(Arc<str>, Value)> {
+        let mut route: Vec<_> =
+            last.into_iter().map(|(step, answer)| (Arc::clone(step), answer.output.clone())).collect();
+        while let Some((before, step, answer)) = at.checked_sub(1).and_then(|index| self.steps.get(index)) {
+            route.push((Arc::clone(step), answer.output.clone()));
             at = *before;
         }
         route.reverse();
         route
     }
 
-    fn add(&mut self, before: usize, step: Arc<str>) -> usize {
-        self.0.push((before, step));
-        self.0.len()
+    fn add(&mut self, before: usize, step: &Arc<str>, answer: &Arc<Answer>) -> usize {
+        self.steps.push((before, Arc::clone(step), Arc::clone(answer)));
+        self.steps.len()
+    }
+}
+
+/// One walk: what it began with, and where it still has to go.
+struct Walk {
+    place: usize,
+    turn: usize,
+    in_depth: bool,
+    trails: Trails,
+    seen: BTreeSet<SpotId>,
+    fronts: VecDeque<Front>,
+    /// Bytes of the texts that its states hold.
+    held_bytes: usize,
+}
+
+impl Walk {
+    fn next(&mut self) -> Option<Front> {
+        if self.in_depth { self.fronts.pop_back() } else { self.fronts.pop_front() }
     }
 }
 
@@ -145,82 +175,77 @@ impl<'a> Walker<'a> {
 
     /// Walks from `start` with the input at `place` among the inputs, `turn` choosing among equal answers.
     pub fn walk(&mut self, place: usize, input: &Arc<Value>, turn: usize) {
+        if !self.walk_on(place, input, turn, false) {
+            self.walk_on(place, input, turn, true);
+        }
+    }
+
+    /// Whether the walk came to its end.
+    fn walk_on(&mut self, place: usize, input: &Arc<Value>, turn: usize, in_depth: bool) -> bool {
         // A walk leaves half of what is left to those after it.
         let allowance = (MAX_TRIED.saturating_sub(self.walked.progress.tried) / 2).max(1);
         let until = self.walked.progress.tried + allowance;
-        let mut trails = Trails(Vec::new());
+        let trails = Trails { input: Arc::clone(input), steps: Vec::new() };
         let state = first_state(self.graph, input);
-        let Some((state, decision, _)) = self.decide(state, || (Vec::new(), (**input).clone())) else { return };
+        let Some((state, decision, _)) = self.decide(state, &trails, Vec::new) else { return true };
         let dispatch = match decision {
             Decision::Dispatch(dispatch) => dispatch,
             Decision::Finish(finish) => {
                 self.walked.empty.insert(place, End::of(finish.outcome));
-                return;
+                return true;
             }
         };
         let latest = BTreeMap::new();
         let spot = self.spot(place, &state, &dispatch, &latest);
         self.walked.roots.entry(place).or_insert(spot);
-        let mut seen = BTreeSet::from([spot]);
-        let mut layer = vec![Front { spot, state, dispatch, trail: 0, latest }];
-        // States keep their newest steps, so what is held is what the last layers have added.
-        let mut held: VecDeque<usize> = VecDeque::new();
-        while !layer.is_empty() {
-            let mut next = Vec::new();
-            let mut added = 0_usize;
-            for front in layer {
-                if self.is_cut(until, held.iter().sum::<usize>() + added) {
-                    return;
-                }
-                added += self.visit(front, (place, turn), &mut trails, &mut seen, &mut next);
+        let first = Front { spot, state, dispatch, trail: 0, bytes: 0, latest };
+        let mut walk = Walk {
+            place,
+            turn,
+            in_depth,
+            trails,
+            seen: BTreeSet::from([spot]),
+            fronts: VecDeque::from([first]),
+            held_bytes: 0,
+        };
+        while let Some(front) = walk.next() {
+            if self.is_cut(until, &walk) {
+                return false;
             }
-            held.push_back(added);
-            if held.len() > RECENT {
-                held.pop_front();
-            }
-            layer = next;
+            walk.held_bytes = walk.held_bytes.saturating_sub(front.bytes);
+            self.visit(front, &mut walk);
         }
+        true
     }
 
-    fn is_cut(&mut self, until: usize, held_bytes: usize) -> bool {
+    fn is_cut(&mut self, until: usize, walk: &Walk) -> bool {
+        let most_spots = if walk.in_depth { MAX_SPOTS } else { MAX_SPOTS / 2 };
         let reached = [
-            (self.walked.space.spots.len() >= MAX_SPOTS, format!("{MAX_SPOTS} states")),
+            (self.walked.space.spots.len() >= most_spots, format!("{MAX_SPOTS} states")),
             (self.walked.progress.tried >= until, format!("{MAX_TRIED} answers")),
-            (held_bytes > MAX_HELD_BYTES, format!("{} MiB of texts", MAX_HELD_BYTES >> 20)),
+            (walk.held_bytes > MAX_HELD_BYTES, format!("{} MiB of texts", MAX_HELD_BYTES >> 20)),
         ];
-        let before = self.walked.cut.len();
-        let mut is_cut = false;
-        for (_, what) in reached.into_iter().filter(|(reached, _)| *reached) {
-            is_cut = true;
-            self.walked.cut.insert(what);
-        }
-        debug_assert!(is_cut || self.walked.cut.len() == before);
-        is_cut
+        let cut = self.walked.cut.len();
+        self.walked.cut.extend(reached.iter().filter(|(reached, _)| *reached).map(|(_, what)| what.clone()));
+        cut < self.walked.cut.len() || reached.iter().any(|(reached, _)| *reached)
     }
 
-    /// Tries every answer of a visit; those that lead to new spots are gone on with. Gives the bytes that they add.
-    fn visit(
-        &mut self,
-        front: Front,
-        (place, turn): (usize, usize),
-        trails: &mut Trails,
-        seen: &mut BTreeSet<SpotId>,
-        next: &mut Vec<Front>,
-    ) -> usize {
-        let Front { spot, state, dispatch, trail, latest } = front;
+    /// Tries every answer of a visit; those that lead to new spots are gone on with.
+    fn visit(&mut self, front: Front, walk: &mut Walk) {
+        let Front { spot, state, dispatch, trail, bytes, latest } = front;
         let repertoire = self.repertoire;
         let role = &dispatch.role;
-        let Some((_, policy)) = self.graph.role(role) else { return 0 };
+        let Some((_, policy)) = self.graph.role(role) else { return };
         let mut only = None;
         if let Some(fault) = broken_by_visit(&state, role, self.limits, &policy.limits) {
             only = moderator::routed(self.graph, role, &fault);
             if only.is_none() {
+                self.walked.limits.insert(fault.message, (fault.code == Code::VisitLimit).then(|| role.clone()));
                 self.walked.space.add(spot, Way { step: None, goal: Goal::End(End::Limit) });
-                return 0;
+                return;
             }
         }
         let is_told_apart = self.reads.answers.contains(role);
-        let mut added = 0;
         for (status, answers) in repertoire.of(role) {
             if only.as_ref().is_some_and(|only| only != status) {
                 continue;
@@ -228,15 +253,11 @@ impl<'a> Walker<'a> {
             let count = answers.all.len();
             let mut led: BTreeSet<(EdgeId, Option<usize>)> = BTreeSet::new();
             let name: Arc<str> = format!("{role}.{status}").into();
-            for at in (0..count).map(|offset| (turn + offset) % count) {
+            for at in (0..count).map(|offset| (walk.turn + offset) % count) {
                 let Some(answer) = answers.all.get(at) else { continue };
                 let after = after(&state, &dispatch, answer);
-                let route = || {
-                    let mut route = trails.route(trail);
-                    route.push(Arc::clone(&name));
-                    (route, answer.output.clone())
-                };
-                let Some((state, decision, edge)) = self.decide(after, route) else { continue };
+                let route = || walk.trails.route(trail, Some((&name, answer)));
+                let Some((state, decision, edge)) = self.decide(after, &walk.trails, route) else { continue };
                 if !led.insert((edge, is_told_apart.then_some(at))) {
                     continue;
                 }
@@ -247,11 +268,13 @@ impl<'a> Walker<'a> {
                         if is_told_apart {
                             latest.insert(role.clone(), at);
                         }
-                        let spot = self.spot(place, &state, &dispatch, &latest);
-                        if seen.insert(spot) {
-                            added += dispatch.edge.prompt.len() + answer.text.len() + answer.body.len();
-                            let trail = trails.add(trail, Arc::clone(&name));
-                            next.push(Front { spot, state, dispatch, trail, latest });
+                        let spot = self.spot(walk.place, &state, &dispatch, &latest);
+                        if walk.seen.insert(spot) {
+                            let added = dispatch.edge.prompt.len() + answer.text.len() + answer.body.len();
+                            let bytes = bytes / 2 + added;
+                            walk.held_bytes += bytes;
+                            let trail = walk.trails.add(trail, &name, answer);
+                            walk.fronts.push_back(Front { spot, state, dispatch, trail, bytes, latest });
                         }
                         Goal::Spot(spot)
                     }
@@ -260,14 +283,14 @@ impl<'a> Walker<'a> {
                 self.walked.space.add(spot, Way { step, goal });
             }
         }
-        added
     }
 
     /// What follows a state, and the state once that is settled. What fails is kept, with the route that `route` gives.
     fn decide(
         &mut self,
         mut state: State,
-        route: impl FnOnce() -> (Vec<Arc<str>>, Value),
+        trails: &Trails,
+        route: impl FnOnce() -> Vec<(Arc<str>, Value)>,
     ) -> Option<(State, Decision, EdgeId)> {
         self.walked.progress.tried += 1;
         if self.walked.progress.tried.is_multiple_of(1_000) {
@@ -283,7 +306,7 @@ impl<'a> Walker<'a> {
                 Some((state, decision, edge))
             }
             Err(Undecided::Unrendered { part, error, .. }) => {
-                self.fault(part, error.range, error.cause, route);
+                self.fault((part, error.range, error.cause), &trails.input, route);
                 None
             }
             // A checked graph that this version runs has neither.
@@ -293,10 +316,9 @@ impl<'a> Walker<'a> {
 
     fn fault(
         &mut self,
-        part: String,
-        range: Range<usize>,
-        cause: Cause,
-        route: impl FnOnce() -> (Vec<Arc<str>>, Value),
+        (part, range, cause): (String, Range<usize>, Cause),
+        input: &Arc<Value>,
+        route: impl FnOnce() -> Vec<(Arc<str>, Value)>,
     ) {
         let key = (part.clone(), range.start, range.end);
         let known = self.walked.faults.get(&key);
@@ -304,19 +326,13 @@ impl<'a> Walker<'a> {
             self.walked.cut.insert(format!("{MAX_FAULTS} faults"));
             return;
         }
-        let (route, given) = route();
+        let route = route();
         if known.is_none_or(|known| known.route.len() > route.len()) {
-            self.walked.faults.insert(key, Found { part, range, cause, route, given });
+            self.walked.faults.insert(key, Found { part, range, cause, route, input: Arc::clone(input) });
         }
     }
 
-    fn spot(
-        &mut self,
-        place: usize,
-        state: &State,
-        dispatch: &Dispatch,
-        latest: &BTreeMap<RoleName, usize>,
-    ) -> SpotId {
+    fn spot(&mut self, place: usize, state: &State, dispatch: &Dispatch, latest: &BTreeMap<RoleName, usize>) -> SpotId {
         let key = self.key(place, state, dispatch, latest);
         self.walked.space.spot(key, &dispatch.role)
     }

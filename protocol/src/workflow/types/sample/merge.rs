@@ -106,8 +106,8 @@ fn one_of_two(key: &str, first: &Value, second: &Value) -> Value {
         ("items" | "additionalProperties" | "contains", first, second) => both(first, second),
         (key, first, second) => {
             let first_is_less = super::number::is_less(first, second);
-            let keeps_first = (LOWER_BOUNDS.contains(&key) && !first_is_less)
-                || (UPPER_BOUNDS.contains(&key) && first_is_less);
+            let keeps_first =
+                (LOWER_BOUNDS.contains(&key) && !first_is_less) || (UPPER_BOUNDS.contains(&key) && first_is_less);
             if keeps_first { first.clone() } else { second.clone() }
         }
     }
@@ -212,9 +212,8 @@ impl Plain {
             return Some(schema.clone());
         }
         if let Some(Value::Object(patterns)) = self.get("patternProperties")
-            && let Some((_, schema)) = patterns.iter().find(|(pattern, _)| {
-                pattern::text(pattern, 0).is_some_and(|example| example == name)
-            })
+            && let Some((_, schema)) =
+                patterns.iter().find(|(pattern, _)| pattern::text(pattern, 0).is_some_and(|example| example == name))
         {
             return Some(schema.clone());
         }
@@ -273,10 +272,11 @@ impl Plain {
     fn follow_dependencies(&self, names: &mut BTreeSet<String>) {
         let Some(Value::Object(dependencies)) = self.get("dependentRequired") else { return };
         for _ in 0..MAX_ITEMS {
-            let asked = dependencies.iter().filter(|(name, _)| names.contains(*name)).flat_map(|(_, asked)| match asked {
-                Value::List(asked) => asked.as_slice(),
-                _ => &[],
-            });
+            let asked =
+                dependencies.iter().filter(|(name, _)| names.contains(*name)).flat_map(|(_, asked)| match asked {
+                    Value::List(asked) => asked.as_slice(),
+                    _ => &[],
+                });
             let asked: Vec<String> = asked.filter_map(Value::as_str).map(str::to_owned).collect();
             let before = names.len();
             names.extend(asked);

@@ -83,9 +83,7 @@ fn weight(value: &Value) -> usize {
         Value::Null | Value::Bool(_) | Value::Int(_) | Value::Float(_) => 8,
         Value::Str(text) => text.len() + 2,
         Value::List(items) => 2 + items.iter().map(|item| weight(item) + 1).sum::<usize>(),
-        Value::Object(members) => {
-            2 + members.iter().map(|(key, member)| key.len() + 4 + weight(member)).sum::<usize>()
-        }
+        Value::Object(members) => 2 + members.iter().map(|(key, member)| key.len() + 4 + weight(member)).sum::<usize>(),
     }
 }
 

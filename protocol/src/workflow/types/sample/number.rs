@@ -78,7 +78,13 @@ impl Bounds {
         };
         let larger = |a: Option<f64>, b: Option<f64>| a.into_iter().chain(b).reduce(f64::max);
         let smaller = |a: Option<f64>, b: Option<f64>| a.into_iter().chain(b).reduce(f64::min);
-        Self { lowest: larger(number("minimum"), above), highest: smaller(number("maximum"), below), above, below, step }
+        Self {
+            lowest: larger(number("minimum"), above),
+            highest: smaller(number("maximum"), below),
+            above,
+            below,
+            step,
+        }
     }
 
     /// The integer within the bounds that is nearest to `wanted`.

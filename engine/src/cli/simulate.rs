@@ -1,0 +1,288 @@
+//! `rondo simulate`: the routes of a workflow with generated answers, and what they can come to.
+
+use std::collections::BTreeMap;
+use std::fmt::Write as _;
+use std::time::{Duration, Instant};
+
+use rondo_protocol::diagnostic::{Code, Severity};
+use rondo_protocol::id::RoleName;
+use rondo_protocol::object::ToolSpec;
+use rondo_protocol::workflow::{RoleKind, Workflow};
+use serde::Serialize;
+
+use super::exit::Exit;
+use super::failure::{Failure, Faulty};
+use super::input::{InputArgs, inputs};
+use super::output::{Output, Style, tell};
+use super::session::settings;
+use super::validate::DiagnosticLine;
+use super::{JsonArgs, report, tooling, workflow, working_folder};
+use crate::cast;
+use crate::config::Flags;
+use crate::grant::Grants;
+use crate::graph::Graph;
+use crate::simulate::{self, Coverage, Progress, Report, Route, Subject, Worst};
+
+/// How long a walk takes before it is told of, and how often from then on.
+const PATIENCE: Duration = Duration::from_secs(1);
+
+/// How many edges that were never taken are shown.
+const SHOWN_EDGES: usize = 20;
+
+/// Walk every route of a workflow with generated answers, without a model
+#[derive(Debug, clap::Args)]
+pub struct SimulateArgs {
+    /// A workflow file, a folder that holds workflow.yaml, or a name below workflows/
+    workflow: String,
+    #[command(flatten)]
+    input: InputArgs,
+    /// How many routes are shown, the shortest first
+    #[arg(long, value_name = "N", default_value_t = 20, value_parser = clap::value_parser!(u16).range(0..=10_000))]
+    routes: u16,
+    #[command(flatten)]
+    pub(super) json: JsonArgs,
+}
+
+/// A route as a JSON line.
+#[derive(Debug, Serialize)]
+struct RouteLine<'a> {
+    event: &'static str,
+    steps: &'a [String],
+    end: &'static str,
+    visits: BTreeMap<&'a str, u64>,
+    step_count: usize,
+    prompt_tokens: Option<u64>,
+    output_tokens: Option<u64>,
+}
+
+/// The worst case as a JSON line.
+#[derive(Debug, Serialize)]
+struct WorstLine<'a> {
+    event: &'static str,
+    steps: u64,
+    exact: bool,
+    prompt_tokens: u64,
+    output_tokens: u64,
+    routes_weighed: usize,
+    all_weighed: bool,
+    roles: &'a BTreeMap<RoleName, simulate::Cost>,
+    costliest: Option<&'a [String]>,
+}
+
+/// What was reached as a JSON line.
+#[derive(Debug, Serialize)]
+struct CoverageLine<'a> {
+    event: &'static str,
+    edges: usize,
+    taken: usize,
+    never: &'a [String],
+    states: usize,
+    answers: usize,
+    ways: u64,
+    all_routes: bool,
+}
+
+/// Simulates a workflow.
+pub fn simulate(args: &SimulateArgs, output: &mut Output) -> Result<Exit, Failure> {
+    let loaded = workflow::load(&args.workflow, &working_folder()?)?;
+    let checked = &loaded.checked;
+    if !checked.not_yet.is_empty() {
+        return Err(Faulty { faults: checked.not_yet.clone(), sources: loaded.sources }.into());
+    }
+    let internal = |what: String| Failure::new(Code::InternalFault, what);
+    let registry = crate::registry();
+    let graph = Graph::of(checked, |uses, roles| registry.place(uses, roles)).map_err(|e| internal(e.to_string()))?;
+    let subject = Subject {
+        checked,
+        graph: &graph,
+        inputs: if args.input.is_given() {
+            inputs(&args.input, &checked.workflow, &args.workflow)?
+        } else {
+            Vec::new()
+        },
+        tools: tools(&checked.workflow)?,
+        routes: args.routes.into(),
+    };
+    let mut last = Instant::now();
+    let is_watched = Style::stderr().is_terminal;
+    let mut told = |progress: Progress| {
+        if is_watched && last.elapsed() >= PATIENCE {
+            last = Instant::now();
+            tell(&format!("{} states, {} answers tried\n", progress.spots, progress.tried));
+        }
+    };
+    let found = simulate::simulate(&subject, &mut told).map_err(|error| internal(error.to_string()))?;
+    let has_faults = found.diagnostics.iter().any(|diagnostic| diagnostic.severity == Severity::Error);
+    if output.is_json() {
+        lines(&found, output)?;
+    } else {
+        output.text(&text(&checked.workflow.name, &found))?;
+        let faulty = Faulty { faults: found.diagnostics, sources: loaded.sources };
+        output.write(report::diagnostics(&faulty, Style::stdout()).as_bytes())?;
+    }
+    Ok(if has_faults { Exit::Invalid } else { Exit::Done })
+}
+
+/// What each role is told of the tools that are there without asking a server.
+fn tools(workflow: &Workflow) -> Result<BTreeMap<RoleName, Vec<ToolSpec>>, Failure> {
+    let names_tools = |kind: &RoleKind| matches!(kind, RoleKind::Model(model) if !model.tools.is_empty());
+    if !workflow.roles.iter().any(|(_, role)| names_tools(&role.kind)) {
+        return Ok(BTreeMap::new());
+    }
+    let (tools, _) = tooling::local(&settings(&Flags::default())?)?;
+    let toolboxes = cast::toolboxes(workflow, &tools, &Grants::everything());
+    Ok(toolboxes.into_iter().map(|(role, toolbox)| (role, toolbox.specs())).collect())
+}
+
+fn lines(found: &Report, output: &mut Output) -> Result<(), Failure> {
+    for route in &found.routes {
+        let mut visits = BTreeMap::new();
+        for role in route.steps.iter().filter_map(|step| step.split('.').next()) {
+            *visits.entry(role).or_insert(0) += 1;
+        }
+        output.line(&RouteLine {
+            event: "route",
+            steps: &route.steps,
+            end: route.end.as_str(),
+            visits,
+            step_count: route.steps.len(),
+            prompt_tokens: route.prompt_tokens(),
+            output_tokens: route.output_tokens(),
+        })?;
+    }
+    let Worst { steps, is_exact, roles, prompt_tokens, output_tokens, weighed, has_weighed_all, costliest } =
+        &found.worst;
+    output.line(&WorstLine {
+        event: "worst",
+        steps: *steps,
+        exact: *is_exact,
+        prompt_tokens: *prompt_tokens,
+        output_tokens: *output_tokens,
+        routes_weighed: *weighed,
+        all_weighed: *has_weighed_all,
+        roles,
+        costliest: costliest.as_ref().map(|route| route.steps.as_slice()),
+    })?;
+    let Coverage { edges, never } = &found.coverage;
+    output.line(&CoverageLine {
+        event: "coverage",
+        edges: *edges,
+        taken: edges - never.len(),
+        never,
+        states: found.progress.spots,
+        answers: found.progress.tried,
+        ways: found.ways,
+        all_routes: found.has_all_routes,
+    })?;
+    found.diagnostics.iter().try_for_each(|diagnostic| output.line(&DiagnosticLine::new(diagnostic)))
+}
+
+fn text(name: &str, found: &Report) -> String {
+    let mut text = String::new();
+    let shown = found.routes.len();
+    // Writing to a `String` cannot fail.
+    let _ = match (found.has_all_routes, shown) {
+        (true, 1) => writeln!(text, "{name}: 1 route"),
+        (true, _) => writeln!(text, "{name}: {shown} routes"),
+        (false, 0) if found.ways == 0 => writeln!(text, "{name}: no route to an end was found"),
+        (false, _) => writeln!(text, "{name}: the {shown} shortest routes of {} ways through the graph", found.ways),
+    };
+    if shown > 0 {
+        let _ = writeln!(text, "\n  steps   prompt tokens   route");
+    }
+    for route in &found.routes {
+        let tokens = route.prompt_tokens().map_or_else(|| "?".to_owned(), |tokens| tokens.to_string());
+        let _ = writeln!(text, "  {:>5}   {tokens:>13}   {}", route.steps.len(), path(route));
+    }
+    worst(&found.worst, &mut text);
+    let Coverage { edges, never } = &found.coverage;
+    let _ = writeln!(
+        text,
+        "\nedges taken: {} of {edges}; {} states, {} answers tried",
+        edges - never.len(),
+        found.progress.spots,
+        found.progress.tried
+    );
+    for part in never.iter().take(SHOWN_EDGES) {
+        let _ = writeln!(text, "  never: {part}");
+    }
+    if let Some(more) = never.len().checked_sub(SHOWN_EDGES).filter(|more| *more > 0) {
+        let _ = writeln!(text, "  and {more} more; --json lists them");
+    }
+    text
+}
+
+fn worst(worst: &Worst, text: &mut String) {
+    let at_least = if worst.is_exact { "" } else { "at least " };
+    let tokens = match (worst.has_weighed_all, worst.weighed) {
+        (true, _) => String::new(),
+        (false, weighed) => format!(" on the costliest of {weighed} routes that were weighed"),
+    };
+    let _ = writeln!(
+        text,
+        "\nworst case: {at_least}{} steps; about {} prompt tokens and {} output tokens{tokens}\n",
+        worst.steps, worst.prompt_tokens, worst.output_tokens
+    );
+    let width = worst.roles.keys().map(|role| role.as_str().len()).max().unwrap_or(0).max(4);
+    let _ = writeln!(text, "  {:width$}   visits   prompt tokens   largest request   output tokens", "role");
+    for (role, cost) in &worst.roles {
+        let simulate::Cost { visits, prompt_tokens, largest_request, output_tokens } = cost;
+        let _ = writeln!(
+            text,
+            "  {:width$}   {visits:>6}   {prompt_tokens:>13}   {largest_request:>15}   {output_tokens:>13}",
+            role.as_str()
+        );
+    }
+}
+
+/// A route for people: what is repeated at once is told once.
+fn path(route: &Route) -> String {
+    let mut parts = Vec::new();
+    let mut rest = route.steps.as_slice();
+    while let Some(first) = rest.first() {
+        let (block, times) = repeated(rest);
+        if times < 2 {
+            parts.push(first.clone());
+            rest = rest.get(1..).unwrap_or_default();
+            continue;
+        }
+        let words = block.join(" -> ");
+        parts.push(if block.len() == 1 { format!("{words} x{times}") } else { format!("({words}) x{times}") });
+        rest = rest.get(block.len() * times..).unwrap_or_default();
+    }
+    parts.push(route.end.as_str().to_owned());
+    parts.join(" -> ")
+}
+
+/// The beginning of some steps that repeats itself to the greatest length, and how often.
+fn repeated(steps: &[String]) -> (&[String], usize) {
+    let times = |length: usize| {
+        let mut blocks = steps.chunks_exact(length);
+        let first = blocks.next();
+        1 + blocks.take_while(|block| Some(*block) == first).count()
+    };
+    let best = (1..=steps.len() / 2).map(|length| (length, times(length))).filter(|(_, times)| *times > 1);
+    // Of equals the shortest block.
+    let (length, times) = best.rev().max_by_key(|(length, times)| length * times).unwrap_or((1, 1));
+    (steps.get(..length).unwrap_or_default(), times)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::simulate::End;
+
+    fn shown(steps: &str) -> String {
+        let steps = steps.split_whitespace().map(str::to_owned).collect();
+        path(&Route { steps, end: End::Done, costs: None })
+    }
+
+    #[test]
+    fn what_is_repeated_is_told_once() {
+        assert_eq!(shown("w.drafted e.approved"), "w.drafted -> e.approved -> end");
+        assert_eq!(shown("a.x a.x a.x b.y"), "a.x x3 -> b.y -> end");
+        assert_eq!(shown("w.d e.r w.d e.r w.d e.a"), "(w.d -> e.r) x2 -> w.d -> e.a -> end");
+        assert_eq!(shown("s.q w.d e.r w.d e.r"), "s.q -> (w.d -> e.r) x2 -> end");
+        assert_eq!(shown(""), "end");
+    }
+}
