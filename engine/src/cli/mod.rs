@@ -29,6 +29,7 @@ mod record;
 mod recording;
 mod report;
 mod resume;
+mod review;
 mod run;
 mod schema;
 mod session;
@@ -36,6 +37,7 @@ mod show;
 mod signals;
 mod simulate;
 mod terminal;
+mod test;
 mod threads;
 mod tooling;
 mod tools;
@@ -83,6 +85,7 @@ enum Verb {
     Graph(graph::GraphArgs),
     Simulate(simulate::SimulateArgs),
     Verify(verify::VerifyArgs),
+    Test(test::TestArgs),
     Tools(tools::ToolsArgs),
     Trust(trust::TrustArgs),
     Schema(schema::SchemaArgs),
@@ -185,6 +188,7 @@ impl Verb {
             Self::Prefix(args) => args.json.json,
             Self::Simulate(args) => args.json.json,
             Self::Verify(args) => args.json.json,
+            Self::Test(args) => args.json.json,
             Self::Tools(args) => args.json.json,
             Self::Trust(args) => args.json.json,
             Self::Doctor(args) => args.json.json,
@@ -207,6 +211,7 @@ impl Verb {
             Self::Graph(args) => graph::graph(&args, output),
             Self::Simulate(args) => simulate::simulate(&args, output),
             Self::Verify(args) => verify::verify(&args, output),
+            Self::Test(args) => test::test(&args, output),
             Self::Tools(args) => tools::tools(&args, output),
             Self::Trust(args) => trust::trust(&args, output),
             Self::Schema(args) => schema::schema(&args, output),

@@ -67,7 +67,7 @@ pub fn find(name: &str, here: &Path) -> Result<PathBuf, Failure> {
     Err(not_found(name, here, full.is_dir()))
 }
 
-fn file_in(folder: &Path, here: &Path) -> Option<PathBuf> {
+pub(super) fn file_in(folder: &Path, here: &Path) -> Option<PathBuf> {
     FILE_NAMES.iter().map(|file| folder.join(file)).find(|file| here.join(file).is_file())
 }
 

@@ -16,8 +16,8 @@ pub const FOLDER: &str = "tests";
 pub const SNAPSHOTS: &str = "snapshots";
 /// How an accepted snapshot's file ends.
 pub const ACCEPTED: &str = ".snap";
-/// How the file of a snapshot ends that nobody has looked at yet.
-pub const PENDING: &str = ".snap.new";
+/// What follows at the end of a snapshot's file that nobody has looked at yet.
+const NEW: &str = ".new";
 
 /// The endings of a scenario's file.
 const ENDINGS: [&str; 3] = [".yaml", ".yml", ".json"];
@@ -108,7 +108,7 @@ impl Suite {
         let folder_of_snapshots = tests.join(SNAPSHOTS);
         let (mut snapshots, mut pending) = (BTreeMap::new(), BTreeSet::new());
         for name in names(&folder_of_snapshots)? {
-            if let Some(name) = name.strip_suffix(".new").filter(|name| name.ends_with(ACCEPTED)) {
+            if let Some(name) = name.strip_suffix(NEW).filter(|name| name.ends_with(ACCEPTED)) {
                 pending.insert(name.to_owned());
             } else if name.ends_with(ACCEPTED) {
                 let text = read_bounded(&folder_of_snapshots.join(&name), MAX_SNAPSHOT_BYTES);
@@ -117,6 +117,11 @@ impl Suite {
         }
         let files = FolderFiles::new(folder);
         Ok(Self { files, folder: folder.to_path_buf(), scenarios, snapshots, pending })
+    }
+
+    /// Whether a scenario can be called so.
+    pub fn takes_name(name: &str) -> bool {
+        is_usable(name)
     }
 
     /// How many scenarios there are.

@@ -1,0 +1,105 @@
+//! `rondo test --review`: each snapshot that differs, as it was and as it is, and a person's word on it.
+//!
+//! Words are read as lines, so that a pipe can say them too; where there are no more lines, the rest is left as it is.
+
+use std::io::{BufRead, stdin};
+
+use similar::TextDiff;
+
+use super::failure::Failure;
+use super::output::{Output, printable};
+use super::test::snapshots;
+use crate::scenario::{Report, Suite, Taken, TakenState, Tested, Verdict};
+
+/// How many lines of a difference are shown without being asked for more.
+const MAX_LINES: usize = 60;
+
+/// What a person says of a snapshot.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Word {
+    Accept,
+    Reject,
+    Skip,
+}
+
+/// Asks about each snapshot of `runs` that differs; what is accepted is passed in its report then.
+///
+/// # Errors
+/// When a snapshot cannot be written.
+pub fn review<'r>(runs: impl Iterator<Item = (&'r Suite, &'r mut Report)>, output: &mut Output) -> Result<(), Failure> {
+    let mut words = stdin().lock().lines().map_while(Result::ok);
+    let mut counts = [0_usize; 3];
+    for (suite, report) in runs {
+        for tested in &mut report.scenarios {
+            of_scenario(suite, &report.workflow, tested, &mut words, &mut counts, output)?;
+        }
+    }
+    let [accepted, rejected, skipped] = counts;
+    output.text(&format!("{accepted} accepted, {rejected} rejected, {skipped} skipped\n\n"))
+}
+
+fn of_scenario(
+    suite: &Suite,
+    workflow: &str,
+    tested: &mut Tested,
+    words: &mut impl Iterator<Item = String>,
+    counts: &mut [usize; 3],
+    output: &mut Output,
+) -> Result<(), Failure> {
+    let name = tested.name.clone();
+    let is_other = |taken: &Taken| taken.state != TakenState::Same;
+    for taken in tested.snapshots.iter_mut().filter(|taken| is_other(taken)) {
+        output.text(&format!("\n{workflow} · {name} · {}\n", taken.file))?;
+        if let Some(change) = tested.changes.iter().find(|change| change.snapshot == taken.name) {
+            let part = change.part.as_ref().map(|part| format!(", by {}", part.path)).unwrap_or_default();
+            output.text(&format!("{}: {}{part}\n", change.block, change.cause))?;
+        }
+        output.text(&difference(taken))?;
+        let word = ask(words, output)?;
+        match word {
+            Word::Accept => snapshots::take(suite, taken)?,
+            Word::Reject => snapshots::reject(suite, taken)?,
+            Word::Skip => snapshots::leave(suite, taken)?,
+        }
+        if let Some(count) = counts.get_mut(word as usize) {
+            *count += 1;
+        }
+    }
+    let is_accepted = tested.snapshots.iter().all(|taken| taken.state == TakenState::Same);
+    if is_accepted && tested.verdict == Verdict::Pending {
+        // The course is true of what was accepted with it.
+        tested.snapshots.iter_mut().try_for_each(|taken| snapshots::take(suite, taken))?;
+        tested.changes.clear();
+        tested.verdict = Verdict::Passed;
+    }
+    Ok(())
+}
+
+fn ask(words: &mut impl Iterator<Item = String>, output: &mut Output) -> Result<Word, Failure> {
+    loop {
+        output.text("a accept, r reject, s skip: ")?;
+        let Some(word) = words.next() else {
+            output.text("\n")?;
+            return Ok(Word::Skip);
+        };
+        match word.trim().to_lowercase().as_str() {
+            "a" | "accept" => return Ok(Word::Accept),
+            "r" | "reject" => return Ok(Word::Reject),
+            "s" | "skip" => return Ok(Word::Skip),
+            _ => {}
+        }
+    }
+}
+
+/// The accepted text and the one of now, as a unified difference.
+fn difference(taken: &Taken) -> String {
+    let old = taken.accepted.as_deref().unwrap_or_default();
+    let diff = TextDiff::from_lines(old, taken.text.as_str());
+    let text = diff.unified_diff().context_radius(3).header("accepted", "now").to_string();
+    let all = text.lines().count();
+    let mut shown: String = text.lines().take(MAX_LINES).map(|line| format!("{}\n", printable(line))).collect();
+    if all > MAX_LINES {
+        shown.push_str(&format!("... {} lines more\n", all - MAX_LINES));
+    }
+    shown
+}

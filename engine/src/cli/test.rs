@@ -1,0 +1,169 @@
+//! `rondo test`: runs the scenarios beside workflows and compares what their roles are sent with what was accepted.
+//!
+//! Laws: an accepted snapshot is written only with `--accept` or at a person's word; `--check` writes nothing at all; an
+//! expectation is never changed.
+
+mod discover;
+mod from;
+mod junit;
+mod lines;
+pub(super) mod snapshots;
+mod told;
+
+use std::path::{Path, PathBuf};
+
+use rondo_protocol::diagnostic::Code;
+
+use super::failure::{Failure, Faulty};
+use super::files::{FolderFiles, read_text};
+use super::output::{Output, Style, tell, tell_styled};
+use super::{JsonArgs, StoreArgs, report, review, working_folder};
+use crate::exit::Exit;
+use crate::scenario::{Definition, Options, Report, Suite, Tested, Verdict};
+use discover::Target;
+use snapshots::Mode;
+
+/// The most bytes of a workflow file; the reader's own budget is lower and has better words.
+const MAX_FILE_BYTES: usize = 16 << 20;
+
+/// Run the scenarios of workflows offline and compare every request with its snapshot
+#[derive(Debug, clap::Args)]
+pub struct TestArgs {
+    /// A workflow, one of its scenarios, or a folder with workflows below it
+    #[arg(default_value = ".")]
+    path: String,
+    /// Take over every snapshot as it is now, and remove those that belong to nothing
+    #[arg(long, conflicts_with_all = ["review", "check"])]
+    accept: bool,
+    /// Show each snapshot that differs and ask: accept, reject, skip
+    #[arg(long, conflicts_with_all = ["check", "json"])]
+    review: bool,
+    /// Write nothing at all, for CI
+    #[arg(long)]
+    check: bool,
+    /// Only scenarios whose name holds this word
+    #[arg(long, value_name = "WORD")]
+    filter: Option<String>,
+    /// Write a JUnit XML report
+    #[arg(long, value_name = "FILE")]
+    junit: Option<PathBuf>,
+    /// Make a scenario of a stored thread: its id, the beginning of it, or `last`
+    #[arg(long, value_name = "THREAD", conflicts_with_all = ["accept", "review", "check", "filter", "junit"])]
+    from: Option<String>,
+    /// What the new scenario is called [default: the beginning of the thread's id]
+    #[arg(long, value_name = "NAME", requires = "from")]
+    name: Option<String>,
+    #[command(flatten)]
+    store: StoreArgs,
+    #[command(flatten)]
+    pub(super) json: JsonArgs,
+}
+
+/// What was tested of one workflow.
+struct Run {
+    suite: Suite,
+    report: Report,
+}
+
+/// Tests workflows.
+pub fn test(args: &TestArgs, output: &mut Output) -> Result<Exit, Failure> {
+    let here = working_folder()?;
+    if let Some(thread) = &args.from {
+        return from::make(thread, args.name.as_deref(), &args.path, &args.store, &here, output);
+    }
+    let targets = discover::targets(&args.path, &here)?;
+    let began = std::time::Instant::now();
+    let mode = match (args.accept, args.check) {
+        (true, _) => Mode::Accept,
+        (_, true) => Mode::Check,
+        // A review writes what is accepted in it.
+        _ if args.review => Mode::Check,
+        _ => Mode::Pend,
+    };
+    let (mut runs, mut broken) = (Vec::new(), 0_usize);
+    for target in targets {
+        match run(&target, args, output) {
+            Ok(run) => runs.push(run),
+            // One workflow that cannot be read does not hide how the others do.
+            Err(failure) => {
+                report::failure(&failure, output);
+                broken += 1;
+            }
+        }
+    }
+    let found: usize = runs.iter().map(|run| run.suite.len()).sum();
+    if found == 0 && broken == 0 {
+        let message = format!("{}: no scenario was found", args.path);
+        return Err(Failure::new(Code::NoScenario, message)
+            .with_hint("write tests/NAME.yaml beside the workflow, or make one with `rondo test --from last`"));
+    }
+    let chosen: usize = runs.iter().map(|run| run.report.scenarios.len()).sum();
+    if chosen == 0 && broken == 0 {
+        let word = args.filter.as_deref().unwrap_or_default();
+        return Err(Failure::new(Code::NoScenario, format!("no scenario has {word:?} in its name")));
+    }
+    for run in &mut runs {
+        snapshots::write(&run.suite, &mut run.report, mode)?;
+    }
+    if args.review {
+        review::review(runs.iter_mut().map(|run| (&run.suite, &mut run.report)), output)?;
+    }
+    let reports: Vec<&Report> = runs.iter().map(|run| &run.report).collect();
+    if let Some(file) = &args.junit {
+        snapshots::replace(file, &junit::text(&reports))?;
+    }
+    if output.is_json() {
+        lines::write(&reports, broken, output)?;
+    } else {
+        output.write(told::text(&reports, broken, mode, began.elapsed(), Style::stdout()).as_bytes())?;
+    }
+    Ok(exit(&reports, broken))
+}
+
+fn exit(reports: &[&Report], broken: usize) -> Exit {
+    if broken > 0 || reports.iter().any(|report| report.count(Verdict::Invalid) > 0) {
+        Exit::Invalid
+    } else if reports.iter().all(|report| report.is_passed()) {
+        Exit::Done
+    } else {
+        Exit::Failed
+    }
+}
+
+fn run(target: &Target, args: &TestArgs, output: &Output) -> Result<Run, Failure> {
+    let suite = Suite::read(&target.file).map_err(|error| Failure::new(Code::FileRefused, error.to_string()))?;
+    let definition = definition(&target.file)?;
+    let style = Style::stderr();
+    let progress = |tested: &Tested| {
+        tell_styled(&told::progress(&tested.name, style));
+    };
+    let is_watched = style.is_terminal && !output.is_json();
+    let options = Options {
+        filter: args.filter.clone(),
+        only: target.only.clone(),
+        workers: None,
+        progress: is_watched.then_some(&progress as &(dyn Fn(&Tested) + Sync)),
+    };
+    let report = suite.run(&definition, &options);
+    if is_watched {
+        tell_styled(told::END_OF_PROGRESS);
+    }
+    if suite.is_empty() && !output.is_json() {
+        tell(&format!("{}: it has no scenarios\n", target.file.display()));
+    }
+    Ok(Run { suite, report })
+}
+
+/// Reads a workflow with the places of its parts.
+fn definition(file: &Path) -> Result<Definition, Failure> {
+    let text = read_text(file, MAX_FILE_BYTES)?;
+    let name = file.to_string_lossy().into_owned();
+    let folder = file.parent().filter(|folder| !folder.as_os_str().is_empty()).unwrap_or_else(|| Path::new("."));
+    let files = FolderFiles::new(folder);
+    Definition::read(&name, &text, &files).map_err(|faults| {
+        let shown_folder = name.rfind('/').and_then(|slash| name.get(..=slash)).unwrap_or_default().to_owned();
+        let read = files.into_read().into_iter().map(|(name, text)| (format!("{shown_folder}{name}"), text));
+        let sources = read.chain([(name.clone(), text.clone())]).collect();
+        Faulty { faults, sources }.into()
+    })
+}

@@ -1,0 +1,373 @@
+//! `rondo test --from THREAD`: a scenario that says again what a stored thread was told, and expects what came of it.
+//!
+//! The answers become a script and not a recording: a script goes on answering when a prompt is edited, which is what a
+//! scenario is there to look at.
+
+use std::collections::BTreeMap;
+use std::path::{Path, PathBuf};
+
+use rondo_protocol::diagnostic::Code;
+use rondo_protocol::digest::Kind;
+use rondo_protocol::id::RoleName;
+use rondo_protocol::object::{AnsweredBy, Entry, Note, Observation, Transcript};
+use rondo_protocol::source;
+use rondo_protocol::workflow::RoleKind;
+use rondo_protocol::{Value, canonical};
+
+use super::super::session::{look, of_store, thread_in};
+use super::super::{StoreArgs, workflow};
+use crate::cli::failure::Failure;
+use crate::cli::files::absolute;
+use crate::cli::output::{Output, tell};
+use crate::exit::Exit;
+use crate::rebuild;
+use crate::scenario::Suite;
+use crate::store::{Read, StoredStep};
+use crate::thread::Origin;
+
+/// How many characters of a thread's id a scenario is called after.
+const NAME_LENGTH: usize = 10;
+/// The folder of scenarios beside a workflow file.
+const TESTS: &str = "tests";
+
+/// Writes the scenario.
+///
+/// # Errors
+/// When there is no such thread, its workflow has no folder, or a scenario of that name exists.
+pub fn make(
+    word: &str,
+    name: Option<&str>,
+    path: &str,
+    store: &StoreArgs,
+    here: &Path,
+    output: &mut Output,
+) -> Result<Exit, Failure> {
+    let (look, thread, row) = thread_in(look(store)?, word)?;
+    let store = look.store.as_ref();
+    let beginning = rebuild::beginning(store, &row).map_err(|error| of_store(&error))?;
+    let origin = Origin::from_bytes(&row.origin)
+        .map_err(|error| Failure::new(Code::StoreDamaged, format!("the row of thread {thread}: {error}")))?;
+    let folder = folder(&origin, path, here)?;
+    let id: String = thread.as_str().chars().take(NAME_LENGTH).collect();
+    let name = name.map_or_else(|| format!("from-{id}"), str::to_owned);
+    if !Suite::takes_name(&name) {
+        let failure = Failure::new(Code::ScenarioName, format!("{name:?} is not a name for a scenario"));
+        return Err(failure.with_hint("use letters, digits, `-`, `_` and `.`, but not `__`"));
+    }
+    let mut said = Said::of(&beginning.workflow, store);
+    if row.seq > 0 {
+        let mut fault = None;
+        let scanned = store.scan(&thread, 1..=row.seq, &mut |stored, note| match said.step(&stored, &note) {
+            Ok(()) => true,
+            Err(error) => {
+                fault = Some(error);
+                false
+            }
+        });
+        scanned.map_err(|error| of_store(&error))?;
+        if let Some(error) = fault {
+            return Err(of_store(&error));
+        }
+    }
+    let whole = said.scenario(&thread.to_string(), &beginning.start.input, &origin);
+    let file = write(&folder, &name, &whole)?;
+    let shown = file.strip_prefix(here).unwrap_or(&file).display().to_string();
+    output.text(&format!("{shown}\n"))?;
+    for note in &said.notes {
+        tell(&format!("note: {note}\n"));
+    }
+    tell(&format!("\nLook at it, then take over its snapshots: rondo test {shown} --accept\n"));
+    Ok(Exit::Done)
+}
+
+/// The folder of the workflow that a thread is of.
+fn folder(origin: &Origin, path: &str, here: &Path) -> Result<PathBuf, Failure> {
+    let file = match &origin.file {
+        Some(file) if path == "." => PathBuf::from(file),
+        _ => PathBuf::from(absolute(&workflow::find(path, here)?, here)),
+    };
+    match file.parent().filter(|_| file.is_file()) {
+        Some(folder) => Ok(folder.to_path_buf()),
+        None => {
+            Err(Failure::new(Code::WorkflowNotFound, format!("{}: the workflow is not there any more", file.display()))
+                .with_hint("name the workflow: `rondo test WORKFLOW --from THREAD`"))
+        }
+    }
+}
+
+/// What was said in a thread, as a scenario says it.
+struct Said<'a> {
+    workflow: &'a rondo_protocol::workflow::Workflow,
+    store: &'a dyn Read,
+    script: BTreeMap<RoleName, Vec<Value>>,
+    tools: BTreeMap<String, Vec<Value>>,
+    route: Vec<Value>,
+    notes: Vec<String>,
+}
+
+impl<'a> Said<'a> {
+    fn of(workflow: &'a rondo_protocol::workflow::Workflow, store: &'a dyn Read) -> Self {
+        let (script, tools) = (BTreeMap::new(), BTreeMap::new());
+        Self { workflow, store, script, tools, route: Vec::new(), notes: Vec::new() }
+    }
+
+    fn step(&mut self, stored: &StoredStep, note: &Note) -> Result<(), crate::store::Error> {
+        let step = &stored.step;
+        self.route.push(format!("{}.{}", step.role, step.status).into());
+        let Some(digest) = step.transcript else {
+            self.fault(stored, note);
+            return Ok(());
+        };
+        let transcript: Transcript = rebuild::object(self.store, Kind::Transcript, digest)?;
+        for entry in &transcript.entries {
+            match entry {
+                Entry::Model { reply, .. } if reply.tool_calls.is_empty() => {
+                    self.say(&step.role, [("raw", Value::from(reply.text.as_str()))]);
+                }
+                Entry::Model { reply, .. } => {
+                    if !reply.text.is_empty() {
+                        let visit = stored.visit;
+                        self.notes.push(format!("{} visit {visit}: what was said beside calls is left out", step.role));
+                    }
+                    let uses = reply.tool_calls.iter();
+                    let uses = uses.map(|call| {
+                        Value::from_iter([("name", call.name.as_str().into()), ("args", arguments(&call.arguments))])
+                    });
+                    self.say(&step.role, [("tools", Value::List(uses.collect()))]);
+                }
+                Entry::Tool { arguments: args, failed, id, name, text } => {
+                    let noted = note.tools.iter().find(|tool| tool.call == *id);
+                    // What the loop answered by itself it answers again.
+                    if noted.is_some_and(|noted| noted.answered_by == AnsweredBy::Loop) {
+                        continue;
+                    }
+                    let tool = noted.map_or(name, |noted| &noted.tool);
+                    let mut result = vec![("args", arguments(args)), ("text", text.as_str().into())];
+                    result.extend(failed.then_some(("failed", Value::Bool(true))));
+                    self.tools.entry(tool.clone()).or_default().push(result.into_iter().collect());
+                }
+                Entry::Repair { .. } => {}
+            }
+        }
+        Ok(())
+    }
+
+    fn say<const N: usize>(&mut self, role: &RoleName, entry: [(&str, Value); N]) {
+        self.script.entry(role.clone()).or_default().push(Value::from_iter(entry));
+    }
+
+    /// A step that a fault came to: the attempts that failed.
+    fn fault(&mut self, stored: &StoredStep, note: &Note) {
+        let step = &stored.step;
+        let is_model =
+            matches!(self.workflow.role(step.role.as_str()).map(|role| &role.kind), Some(RoleKind::Model(_)));
+        let code = step.observations.iter().find_map(|observation| match observation {
+            Observation::Error { code } | Observation::Timeout { code } => Code::find(code),
+            _ => None,
+        });
+        let failure = match code {
+            Some(Code::ProviderUnreachable) => ("network", Value::Bool(true)),
+            Some(Code::ReplyCut) => ("cut", Value::Bool(true)),
+            Some(Code::ProviderSilent) => ("timeout", Value::Bool(true)),
+            Some(Code::ProviderBusy) => ("http", Value::Int(429)),
+            Some(Code::ProviderFailed) => ("http", Value::Int(500)),
+            Some(Code::RequestRefused) => ("http", Value::Int(400)),
+            _ => {
+                self.notes.push(format!("step {}: what failed there cannot be said in a script", stored.seq));
+                return;
+            }
+        };
+        for _ in 0..note.attempts.max(1).min(u64::from(is_model) * 100) {
+            self.say(&step.role, [("error", Value::from_iter([failure.clone()]))]);
+        }
+    }
+
+    /// The sections of the scenario, in the order of the file.
+    fn scenario(&self, thread: &str, input: &Value, origin: &Origin) -> Vec<(&'static str, Value)> {
+        let by_name = |lists: Vec<(String, Vec<Value>)>| {
+            lists.into_iter().map(|(name, list)| (name, Value::List(list))).collect()
+        };
+        let mut expect: BTreeMap<String, Value> = BTreeMap::new();
+        expect.insert("route".to_owned(), Value::List(self.route.clone()));
+        match &origin.ending {
+            Some(ending) => {
+                expect.insert("outcome".to_owned(), ending.outcome.name().into());
+                expect.extend(ending.reason.as_ref().map(|reason| ("reason".to_owned(), reason.as_str().into())));
+                if !ending.result.is_null() {
+                    expect.insert("result".to_owned(), ending.result.clone());
+                }
+            }
+            None => drop(expect.insert("outcome".to_owned(), "stopped".into())),
+        }
+        let mut whole = vec![("description", Value::from(format!("What thread {thread} was told.")))];
+        if *input != Value::empty_object() {
+            whole.push(("input", input.clone()));
+        }
+        let script = self.script.iter().map(|(role, list)| (role.to_string(), list.clone())).collect();
+        whole.push(("script", by_name(script)));
+        if !self.tools.is_empty() {
+            whole.push(("tools", by_name(self.tools.clone().into_iter().collect())));
+        }
+        whole.push(("expect", Value::Object(expect)));
+        whole
+    }
+}
+
+/// Arguments as a person writes them; text that is no object stays text.
+fn arguments(text: &str) -> Value {
+    match canonical::parse(text.as_bytes()) {
+        Ok(Value::Object(members)) => Value::Object(members),
+        _ => Value::from(text),
+    }
+}
+
+fn write(folder: &Path, name: &str, whole: &[(&'static str, Value)]) -> Result<PathBuf, Failure> {
+    let tests = folder.join(TESTS);
+    let failed =
+        |file: &Path, error: std::io::Error| Failure::new(Code::WriteFailed, format!("{}: {error}", file.display()));
+    std::fs::create_dir_all(&tests).map_err(|error| failed(&tests, error))?;
+    let file = tests.join(format!("{name}.yaml"));
+    let others = ["yaml", "yml", "json"].map(|ending| tests.join(format!("{name}.{ending}")));
+    if let Some(taken) = others.iter().find(|file| std::fs::symlink_metadata(file).is_ok()) {
+        return Err(Failure::new(
+            Code::WriteFailed,
+            format!("{} is there already; nothing was written", taken.display()),
+        )
+        .with_exit(Exit::Invalid)
+        .with_hint("give another name with --name"));
+    }
+    let text = yaml(whole);
+    let mut open = std::fs::OpenOptions::new();
+    let written = open.write(true).create_new(true).open(&file);
+    let written = written.and_then(|mut file| std::io::Write::write_all(&mut file, text.as_bytes()));
+    written.map_err(|error| failed(&file, error))?;
+    Ok(file)
+}
+
+/// The sections as YAML that reads back as they are.
+fn yaml(whole: &[(&'static str, Value)]) -> String {
+    let wanted: Value = whole.iter().map(|(key, value)| (*key, value.clone())).collect();
+    let written = |has_blocks: bool| {
+        let mut out = String::new();
+        for (key, value) in whole {
+            out.push_str(key);
+            out.push(':');
+            node(&mut out, value, 1, has_blocks);
+        }
+        out
+    };
+    let with_blocks = written(true);
+    if source::yaml(&with_blocks).is_ok_and(|read| read.to_value() == wanted) { with_blocks } else { written(false) }
+}
+
+/// What stands behind a key or a dash.
+fn node(out: &mut String, value: &Value, depth: usize, has_blocks: bool) {
+    let indent = "  ".repeat(depth);
+    match value {
+        Value::List(items) if !items.is_empty() => {
+            out.push('\n');
+            for item in items {
+                out.push_str(&format!("{indent}-"));
+                match item {
+                    // The first member of a map stands on the line of its dash.
+                    Value::Object(members) if !members.is_empty() => {
+                        let mut inner = String::new();
+                        node(&mut inner, item, depth + 1, has_blocks);
+                        out.push(' ');
+                        out.push_str(inner.trim_start());
+                    }
+                    item => node(out, item, depth + 1, has_blocks),
+                }
+            }
+        }
+        Value::Object(members) if !members.is_empty() => {
+            out.push('\n');
+            for (key, value) in members {
+                out.push_str(&format!("{indent}{}:", scalar(key)));
+                node(out, value, depth + 1, has_blocks);
+            }
+        }
+        Value::Str(text) if has_blocks && is_block(text) => {
+            let chomp = match (text.ends_with("\n\n"), text.ends_with('\n')) {
+                (true, _) => "+",
+                (_, true) => "",
+                _ => "-",
+            };
+            out.push_str(&format!(" |{chomp}\n"));
+            for line in text.strip_suffix('\n').unwrap_or(text).split('\n') {
+                if !line.is_empty() {
+                    out.push_str(&indent);
+                    out.push_str(line);
+                }
+                out.push('\n');
+            }
+        }
+        Value::Str(text) => out.push_str(&format!(" {}\n", scalar(text))),
+        other => out.push_str(&format!(" {}\n", other.to_text())),
+    }
+}
+
+/// Whether a text can stand on lines of its own.
+fn is_block(text: &str) -> bool {
+    text.contains('\n')
+        && !text.starts_with([' ', '\n', '\t'])
+        && !text.chars().any(|c| c != '\n' && c != '\t' && c.is_control())
+}
+
+/// A short text: as it is where nothing could take it for something else, else in quotes.
+fn scalar(text: &str) -> String {
+    const WORDS: [&str; 9] = ["true", "false", "null", "yes", "no", "on", "off", "y", "n"];
+    let is_plain = text.starts_with(|c: char| c.is_ascii_lowercase())
+        && text.chars().all(|c| c.is_ascii_lowercase() || c.is_ascii_digit() || matches!(c, '_' | '-' | '.'));
+    if is_plain && !WORDS.contains(&text) {
+        return text.to_owned();
+    }
+    Value::from(text).to_text()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_written_reads_back() {
+        let odd = [
+            "a\nb",
+            "a\nb\n",
+            "a\n\n\n",
+            " a\nb",
+            "yes",
+            "1",
+            "a: b",
+            "",
+            "---\nx",
+            "tab\there\n",
+            "\u{1b}\n",
+            "# a\nb",
+        ];
+        let texts: Vec<Value> = odd.iter().map(|text| Value::from(*text)).collect();
+        let nested = Value::from_iter([(
+            "k y",
+            Value::List(vec![Value::empty_object(), Value::List(texts.clone()), Value::Null]),
+        )]);
+        let whole = vec![("input", Value::List(texts)), ("script", nested), ("expect", Value::empty_object())];
+        let wanted: Value = whole.iter().map(|(key, value)| (*key, value.clone())).collect();
+        assert_eq!(source::yaml(&yaml(&whole)).unwrap().to_value(), wanted);
+    }
+
+    #[test]
+    fn a_person_can_read_it() {
+        let entry = Value::from_iter([("raw", Value::from("---\nstatus: drafted\n---\nTides."))]);
+        let script = Value::from_iter([("writer", Value::List(vec![entry]))]);
+        insta::assert_snapshot!(yaml(&[("description", "What a thread said.".into()), ("script", script)]), @r#"
+        description: "What a thread said."
+        script:
+          writer:
+            - raw: |-
+                ---
+                status: drafted
+                ---
+                Tides.
+        "#);
+    }
+}

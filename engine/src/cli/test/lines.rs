@@ -1,0 +1,151 @@
+//! The JSON lines of `rondo test`: one a scenario, then one a stale snapshot, then the sum.
+
+use rondo_protocol::diagnostic::{Code, Diagnostic};
+use rondo_protocol::id::RoleName;
+use serde::Serialize;
+
+use crate::cli::failure::Failure;
+use crate::cli::output::Output;
+use crate::scenario::{Change, Part, Report, Stale, TakenState, Tested, Verdict};
+
+#[derive(Serialize)]
+struct ScenarioLine<'a> {
+    event: &'static str,
+    workflow: &'a str,
+    scenario: &'a str,
+    file: &'a str,
+    outcome: Verdict,
+    duration_ms: u64,
+    faults: Vec<FaultLine>,
+    changes: Vec<ChangeLine<'a>>,
+    missing: Vec<&'a str>,
+    notices: &'a [String],
+}
+
+/// What is wrong: with a file, or with what came of the run.
+#[derive(Serialize)]
+struct FaultLine {
+    code: Code,
+    file: String,
+    line: u32,
+    column: u32,
+    message: String,
+    expected: Option<String>,
+    actual: Option<String>,
+}
+
+#[derive(Serialize)]
+struct ChangeLine<'a> {
+    snapshot: &'a str,
+    role: Option<&'a RoleName>,
+    visit: Option<u64>,
+    request: Option<u64>,
+    message: Option<u64>,
+    block: &'a str,
+    cause: &'static str,
+    detail: &'a str,
+    part: Option<&'a str>,
+    file: Option<&'a str>,
+    line: Option<u32>,
+    column: Option<u32>,
+    lost_bytes: u64,
+    lost_tokens: u64,
+    share_before: f64,
+    share_after: f64,
+}
+
+#[derive(Serialize)]
+struct StaleLine<'a> {
+    event: &'static str,
+    workflow: &'a str,
+    snapshot: &'a str,
+    file: &'a str,
+}
+
+#[derive(Serialize)]
+struct SumLine {
+    event: &'static str,
+    workflows: usize,
+    scenarios: usize,
+    passed: usize,
+    failed: usize,
+    pending: usize,
+    invalid: usize,
+    stale: usize,
+    broken_workflows: usize,
+}
+
+/// Writes the lines.
+///
+/// # Errors
+/// When stdout cannot be written.
+pub fn write(reports: &[&Report], broken: usize, output: &mut Output) -> Result<(), Failure> {
+    for report in reports {
+        for tested in &report.scenarios {
+            output.line(&scenario(&report.workflow, tested))?;
+        }
+        for Stale { name, file } in &report.stale {
+            output.line(&StaleLine { event: "stale", workflow: &report.workflow, snapshot: name, file })?;
+        }
+    }
+    let count = |verdict| reports.iter().map(|report| report.count(verdict)).sum();
+    output.line(&SumLine {
+        event: "summary",
+        workflows: reports.len(),
+        scenarios: reports.iter().map(|report| report.scenarios.len()).sum(),
+        passed: count(Verdict::Passed),
+        failed: count(Verdict::Failed),
+        pending: count(Verdict::Pending),
+        invalid: count(Verdict::Invalid),
+        stale: reports.iter().map(|report| report.stale.len()).sum(),
+        broken_workflows: broken,
+    })
+}
+
+fn scenario<'a>(workflow: &'a str, tested: &'a Tested) -> ScenarioLine<'a> {
+    let of_files = tested.faults.iter().map(|fault| {
+        let Diagnostic { code, file, line, column, message, .. } = fault.clone();
+        FaultLine { code, file, line, column, message, expected: None, actual: None }
+    });
+    let of_run = tested.failures.iter().map(|failure| {
+        let crate::scenario::Failure { file, line, column, what, expected, actual } = failure.clone();
+        let (expected, actual) = (Some(expected), Some(actual));
+        FaultLine { code: Code::ExpectationFailed, file, line, column, message: what, expected, actual }
+    });
+    let missing = tested.snapshots.iter().filter(|taken| taken.state == TakenState::Missing);
+    ScenarioLine {
+        event: "scenario",
+        workflow,
+        scenario: &tested.name,
+        file: &tested.file,
+        outcome: tested.verdict,
+        duration_ms: u64::try_from(tested.duration.as_millis()).unwrap_or(u64::MAX),
+        faults: of_files.chain(of_run).collect(),
+        changes: tested.changes.iter().map(change).collect(),
+        missing: missing.map(|taken| taken.name.as_str()).collect(),
+        notices: &tested.notices,
+    }
+}
+
+fn change(change: &Change) -> ChangeLine<'_> {
+    let Change { snapshot, role, visit, request, message, block, cause, detail, part, .. } = change;
+    let part = part.as_ref();
+    ChangeLine {
+        snapshot,
+        role: role.as_ref(),
+        visit: *visit,
+        request: *request,
+        message: *message,
+        block,
+        cause: cause.phrase(),
+        detail,
+        part: part.map(|part| part.path.as_str()),
+        file: part.map(|part| part.file.as_str()),
+        line: part.map(|Part { line, .. }| *line),
+        column: part.map(|Part { column, .. }| *column),
+        lost_bytes: change.lost_bytes,
+        lost_tokens: change.lost_tokens,
+        share_before: change.share_before,
+        share_after: change.share_after,
+    }
+}

@@ -1,0 +1,143 @@
+//! Writing snapshots: whole or not at all, and only what the mode allows.
+
+use std::fs;
+use std::path::Path;
+
+use rondo_protocol::diagnostic::Code;
+
+use crate::cli::failure::Failure;
+use crate::scenario::{Report, Suite, Taken, TakenState, Tested, Verdict};
+
+/// What a run may write.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Mode {
+    /// Pending snapshots beside accepted ones.
+    Pend,
+    /// Accepted ones.
+    Accept,
+    /// Nothing.
+    Check,
+}
+
+/// Writes what `mode` allows of what came of a suite; what was accepted is passed in `report` then.
+///
+/// # Errors
+/// When a file cannot be written or removed.
+pub fn write(suite: &Suite, report: &mut Report, mode: Mode) -> Result<(), Failure> {
+    match mode {
+        Mode::Check => Ok(()),
+        Mode::Pend => report.scenarios.iter().try_for_each(|tested| pend(suite, tested)),
+        Mode::Accept => {
+            report.scenarios.iter_mut().try_for_each(|tested| accept(suite, tested))?;
+            for stale in report.stale.drain(..) {
+                remove(&accepted_file(suite, &stale.name))?;
+                remove(&pending_file(suite, &stale.name))?;
+            }
+            // A run of some scenarios says nothing of the pending snapshots of the others.
+            let written: Vec<&str> =
+                report.scenarios.iter().flat_map(|tested| &tested.snapshots).map(|taken| taken.name.as_str()).collect();
+            let is_whole = report.scenarios.len() == suite.len();
+            let is_left = |name: &&str| is_whole && !written.contains(name);
+            suite.pending().filter(is_left).try_for_each(|name| remove(&pending_file(suite, name)))
+        }
+    }
+}
+
+fn pend(suite: &Suite, tested: &Tested) -> Result<(), Failure> {
+    let differs = tested.snapshots.iter().any(|taken| taken.state != TakenState::Same);
+    for (at, taken) in tested.snapshots.iter().enumerate() {
+        // The course goes with the rest, so that accepting all of them leaves it true.
+        let goes_along = at == 0 && differs && taken.accepted.as_deref() != Some(taken.text.as_str());
+        if taken.state != TakenState::Same || goes_along {
+            replace(&pending_file(suite, &taken.name), &taken.text)?;
+        } else if suite.pending().any(|name| name == taken.name) {
+            remove(&pending_file(suite, &taken.name))?;
+        }
+    }
+    Ok(())
+}
+
+/// Takes over the snapshots of a scenario that did what was expected of it.
+fn accept(suite: &Suite, tested: &mut Tested) -> Result<(), Failure> {
+    let is_only_of_snapshots = tested.faults.iter().all(|fault| is_of_snapshot(fault.code));
+    if !tested.failures.is_empty() || tested.snapshots.is_empty() || !is_only_of_snapshots {
+        return Ok(());
+    }
+    for taken in &mut tested.snapshots {
+        take(suite, taken)?;
+    }
+    tested.faults.clear();
+    tested.changes.clear();
+    tested.verdict = Verdict::Passed;
+    Ok(())
+}
+
+fn is_of_snapshot(code: Code) -> bool {
+    matches!(code, Code::SnapshotSyntax | Code::SnapshotEdited | Code::SnapshotFormat)
+}
+
+/// Takes over one snapshot.
+///
+/// # Errors
+/// When a file cannot be written or removed.
+pub fn take(suite: &Suite, taken: &mut Taken) -> Result<(), Failure> {
+    if taken.accepted.as_deref() != Some(taken.text.as_str()) {
+        replace(&accepted_file(suite, &taken.name), &taken.text)?;
+        taken.accepted = Some(taken.text.clone());
+    }
+    taken.state = TakenState::Same;
+    remove(&pending_file(suite, &taken.name))
+}
+
+/// Leaves one snapshot to be looked at later.
+///
+/// # Errors
+/// When it cannot be written.
+pub fn leave(suite: &Suite, taken: &Taken) -> Result<(), Failure> {
+    replace(&pending_file(suite, &taken.name), &taken.text)
+}
+
+/// Says that one snapshot is not meant.
+///
+/// # Errors
+/// When it cannot be removed.
+pub fn reject(suite: &Suite, taken: &Taken) -> Result<(), Failure> {
+    remove(&pending_file(suite, &taken.name))
+}
+
+fn accepted_file(suite: &Suite, name: &str) -> std::path::PathBuf {
+    suite.snapshots_folder().join(name)
+}
+
+fn pending_file(suite: &Suite, name: &str) -> std::path::PathBuf {
+    suite.snapshots_folder().join(format!("{name}.new"))
+}
+
+/// Writes a file so that a reader sees it as it was or as it is now, and makes its folder.
+///
+/// # Errors
+/// When it cannot be written.
+pub fn replace(file: &Path, text: &str) -> Result<(), Failure> {
+    let failed = |error: std::io::Error| Failure::new(Code::WriteFailed, format!("{}: {error}", file.display()));
+    if let Some(folder) = file.parent().filter(|folder| !folder.as_os_str().is_empty()) {
+        fs::create_dir_all(folder).map_err(failed)?;
+    }
+    let mut name = file.file_name().unwrap_or_default().to_os_string();
+    name.push(format!(".{}.tmp", std::process::id()));
+    let beside = file.with_file_name(name);
+    let written = fs::write(&beside, text).and_then(|()| fs::rename(&beside, file));
+    written.map_err(|error| {
+        // What was begun is of no use to anybody.
+        let _ = fs::remove_file(&beside);
+        failed(error)
+    })
+}
+
+fn remove(file: &Path) -> Result<(), Failure> {
+    match fs::remove_file(file) {
+        Err(error) if error.kind() != std::io::ErrorKind::NotFound => {
+            Err(Failure::new(Code::WriteFailed, format!("{}: {error}", file.display())))
+        }
+        _ => Ok(()),
+    }
+}
