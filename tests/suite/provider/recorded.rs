@@ -121,7 +121,7 @@ fn a_recorded_run_is_played_again_without_the_server() {
     let played = client.run(&PLAY).exits(0);
     let of = |said: &Finished| said.json().into_iter().map(lasting).collect::<Vec<_>>();
     assert_eq!(of(&played), of(&said));
-    assert_eq!(said.event("thread_finished")["result"]["body"], "Good.");
+    assert_eq!(said.event("thread_finished")["result"]["body"], "Good.\n");
     let totals = |client: &Client| client.lines(&["show", "last", "--json"])[0]["totals"].clone();
     assert_eq!(totals(&client), totals(&recorded));
 }

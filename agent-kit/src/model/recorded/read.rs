@@ -39,6 +39,9 @@ struct Versioned {
     rondo_cassette: Box<RawValue>,
 }
 
+/// Role, lane, visit, position, number of the attempt.
+type Place = (RoleName, LanePath, u64, u32, u32);
+
 struct Reader<'a> {
     name: &'a str,
     text: &'a str,
@@ -49,8 +52,8 @@ struct Reader<'a> {
     /// Its number, from 1.
     line: u32,
     end: Option<Count>,
-    /// Each attempt by its request and its place: role, lane, visit, position, number.
-    places: BTreeSet<(Digest, (RoleName, LanePath, u64, u32, u32))>,
+    /// Each attempt by its request and its place.
+    places: BTreeSet<(Digest, Place)>,
 }
 
 impl<'a> Reader<'a> {
@@ -211,13 +214,13 @@ impl<'a> Reader<'a> {
         }
         let outcome = match (line.reply, line.fault) {
             (Some(reply), None) => Ok(ModelAnswer { reply, usage: line.usage, cost_usd: line.cost_usd }),
-            (None, Some(fault)) => match fault.to_fault() {
-                Some(fault) => Err(fault),
-                None => {
+            (None, Some(fault)) => {
+                let Some(fault) = fault.to_fault() else {
                     let at = body.find("\"fault\"").unwrap_or_default();
                     return self.fault(Code::CassetteShape, at, "no provider gives such a fault");
-                }
-            },
+                };
+                Err(fault)
+            }
             _ => {
                 let at = body.find("\"reply\"").unwrap_or_default();
                 return self.fault(Code::CassetteShape, at, "an attempt has either a `reply` or a `fault`");

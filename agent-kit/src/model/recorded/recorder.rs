@@ -263,7 +263,9 @@ fn redacted_head<'a>(redactor: &Redactor, head: &'a Head) -> Cow<'a, Head> {
     if let Value::Object(given) = given {
         parameters.0 = given;
     }
-    response_format.iter_mut().for_each(|text| redactor.string(text));
+    if let Some(format) = response_format {
+        redactor.string(format);
+    }
     redactor.string(system);
     for tool in tools {
         redactor.string(&mut tool.name);
@@ -277,8 +279,9 @@ fn redacted_head<'a>(redactor: &Redactor, head: &'a Head) -> Cow<'a, Head> {
 fn redacted_message<'a>(redactor: &Redactor, message: &'a Message) -> Cow<'a, Message> {
     let mut redacted = message.clone();
     let Message { reasoning, role: _, text, tool_call_id, tool_calls } = &mut redacted;
-    reasoning.iter_mut().chain(tool_call_id).for_each(|text| redactor.string(text));
-    redactor.string(text);
+    for text in reasoning.iter_mut().chain(tool_call_id).chain([text]) {
+        redactor.string(text);
+    }
     for call in tool_calls {
         redactor.string(&mut call.id);
         redactor.string(&mut call.name);

@@ -246,7 +246,7 @@ fn the_hint_of_a_cut_recording_makes_it_play() {
     let lines: Vec<&str> = text.lines().collect();
     let last_attempt = lines.len() - 2;
     for (kept, half) in [(last_attempt, ""), (last_attempt, &lines[last_attempt][..40])] {
-        let whole: String = lines[..kept].iter().map(|line| format!("{line}\n")).collect();
+        let whole = lines[..kept].join("\n") + "\n";
         let faults = refused(&format!("{whole}{half}"));
         let (_, end) = faults[0].hint.as_ref().unwrap().rsplit_once(": ").unwrap();
         assert_eq!(play(&format!("{whole}{end}\n"), &asked).0, Ok(said("a")));
@@ -372,7 +372,7 @@ impl CloneWith for ModelCall {
 /// Law `no_secret`, for recordings: what is sent and what comes back, also in pieces.
 #[test]
 fn no_secret_is_recorded() {
-    let spelt: String = KEY.chars().map(|c| format!("\\u{:04x}", u32::from(c))).collect();
+    let spelt = KEY.chars().map(|c| format!("\\u{:04x}", u32::from(c))).collect::<Vec<_>>().concat();
     let mut secret_head = head();
     secret_head.model = KEY.to_owned();
     secret_head.system = format!("Use {KEY} and \"{spelt}\".");
