@@ -78,8 +78,8 @@ async fn a_recording_that_cannot_be_written_stops_the_run_before_the_next_call()
     });
     let given = operating(&checked.workflow, &(Arc::new(model) as _));
     let recorder = Some(Paper::of(200).recorder());
-    let recorded = Operating { recorder, ..given.clone() };
-    let handle = start_with(&engine, &checked, Value::empty_object(), recorded).await;
+    let on_paper = Operating { recorder, ..given.clone() };
+    let handle = start_with(&engine, &checked, Value::empty_object(), on_paper).await;
     let thread = handle.thread.clone();
     let Ended::Stopped(fault) = follow(handle).await.1 else { panic!("it must stop") };
     assert_eq!((fault.code, fault.class), (Code::RecordingFailed, FaultClass::Recording));
@@ -102,7 +102,7 @@ async fn a_recorded_run_comes_to_the_same_head_when_it_is_played() {
     let paper = Paper::of(1 << 20);
     let recorder = paper.recorder();
     let given = operating(&checked.workflow, &(Arc::new(model) as _));
-    let recorded = Operating { recorder: Some(Arc::clone(&recorder)), ..given };
+    let on_paper = Operating { recorder: Some(Arc::clone(&recorder)), ..given };
     let run = async |operating| {
         let (events, ended) = follow(start_with(&engine(), &checked, Value::empty_object(), operating).await).await;
         assert!(matches!(ended, Ended::Finished(_)), "{ended:?}");
@@ -112,7 +112,7 @@ async fn a_recorded_run_comes_to_the_same_head_when_it_is_played() {
         });
         steps.collect::<Vec<_>>()
     };
-    let steps = run(recorded).await;
+    let steps = run(on_paper).await;
     recorder.finish().unwrap();
     let cassette = Arc::new(Cassette::read("paper", &paper.text()).unwrap());
     assert_eq!(cassette.attempts(), 2);

@@ -271,15 +271,15 @@ async fn begin(
         Request::Run(request) => {
             let RunRequest { workflow, policy, input, file, script, provision } = *request;
             let workspace = Some(provision.settings.workspace.to_string_lossy().into_owned());
-            let recorded = provision.recorded.as_ref().map(|recording| recording.file.clone());
             let mut operating = unless_stopped(stop, operating(&workflow, &provision)).await?;
             let to = provision.record.as_deref();
-            let recorder = to.map(|to| recording::begin(to, &workflow.name)).transpose()?;
-            operating.recorder.clone_from(&recorder);
+            let begun = to.map(|to| recording::begin(to, &workflow.name)).transpose()?;
+            operating.recorder.clone_from(&begun);
+            let recorded = provision.recorded.as_ref().map(|played| played.file.clone());
             let new = NewThread { workflow, policy, input, file, script, recorded, workspace };
             let handle = engine.start(new, operating).await.inspect_err(|_| recording::discard(to))?;
             let exit = follow(handle, stop, replies).await;
-            match recorder.map(|recorder| recorder.finish()) {
+            match begun.map(|recorder| recorder.finish()) {
                 // Where the run has stopped because of it, that has been told.
                 Some(Err(fault)) if exit != Exit::InputOutput => Err(recording::failed(fault)),
                 _ => Ok(exit),
