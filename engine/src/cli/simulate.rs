@@ -250,7 +250,7 @@ fn path(route: &Route) -> String {
         parts.push(if block.len() == 1 { format!("{words} x{times}") } else { format!("({words}) x{times}") });
         rest = rest.get(block.len() * times..).unwrap_or_default();
     }
-    parts.push(route.end.as_str().to_owned());
+    parts.push(route.end.leads_to().to_owned());
     parts.join(" -> ")
 }
 

@@ -79,9 +79,17 @@ impl End {
     /// The word for it.
     pub fn as_str(self) -> &'static str {
         match self {
-            Self::Done => "end",
+            Self::Done => "done",
             Self::Fail => "fail",
             Self::Limit => "limit",
+        }
+    }
+
+    /// What stands at the end of a route: the target of its last edge, or the limit.
+    pub fn leads_to(self) -> &'static str {
+        match self {
+            Self::Done => "end",
+            Self::Fail | Self::Limit => self.as_str(),
         }
     }
 

@@ -16,7 +16,7 @@ fn with(text: &str, inputs: Vec<Value>, routes: usize) -> Report {
 }
 
 fn routes(report: &Report) -> Vec<String> {
-    report.routes.iter().map(|route| format!("{} -> {}", route.steps.join(" -> "), route.end.as_str())).collect()
+    report.routes.iter().map(|route| format!("{} -> {}", route.steps.join(" -> "), route.end.leads_to())).collect()
 }
 
 fn faults(report: &Report) -> Vec<String> {
@@ -209,6 +209,75 @@ graph: { start: { to: a, prompt: Go. }, a: { odd: { to: end }, even: { to: end }
     );
     assert_eq!(codes(&report), [Code::FieldWithoutValue, Code::EdgeNeverTaken], "{:?}", faults(&report));
     assert_eq!(report.diagnostics.first().map(|found| (found.line, found.column)), Some((4, 42)));
+}
+
+/// What routing can ask for: counts that begin anew, where a role was entered from, earlier answers, visits.
+const ASKING: &str = r#"
+rondo: 1
+name: asking
+roles:
+  lead: { system: L., output: { plan: { size: "s | l" }, stop: {} } }
+  maker: { system: M., output: { made: {}, ask: {} } }
+  guide: { system: G., limits: { visits: 2 }, output: { told: {} } }
+graph:
+  start: { to: lead, prompt: Go. }
+  lead:
+    plan: { to: maker, prompt: Make., max: 2, on_max: { to: fail, reason: enough } }
+    stop: { to: end }
+  maker:
+    made:
+      - { when: steps.maker.visits > 3, to: fail, reason: late }
+      - { when: 'steps.lead.output.size == "l"', to: lead, prompt: Large. }
+      - else: { to: end }
+    ask: { to: guide, prompt: Tell., max: 1, per: lead, on_max: { to: lead, prompt: No more. } }
+  guide:
+    told: { to: back, prompt: So. }
+    on_limit: { to: back, prompt: Without. }
+"#;
+
+/// Every route, by trying every answer after every other and keeping nothing apart.
+fn by_force(
+    graph: &Graph,
+    repertoire: &Repertoire,
+    state: &crate::thread::State,
+    route: &str,
+    all: &mut BTreeSet<String>,
+) {
+    use crate::moderator::{Decision, decide, limits::broken_by_visit, routed};
+    let decision = decide(graph, state).unwrap();
+    let mut state = state.clone();
+    state.take(&decision.chosen().bounded);
+    let Decision::Dispatch(dispatch) = decision else {
+        all.insert(format!("{route}{}", decision.leads_to()));
+        return;
+    };
+    let (_, policy) = graph.role(&dispatch.role).unwrap();
+    let fault = broken_by_visit(&state, &dispatch.role, &graph.policy().limits, &policy.limits);
+    let only = fault.as_ref().map(|fault| routed(graph, &dispatch.role, fault).unwrap());
+    for (status, answers) in repertoire.of(&dispatch.role) {
+        for answer in answers.all.iter().filter(|_| only.as_ref().is_none_or(|only| only == status)) {
+            let after = walk::after(&state, &dispatch, answer);
+            by_force(graph, repertoire, &after, &format!("{route}{}.{status} -> ", dispatch.role), all);
+        }
+    }
+}
+
+/// Law: what the walk takes for one spot goes on alike, so that nothing is lost and nothing is made up.
+#[test]
+fn the_routes_are_those_of_every_answer_after_every_other() {
+    let checked = rondo_protocol::workflow::read("workflow.yaml", ASKING, &BTreeMap::new()).unwrap();
+    let graph = Graph::of(&checked, |uses, roles| crate::registry().place(uses, roles)).unwrap();
+    let repertoire = Repertoire::new(&checked.workflow, &graph, &Reads::of(&graph)).unwrap();
+    let mut all = BTreeSet::new();
+    let state = walk::first_state(&graph, &Arc::new(Value::empty_object()));
+    by_force(&graph, &repertoire, &state, "", &mut all);
+    let report = simulated(ASKING);
+    assert!(report.has_all_routes, "{:?}", faults(&report));
+    let found: BTreeSet<String> = routes(&report).into_iter().collect();
+    assert_eq!(found.symmetric_difference(&all).collect::<Vec<_>>(), Vec::<&String>::new());
+    assert!(all.len() > 20, "{}", all.len());
+    let longest = all.iter().map(|route| route.matches(" -> ").count()).max();
+    assert_eq!(u64::try_from(longest.unwrap()), Ok(report.worst.steps));
 }
 
 /// Eight roles, forty bounded edges: more states than anybody can look at.

@@ -52,7 +52,7 @@ pub struct Walker<'a> {
 pub struct Walked {
     /// The spots and ways.
     pub space: Space,
-    /// Where walks begin: the input's place and the first spot.
+    /// Where walks begin: the first spot, and the place of the first input that leads there.
     pub roots: BTreeMap<usize, SpotId>,
     /// The ends that `start` leads to at once.
     pub empty: BTreeMap<usize, End>,
@@ -197,7 +197,10 @@ impl<'a> Walker<'a> {
         };
         let latest = BTreeMap::new();
         let spot = self.spot(place, &state, &dispatch, &latest);
-        self.walked.roots.entry(place).or_insert(spot);
+        // Inputs that routing does not read begin at one spot: its routes are counted once.
+        if !self.walked.roots.values().any(|known| *known == spot) {
+            self.walked.roots.insert(place, spot);
+        }
         let first = Front { spot, state, dispatch, trail: 0, bytes: 0, latest };
         let mut walk = Walk {
             place,
@@ -225,9 +228,9 @@ impl<'a> Walker<'a> {
             (self.walked.progress.tried >= until, format!("{MAX_TRIED} answers")),
             (walk.held_bytes > MAX_HELD_BYTES, format!("{} MiB of texts", MAX_HELD_BYTES >> 20)),
         ];
-        let cut = self.walked.cut.len();
-        self.walked.cut.extend(reached.iter().filter(|(reached, _)| *reached).map(|(_, what)| what.clone()));
-        cut < self.walked.cut.len() || reached.iter().any(|(reached, _)| *reached)
+        let is_cut = reached.iter().any(|(reached, _)| *reached);
+        self.walked.cut.extend(reached.into_iter().filter(|(reached, _)| *reached).map(|(_, what)| what));
+        is_cut
     }
 
     /// Tries every answer of a visit; those that lead to new spots are gone on with.
