@@ -27,7 +27,7 @@ use rondo_protocol::id::{FieldName, RoleName};
 use rondo_protocol::object::ToolSpec;
 use rondo_protocol::workflow::types::check_input;
 use rondo_protocol::workflow::types::sample::objects;
-use rondo_protocol::workflow::{Checked, Field, Workflow};
+use rondo_protocol::workflow::{Checked, Field};
 
 use self::answers::Repertoire;
 use self::measure::Scales;
@@ -144,7 +144,7 @@ pub fn simulate(subject: &Subject<'_>, told: &mut dyn FnMut(Progress)) -> Result
     let workflow = &checked.workflow;
     let reads = Reads::of(graph);
     let repertoire = Repertoire::new(workflow, graph, &reads)?;
-    let (inputs, unmade_inputs) = inputs(subject, &reads);
+    let Inputs { values: inputs, unmade, is_cut } = Inputs::of(subject, &reads);
     let mut walker = Walker::new(graph, &repertoire, &reads, told);
     let turns = repertoire.widest(&reads.steps).min(MAX_TURNS);
     for round in 0..turns.max(inputs.len()) {
@@ -153,7 +153,10 @@ pub fn simulate(subject: &Subject<'_>, told: &mut dyn FnMut(Progress)) -> Result
             walker.walk(place, input, round % turns.max(1));
         }
     }
-    let found = walker.found();
+    let mut found = walker.found();
+    if is_cut {
+        found.cut.insert(format!("{MAX_INPUTS} inputs"));
+    }
     let space = &found.space;
     let ahead = Ahead::of(space);
     let scales = Scales::new((workflow, graph), &repertoire, space, &inputs, &subject.tools)?;
@@ -185,7 +188,7 @@ pub fn simulate(subject: &Subject<'_>, told: &mut dyn FnMut(Progress)) -> Result
     let coverage = Coverage { edges: edges.len(), never: never.collect() };
     let ways = found.roots.values().filter_map(|root| ahead.at(*root)).map(|reach| reach.ways);
     let ways = ways.fold(u64::try_from(found.empty.len()).unwrap_or(u64::MAX), u64::saturating_add);
-    let diagnostics = faults::diagnostics(checked, &found, &repertoire, &unmade_inputs, &coverage, &worst);
+    let diagnostics = faults::diagnostics(checked, &found, &repertoire, &unmade, &coverage, &worst);
     let has_all_routes = is_all && is_exact && weighed.len() <= subject.routes;
     weighed.truncate(subject.routes);
     Ok(Report { routes: weighed, ways, has_all_routes, worst, coverage, diagnostics, progress: found.progress })
@@ -198,33 +201,49 @@ impl Route {
     }
 }
 
-/// The inputs to walk with, the longest first, and the declared ones for which there is no value.
-fn inputs(subject: &Subject<'_>, reads: &Reads) -> (Vec<Arc<Value>>, Vec<FieldName>) {
-    if !subject.inputs.is_empty() {
-        return (subject.inputs.iter().take(MAX_INPUTS).cloned().map(Arc::new).collect(), Vec::new());
-    }
-    let workflow: &Workflow = &subject.checked.workflow;
-    // What has a default may be left out.
-    let may_be_absent = |field: &Field| field.optional || field.default_value().is_some();
-    let fields = workflow.input.iter();
-    let fields = fields
-        .map(|(name, field)| (name.clone(), Field { optional: may_be_absent(field), schema: field.schema.clone() }));
-    let made = objects(&fields.collect(), &reads.inputs, &reads.constants);
-    let mut values = made.values;
-    if values.len() > 1 {
-        values.swap(0, 1);
-    }
-    let mut inputs: Vec<Arc<Value>> = Vec::new();
-    for value in values {
-        let Value::Object(members) = value else { continue };
-        if let Ok(input) = check_input(workflow, members)
-            && !inputs.iter().any(|known| **known == input)
-            && inputs.len() < MAX_INPUTS
-        {
-            inputs.push(Arc::new(input));
+/// The inputs to walk with.
+struct Inputs {
+    /// The longest first.
+    values: Vec<Arc<Value>>,
+    /// The declared ones for which there is no value.
+    unmade: Vec<FieldName>,
+    /// Whether there would have been more that lead elsewhere.
+    is_cut: bool,
+}
+
+impl Inputs {
+    fn of(subject: &Subject<'_>, reads: &Reads) -> Self {
+        let is_cut = |more: bool| more && reads.input;
+        if !subject.inputs.is_empty() {
+            let values = subject.inputs.iter().take(MAX_INPUTS).cloned().map(Arc::new).collect();
+            return Self { values, unmade: Vec::new(), is_cut: is_cut(subject.inputs.len() > MAX_INPUTS) };
         }
+        let workflow = &subject.checked.workflow;
+        // What has a default may be left out.
+        let may_be_absent = |field: &Field| field.optional || field.default_value().is_some();
+        let declared = workflow.input.iter().map(|(name, field)| {
+            (name.clone(), Field { optional: may_be_absent(field), schema: field.schema.clone() })
+        });
+        let mut made = objects(&declared.collect(), &reads.inputs, &reads.constants);
+        if made.values.len() > 1 {
+            made.values.swap(0, 1);
+        }
+        let mut values: Vec<Arc<Value>> = Vec::new();
+        let mut left_out = made.is_cut;
+        for value in made.values {
+            let Value::Object(members) = value else { continue };
+            let Ok(input) = check_input(workflow, members) else { continue };
+            if values.iter().any(|known| **known == input) {
+                continue;
+            }
+            if values.len() == MAX_INPUTS {
+                left_out = true;
+                break;
+            }
+            values.push(Arc::new(input));
+        }
+        Self { values, unmade: made.unmade, is_cut: is_cut(left_out) }
     }
-    (inputs, made.unmade)
 }
 
 fn worst<'r>(

@@ -49,7 +49,7 @@ pub fn objects(fields: &Ordered<FieldName, Field>, crossed: &BTreeSet<String>, w
     gathering.keep(object(made.iter().map(|field| (field.name, Some(field.longest()).filter(|_| !field.optional)))));
     let mut combined = vec![full.clone()];
     for field in made.iter().filter(|field| field.is_crossed) {
-        let more = combined.len().saturating_mul(field.values.len() + 1);
+        let more = combined.len().saturating_mul(field.choices().count());
         gathering.objects.is_cut |= more > MAX_CROSSED;
         let next = combined.iter().flat_map(|object| field.choices().map(|value| with(object, field.name, value)));
         combined = next.take(MAX_CROSSED).collect();
