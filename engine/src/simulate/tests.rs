@@ -107,7 +107,7 @@ graph:
       - else: { to: end }
   b:
     done:
-      - { when: steps.a.output.size == "l", to: end }
+      - { when: '(steps.a.output.size | default("s")) == "l"', to: end }
       - else: { to: fail, reason: small }
 "#,
     );
