@@ -15,6 +15,7 @@ mod grants;
 mod hooks;
 mod kill;
 mod laws;
+mod prefix;
 mod programs;
 mod provider;
 mod rate_limit;

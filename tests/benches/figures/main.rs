@@ -9,6 +9,7 @@ mod durable;
 mod history;
 mod kept;
 mod memory;
+mod prefix;
 mod resume;
 mod size;
 mod support;
@@ -27,6 +28,7 @@ fn main() {
         ("durable", durable::one_thread),
         ("threads", durable::many_threads),
         ("history", history::messages),
+        ("prefix", prefix::thread),
         ("size", size::bytes),
         ("kept hits", kept::hits),
         ("kept reads", kept::validated),

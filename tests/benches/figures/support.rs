@@ -18,13 +18,18 @@ and nobody who passes at low tide would guess how much of it was there all along
 
 /// Two roles that answer each other `steps` times.
 pub fn two_roles(steps: u64, context: &str) -> Checked {
+    two_roles_with("none", steps, context)
+}
+
+/// The same, told their earlier visits as `history` says.
+pub fn two_roles_with(history: &str, steps: u64, context: &str) -> Checked {
     checked(&format!(
         r#"
 rondo: 1
 name: bench
 roles:
-  a: {{ system: You are a., history: none, context: {context} }}
-  b: {{ system: You are b., history: none, context: {context} }}
+  a: {{ system: You are a., history: {history}, context: {context} }}
+  b: {{ system: You are b., history: {history}, context: {context} }}
 graph:
   start: {{ to: a, prompt: "Begin." }}
   a: {{ done: {{ to: b, prompt: "Go on with this: {{{{ body }}}}" }} }}
