@@ -1,7 +1,7 @@
 //! What the same steps would cost with each `history`: how much is sent, and how much of it a perfect prefix serves.
 //!
-//! It is counted from the steps alone, as if no hook had rewritten a request, and by the same functions that make the
-//! messages of a run.
+//! Heads are those that were sent; messages are counted from the steps alone, as if no hook had rewritten any, and by the
+//! same functions that make those of a run.
 
 use rondo_agent_kit::history;
 use rondo_agent_kit::prefix::{self, bytes_of_message, compare_beyond};

@@ -196,7 +196,7 @@ fn concatenated(head: &Head, messages: &[Message]) -> String {
     for tool in &head.tools {
         all += &canonical(serde_json::to_value(tool).unwrap());
     }
-    for format in &head.response_format {
+    if let Some(format) = &head.response_format {
         all += &canonical(serde_json::json!({ "response_format": format }));
     }
     if !head.system.is_empty() {
