@@ -18,7 +18,7 @@ const NAMES: [(&str, &str); 12] = [
     ("", "cached_input"),
     ("", "cache_write"),
     // The operator's keys for what is sent to a provider, in the reader of the operator's file.
-    ("engine/src/config/file.rs", "\"prompt_cache"),
+    ("engine/src/config/", "prompt_cache"),
     // What a person is told of a provider's figures.
     ("engine/src/cli/show.rs", "% cached)"),
     ("engine/src/cli/doctor.rs", "{} in, {} cached, {} out"),

@@ -3,6 +3,7 @@
 //! A provider makes one attempt at one request. It never retries, never sleeps of its own accord and keeps nothing
 //! between calls; retries, deadline and fallback stand above it.
 
+pub mod minimum;
 pub mod openai;
 pub mod recorded;
 pub mod redacting;

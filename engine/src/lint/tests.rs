@@ -51,8 +51,13 @@ fn what_changes_in_a_prompt_that_opens_a_thread_is_told_and_in_a_later_one_is_no
     let later =
         pair(PLAIN, "Go.").replace("a: { done: { to: b } }", "a: { done: { to: b, prompt: \"On 2026-11-22.\" } }");
     assert_eq!(told(Code::VolatileText, &later, &[]), "");
+    assert_eq!(
+        told(Code::VolatileText, &pair(PLAIN, "Write. Today is 2026-11-22."), &[]),
+        "",
+        "nothing stands behind it"
+    );
     let file = pair(PLAIN, "Go.").replace("prompt: \"Go.\"", "prompt: { file: open.md }");
-    insta::assert_snapshot!(told(Code::VolatileText, &file, &[("open.md", "Hello.\nToday is 2026-11-22.\n")]));
+    insta::assert_snapshot!(told(Code::VolatileText, &file, &[("open.md", "Hello.\nToday is 2026-11-22.\nBegin.\n")]));
 }
 
 #[test]
@@ -60,7 +65,7 @@ fn an_input_that_is_a_clock_or_a_path_is_told_where_text_follows_it() {
     let of = |prompt: &str| told(Code::VolatileInput, &pair(PLAIN, prompt), &[]);
     insta::assert_snapshot!(of("{{ input.topic }} at {{ input.now }} in {{ input.repo_path | trim }}: begin."));
     assert_eq!(of("Write about {{ input.topic }}. It is {{ input.now }}"), "");
-    assert_eq!(of("{% if input.topic %}Write about {{ input.topic }}.{% endif %}"), "");
+    assert_eq!(of("{% if input.topic != 'x' %}Write about {{ input.topic }}.{% endif %}"), "");
 }
 
 #[test]
@@ -133,12 +138,12 @@ fn a_child_workflow_is_looked_at_in_its_own_file() {
     let child = "rondo: 1\nname: child\nroles:\n  one: { system: Today is 2026-11-22. }\ngraph:\n  start: { to: one, prompt: Go. }\n  one: { done: { to: end } }\n";
     let text = "rondo: 1\nname: outer\nroles:\n  sub: { kind: workflow, workflow: child.yaml }\ngraph:\n  start: { to: sub }\n  sub: { done: { to: end }, failed: { to: fail } }\n";
     let told = told_with(text, &[("child.yaml", child)], None, &[]);
-    assert!(told.starts_with("dir/child.yaml:4:26: RN1921: "), "{told}");
+    assert!(told.starts_with("dir/child.yaml:4:27: RN1921: "), "{told}");
 }
 
 #[test]
 fn many_findings_are_bounded() {
-    let dates = "2026-11-22 ".repeat(5_000);
+    let dates = format!("{}end", "2026-11-22 ".repeat(5_000));
     let told = told(Code::VolatileText, &pair(&PLAIN.replace("You write.", &dates), &dates), &[]);
     assert_eq!(told.lines().count(), 40);
 }

@@ -5,12 +5,12 @@
 //! each role's own part last, and nothing before it were different. Where the common part is shorter than what the
 //! provider keeps, nothing is lost and nothing is said.
 
+use rondo_agent_kit::model::minimum::Minimum;
 use rondo_agent_kit::prefix;
 use rondo_protocol::diagnostic::{Code, Diagnostic};
 use rondo_protocol::object::Head;
 use rondo_protocol::workflow::{AnswerFormat, Places};
 
-use super::minimum::Minimum;
 use super::{Part, grouped};
 
 /// The fewest tokens behind a difference that are worth a word.

@@ -7,7 +7,7 @@
 
 use std::ops::Range;
 
-use rondo_agent_kit::prefix::volatile::{Volatile, find};
+use rondo_agent_kit::prefix::volatile::{Found, Volatile, find};
 use rondo_protocol::diagnostic::{Code, Diagnostic};
 use rondo_protocol::workflow::places::{item, key};
 use rondo_protocol::workflow::template::{Segment, Template};
@@ -97,11 +97,13 @@ fn names(named: &str, wire: &str) -> bool {
 
 /// What stands in an opening prompt as it is written.
 fn written(path: &str, source: &str, places: &Places, found: &mut Vec<Diagnostic>) {
-    for volatile in find(&without_tags(source)).into_iter().take(MAX_OF_A_TEXT) {
+    let text = without_tags(source);
+    let in_front = |found: &Found| has_words(text.get(found.at.end..));
+    for volatile in find(&text).into_iter().filter(in_front).take(MAX_OF_A_TEXT) {
         let (what, shown) = (what(volatile.kind), shown(source, &volatile.at));
         let message = format!("{what} in the prompt that opens a thread: {shown}");
-        let hint = "threads of different days share nothing behind it: put it at the prompt's end, make it an input, \
-                    or say it in a later prompt";
+        let hint = "once it is changed, no thread shares what stands behind it with those before: put it at the \
+                    prompt's end, or into a later prompt";
         found.push(places.fault(Code::VolatileText, path, Some(volatile.at), message).with_hint(hint));
     }
 }
@@ -112,14 +114,18 @@ fn printed(path: &str, source: &str, places: &Places, found: &mut Vec<Diagnostic
     let text = without_tags(source);
     for used in template.uses().into_iter().take(MAX_OF_A_TEXT) {
         let (root, Some(Segment::Name(name))) = (used.path.root(), used.path.segments().first()) else { continue };
-        let follows = text.get(used.range.end..).is_some_and(|rest| !rest.trim().is_empty());
-        if root == "input" && is_volatile(name) && follows {
+        if root == "input" && is_volatile(name) && has_words(text.get(used.range.end..)) {
             let message = format!("`input.{name}` stands in front of text in the prompt that opens a thread");
             let hint = "threads with another value share nothing of what follows it: put it at the prompt's end, or \
                         into a later prompt";
             found.push(places.fault(Code::VolatileInput, path, Some(used.range), message).with_hint(hint));
         }
     }
+}
+
+/// Whether more than marks follows. What stands at the end of a prompt has nothing behind it that could be shared.
+fn has_words(rest: Option<&str>) -> bool {
+    rest.is_some_and(|rest| rest.contains(char::is_alphanumeric))
 }
 
 fn is_volatile(name: &str) -> bool {
