@@ -25,6 +25,7 @@ mod redact;
 mod refusals;
 mod response_cache;
 mod routing;
+mod scenarios;
 mod servers;
 mod simulate;
 mod terminals;

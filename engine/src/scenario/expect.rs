@@ -120,7 +120,10 @@ impl Expectation {
                 Some(Wrong { actual: cut(&format!("{}{}", wrong.actual, stopped.unwrap_or_default())), ..wrong })
             }
             Self::Exit(exit) => differ("exit", exit.to_string(), played.exit.to_string()),
-            Self::Result(result) => differ("result", result.to_text(), played.course.result.to_text()),
+            Self::Result(result) => {
+                let (at, expected, actual) = parted("$.result".to_owned(), Some(result), Some(&played.course.result))?;
+                differ(&at, expected, actual)
+            }
             Self::Reason(reason) => differ("reason", reason.clone(), played.course.reason.clone().unwrap_or_default()),
             Self::At(path, test) => test.wrong(path, path.find(facts)),
             Self::Said(words) => {
@@ -214,6 +217,24 @@ fn told(played: &Played, role: &RoleName, visit: Option<u64>, direction: Directi
             count => format!("{count} {word}s without it"),
         },
     })
+}
+
+/// The first place in which two values differ, with what stands there in each.
+fn parted(at: String, expected: Option<&Value>, actual: Option<&Value>) -> Option<(String, String, String)> {
+    match (expected, actual) {
+        (expected, actual) if expected == actual => None,
+        (Some(Value::Object(old)), Some(Value::Object(new))) => {
+            let mut names: Vec<&String> = old.keys().chain(new.keys()).collect();
+            names.sort();
+            names.into_iter().find_map(|name| parted(format!("{at}.{name}"), old.get(name), new.get(name)))
+        }
+        (Some(Value::List(old)), Some(Value::List(new))) => (0..old.len().max(new.len()))
+            .find_map(|index| parted(format!("{at}[{index}]"), old.get(index), new.get(index))),
+        (expected, actual) => {
+            let text = |value: Option<&Value>| value.map_or_else(|| "nothing".to_owned(), Value::to_text);
+            Some((at, text(expected), text(actual)))
+        }
+    }
 }
 
 /// The beginning of a long text.

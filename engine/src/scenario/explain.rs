@@ -288,15 +288,15 @@ fn is_of_summary(cause: prefix::Cause) -> bool {
     matches!(cause, Of::SummaryChanged | Of::SummaryOrderChanged | Of::SummaryCutChanged)
 }
 
-/// What may act on any message and on the course, however far away: what the scenario gives, then what decides how
+/// What may act on any message and on the course, however far away: inputs, what the scenario gives, what decides how
 /// answers are read and what prompts say.
 fn everywhere() -> impl Iterator<Item = Suspect> {
-    let scenario = ["scenario", "input"].map(|part| Suspect::Part(part.to_owned()));
+    let given = ["input", "scenario"].map(|part| Suspect::Part(part.to_owned()));
     let roles =
         ["output", "format", "args", "tool", "retry", "limits", "fallback", "history", "tools"].map(Suspect::OfRoles);
     let rest = ["limits", "hooks"].map(|part| Suspect::Part(part.to_owned()));
     let edges = [Suspect::Edges("graph".to_owned(), &DIRECTIONS), Suspect::Edges("graph".to_owned(), &["prompt"])];
-    scenario.into_iter().chain(roles).chain(rest).chain(edges)
+    given.into_iter().chain(roles).chain(rest).chain(edges)
 }
 
 fn cause_of_place(at: &At<'_>) -> Cause {

@@ -14,7 +14,7 @@ use super::Fault;
 const PLAIN: &str = "    ";
 const ESCAPED: &str = "   \\";
 
-/// Writes a heading, with an empty line before it where it opens a part.
+/// Writes a heading.
 pub fn heading(out: &mut String, words: &str) {
     out.push_str(words);
     out.push('\n');
