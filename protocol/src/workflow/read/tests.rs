@@ -375,7 +375,7 @@ fn the_texts_of_a_part_are_given_each_with_its_own_path() {
                 a: { done: { to: b } }\n  b: { done: { to: c } }\n  c: { done: { to: end }, failed: { to: fail } }\n";
     let child = "rondo: 1\nname: child\nroles: { d: { system: Inner. } }\ngraph: { start: { to: d }, d: { done: { to: end } } }\n";
     let files = files(&[("style.md", "Style.\n"), ("child.yaml", child)]);
-    let (_, places) = read_placed("w.yaml", text, &files).unwrap();
+    let places = read("w.yaml", text, &files).unwrap().places;
     let texts = |path: &str| places.texts(path);
     let wanted = [("[0]", "Style.\n"), ("[1]", "Own."), ("[2].text", "More.")];
     assert_eq!(texts("roles.a.system"), wanted.map(|(at, text)| (format!("roles.a.system{at}"), text)));
