@@ -9,7 +9,7 @@ use serde_json::Value;
 use crate::binary::{Finished, Place, Running, fixture};
 
 /// A writer, an editor and a critic go round three times.
-const WORKFLOW: &str = r#"
+const WORKFLOW: &str = r"
 rondo: 1
 name: round
 roles:
@@ -33,7 +33,7 @@ graph:
   editor: { revise: { to: critic, prompt: Doubt it. } }
   critic:
     doubted: { to: writer, prompt: Revise it., max: 2, on_max: { to: end } }
-"#;
+";
 
 const SCRIPT: &str = r#"
 writer:
@@ -51,7 +51,7 @@ critic:
 "#;
 
 /// A writer that reads a file in each of three visits, and answers wrongly once.
-const READER: &str = r#"
+const READER: &str = r"
 rondo: 1
 name: reader
 roles:
@@ -64,7 +64,7 @@ graph:
   start: { to: writer, prompt: Write about tides. }
   writer:
     drafted: { to: writer, prompt: Revise it., max: 2, on_max: { to: end } }
-"#;
+";
 
 const READER_SCRIPT: &str = r#"
 writer:

@@ -266,8 +266,8 @@ fn is_cut_elsewhere(difference: &Difference<'_>, was: &Summary<'_>, is: &Summary
 
 fn of_answers(was: &Message, is: &Message) -> Why {
     if was.text == is.text && was.tool_calls != is.tool_calls {
-        let pairs = was.tool_calls.iter().zip(&is.tool_calls);
-        let parted = pairs.map(|(old, new)| (old, new)).find(|(old, new)| old != new);
+        let mut pairs = was.tool_calls.iter().zip(&is.tool_calls);
+        let parted = pairs.find(|(old, new)| old != new);
         let detail = match parted {
             Some((old, new)) if old.name != new.name => detail(&old.name, &new.name),
             Some((old, new)) if old.arguments != new.arguments => {

@@ -56,9 +56,8 @@ pub fn compare(before: Request<'_>, after: Request<'_>) -> Comparison {
     let (old, new) = (old.get(alike).copied(), new.get(alike).copied());
     let (cause, detail) = cause::of_heads((before.head, old), (after.head, new));
     let block = match (cause, old, new) {
-        (Cause::ToolRemoved, Some(old), _) => old.block(),
+        (Cause::ToolRemoved, Some(old), _) | (_, Some(old), None) => old.block(),
         (_, _, Some(new)) => new.block(),
-        (_, Some(old), None) => old.block(),
         (_, None, None) => Block::System,
     };
     // A head that ends here is followed by the first message.

@@ -99,7 +99,7 @@ const FORMS: [(Volatile, &str, Holds); 20] = [
         is_path,
     ),
     (Volatile::Path, r"~/[A-Za-z0-9._+@%=,:/-]+", is_path),
-    (Volatile::Path, r#"\b[A-Za-z]:[\\/][A-Za-z0-9._~+@%=,\\/-]+|\\\\[A-Za-z0-9.-]+\\[A-Za-z0-9._$\\-]+"#, is_path),
+    (Volatile::Path, r"\b[A-Za-z]:[\\/][A-Za-z0-9._~+@%=,\\/-]+|\\\\[A-Za-z0-9.-]+\\[A-Za-z0-9._$\\-]+", is_path),
     (Volatile::Environment, r"\$[A-Z][A-Z0-9_]{2,}\b|\$\{[A-Z_][A-Z0-9_]*\}|%[A-Z][A-Z0-9_]{2,}%", is_free),
     (
         Volatile::Environment,
@@ -134,10 +134,9 @@ fn trimmed(kind: Volatile, matched: &str) -> &str {
 
 /// What stands directly before and after belongs to another word.
 fn is_whole(before: &str, _: &str, after: &str) -> bool {
-    !before.ends_with(['-', '_', '/', '\\', '@', '#'])
-        && !after.starts_with(|c: char| c.is_alphanumeric() || c == '_')
-        && !(after.starts_with('-')
-            && after.get(1..).is_some_and(|rest| rest.starts_with(|c: char| c.is_ascii_digit())))
+    let is_part = after.starts_with(|c: char| c.is_alphanumeric() || c == '_');
+    let is_numbered = after.strip_prefix('-').is_some_and(|rest| rest.starts_with(|c: char| c.is_ascii_digit()));
+    !(is_part || is_numbered || before.ends_with(['-', '_', '/', '\\', '@', '#']))
 }
 
 /// `main.rs:10:20` is a place in a file, `10:20:30:40` an address.

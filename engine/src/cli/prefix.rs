@@ -280,7 +280,7 @@ fn strategy_line<'a>(sum: &'a RoleSum, cost: &Cost) -> StrategyLine<'a> {
 fn heading() -> String {
     format!(
         "\n{:<NAME_COLUMNS$} {:>5} {:>10}  {:<15} {:>8} {:>8} {:>9}\n",
-        "role", "visit", "bytes", "shared", "prompt", "cached", "cost"
+        "role", "visit", "bytes", "shared", "prompt", "served", "cost"
     )
 }
 
@@ -295,10 +295,10 @@ fn row_text(visit: &Visit, has_visit: bool) -> String {
     };
     let counted = |tokens: Option<u64>| tokens.map_or_else(|| "-".to_owned(), |tokens| tokens.to_string());
     let prompt = counted(visit.usage.map(|usage| usage.prompt_tokens));
-    let cached = counted(visit.usage.map(|usage| usage.cached_tokens));
+    let served = counted(visit.usage.map(|usage| usage.cached_tokens));
     let broken = if visit.broke.is_some() { "  !" } else { "" };
     format!(
-        "{name:<NAME_COLUMNS$} {:>5} {bytes:>10}  {share:<15} {prompt:>8} {cached:>8} {:>9}{broken}\n",
+        "{name:<NAME_COLUMNS$} {:>5} {bytes:>10}  {share:<15} {prompt:>8} {served:>8} {:>9}{broken}\n",
         visit.visit,
         dollars(visit.cost_usd)
     )

@@ -151,7 +151,7 @@ fn messages_are_told_apart_by_who_speaks() {
             r#"message 2: tool result changed: "yes" became "no""#,
         ),
         (
-            of_messages(&after_go(Message::assistant("x")), &[go.clone()]),
+            of_messages(&after_go(Message::assistant("x")), std::slice::from_ref(&go)),
             "message 2: history shortened: message 2 is missing",
         ),
     ];
