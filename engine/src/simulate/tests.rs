@@ -218,23 +218,30 @@ const ASKING: &str = r#"
 rondo: 1
 name: asking
 roles:
-  lead: { system: L., output: { plan: { size: "s | l" }, stop: {} } }
-  maker: { system: M., output: { made: {}, ask: {} } }
-  guide: { system: G., limits: { visits: 2 }, output: { told: {} } }
+  lead: { system: L., output: { plan: { size: "s | l" }, ask: {}, stop: {} } }
+  maker: { system: M., output: { made: {}, ask: {}, again: {} } }
+  tester: { system: T., output: { passed: {}, redo: {}, ask: {} } }
+  guide: { system: G., limits: { visits: 1 }, output: { told: {} } }
 graph:
   start: { to: lead, prompt: Go. }
   lead:
     plan: { to: maker, prompt: Make., max: 2, on_max: { to: fail, reason: enough } }
+    ask: { to: guide, prompt: Tell. }
     stop: { to: end }
   maker:
     made:
       - { when: steps.maker.visits > 3, to: fail, reason: late }
-      - { when: 'steps.lead.output.size == "l"', to: lead, prompt: Large. }
-      - else: { to: end }
-    ask: { to: guide, prompt: Tell., max: 1, per: lead, on_max: { to: lead, prompt: No more. } }
+      - { when: '(steps.lead.output.size | default("s")) == "l"', to: lead, prompt: Large. }
+      - else: { to: tester, prompt: Test. }
+    ask: { to: guide, prompt: Tell. }
+    again: { to: maker, prompt: Again., max: 1, per: lead, on_max: { to: end } }
+  tester:
+    passed: { to: end }
+    redo: { to: maker, prompt: Redo., max: 1, on_max: { to: fail, reason: tested } }
+    ask: { to: guide, prompt: Tell. }
   guide:
-    told: { to: back, prompt: So. }
-    on_limit: { to: back, prompt: Without. }
+    told: { to: back, prompt: So., max: 1, on_max: { to: fail, reason: told } }
+    on_limit: { to: end }
 "#;
 
 /// Every route, by trying every answer after every other and keeping nothing apart.
