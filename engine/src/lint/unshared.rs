@@ -56,11 +56,11 @@ impl<'p> Lost<'p> {
         let last = common_suffix(a.get(first..).unwrap_or_default(), b.get(first..).unwrap_or_default());
         let tools_differ = earlier.head.tools != later.head.tools;
         let formats_differ = earlier.head.response_format != later.head.response_format;
-        let least = Minimum::of(later.model.as_deref().unwrap_or_default()).tokens;
+        let kept_from = Minimum::of(later.model.as_deref().unwrap_or_default()).tokens;
         // What stands before the system text is served with it.
         let before = Head { system: String::new(), ..later.head.clone() };
         let before = if tools_differ || formats_differ { 0 } else { prefix::bytes_of_head(&before) };
-        let is_kept = |bytes: usize| prefix::tokens(before.saturating_add(count(bytes))) >= least;
+        let is_kept = |bytes: usize| prefix::tokens(before.saturating_add(count(bytes))) >= kept_from;
         let other = earlier.name.as_str();
         if tools_differ || formats_differ {
             let why = if tools_differ { Why::Tools } else { Why::Formats };

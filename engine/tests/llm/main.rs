@@ -11,6 +11,7 @@ mod rebuilt;
 mod server;
 mod share;
 
+use std::collections::BTreeSet;
 use std::path::Path;
 use std::process::{Command, Output};
 
@@ -68,15 +69,15 @@ roles:
 graph:
   start: { to: asker, prompt: "Ask your first question." }
   asker:
-    asked: { to: answerer, prompt: "{{ output.question }}" }
+    asked: { to: answerer, prompt: "Question {{ steps.asker.visits }}: {{ output.question }}" }
   answerer:
-    answered: { to: keeper, prompt: "Question: {{ steps.asker.output.question }} Answer: {{ output.answer }}" }
+    answered: { to: keeper, prompt: "Note {{ steps.asker.visits }}. Question: {{ steps.asker.output.question }} Answer: {{ output.answer }}" }
   keeper:
     noted:
       to: asker
       max: 9
       on_max: { to: end }
-      prompt: "The answer was: {{ steps.answerer.output.answer }} Ask the next question."
+      prompt: "Answer {{ steps.asker.visits }} was: {{ steps.answerer.output.answer }} Ask the next question."
 result: { turns: "{{ steps.asker.visits }}" }
 "#;
 
@@ -118,12 +119,17 @@ fn a_role_that_comes_back_finds_its_prefix_in_the_cache() {
     println!("{}", shares.by_visit());
     let mut table = vec![("as rondo sends it".to_owned(), shares.clone())];
 
+    // A small model repeats itself, and a prompt that is the same on every visit would be found wherever it stands.
+    let prompts: BTreeSet<String> = steps.iter().map(|step| step["edge"]["prompt"].to_string()).collect();
+    assert_eq!(prompts.len(), steps.len(), "every visit has a prompt of its own");
     let requests: Vec<(Role, Value)> =
         steps.iter().map(|step| (role_of(step), request(folder, &thread, step))).collect();
     for variant in Variant::ALL {
         let mut shares = Shares::default();
         for (number, (role, request)) in requests.iter().enumerate() {
-            shares.add(*role, server::ask(&variant.rebuilt(request, number)));
+            // The roles take turns.
+            let visit = number / ROLES.len() + 1;
+            shares.add(*role, server::ask(&variant.rebuilt(request, *role, visit)));
         }
         table.push((variant.name().to_owned(), shares));
     }

@@ -2,6 +2,8 @@
 
 use serde_json::{Value, json};
 
+use crate::share::Role;
+
 /// A way of putting requests together.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Variant {
@@ -32,10 +34,10 @@ impl Variant {
         }
     }
 
-    /// The body of a request that `rondo messages --json` has told, `number` requests after the first.
+    /// The body of the first request of a visit, from 1, as `rondo messages --json` has told it.
     ///
     /// Each variant's system texts begin with its own letter, so that nothing is found that another one left.
-    pub fn rebuilt(self, told: &Value, number: usize) -> String {
+    pub fn rebuilt(self, told: &Value, role: Role, visit: usize) -> String {
         let head = &told["head"];
         let letter = match self {
             Self::Same => 'A',
@@ -51,24 +53,19 @@ impl Variant {
             .iter()
             .map(|message| (text(&message["role"]), text(&message["text"])))
             .collect();
-        let messages = match self {
-            Self::Flattened => vec![json!({ "role": "user", "content": flattened(&system, &said) })],
-            _ => {
-                let system = if self == Self::Path {
-                    format!("{system}\n\nYour working folder is /tmp/agents/call-{number:04}.")
-                } else {
-                    system
-                };
-                let content = |(role, text): &(&str, &str)| match (self, *role) {
-                    (Self::Rewritten, "assistant") => rewritten(text, 0),
-                    (Self::Unordered, "assistant") => rewritten(text, number),
-                    _ => (*text).to_owned(),
-                };
-                let first = json!({ "role": "system", "content": system });
-                let rest = said.iter().map(|said| json!({ "role": said.0, "content": content(said) }));
-                std::iter::once(first).chain(rest).collect()
-            }
+        if self == Self::Flattened {
+            return body(head, &[json!({ "role": "user", "content": flattened(&system, &said) })]);
+        }
+        let folder = format!("\n\nYour working folder is /tmp/agents/{}-{visit:04}.", role.name());
+        let system = if self == Self::Path { system + &folder } else { system };
+        let content = |(role, text): &(&str, &str)| match (self, *role) {
+            (Self::Rewritten, "assistant") => rewritten(text, 0),
+            (Self::Unordered, "assistant") => rewritten(text, visit),
+            _ => (*text).to_owned(),
         };
+        let first = json!({ "role": "system", "content": system });
+        let rest = said.iter().map(|said| json!({ "role": said.0, "content": content(said) }));
+        let messages: Vec<Value> = std::iter::once(first).chain(rest).collect();
         body(head, &messages)
     }
 }

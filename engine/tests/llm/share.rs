@@ -22,19 +22,19 @@ pub fn of_note(step: &Value) -> Tokens {
     Tokens { prompt: count("prompt_tokens"), cached: count("cached_tokens") }
 }
 
-/// A role, by its number.
+/// A role, by its name.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Role(usize);
+pub struct Role(&'static str);
 
 impl Role {
     /// The role of that name.
     pub fn named(name: &str) -> Self {
-        Self(ROLES.iter().position(|role| *role == name).expect("a role of the workflow"))
+        Self(ROLES.into_iter().find(|role| *role == name).expect("a role of the workflow"))
     }
 
     /// Its name.
     pub fn name(self) -> &'static str {
-        ROLES[self.0]
+        self.0
     }
 }
 
