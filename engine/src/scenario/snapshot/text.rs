@@ -220,7 +220,7 @@ mod tests {
             head
 
            \  two \u{1b}[31m\\n
-           \	end\r
+           \\tend\r
 
            \
         ");
