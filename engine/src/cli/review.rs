@@ -97,9 +97,10 @@ fn difference(taken: &Taken) -> String {
     let diff = TextDiff::from_lines(old, taken.text.as_str());
     let text = diff.unified_diff().context_radius(3).header("accepted", "now").to_string();
     let all = text.lines().count();
-    let mut shown: String = text.lines().take(MAX_LINES).map(|line| format!("{}\n", printable(line))).collect();
+    let mut shown: Vec<String> = text.lines().take(MAX_LINES).map(|line| printable(line).into_owned()).collect();
     if all > MAX_LINES {
-        shown.push_str(&format!("... {} lines more\n", all - MAX_LINES));
+        shown.push(format!("... {} lines more", all - MAX_LINES));
     }
-    shown
+    shown.push(String::new());
+    shown.join("\n")
 }

@@ -44,8 +44,7 @@ pub struct TestArgs {
     /// Only scenarios whose name holds this word
     #[arg(long, value_name = "WORD")]
     filter: Option<String>,
-    /// Write a JUnit XML report
-    #[arg(long, value_name = "FILE")]
+    #[arg(long, value_name = "FILE", help = "Write a JUnit XML report")]
     junit: Option<PathBuf>,
     /// Make a scenario of a stored thread: its id, the beginning of it, or `last`
     #[arg(long, value_name = "THREAD", conflicts_with_all = ["accept", "review", "check", "filter", "junit"])]

@@ -177,9 +177,9 @@ fn messages(request: &Request) -> Vec<Message> {
 }
 
 fn first<'a>(old: &'a [Request], new: &'a [Request]) -> Option<Found<'a>> {
-    let pairs = old.iter().zip(new).enumerate();
-    if let Some(found) = pairs.filter(|(_, (old, new))| old != new).find_map(|(at, (old, new))| of_pair(at, old, new)) {
-        return Some(found);
+    let mut pairs = old.iter().zip(new).enumerate();
+    if let Some((at, (old, new))) = pairs.find(|(_, (old, new))| old != new) {
+        return Some(of_pair(at, old, new));
     }
     if old.len() == new.len() {
         return None;
@@ -198,7 +198,7 @@ fn first<'a>(old: &'a [Request], new: &'a [Request]) -> Option<Found<'a>> {
     })
 }
 
-fn of_pair<'a>(request: usize, old: &'a Request, new: &'a Request) -> Option<Found<'a>> {
+fn of_pair<'a>(request: usize, old: &'a Request, new: &'a Request) -> Found<'a> {
     let (was, is) = (messages(old), messages(new));
     let was = prefix::Request { head: &old.head, messages: &was };
     let is = prefix::Request { head: &new.head, messages: &is };
@@ -210,7 +210,7 @@ fn of_pair<'a>(request: usize, old: &'a Request, new: &'a Request) -> Option<Fou
     let Some(broke) = prefix::difference(was, is) else {
         if old.head.parameters != new.head.parameters {
             let texts = (parameters(&old.head), parameters(&new.head));
-            return Some(found("parameters".to_owned(), At::Parameters, None, String::new(), texts));
+            return found("parameters".to_owned(), At::Parameters, None, String::new(), texts);
         }
         // The same bytes in another place of the run.
         let at = old.messages.iter().zip(&new.messages).position(|(old, new)| old.1 != new.1).unwrap_or(0);
@@ -219,13 +219,13 @@ fn of_pair<'a>(request: usize, old: &'a Request, new: &'a Request) -> Option<Fou
         let detail = format!("{:?} became {:?}", texts.0, texts.1);
         let block = Block::Message(at + 1).to_string();
         let message = u64::try_from(at + 1).ok();
-        return Some(Found { message, ..found(block, At::Requests, None, detail, texts) });
+        return Found { message, ..found(block, At::Requests, None, detail, texts) };
     };
     let prefix::Break { block, cause, detail, .. } = broke;
     let shown = block.to_string();
     let broke = Some(cause);
     let texts = (text_of(old, &block), text_of(new, &block));
-    Some(match block {
+    match block {
         Block::Model => found(shown, At::Model, broke, detail, texts),
         Block::Tool(name) => {
             let tools = new.head.tools.iter().chain(&old.head.tools);
@@ -241,7 +241,7 @@ fn of_pair<'a>(request: usize, old: &'a Request, new: &'a Request) -> Option<Fou
             let at = At::Message { speaker, opens };
             Found { message: u64::try_from(number).ok(), ..found(shown, at, broke, detail, texts) }
         }
-    })
+    }
 }
 
 /// Which visit the message at `at` opens, if it opens one.

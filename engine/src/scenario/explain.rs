@@ -257,7 +257,7 @@ impl Explaining<'_> {
             (Some("roles" | "models"), "model", _) => Cause::Prefix(Of::ModelChanged),
             (Some("models"), ..) => Cause::ParametersChanged,
             (Some("roles"), "fallback", _) => Cause::FallbackChanged,
-            (Some("roles"), ..) | (Some("limits"), ..) => Cause::LimitChanged,
+            (Some("roles" | "limits"), ..) => Cause::LimitChanged,
             (Some("graph"), _, "prompt") => {
                 broke_as(|cause| matches!(cause, Of::PromptChanged | Of::VolatileInPrompt(_)), Of::PromptChanged)
             }

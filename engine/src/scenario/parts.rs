@@ -42,7 +42,9 @@ pub fn of(definition: &Definition) -> Parts {
         match outgoing {
             Outgoing::Start(edges) => put_edges(&mut parts, &path, edges),
             Outgoing::Role(statuses) => {
-                statuses.iter().for_each(|(status, edges)| put_edges(&mut parts, &key(&path, status.as_str()), edges));
+                for (status, edges) in statuses {
+                    put_edges(&mut parts, &key(&path, status.as_str()), edges);
+                }
             }
         }
     }

@@ -161,13 +161,13 @@ impl<'t> Reading<'t> {
                     self.at = opened + at + 1;
                     return Ok(name);
                 }
-                '\\' => match characters.next() {
-                    Some((_, c @ ('\\' | '\'' | '"'))) => name.push(c),
-                    _ => {
+                '\\' => {
+                    let Some((_, c @ ('\\' | '\'' | '"'))) = characters.next() else {
                         self.at = opened + at;
                         return Err(self.fault(2, "in a quoted name `\\` stands before a quote or another `\\`"));
-                    }
-                },
+                    };
+                    name.push(c);
+                }
                 c => name.push(c),
             }
         }

@@ -179,7 +179,7 @@ impl Stage {
         let ended = handle.ended().await;
         let damaged = |error: crate::store::Error| error.to_string();
         let row = store.row(&thread).map_err(damaged)?.ok_or("the run left no thread")?;
-        let mut reading = Reading::of(&*store, &thread, &row)?;
+        let mut reading = Reading::of(&store, &thread, &row)?;
         reading.steps(&graph)?;
         let requests = reading.requests()?;
         let Reading { steps, route, end, tool_calls, cost_usd, beginning, .. } = reading;

@@ -397,16 +397,12 @@ impl Reader<'_> {
         let before = self.faults.len();
         let route = items.iter().map(|item| {
             let place = item.place(key.span);
-            match &item.kind {
-                Kind::Str(step) => {
-                    self.step(step, place);
-                    step.clone()
-                }
-                _ => {
-                    self.shape(place, "a step of a route is a text such as `writer.drafted`");
-                    String::new()
-                }
+            if let Kind::Str(step) = &item.kind {
+                self.step(step, place);
+                return step.clone();
             }
+            self.shape(place, "a step of a route is a text such as `writer.drafted`");
+            String::new()
         });
         let route = route.collect();
         (self.faults.len() == before && matches!(node.kind, Kind::List(_))).then_some(route)

@@ -246,8 +246,8 @@ impl Testing<'_> {
         let heads = stage.heads(self.definition).unwrap_or_default();
         let of_head =
             |(role, old): (&RoleName, &Requests)| comparing.head(&self.role_name(role), role, old, heads.get(role)?);
-        let changes: Vec<Change> = accepted.requests.iter().filter_map(of_head).collect();
-        if changes.is_empty() { comparing.part_alone(&self.course_name()).into_iter().collect() } else { changes }
+        let of_heads: Vec<Change> = accepted.requests.iter().filter_map(of_head).collect();
+        if of_heads.is_empty() { comparing.part_alone(&self.course_name()).into_iter().collect() } else { of_heads }
     }
 
     fn course_name(&self) -> String {

@@ -40,8 +40,8 @@ pub struct Kit {
     /// Of each tool that a role has, the beginning of the digest of what models are told of it.
     pub parts: Parts,
     canned: Vec<Arc<CannedTool>>,
-    /// Its files live as long as this.
-    _copy: Option<Copy>,
+    /// Their folder, which is there as long as this.
+    copy: Option<Copy>,
 }
 
 impl Kit {
@@ -52,7 +52,7 @@ impl Kit {
     pub fn new(definition: &Definition, scenario: &Scenario, folder: &Path) -> Result<Self, String> {
         let named: Vec<&str> = tools_of(definition).collect();
         let mut kit =
-            Self { set: ToolSet::default(), files: None, parts: Parts::new(), canned: Vec::new(), _copy: None };
+            Self { set: ToolSet::default(), files: None, parts: Parts::new(), canned: Vec::new(), copy: None };
         if named.is_empty() {
             return Ok(kit);
         }
@@ -84,7 +84,7 @@ impl Kit {
             (format!("tools.{name}"), digest(&[description, parameters]))
         });
         kit.parts.extend(told.collect::<Vec<_>>());
-        (kit.files, kit._copy) = (Some(workspace), Some(copy));
+        (kit.files, kit.copy) = (Some(workspace), Some(copy));
         Ok(kit)
     }
 

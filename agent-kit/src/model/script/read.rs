@@ -25,7 +25,7 @@ impl Script {
         let is_json = file.name().rsplit_once('.').is_some_and(|(_, end)| end.eq_ignore_ascii_case("json"));
         let reading = if is_json { source::read_json(file.text()) } else { source::read_yaml(file.text()) };
         let mut faults: Vec<Diagnostic> = reading.faults.into_iter().map(|fault| file.report(fault)).collect();
-        let script = reading.root.map(|root| Self::of_node(file, &root)).unwrap_or(Ok(Self::default()));
+        let script = reading.root.map_or(Ok(Self::default()), |root| Self::of_node(file, &root));
         match script {
             Ok(script) if faults.is_empty() => return Ok(script),
             Ok(_) => {}

@@ -4,6 +4,7 @@
 //! scenario is there to look at.
 
 use std::collections::BTreeMap;
+use std::fmt::Write as _;
 use std::path::{Path, PathBuf};
 
 use rondo_protocol::diagnostic::Code;
@@ -267,7 +268,7 @@ fn node(out: &mut String, value: &Value, depth: usize, has_blocks: bool) {
         Value::List(items) if !items.is_empty() => {
             out.push('\n');
             for item in items {
-                out.push_str(&format!("{indent}-"));
+                let _ = write!(out, "{indent}-");
                 match item {
                     // The first member of a map stands on the line of its dash.
                     Value::Object(members) if !members.is_empty() => {
@@ -283,7 +284,7 @@ fn node(out: &mut String, value: &Value, depth: usize, has_blocks: bool) {
         Value::Object(members) if !members.is_empty() => {
             out.push('\n');
             for (key, value) in members {
-                out.push_str(&format!("{indent}{}:", scalar(key)));
+                let _ = write!(out, "{indent}{}:", scalar(key));
                 node(out, value, depth + 1, has_blocks);
             }
         }
@@ -293,7 +294,7 @@ fn node(out: &mut String, value: &Value, depth: usize, has_blocks: bool) {
                 (_, true) => "",
                 _ => "-",
             };
-            out.push_str(&format!(" |{chomp}\n"));
+            let _ = writeln!(out, " |{chomp}");
             for line in text.strip_suffix('\n').unwrap_or(text).split('\n') {
                 if !line.is_empty() {
                     out.push_str(&indent);
@@ -302,8 +303,10 @@ fn node(out: &mut String, value: &Value, depth: usize, has_blocks: bool) {
                 out.push('\n');
             }
         }
-        Value::Str(text) => out.push_str(&format!(" {}\n", scalar(text))),
-        other => out.push_str(&format!(" {}\n", other.to_text())),
+        other => {
+            let written = other.as_str().map_or_else(|| other.to_text(), scalar);
+            let _ = writeln!(out, " {written}");
+        }
     }
 }
 

@@ -1,4 +1,4 @@
-//! The report for CI: JUnit XML as Jenkins, GitLab and GitHub's readers take it
+//! The report for CI: the XML of `JUnit` as Jenkins, `GitLab` and the readers of `GitHub` take it
 //! (<https://github.com/testmoapp/junitxml>): a suite a workflow, a case a scenario.
 
 use std::fmt::Write as _;

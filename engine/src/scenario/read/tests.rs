@@ -31,7 +31,7 @@ fn read_text(text: &str) -> Reading {
 
 /// The faults of a scenario, one a line.
 fn faults(text: &str) -> String {
-    read_text(text).faults.iter().map(|fault| format!("{fault}\n")).collect()
+    read_text(text).faults.iter().map(ToString::to_string).collect::<Vec<_>>().join("\n")
 }
 
 #[test]

@@ -3,6 +3,8 @@
 //! cargo-insta shows `source`, `description` and `expression`, and writes what it accepts in its own spelling; so what is
 //! read here is no more than that the front matter is there and which format the body has.
 
+use std::fmt::Write as _;
+
 use rondo_protocol::diagnostic::Code;
 use rondo_protocol::source::{self, Kind};
 
@@ -32,10 +34,10 @@ impl Front<'_> {
         out.push_str(FENCE);
         for (key, value) in [("source", source), ("description", description), ("expression", expression)] {
             if !value.is_empty() {
-                out.push_str(&format!("{key}: {}\n", quoted(value)));
+                let _ = writeln!(out, "{key}: {}", quoted(value));
             }
         }
-        out.push_str(&format!("info:\n  format: {FORMAT}\n  workflow: {}\n", quoted(workflow)));
+        let _ = writeln!(out, "info:\n  format: {FORMAT}\n  workflow: {}", quoted(workflow));
         out.push_str(FENCE);
         out.push_str(body.trim_end());
         out.push('\n');

@@ -4,6 +4,7 @@
 //! request before it goes on in it, and the messages that are new. So a text that moves a prefix shows in a diff as the
 //! line `does not continue`.
 
+use std::fmt::Write as _;
 use std::sync::Arc;
 
 use rondo_protocol::diagnostic::Code;
@@ -27,6 +28,9 @@ pub struct Requests {
     pub sent: Vec<Request>,
 }
 
+/// A message with what it is. Requests that share it share its text.
+pub type Labelled = (Arc<Message>, String);
+
 /// One request.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Request {
@@ -35,14 +39,13 @@ pub struct Request {
     /// What it holds besides messages.
     pub head: Arc<Head>,
     /// The messages, each with what it is.
-    pub messages: Vec<(Arc<Message>, String)>,
+    pub messages: Vec<Labelled>,
 }
 
 impl Request {
     /// How many messages at its beginning are those of `other`.
     fn shared(&self, other: &Self) -> usize {
-        let same = |((a, _), (b, _)): &(&(Arc<Message>, String), &(Arc<Message>, String))| Arc::ptr_eq(a, b) || a == b;
-        self.messages.iter().zip(&other.messages).take_while(same).count()
+        self.messages.iter().zip(&other.messages).take_while(|(own, its)| own == its).count()
     }
 }
 
@@ -147,23 +150,20 @@ struct Budget {
 }
 
 impl Budget {
-    fn take(&mut self, messages: &[(Arc<Message>, String)], place: &std::ops::Range<usize>) -> Result<(), Fault> {
+    fn take(&mut self, messages: &[Labelled], place: &std::ops::Range<usize>) -> Result<(), Fault> {
         let bytes: usize = messages.iter().map(|(message, _)| message.text.len() + 64).sum();
-        match (self.bytes.checked_sub(bytes), self.messages.checked_sub(messages.len())) {
-            (Some(bytes), Some(messages)) => {
-                *self = Self { bytes, messages };
-                Ok(())
-            }
-            _ => {
-                let message = format!("the requests of the snapshot come to more than {MAX_BYTES} bytes");
-                Err(Fault::new(Code::TooLarge, place.clone(), message))
-            }
-        }
+        let left = self.bytes.checked_sub(bytes).zip(self.messages.checked_sub(messages.len()));
+        let Some((bytes, messages)) = left else {
+            let message = format!("the requests of the snapshot come to more than {MAX_BYTES} bytes");
+            return Err(Fault::new(Code::TooLarge, place.clone(), message));
+        };
+        *self = Self { bytes, messages };
+        Ok(())
     }
 }
 
 /// The messages of the request before that go on in this one.
-fn continued(reading: &mut Reading<'_>, before: &Request, last: usize) -> Result<Vec<(Arc<Message>, String)>, Fault> {
+fn continued(reading: &mut Reading<'_>, before: &Request, last: usize) -> Result<Vec<Labelled>, Fault> {
     let all = before.messages.len();
     let place = reading.place();
     let shared = if reading.heading(&format!("continues request {last} · {all} messages")) == Some("") {
@@ -279,10 +279,10 @@ fn speaker(speaker: Speaker) -> &'static str {
 fn write_message(out: &mut String, number: usize, message: &Message, label: &str) {
     let mut words = format!("message {number} · {}", speaker(message.role));
     if let Some(id) = &message.tool_call_id {
-        words.push_str(&format!(" · answers {}", word(id)));
+        let _ = write!(words, " · answers {}", word(id));
     }
     if !label.is_empty() {
-        words.push_str(&format!(" · {}", word_of_label(label)));
+        let _ = write!(words, " · {}", word_of_label(label));
     }
     heading(out, &words);
     block(out, &message.text);
@@ -304,7 +304,7 @@ fn word_of_label(label: &str) -> String {
     if is_safe { label.to_owned() } else { serde_json::to_string(label).unwrap_or_default() }
 }
 
-fn read_message(reading: &mut Reading<'_>, number: usize) -> Result<Option<(Arc<Message>, String)>, Fault> {
+fn read_message(reading: &mut Reading<'_>, number: usize) -> Result<Option<Labelled>, Fault> {
     let place = reading.place();
     let Some(rest) = reading.heading("message ") else { return Ok(None) };
     let unfit = |what: &str| Fault::new(Code::SnapshotSyntax, place.clone(), what);
