@@ -11,6 +11,10 @@ const AROUND_BYTES: usize = 256;
 /// Bytes of what differs that are looked through.
 const THROUGH_BYTES: usize = 4_096;
 
+/// Of the words that one side has and the other has not, at least one byte in so many must be volatile for that to be what
+/// makes the difference: a long text that is put in or left out is more than the date in it.
+const VOLATILE_SHARE: usize = 8;
+
 /// Two texts, and what they do not share at their beginning and end.
 pub(super) struct Difference<'a> {
     pub(super) old: &'a str,
@@ -47,7 +51,10 @@ impl<'a> Difference<'a> {
         }
         let (gone, come) = (self.gone(), self.come());
         let within = |found: &[Found], end: usize| {
-            found.iter().find(|found| found.at.start < end && self.at < found.at.end).map(|found| found.kind)
+            let mut within = found.iter().filter(|found| found.at.start < end && self.at < found.at.end).peekable();
+            let kind = within.peek().map(|found| found.kind);
+            let bytes: usize = within.map(|found| found.at.len()).sum();
+            kind.filter(|_| bytes.saturating_mul(VOLATILE_SHARE) >= end - self.at)
         };
         match (gone.trim().is_empty(), come.trim().is_empty()) {
             (true, false) => within(&new, self.new_end),

@@ -112,6 +112,15 @@ fn volatile_text_is_the_more_specific_cause() {
 }
 
 #[test]
+fn a_long_text_is_more_than_the_date_in_it() {
+    let report = format!("The report of 2026-11-21: {}\n\n", "nothing works any more. ".repeat(9));
+    let told = of_prompts(&format!("{report}Answer it."), "Answer it.");
+    assert!(told.starts_with("message 1: prompt changed: left out"), "{told}");
+    let told = of_prompts("Answer it.", &format!("{report}Answer it."));
+    assert!(told.starts_with("message 1: prompt changed: added"), "{told}");
+}
+
+#[test]
 fn a_prompt_is_told_apart_from_its_summary() {
     let since = "What happened since your last answer:";
     let step = |role: &str, fields: &str| format!("<step role=\"{role}\" status=\"done\">\n{fields}\n</step>");
