@@ -72,11 +72,13 @@ impl Comparing<'_> {
         })
     }
 
-    /// The change of a role's first head alone, where the scenario cannot be run.
-    pub fn head(&self, snapshot: &str, role: &RoleName, old: &Requests, head: &Arc<Head>) -> Option<Change> {
-        let first = old.sent.first()?;
-        let now = Request { head: Arc::clone(head), ..first.clone() };
-        let (old, new) = (Requests { sent: vec![first.clone()] }, Requests { sent: vec![now] });
+    /// The change of a role's first head alone, where the scenario cannot be run. `heads` are those that it may be: of its
+    /// model, then of each fallback.
+    pub fn head(&self, snapshot: &str, role: &RoleName, old: &Requests, heads: &[Arc<Head>]) -> Option<Change> {
+        let asked = old.sent.first()?;
+        let head = heads.iter().find(|head| head.model == asked.head.model).or(heads.first())?;
+        let now = Request { head: Arc::clone(head), ..asked.clone() };
+        let (old, new) = (Requests { sent: vec![asked.clone()] }, Requests { sent: vec![now] });
         self.requests(snapshot, role, &old, &new)
     }
 
@@ -105,8 +107,7 @@ impl Comparing<'_> {
 
     /// A part that changed, where nothing could be run that would show what follows from it.
     pub fn part_alone(&self, snapshot: &str) -> Option<Change> {
-        let path = self.explaining.changed.as_ref()?.first()?;
-        let (cause, _) = self.explaining.explain(None, None, &At::Outcome, None);
+        let (cause, path) = self.explaining.unplayed()?;
         Some(self.unsent(snapshot, "definition", cause, Some(path), Lines::default()))
     }
 

@@ -125,6 +125,16 @@ impl Explaining<'_> {
         }
     }
 
+    /// What a scenario that cannot be run suffers from, most likely: it answers by the contracts of the workflow, and gives
+    /// what the workflow asks for.
+    pub fn unplayed(&self) -> Option<(Cause, &str)> {
+        let changed = self.changed.as_ref()?;
+        let suspects = [Suspect::OfRoles("output"), Suspect::Part("input".to_owned())];
+        let suspected = suspects.iter().find_map(|suspect| changed.iter().find(|path| suspect.is(path)));
+        let path = suspected.or_else(|| changed.first())?;
+        Some((self.cause_of_part(path, &At::Outcome, None), path))
+    }
+
     /// The first step in which the two routes differ, or the first that only one of them has.
     fn diverged(&self) -> Option<usize> {
         let (old, new) = (&self.old?.route, &self.new.route);
@@ -179,8 +189,9 @@ impl Explaining<'_> {
         };
         let model = |name: &str| Suspect::Part(format!("models.{model}{name}"));
         match at {
-            At::Model => vec![own("model"), model(".model"), own("fallback")],
-            At::Parameters => vec![own("model"), model("")],
+            // A request that was sent to a fallback has that one's model.
+            At::Model => vec![own("model"), model(".model"), own("fallback"), Suspect::Part("models".to_owned())],
+            At::Parameters => vec![own("model"), model(""), Suspect::Part("models".to_owned())],
             At::Tool(name) => {
                 let name = name.replace("__", ".");
                 vec![own("tools"), Suspect::Part(format!("tools.{name}")), Suspect::Part("tools".to_owned())]
@@ -225,7 +236,12 @@ impl Explaining<'_> {
             At::Reason => end("reason"),
             At::Result => end("result").into_iter().chain([Suspect::Part("result".to_owned())]).collect(),
             At::Said => vec![Suspect::Edges("graph".to_owned(), &["say"])],
-            At::Outcome => vec![Suspect::Edges("graph".to_owned(), &DIRECTIONS)],
+            // A run stops, too, where what the workflow says cannot be rendered.
+            At::Outcome => vec![
+                Suspect::Edges("graph".to_owned(), &DIRECTIONS),
+                Suspect::Edges("graph".to_owned(), &["result", "reason", "say"]),
+                Suspect::Part("result".to_owned()),
+            ],
             _ => Vec::new(),
         }
     }
@@ -291,6 +307,7 @@ fn is_of_summary(cause: prefix::Cause) -> bool {
 /// What may act on any message and on the course, however far away: inputs, what the scenario gives, what decides how
 /// answers are read and what prompts say.
 fn everywhere() -> impl Iterator<Item = Suspect> {
+    // What a scenario does not give follows from the workflow, whose change is then the reason of the other.
     let given = ["input", "scenario"].map(|part| Suspect::Part(part.to_owned()));
     let roles =
         ["output", "format", "args", "tool", "retry", "limits", "fallback", "history", "tools"].map(Suspect::OfRoles);

@@ -129,17 +129,19 @@ impl Stage {
         &self.kit.parts
     }
 
-    /// The head of each role's requests to its first model, without a run.
+    /// The heads that each role's requests may have, without a run: to its model, then to each fallback.
     ///
     /// # Errors
     /// When a role cannot be cast.
-    pub fn heads(&self, definition: &Definition) -> Result<BTreeMap<RoleName, Arc<Head>>, cast::Error> {
+    pub fn heads(&self, definition: &Definition) -> Result<BTreeMap<RoleName, Vec<Arc<Head>>>, cast::Error> {
         let workflow = &definition.checked.workflow;
         let policy = &definition.checked.policy;
         let toolboxes = cast::toolboxes(workflow, &self.kit.set, &Grants::everything());
         let cast = cast::cast(workflow, &policy.roles, &policy.limits, &self.models, toolboxes, None)?;
-        let first = |(role, player): (RoleName, cast::Player)| Some((role, Arc::clone(&player.heads.first()?.head)));
-        Ok(cast.players.into_iter().filter_map(first).collect())
+        let heads = |(role, player): (RoleName, cast::Player)| {
+            (role, player.heads.into_iter().map(|player| player.head).collect())
+        };
+        Ok(cast.players.into_iter().map(heads).collect())
     }
 
     /// Runs the scenario to its end.
