@@ -63,7 +63,7 @@ fn at(call: &ModelCall, role: &str, visit: u64, attempt: u32) -> ModelCall {
 }
 
 fn said(text: &str) -> ModelAnswer {
-    let usage = Usage { prompt_tokens: 10, cached_tokens: 4, output_tokens: 3 };
+    let usage = Usage { prompt_tokens: 10, cached_tokens: 4, output_tokens: 3, ..Usage::default() };
     let reply = ModelReply { finish: Finish::Stop, reasoning: None, text: text.to_owned(), tool_calls: Vec::new() };
     ModelAnswer { reply, usage: Some(usage), cost_usd: Some(0.25) }
 }
