@@ -185,6 +185,7 @@ fn text(name: &str, found: &Report) -> String {
         (true, 1) => writeln!(text, "{name}: 1 route"),
         (true, _) => writeln!(text, "{name}: {shown} routes"),
         (false, 0) if found.ways == 0 => writeln!(text, "{name}: no route to an end was found"),
+        (false, 1) => writeln!(text, "{name}: the shortest route of {} ways through the graph", found.ways),
         (false, _) => writeln!(text, "{name}: the {shown} shortest routes of {} ways through the graph", found.ways),
     };
     if shown > 0 {
