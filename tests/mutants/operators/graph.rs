@@ -78,6 +78,30 @@ pub fn mutants(subject: &Subject, mutants: &mut Vec<Mutant>) {
         conditioned(subject, &edge, mutants);
         unsaid(subject, &edge, mutants);
     }
+    removed(subject, mutants);
+}
+
+/// What may be left out whole: the way of a fault, and an edge with a condition.
+fn removed(subject: &Subject, mutants: &mut Vec<Mutant>) {
+    for (role, node) in tree::at(&subject.root, "graph").map(tree::members).unwrap_or_default() {
+        for (status, node) in tree::members(node).iter().filter(|_| role.name != "start") {
+            let steps = vec![Step::from("graph"), role.name.as_str().into(), status.name.as_str().into()];
+            let called = status.name.strip_prefix("on_");
+            let part = format!("graph.{}.{}", role.name, called.unwrap_or(&status.name));
+            if called.is_some() {
+                let root = tree::without(&subject.root, &steps);
+                mutants.push(Mutant::of_tree("way of a fault removed", part, "", &root, MOVED));
+                continue;
+            }
+            let last = tree::items(node).len().saturating_sub(1);
+            for position in 0..last {
+                let root = tree::without(&subject.root, &then(&steps, position));
+                let mutant = Mutant::of_tree("edge removed", format!("{part}[{position}]"), "", &root, MOVED);
+                // Those behind it move up.
+                mutants.push(mutant.in_parts([part.clone()]));
+            }
+        }
+    }
 }
 
 /// The edge leads to another role, and to the end.

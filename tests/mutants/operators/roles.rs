@@ -61,6 +61,8 @@ pub fn mutants(subject: &Subject, mutants: &mut Vec<Mutant>) {
         history(&role, mutants);
         format(&role, mutants);
         model(&role, mutants);
+        fallback(&role, mutants);
+        limits(&role, mutants);
     }
 }
 
@@ -176,7 +178,8 @@ fn format(role: &Written<'_>, mutants: &mut Vec<Mutant>) {
     let was = tree::at(role.node, "format").and_then(tree::text).unwrap_or("frontmatter");
     let other = if was == "json" { "frontmatter" } else { "json" };
     let root = role.with("format", tree::string(other));
-    let mutant = role.mutant("format changed", "format", format!("{was} -> {other}"), &root, &["answer format changed"]);
+    let mutant =
+        role.mutant("format changed", "format", format!("{was} -> {other}"), &root, &["answer format changed"]);
     mutants.push(mutant);
 }
 
@@ -188,5 +191,27 @@ fn model(role: &Written<'_>, mutants: &mut Vec<Mutant>) {
         // Two logical models may be one of the provider's, with other parameters.
         const CAUSES: &[&str] = &["model changed", "parameters changed"];
         mutants.push(role.mutant("model of a role", "model", format!("{was} -> {}", other.name), &root, CAUSES));
+    }
+}
+
+/// The models that are asked in place of one that cannot be had.
+fn fallback(role: &Written<'_>, mutants: &mut Vec<Mutant>) {
+    if tree::at(role.node, "fallback").is_some() {
+        let root = tree::without(&role.subject.root, &then(&role.steps, "fallback"));
+        mutants.push(role.mutant("fallback removed", "fallback", "", &root, &["fallback changed"]));
+    }
+}
+
+/// Limits that a scenario reaches: how often a role is visited, and how often it may answer in a visit.
+fn limits(role: &Written<'_>, mutants: &mut Vec<Mutant>) {
+    for key in ["visits", "model_calls"] {
+        let steps: Vec<Step> = [role.steps.clone(), vec!["limits".into(), key.into()]].concat();
+        if let Some(Node { kind: Kind::Int(most), .. }) = tree::get(&role.subject.root, &steps) {
+            for new in [most - 1, most + 1] {
+                let root = tree::with(&role.subject.root, &steps, tree::node(Kind::Int(new)));
+                let what = format!("{key}: {most} -> {new}");
+                mutants.push(role.mutant("limit changed", "limits", what, &root, &["limit changed"]));
+            }
+        }
     }
 }
