@@ -8,6 +8,7 @@
 )]
 
 mod binary;
+mod cargo_insta;
 mod command;
 mod digest;
 mod durable_first;

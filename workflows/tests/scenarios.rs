@@ -1,0 +1,40 @@
+//! Every workflow passes its scenarios: what `rondo test workflows --check` does.
+
+#![expect(clippy::unwrap_used, clippy::panic, reason = "a test says what it expects by failing")]
+
+use std::path::{Path, PathBuf};
+
+use rondo_engine::files::FolderFiles;
+use rondo_engine::scenario::{Definition, Options, Suite, Verdict};
+
+/// How many scenarios each workflow has at least.
+const LEAST: usize = 3;
+
+fn shipped() -> Vec<PathBuf> {
+    let folder = Path::new(env!("CARGO_MANIFEST_DIR"));
+    let folders = std::fs::read_dir(folder).unwrap().map(|entry| entry.unwrap().path());
+    let mut files: Vec<PathBuf> =
+        folders.map(|folder| folder.join("workflow.yaml")).filter(|file| file.is_file()).collect();
+    files.sort();
+    files
+}
+
+#[test]
+fn every_workflow_passes_its_scenarios() {
+    let files = shipped();
+    assert!(!files.is_empty());
+    for file in files {
+        let shown = file.display();
+        let suite = Suite::read(&file).unwrap();
+        assert!(suite.len() >= LEAST, "{shown}: {} scenarios", suite.len());
+        assert_eq!(suite.pending().count(), 0, "{shown}: snapshots wait to be looked at");
+        let text = std::fs::read_to_string(&file).unwrap();
+        let definition = Definition::read(file.to_str().unwrap(), &text, &FolderFiles::new(file.parent().unwrap()))
+            .unwrap_or_else(|faults| panic!("{shown}: {faults:?}"));
+        let report = suite.run(&definition, &Options::default());
+        for tested in &report.scenarios {
+            assert_eq!(tested.verdict, Verdict::Passed, "{tested:#?}");
+        }
+        assert!(report.is_passed(), "{shown}: {:?}", report.stale);
+    }
+}
