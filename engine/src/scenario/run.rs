@@ -284,7 +284,7 @@ impl Testing<'_> {
                     .map_err(|(fault, text)| fault.diagnostic(&file, &text)),
                 Err(what) => {
                     let message = format!("the snapshot cannot be read: {what}");
-                    Err(Diagnostic::at(Code::FileUnreadable, &file, "", Span::default(), message))
+                    Err(Diagnostic::at(Code::SnapshotSyntax, &file, "", Span::default(), message))
                 }
             };
             if let Err(fault) = fault {
