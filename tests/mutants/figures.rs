@@ -79,7 +79,22 @@ impl Figures {
         self.all().named_percent()
     }
 
-    /// The table, then what survived and what was named wrongly, then every trial.
+    /// Every trial, a line each.
+    pub fn every(&self) -> String {
+        let mut text = String::new();
+        for Trial { workflow, operator, place, what, went } in &self.trials {
+            let went = match went {
+                Went::Refused => "refused",
+                Went::Survived => "survived",
+                Went::Named => "named",
+                Went::Misnamed(_) => "misnamed",
+            };
+            writeln!(text, "{went:<8} {workflow}: {operator} at {place} ({what})").unwrap();
+        }
+        text
+    }
+
+    /// The table, then by name what survived and what was named wrongly.
     pub fn shown(&self, title: &str) -> String {
         let mut rows: BTreeMap<(&str, &str), Counts> = BTreeMap::new();
         for trial in &self.trials {

@@ -36,8 +36,8 @@ fn what_changes_in_a_workflow_or_in_its_messages_is_caught_and_named() {
     let mutants = Figures::of(trial::of_mutants(&subjects));
     let points = Figures::of(points::trials(&subjects));
     let report = format!("{}\n{}", mutants.shown("mutants"), points.shown("fault points"));
-    let file = figures::keep(&report);
-    println!("{report}\nkept in {}", file.display());
+    let file = figures::keep(&format!("{report}\n{}{}", mutants.every(), points.every()));
+    println!("{report}\nevery one of them: {}", file.display());
     assert!(mutants.total() > 500, "only {} mutants were made", mutants.total());
     for figures in [mutants, points] {
         assert!(figures.caught_percent() >= LEAST_PERCENT, "too few are caught: {}%", figures.caught_percent());

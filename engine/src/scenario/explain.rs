@@ -189,9 +189,12 @@ impl Explaining<'_> {
         };
         let model = |name: &str| Suspect::Part(format!("models.{model}{name}"));
         match at {
-            // A request that was sent to a fallback has that one's model.
-            At::Model => vec![own("model"), model(".model"), own("fallback"), Suspect::Part("models".to_owned())],
-            At::Parameters => vec![own("model"), model(""), Suspect::Part("models".to_owned())],
+            // Whether a request is sent to a fallback follows from the scenario's answers, too.
+            At::Model | At::Parameters => {
+                let rest = ["models", "scenario"].map(|part| Suspect::Part(part.to_owned()));
+                let nearest = if *at == At::Model { model(".model") } else { model("") };
+                [own("model"), nearest, own("fallback")].into_iter().chain(rest).collect()
+            }
             At::Tool(name) => {
                 let name = name.replace("__", ".");
                 vec![own("tools"), Suspect::Part(format!("tools.{name}")), Suspect::Part("tools".to_owned())]

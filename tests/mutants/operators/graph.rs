@@ -51,22 +51,22 @@ pub fn edges(root: &Node) -> Vec<Edge<'_>> {
 
 fn ways<'n>(edges: &mut Vec<Edge<'n>>, node: &'n Node, part: &str, steps: &[Step], from: &str) {
     if tree::items(node).is_empty() {
-        edge(edges, node, format!("{part}[0]"), steps.to_vec(), from);
+        edge(edges, node, &format!("{part}[0]"), steps, from);
         return;
     }
     for (position, item) in tree::items(node).iter().enumerate() {
         let (part, steps) = (format!("{part}[{position}]"), then(steps, position));
         match tree::at(item, "else") {
-            Some(last) => edge(edges, last, part, then(&steps, "else"), from),
-            None => edge(edges, item, part, steps, from),
+            Some(last) => edge(edges, last, &part, &then(&steps, "else"), from),
+            None => edge(edges, item, &part, &steps, from),
         }
     }
 }
 
-fn edge<'n>(edges: &mut Vec<Edge<'n>>, node: &'n Node, part: String, steps: Vec<Step>, from: &str) {
-    edges.push(Edge { part: part.clone(), steps: steps.clone(), from: from.to_owned(), node });
+fn edge<'n>(edges: &mut Vec<Edge<'n>>, node: &'n Node, part: &str, steps: &[Step], from: &str) {
+    edges.push(Edge { part: part.to_owned(), steps: steps.to_vec(), from: from.to_owned(), node });
     if let Some(next) = tree::at(node, "on_max") {
-        edge(edges, next, format!("{part}.on_max"), then(&steps, "on_max"), from);
+        edge(edges, next, &format!("{part}.on_max"), &then(steps, "on_max"), from);
     }
 }
 
@@ -186,7 +186,8 @@ fn conditioned(subject: &Subject, edge: &Edge<'_>, mutants: &mut Vec<Mutant>) {
     others.extend(
         [(" == ", " != "), (" or ", " and "), (" and ", " or ")]
             .into_iter()
-            .filter_map(|(old, new)| when.contains(old).then(|| when.replacen(old, new, 1))),
+            .filter(|(old, _)| when.contains(old))
+            .map(|(old, new)| when.replacen(old, new, 1)),
     );
     for other in others {
         let root = tree::with(&subject.root, &then(&edge.steps, "when"), tree::string(other.as_str()));

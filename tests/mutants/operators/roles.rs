@@ -162,14 +162,13 @@ fn context(role: &Written<'_>, mutants: &mut Vec<Mutant>) {
 }
 
 fn history(role: &Written<'_>, mutants: &mut Vec<Mutant>) {
+    const CAUSES: &[&str] = &["history: none", "history shortened", "history changed"];
     if !role.before.contains(role.name) {
         return;
     }
     let was = tree::at(role.node, "history").and_then(tree::text).unwrap_or("condensed");
     for other in ["condensed", "exact", "none"].into_iter().filter(|other| *other != was) {
         let root = role.with("history", tree::string(other));
-        // Which messages there are is what the author chose; the first that is gone or new says so.
-        const CAUSES: &[&str] = &["history: none", "history shortened", "history changed"];
         mutants.push(role.mutant("history changed", "history", format!("{was} -> {other}"), &root, CAUSES));
     }
 }
@@ -184,12 +183,12 @@ fn format(role: &Written<'_>, mutants: &mut Vec<Mutant>) {
 }
 
 fn model(role: &Written<'_>, mutants: &mut Vec<Mutant>) {
+    // Two logical models may be one of the provider's, with other parameters.
+    const CAUSES: &[&str] = &["model changed", "parameters changed"];
     let was = tree::at(role.node, "model").and_then(tree::text).unwrap_or("default");
     let models = tree::at(&role.subject.root, "models").map(tree::members).unwrap_or_default();
     for (other, _) in models.iter().filter(|(key, _)| key.name != was) {
         let root = role.with("model", tree::string(other.name.as_str()));
-        // Two logical models may be one of the provider's, with other parameters.
-        const CAUSES: &[&str] = &["model changed", "parameters changed"];
         mutants.push(role.mutant("model of a role", "model", format!("{was} -> {}", other.name), &root, CAUSES));
     }
 }

@@ -151,7 +151,8 @@ fn changed(text: &str, segment: &Range<usize>, at: &str) -> Option<(String, Stri
     let words = words(text, segment);
     let word = chance::one_of(&words, "changed", at)?;
     let old = &text[word.clone()];
-    let new = WORDS.iter().cycle().skip(chance::below(WORDS.len(), "new", at)).find(|new| **new != old)?;
+    let others: Vec<&str> = WORDS.into_iter().filter(|new| *new != old).collect();
+    let new = chance::one_of(&others, "new", at)?;
     let changed = format!("{}{new}{}", &text[..word.start], &text[word.end..]);
     Some((format!("{old} -> {new}"), changed))
 }
