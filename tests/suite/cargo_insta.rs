@@ -59,9 +59,17 @@ fn on_terminal(program: &Path, folder: &Path, words: &str) -> Option<String> {
         .ok()?;
     child.stdin.take().unwrap().write_all(&[b'a'; 16]).unwrap();
     let output = child.wait_with_output().unwrap();
-    let shown = String::from_utf8_lossy(&output.stdout).into_owned();
+    let shown = plain(&String::from_utf8_lossy(&output.stdout));
     assert!(output.status.success(), "cargo insta {words}: {shown}{}", String::from_utf8_lossy(&output.stderr));
     Some(shown)
+}
+
+/// A text without what colours it: a difference is marked within its line.
+fn plain(text: &str) -> String {
+    let mut parts = text.split("\u{1b}[");
+    let first = parts.next().unwrap_or_default().to_owned();
+    let rest = parts.map(|part| part.split_once(|end: char| end.is_ascii_alphabetic()).map_or("", |(_, rest)| rest));
+    rest.fold(first, |text, rest| text + rest)
 }
 
 #[test]

@@ -38,11 +38,8 @@ macro_rules! codes {
 
 // 01 reading a file, 02 structure, 03 types, 04 templates, 05 graph, 06 input, 07 scripts, 08 operator's settings,
 // 10 providers, 11 answers, 12 limits, 13 store, 14 threads and commands, 15 hooks, 16 tools (161 files, 162 programs,
-// 163 HTTP, 164 MCP), 17 grants, 18 recordings.
-// 163 HTTP, 164 MCP), 17 grants, 185 scenarios, 186 snapshots.
-// 163 HTTP, 164 MCP), 17 grants, 19 what authors are told before a run.
-// 163 HTTP, 164 MCP), 17 grants, 192 prefixes of requests.
-// 163 HTTP, 164 MCP), 17 grants, 19 prefixes.
+// 163 HTTP, 164 MCP), 17 grants, 18 recordings (185 scenarios, 186 snapshots), 19 prefixes of requests and what authors are
+// told before a run (191 simulation, 192 prefixes in files).
 codes! {
     "0101" Error YamlSyntax,
     "0102" Error JsonSyntax,
@@ -233,6 +230,7 @@ codes! {
     "1864" Error SnapshotChanged,
     "1865" Error SnapshotMissing,
     "1866" Error SnapshotStale,
+    "1901" Error NothingToCompare,
     "1911" Error RouteFails,
     "1912" Warning EdgeNeverTaken,
     "1913" Warning FieldWithoutValue,
@@ -242,7 +240,6 @@ codes! {
     "1922" Warning VolatileInput,
     "1923" Warning ShortPrefix,
     "1924" Warning UnsharedText,
-    "1901" Error NothingToCompare,
 }
 
 impl Code {
