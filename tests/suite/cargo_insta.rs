@@ -7,7 +7,7 @@ use std::process::{Command, Stdio};
 
 use crate::binary::{Place, binary};
 
-const WORKFLOW: &str = r#"rondo: 1
+const WORKFLOW: &str = r"rondo: 1
 name: greeting
 roles:
   host: { system: You greet guests., output: { greeted: { word: string } } }
@@ -15,7 +15,7 @@ graph:
   start: { to: host, prompt: Greet the guest with one word. }
   host:
     greeted: { to: end }
-"#;
+";
 
 const SCENARIO: &str = r#"description: one guest
 script:

@@ -285,7 +285,7 @@ fn what_a_history_leaves_out_on_purpose_is_no_break() {
     for history in ["condensed", "exact"] {
         let place = place(&READER.replace("history: condensed", &format!("history: {history}")), READER_SCRIPT);
         run(&place);
-        let report = prefix(&place, &[]);
+        let report = prefix(&place, &["--histories"]);
         assert_eq!(broken(&report), [""; 0], "{history}");
         let requests: Vec<Value> = report.events("visit").iter().map(|visit| visit["requests"].clone()).collect();
         assert_eq!(requests, [2, 2, 2], "{history}");
@@ -312,7 +312,7 @@ fn assert_sums(report: &Finished) {
 fn the_bytes_can_be_counted_again_from_what_was_sent() {
     let place = place(WORKFLOW, SCRIPT);
     run(&place);
-    let report = prefix(&place, &[]);
+    let report = prefix(&place, &["--histories"]);
     assert_sums(&report);
     let mut before = String::new();
     for visit in report.events("visit").iter().filter(|visit| visit["role"] == "writer") {
@@ -339,7 +339,7 @@ fn tokens_and_money_stand_where_they_are_known() {
         assert_eq!(first[member], Value::Null, "{member}");
     }
     place.file("rondo.toml", "[model.default]\nprice = { input = 4, cached_input = 1, output = 8 }\n");
-    let strategies = prefix(&place, &[]).events("strategy");
+    let strategies = prefix(&place, &["--histories"]).events("strategy");
     let cost = |strategy: &Value| {
         let figure = |name: &str| strategy[name].as_f64().unwrap();
         let (sent, served) = (figure("prompt_tokens_estimated"), figure("served_tokens_estimated"));

@@ -187,6 +187,10 @@ pub(super) fn of_messages(old: &[Message], new: &[Message], number: usize) -> Wh
                 (Speaker::Assistant, Speaker::Assistant) => of_answers(was, is),
                 (Speaker::Tool, Speaker::Tool) => (Cause::ToolResultChanged, of_results(was, is)),
                 _ if new.len() < old.len() => shortened(old.len() - new.len(), number),
+                // What the graph says next stands where the role's own words are missing.
+                (Speaker::Assistant | Speaker::Tool, Speaker::User) => {
+                    shortened(old.iter().take_while(|message| message.role != Speaker::User).count(), number)
+                }
                 (speaker, _) => (of_speaker(speaker), detail(&was.text, &is.text)),
             }
         }
@@ -235,7 +239,8 @@ fn of_speaker(speaker: Speaker) -> Cause {
 fn of_prompts(old: &str, new: &str) -> Why {
     let difference = Difference::of(old, new);
     let (was, is) = (Summary::within(old), Summary::within(new));
-    let is_same_prompt = was.prompt == is.prompt;
+    let is_told = [&was, &is].iter().any(|summary| summary.leaves_out || !summary.entries.is_empty());
+    let is_same_prompt = was.prompt == is.prompt && is_told;
     let cause = if is_same_prompt && was.is_reordered(&is) {
         Cause::SummaryOrderChanged
     } else if is_same_prompt && is_cut_elsewhere(&difference, &was, &is) {

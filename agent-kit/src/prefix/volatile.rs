@@ -51,7 +51,7 @@ pub struct Found {
 type Holds = fn(&str, &str, &str) -> bool;
 
 /// The forms, each with what its matches are held to. Where two begin at the same place the earlier one wins.
-const FORMS: [(Volatile, &str, Holds); 20] = [
+const FORMS: [(Volatile, &str, Holds); 24] = [
     // RFC 3339, <https://www.rfc-editor.org/rfc/rfc3339>, and what people write of it.
     (
         Volatile::Clock,
@@ -59,6 +59,9 @@ const FORMS: [(Volatile, &str, Holds); 20] = [
         is_whole,
     ),
     (Volatile::Clock, r"\b(?:19|20)\d{6}T\d{4}(?:\d\d)?Z?\b", is_whole),
+    (Volatile::Clock, r"\b(?:19|20)\d\d(?:0[1-9]|1[0-2])(?:0[1-9]|[12]\d|3[01])\b", is_whole),
+    (Volatile::Clock, r"\b(?:19|20)\d\d\.(?:0[1-9]|1[0-2])\.(?:0[1-9]|[12]\d|3[01])\b", is_whole),
+    (Volatile::Clock, r"\b\d{1,2}-(?:Jan|Feb|Mar|Apr|May|Jun|Jul|Aug|Sep|Oct|Nov|Dec)-(?:19|20)?\d\d\b", is_whole),
     (Volatile::Clock, r"\b(?:19|20)\d\d/(?:0?[1-9]|1[0-2])/(?:0?[1-9]|[12]\d|3[01])\b", is_whole),
     (Volatile::Clock, r"\b(?:0?[1-9]|[12]\d|3[01])[/.](?:0?[1-9]|[12]\d|3[01])[/.](?:19|20)\d\d\b", is_whole),
     // RFC 2822, <https://www.rfc-editor.org/rfc/rfc2822#section-3.3>, and "22 November 2026".
@@ -80,6 +83,12 @@ const FORMS: [(Volatile, &str, Holds); 20] = [
     ),
     (Volatile::Clock, r"\b\d{1,2}:[0-5]\d ?(?:[AaPp][Mm])\b", is_time),
     (Volatile::Clock, r"\b\d{10}(?:\d{3})?\b", is_unix_time),
+    // "November 22"; a short name of a month alone could be a word.
+    (
+        Volatile::Clock,
+        r"\b(?:January|February|March|April|June|July|August|September|October|November|December) \d{1,2}(?:st|nd|rd|th)?\b",
+        is_whole,
+    ),
     // RFC 9562, <https://www.rfc-editor.org/rfc/rfc9562>.
     (Volatile::Id, r"\b[0-9a-fA-F]{8}-[0-9a-fA-F]{4}-[0-9a-fA-F]{4}-[0-9a-fA-F]{4}-[0-9a-fA-F]{12}\b", is_whole),
     // <https://github.com/ulid/spec>

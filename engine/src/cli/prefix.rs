@@ -37,6 +37,9 @@ pub struct PrefixArgs {
     /// Compare each visit with the same visit of that thread, such as a run of the workflow before an edit
     #[arg(long, value_name = "THREAD")]
     against: Option<String>,
+    /// With --json, tell after the visits what each role and each history comes to
+    #[arg(long)]
+    histories: bool,
     #[command(flatten)]
     store: StoreArgs,
     #[command(flatten)]
@@ -124,7 +127,15 @@ pub fn prefix(args: &PrefixArgs, output: &mut Output) -> Result<Exit, Failure> {
     let workflow = rebuild::beginning(store, &row).map_err(|error| of_store(&error))?.workflow;
     let of_model = |name: &str| settings.models.get(name).and_then(|model| model.price.as_ref()).map(price_of);
     let prices = prefix::prices(&workflow, &of_model);
-    let mut report = Report { output, against: None, broken: Vec::new(), left_out: 0, visits: 0, outcome: Ok(()) };
+    let mut report = Report {
+        output,
+        against: None,
+        has_histories: args.histories,
+        broken: Vec::new(),
+        left_out: 0,
+        visits: 0,
+        outcome: Ok(()),
+    };
     let Some(other) = &args.against else {
         report.heading(&format!("{id}  {}\n", workflow.name))?;
         let sums = prefix::visits(store, &id, &row, &prices, &mut |visit| report.visit(&visit, true));
@@ -151,6 +162,7 @@ pub fn prefix(args: &PrefixArgs, output: &mut Output) -> Result<Exit, Failure> {
 struct Report<'a> {
     output: &'a mut Output,
     against: Option<&'a ThreadId>,
+    has_histories: bool,
     /// The broken prefixes, for people.
     broken: Vec<String>,
     left_out: u64,
@@ -190,7 +202,7 @@ impl Report<'_> {
     fn end(self, sums: &[RoleSum]) -> Result<Exit, Failure> {
         self.outcome?;
         if self.output.is_json() {
-            for sum in sums {
+            for sum in sums.iter().filter(|_| self.has_histories) {
                 self.output.line(&role_line(sum))?;
                 sum.costs.iter().try_for_each(|cost| self.output.line(&strategy_line(sum, cost)))?;
             }

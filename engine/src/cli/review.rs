@@ -47,6 +47,10 @@ fn of_scenario(
     output: &mut Output,
 ) -> Result<(), Failure> {
     let name = tested.name.clone();
+    if !tested.failures.is_empty() {
+        // What a run must not do is not accepted with it; the report tells what that is.
+        return output.text(&format!("\n{workflow} · {name}: not as expected, so nothing of it can be accepted\n"));
+    }
     let is_other = |taken: &Taken| taken.state != TakenState::Same;
     for taken in tested.snapshots.iter_mut().filter(|taken| is_other(taken)) {
         output.text(&format!("\n{workflow} · {name} · {}\n", taken.file))?;
@@ -66,10 +70,12 @@ fn of_scenario(
         }
     }
     let is_accepted = tested.snapshots.iter().all(|taken| taken.state == TakenState::Same);
-    if is_accepted && tested.verdict == Verdict::Pending {
+    let is_mended = tested.faults.iter().all(|fault| snapshots::is_of_snapshot(fault.code));
+    if is_accepted && is_mended && tested.verdict != Verdict::Passed {
         // The course is true of what was accepted with it.
         tested.snapshots.iter_mut().try_for_each(|taken| snapshots::take(suite, taken))?;
         tested.changes.clear();
+        tested.faults.clear();
         tested.verdict = Verdict::Passed;
     }
     Ok(())

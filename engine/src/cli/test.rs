@@ -64,6 +64,12 @@ struct Run {
     report: Report,
 }
 
+/// A workflow that cannot be read.
+struct Unread {
+    file: String,
+    why: String,
+}
+
 /// Tests workflows.
 pub fn test(args: &TestArgs, output: &mut Output) -> Result<Exit, Failure> {
     let here = working_folder()?;
@@ -79,17 +85,19 @@ pub fn test(args: &TestArgs, output: &mut Output) -> Result<Exit, Failure> {
         _ if args.review => Mode::Check,
         _ => Mode::Pend,
     };
-    let (mut runs, mut broken) = (Vec::new(), 0_usize);
+    let (mut runs, mut unread) = (Vec::new(), Vec::new());
     for target in targets {
         match run(&target, args, output) {
             Ok(run) => runs.push(run),
             // One workflow that cannot be read does not hide how the others do.
             Err(failure) => {
                 report::failure(&failure, output);
-                broken += 1;
+                let file = target.file.display().to_string();
+                unread.push(Unread { file, why: report::text(&failure, Style::PLAIN) });
             }
         }
     }
+    let broken = unread.len();
     let found: usize = runs.iter().map(|run| run.suite.len()).sum();
     if found == 0 && broken == 0 {
         let message = format!("{}: no scenario was found", args.path);
@@ -109,7 +117,7 @@ pub fn test(args: &TestArgs, output: &mut Output) -> Result<Exit, Failure> {
     }
     let reports: Vec<&Report> = runs.iter().map(|run| &run.report).collect();
     if let Some(file) = &args.junit {
-        snapshots::replace(file, &junit::text(&reports))?;
+        snapshots::report(file, &junit::text(&reports, &unread))?;
     }
     if output.is_json() {
         lines::write(&reports, broken, output)?;

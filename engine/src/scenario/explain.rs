@@ -193,7 +193,7 @@ impl Explaining<'_> {
             At::Model | At::Parameters => {
                 let rest = ["models", "scenario"].map(|part| Suspect::Part(part.to_owned()));
                 let nearest = if *at == At::Model { model(".model") } else { model("") };
-                [own("model"), nearest, own("fallback")].into_iter().chain(rest).collect()
+                [own("model"), nearest, own("fallback"), own("retry"), own("limits")].into_iter().chain(rest).collect()
             }
             At::Tool(name) => {
                 let name = name.replace("__", ".");
@@ -311,7 +311,8 @@ fn is_of_summary(cause: prefix::Cause) -> bool {
 /// answers are read and what prompts say.
 fn everywhere() -> impl Iterator<Item = Suspect> {
     // What a scenario does not give follows from the workflow, whose change is then the reason of the other.
-    let given = ["input", "scenario"].map(|part| Suspect::Part(part.to_owned()));
+    let given = ["scenario.script", "scenario.recorded", "scenario.tools", "input", "scenario"]
+        .map(|part| Suspect::Part(part.to_owned()));
     let roles =
         ["output", "format", "args", "tool", "retry", "limits", "fallback", "history", "tools"].map(Suspect::OfRoles);
     let rest = ["limits", "hooks"].map(|part| Suspect::Part(part.to_owned()));

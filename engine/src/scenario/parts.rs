@@ -169,7 +169,13 @@ pub fn is_within(path: &str, holder: &str) -> bool {
 pub fn changed(accepted: &Parts, all: &Parts) -> BTreeSet<String> {
     let differs = accepted.iter().filter(|(path, digest)| all.get(*path) != Some(digest)).map(|(path, _)| path.clone());
     let rooms: BTreeSet<String> = accepted.keys().map(|path| room(path).to_owned()).collect();
-    let is_new = |path: &&String| !accepted.contains_key(*path) && rooms.contains(room(path));
+    // A run comes by what is there for all of a workflow, also where there was none of it before.
+    let of_all = ["hooks", "input", "limits", "models", "result"];
+    let is_reached = |path: &str| {
+        let first = path.split(['.', '[']).next().unwrap_or(path);
+        rooms.contains(room(path)) || of_all.contains(&first) && !accepted.keys().any(|old| is_within(old, first))
+    };
+    let is_new = |path: &&String| !accepted.contains_key(*path) && is_reached(path);
     let new = all.keys().filter(is_new).cloned();
     differs.chain(new).collect()
 }

@@ -58,12 +58,13 @@ fn side_by_side(chosen: &[&Written], options: &Options<'_>, test: impl Fn(&Writt
     done.into_inner().unwrap_or_else(std::sync::PoisonError::into_inner).into_values().collect()
 }
 
-/// The snapshots that nothing wrote. Those of a scenario that could not be run may yet be written.
+/// The snapshots that nothing wrote. Those of a scenario that did not do what was expected of it may yet be written.
 fn stale(suite: &Suite, tested: &[Tested]) -> Vec<Stale> {
     let written: BTreeSet<&str> =
         tested.iter().flat_map(|tested| &tested.snapshots).map(|taken| taken.name.as_str()).collect();
-    let unknown: BTreeSet<&str> =
-        tested.iter().filter(|tested| tested.verdict == Verdict::Invalid).map(|tested| tested.name.as_str()).collect();
+    let is_unknown =
+        |tested: &&Tested| matches!(tested.verdict, Verdict::Invalid | Verdict::Failed) || tested.snapshots.is_empty();
+    let unknown: BTreeSet<&str> = tested.iter().filter(is_unknown).map(|tested| tested.name.as_str()).collect();
     let of_scenario = |name: &str| {
         let name = name.strip_suffix(ACCEPTED).unwrap_or(name);
         unknown.contains(name.split_once(BETWEEN).map_or(name, |(scenario, _)| scenario))
@@ -225,7 +226,12 @@ impl Testing<'_> {
             played.fault.as_ref().filter(|_| !says_outcome).map(|fault| {
                 failure("expect", "run", "an end", format!("it stopped: {}: {}", fault.code, fault.message))
             });
-        unanswered.chain(stopped).collect()
+        let too_long = played.requests.iter().filter(|(_, requests)| requests.messages() > snapshot::MAX_MESSAGES);
+        let too_long = too_long.map(|(role, requests)| {
+            let expected = format!("at most {} messages in all, which a snapshot can hold", snapshot::MAX_MESSAGES);
+            failure("expect", &format!("requests of {role}"), &expected, requests.messages().to_string())
+        });
+        unanswered.chain(stopped).chain(too_long).collect()
     }
 
     /// What is known to differ without a run.

@@ -97,7 +97,7 @@ impl Suite {
                 let message = format!("`{}` is not a name for a scenario", called.escape_debug());
                 Err(at_start(Code::ScenarioName, message)
                     .with_hint("use letters, digits, `-`, `_` and `.`, but not `__`"))
-            } else if scenarios.last().is_some_and(|last: &Written| last.name == called) {
+            } else if scenarios.iter().any(|other: &Written| other.name == called) {
                 Err(at_start(Code::ScenarioName, format!("there is another scenario `{called}`")))
             } else {
                 text
@@ -181,6 +181,11 @@ fn shown(path: &Path) -> String {
 fn names(folder: &Path) -> Result<Vec<String>, Unreadable> {
     let unreadable =
         |error: std::io::Error| Unreadable { folder: folder.display().to_string(), what: error.to_string() };
+    // What is written is to stay within the workflow's folder, wherever that came from.
+    if std::fs::symlink_metadata(folder).is_ok_and(|found| found.is_symlink()) {
+        let what = "it is a link, which is not followed: put the folder itself there".to_owned();
+        return Err(Unreadable { folder: folder.display().to_string(), what });
+    }
     let entries = match std::fs::read_dir(folder) {
         Ok(entries) => entries,
         Err(error) if matches!(error.kind(), std::io::ErrorKind::NotFound) => return Ok(Vec::new()),
@@ -189,7 +194,13 @@ fn names(folder: &Path) -> Result<Vec<String>, Unreadable> {
     let mut names = Vec::new();
     for entry in entries.take(MAX_FILES) {
         let entry = entry.map_err(unreadable)?;
-        names.push(entry.file_name().to_string_lossy().into_owned());
+        let name = entry.file_name().to_string_lossy().into_owned();
+        if (ending(&name).is_some() || name.contains(ACCEPTED)) && entry.file_type().is_ok_and(|kind| kind.is_symlink())
+        {
+            let what = "it is a link, which is not followed: put the file itself there".to_owned();
+            return Err(Unreadable { folder: entry.path().display().to_string(), what });
+        }
+        names.push(name);
     }
     names.sort();
     Ok(names)

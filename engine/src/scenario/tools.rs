@@ -60,12 +60,15 @@ impl Kit {
         let access = Access { read: vec![PathBuf::from(".")], write: vec![PathBuf::from(".")], hidden: Vec::new() };
         let workspace = Workspace::open(copy.path(), access).map_err(|error| format!("the workspace: {error}"))?;
         let workspace = Arc::new(workspace);
+        let mut specs = vec![spec::<Shell>(), spec::<HttpGet>()];
         for tool in file_tools(&workspace) {
-            if !scenario.tools.contains_key(&tool.spec().name) {
+            if scenario.tools.contains_key(&tool.spec().name) {
+                // What it answers is canned; what a model is told of it is not.
+                specs.push(tool.spec().clone());
+            } else {
                 kit.add(tool)?;
             }
         }
-        let mut specs = vec![spec::<Shell>(), spec::<HttpGet>()];
         specs.extend(declared(&copy)?);
         let lone = named.iter().copied().filter(|name| !name.ends_with('*'));
         for name in lone.chain(scenario.tools.keys().map(String::as_str)) {

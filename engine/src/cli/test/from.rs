@@ -14,6 +14,7 @@ use rondo_protocol::object::{AnsweredBy, Entry, Note, Observation, Transcript};
 use rondo_protocol::source;
 use rondo_protocol::workflow::RoleKind;
 use rondo_protocol::{Value, canonical};
+use serde::Serialize;
 
 use super::super::session::{look, of_store, thread_in};
 use super::super::{StoreArgs, workflow};
@@ -30,6 +31,13 @@ use crate::thread::Origin;
 const NAME_LENGTH: usize = 10;
 /// The folder of scenarios beside a workflow file.
 const TESTS: &str = "tests";
+
+/// What a program is told.
+#[derive(Serialize)]
+struct Written<'a> {
+    event: &'static str,
+    file: &'a str,
+}
 
 /// Writes the scenario.
 ///
@@ -48,7 +56,7 @@ pub fn make(
     let beginning = rebuild::beginning(store, &row).map_err(|error| of_store(&error))?;
     let origin = Origin::from_bytes(&row.origin)
         .map_err(|error| Failure::new(Code::StoreDamaged, format!("the row of thread {thread}: {error}")))?;
-    let folder = folder(&origin, path, here)?;
+    let folder = folder(&origin, path, here, &beginning.workflow.name)?;
     let id: String = thread.as_str().chars().take(NAME_LENGTH).collect();
     let name = name.map_or_else(|| format!("from-{id}"), str::to_owned);
     if !Suite::takes_name(&name) {
@@ -73,7 +81,11 @@ pub fn make(
     let whole = said.scenario(&thread.to_string(), &beginning.start.input, &origin);
     let file = write(&folder, &name, &whole)?;
     let shown = file.strip_prefix(here).unwrap_or(&file).display().to_string();
-    output.text(&format!("{shown}\n"))?;
+    if output.is_json() {
+        output.line(&Written { event: "scenario_written", file: &shown })?;
+    } else {
+        output.text(&format!("{shown}\n"))?;
+    }
     for note in &said.notes {
         tell(&format!("note: {note}\n"));
     }
@@ -82,10 +94,18 @@ pub fn make(
 }
 
 /// The folder of the workflow that a thread is of.
-fn folder(origin: &Origin, path: &str, here: &Path) -> Result<PathBuf, Failure> {
+fn folder(origin: &Origin, path: &str, here: &Path, name: &str) -> Result<PathBuf, Failure> {
     let file = match &origin.file {
         Some(file) if path == "." => PathBuf::from(file),
-        _ => PathBuf::from(absolute(&workflow::find(path, here)?, here)),
+        _ => {
+            let loaded = workflow::load(path, here)?;
+            let found = &loaded.checked.workflow.name;
+            if found != name {
+                let message = format!("the thread is one of `{name}`, and {path} holds `{found}`");
+                return Err(Failure::new(Code::WorkflowNotFound, message).with_hint("name the workflow that it is of"));
+            }
+            PathBuf::from(absolute(&loaded.path, here))
+        }
     };
     match file.parent().filter(|_| file.is_file()) {
         Some(folder) => Ok(folder.to_path_buf()),
@@ -238,6 +258,13 @@ fn write(folder: &Path, name: &str, whole: &[(&'static str, Value)]) -> Result<P
         .with_hint("give another name with --name"));
     }
     let text = yaml(whole);
+    let wanted: Value = whole.iter().map(|(key, value)| (*key, value.clone())).collect();
+    if !source::yaml(&text).is_ok_and(|read| read.to_value() == wanted) {
+        let message = format!("what the thread was told comes to {} bytes, which no scenario can hold", text.len());
+        return Err(Failure::new(Code::WriteFailed, message).with_exit(Exit::Invalid).with_hint(
+            "nothing was written; `rondo record` keeps a run of any length, and a scenario can name it in `recorded`",
+        ));
+    }
     let mut open = std::fs::OpenOptions::new();
     let written = open.write(true).create_new(true).open(&file);
     let written = written.and_then(|mut file| std::io::Write::write_all(&mut file, text.as_bytes()));
@@ -325,7 +352,18 @@ fn scalar(text: &str) -> String {
     if is_plain && !WORDS.contains(&text) {
         return text.to_owned();
     }
-    Value::from(text).to_text()
+    // JSON leaves some characters as they are that YAML takes in quotes only when they are written out.
+    let is_refused =
+        |c: char| matches!(c, '\u{7f}'..='\u{9f}' | '\u{2028}' | '\u{2029}' | '\u{feff}' | '\u{fffe}' | '\u{ffff}');
+    let quoted = Value::from(text).to_text();
+    quoted.chars().fold(String::with_capacity(quoted.len()), |mut out, c| {
+        if is_refused(c) {
+            let _ = write!(out, "\\u{:04x}", u32::from(c));
+        } else {
+            out.push(c);
+        }
+        out
+    })
 }
 
 #[cfg(test)]
@@ -346,6 +384,8 @@ mod tests {
             "---\nx",
             "tab\there\n",
             "\u{1b}\n",
+            "\u{7f}\u{85}\u{2028}\u{feff}",
+            "a\u{7f}\nb",
             "# a\nb",
         ];
         let texts: Vec<Value> = odd.iter().map(|text| Value::from(*text)).collect();

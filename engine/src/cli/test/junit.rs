@@ -6,14 +6,16 @@ use std::time::Duration;
 
 use rondo_protocol::diagnostic::Code;
 
-use super::told;
+use super::{Unread, told};
 use crate::scenario::{Report, Tested, Verdict};
 
 /// The whole file.
-pub fn text(reports: &[&Report]) -> String {
+pub fn text(reports: &[&Report], unread: &[Unread]) -> String {
     let mut out = String::from("<?xml version=\"1.0\" encoding=\"UTF-8\"?>\n");
     let all = || reports.iter().flat_map(|report| &report.scenarios);
-    let sum = Counts::of(all(), reports.iter().map(|report| report.stale.len()).sum());
+    let mut sum = Counts::of(all(), reports.iter().map(|report| report.stale.len()).sum());
+    sum.tests += unread.len();
+    sum.errors += unread.len();
     let _ = writeln!(out, "<testsuites name=\"rondo test\" {sum}>");
     for report in reports {
         let counts = Counts::of(report.scenarios.iter(), report.stale.len());
@@ -28,6 +30,19 @@ pub fn text(reports: &[&Report]) -> String {
             out.push_str("    </testcase>\n");
         }
         out.push_str("  </testsuite>\n");
+    }
+    for Unread { file, why } in unread {
+        let (file, message) = (escaped(file), escaped(why.lines().next().unwrap_or_default()));
+        let counts = Counts { tests: 1, failures: 0, errors: 1, time: Duration::ZERO };
+        let _ = writeln!(out, "  <testsuite name=\"{file}\" file=\"{file}\" {counts}>");
+        let _ = writeln!(out, "    <testcase classname=\"{file}\" name=\"workflow\" time=\"0.000\">");
+        let _ = writeln!(
+            out,
+            "      <error type=\"{}\" message=\"{message}\">{}</error>",
+            Code::ScenarioFile,
+            escaped(why)
+        );
+        out.push_str("    </testcase>\n  </testsuite>\n");
     }
     out.push_str("</testsuites>\n");
     out

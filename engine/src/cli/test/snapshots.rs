@@ -1,12 +1,19 @@
 //! Writing snapshots: whole or not at all, and only what the mode allows.
 
 use std::fs;
+use std::io::{Read as _, Write as _};
 use std::path::Path;
 
 use rondo_protocol::diagnostic::Code;
 
 use crate::cli::failure::Failure;
+use crate::exit::Exit;
 use crate::scenario::{Report, Suite, Taken, TakenState, Tested, Verdict};
+
+/// What every `JUnit` report has near its beginning.
+const REPORT_MARK: &[u8] = b"<testsuite";
+/// How much of a file is looked at for it.
+const REPORT_HEAD_BYTES: u64 = 4096;
 
 /// What a run may write.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -33,10 +40,12 @@ pub fn write(suite: &Suite, report: &mut Report, mode: Mode) -> Result<(), Failu
                 remove(&accepted_file(suite, &stale.name))?;
                 remove(&pending_file(suite, &stale.name))?;
             }
-            // A run of some scenarios says nothing of the pending snapshots of the others.
+            // A run of some scenarios says nothing of the pending snapshots of the others, and neither does one that
+            // did not come to any.
             let written: Vec<&str> =
                 report.scenarios.iter().flat_map(|tested| &tested.snapshots).map(|taken| taken.name.as_str()).collect();
-            let is_whole = report.scenarios.len() == suite.len();
+            let is_whole = report.scenarios.len() == suite.len()
+                && report.scenarios.iter().all(|tested| tested.verdict == Verdict::Passed);
             let is_left = |name: &&str| is_whole && !written.contains(name);
             suite.pending().filter(is_left).try_for_each(|name| remove(&pending_file(suite, name)))
         }
@@ -72,7 +81,8 @@ fn accept(suite: &Suite, tested: &mut Tested) -> Result<(), Failure> {
     Ok(())
 }
 
-fn is_of_snapshot(code: Code) -> bool {
+/// Whether a fault is one of an accepted snapshot, which accepting another one mends.
+pub fn is_of_snapshot(code: Code) -> bool {
     matches!(code, Code::SnapshotSyntax | Code::SnapshotEdited | Code::SnapshotFormat)
 }
 
@@ -125,12 +135,50 @@ pub fn replace(file: &Path, text: &str) -> Result<(), Failure> {
     let mut name = file.file_name().unwrap_or_default().to_os_string();
     name.push(format!(".{}.tmp", std::process::id()));
     let beside = file.with_file_name(name);
-    let written = fs::write(&beside, text).and_then(|()| fs::rename(&beside, file));
+    // A file of that name would be somebody else's, and a link could lead anywhere.
+    let new = fs::OpenOptions::new().write(true).create_new(true).open(&beside);
+    let new = match new {
+        Err(error) if error.kind() == std::io::ErrorKind::AlreadyExists => return Err(failed(error)),
+        new => new,
+    };
+    let written = new.and_then(|mut new| new.write_all(text.as_bytes())).and_then(|()| fs::rename(&beside, file));
     written.map_err(|error| {
         // What was begun is of no use to anybody.
         let _ = fs::remove_file(&beside);
         failed(error)
     })
+}
+
+/// Writes a report: to a pipe or a device as they are, to a file whole. What is there and is no such report is left alone,
+/// because a slip of the hand could name a workflow.
+///
+/// # Errors
+/// When it cannot be written, or the file holds something else.
+pub fn report(file: &Path, text: &str) -> Result<(), Failure> {
+    let failed = |error: std::io::Error| Failure::new(Code::WriteFailed, format!("{}: {error}", file.display()));
+    match fs::metadata(file) {
+        Err(error) if error.kind() == std::io::ErrorKind::NotFound => return replace(file, text),
+        Err(error) => return Err(failed(error)),
+        Ok(found) if !found.is_file() => {}
+        Ok(_) => {
+            let mut begin = Vec::new();
+            let read = fs::File::open(file).and_then(|file| file.take(REPORT_HEAD_BYTES).read_to_end(&mut begin));
+            read.map_err(failed)?;
+            let is_report = begin.is_empty() || begin.windows(REPORT_MARK.len()).any(|part| part == REPORT_MARK);
+            if !is_report {
+                let message = format!("{} is there and is no JUnit report; nothing was written", file.display());
+                return Err(Failure::new(Code::WriteFailed, message)
+                    .with_exit(Exit::Invalid)
+                    .with_hint("name another file"));
+            }
+        }
+    }
+    fs::OpenOptions::new()
+        .write(true)
+        .truncate(true)
+        .open(file)
+        .and_then(|mut file| file.write_all(text.as_bytes()))
+        .map_err(failed)
 }
 
 fn remove(file: &Path) -> Result<(), Failure> {

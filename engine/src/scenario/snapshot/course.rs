@@ -5,12 +5,11 @@
 
 use std::collections::BTreeMap;
 
-use rondo_protocol::Digest;
 use rondo_protocol::canonical::{self, Value};
 use rondo_protocol::diagnostic::Code;
 
 use super::text::{Reading, block, heading};
-use super::{DIGITS, Fault, json};
+use super::{Fault, digest_of, json};
 
 /// The course of a run.
 #[derive(Debug, Clone, Default, PartialEq)]
@@ -48,7 +47,7 @@ impl Course {
     /// The body of a snapshot.
     pub fn to_text(&self) -> String {
         let content = self.content();
-        format!("{}{}\n\n{content}", DIGEST, digest(&content))
+        format!("{}{}\n\n{content}", DIGEST, digest_of(&content))
     }
 
     fn content(&self) -> String {
@@ -95,7 +94,7 @@ impl Course {
         let at = reading.place();
         let stated = reading.heading(DIGEST).ok_or_else(|| wanted(&mut reading, DIGEST))?;
         let content = reading.place().start;
-        let is_whole = text.get(content..).is_some_and(|content| digest(&with_end(content)) == stated);
+        let is_whole = text.get(content..).is_some_and(|content| digest_of(content) == stated);
         if !is_whole {
             return Err(Fault::new(
                 Code::SnapshotEdited,
@@ -137,17 +136,6 @@ impl Course {
 }
 
 const DIGEST: &str = "course · digest ";
-
-fn digest(content: &str) -> String {
-    let mut digits = Digest::sha256(content.as_bytes()).to_string();
-    digits.truncate(DIGITS);
-    digits
-}
-
-/// A body that ends with one line break, whatever took its last ones away.
-fn with_end(content: &str) -> String {
-    format!("{}\n", content.trim_end())
-}
 
 fn wanted(reading: &mut Reading<'_>, words: &str) -> Fault {
     Fault::new(Code::SnapshotSyntax, reading.place(), format!("here `{}` is wanted", words.trim_end()))

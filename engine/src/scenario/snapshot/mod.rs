@@ -22,7 +22,7 @@ use rondo_protocol::source::Source;
 pub use course::{Course, Stop};
 pub use front::{Front, body};
 pub use json::pretty;
-pub use requests::{Request, Requests};
+pub use requests::{MAX_MESSAGES, Request, Requests};
 
 /// The version of what is written here.
 pub const FORMAT: u32 = 1;
@@ -52,6 +52,12 @@ impl Fault {
         let hint = "look at `git diff`; `rondo test --accept` writes the snapshot anew";
         Source::new(file, text).diagnostic(self.code, span, self.message).with_hint(hint)
     }
+}
+
+/// The beginning of the digest of a body or a part of one, which ends with one line break whatever took its last ones
+/// away.
+fn digest_of(content: &str) -> String {
+    short(rondo_protocol::Digest::sha256(format!("{}\n", content.trim_end()).as_bytes()))
 }
 
 /// The beginning of a digest, as snapshots show it.

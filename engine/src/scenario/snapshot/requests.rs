@@ -2,7 +2,8 @@
 //!
 //! The head stands first, and again wherever it changes. Then each request: its number, visit and digest, how much of the
 //! request before it goes on in it, and the messages that are new. So a text that moves a prefix shows in a diff as the
-//! line `does not continue`.
+//! line `does not continue`. The last line has the digest of all of it, so that what was taken away or put in another visit
+//! is seen too.
 
 use std::fmt::Write as _;
 use std::sync::Arc;
@@ -14,12 +15,13 @@ use rondo_protocol::object::{Head, Parameters, ToolSpec};
 use rondo_protocol::{Digest, Value, canonical};
 
 use super::text::{Reading, block, heading, read_word, word};
-use super::{Fault, json, short};
+use super::{Fault, digest_of, json, short};
 
-/// The most bytes that the requests of one snapshot come to, what they share counted again in each.
-const MAX_BYTES: usize = 1 << 30;
-/// The most messages of all requests of one snapshot, counted in the same way.
-const MAX_MESSAGES: usize = 1 << 22;
+/// The most messages of all requests of one snapshot, what they share counted again in each: so many references are held.
+pub const MAX_MESSAGES: usize = 1 << 22;
+
+/// What stands before the digest of the whole body.
+const END: &str = "end · digest ";
 
 /// The requests of one role, in the order in which they were sent.
 #[derive(Debug, Clone, Default, PartialEq)]
@@ -50,6 +52,11 @@ impl Request {
 }
 
 impl Requests {
+    /// How many messages all requests come to, what they share counted again in each.
+    pub fn messages(&self) -> usize {
+        self.sent.iter().map(|request| request.messages.len()).sum()
+    }
+
     /// The body of a snapshot.
     pub fn to_text(&self) -> String {
         let mut out = String::new();
@@ -85,6 +92,8 @@ impl Requests {
             }
             before = Some(request);
         }
+        let digest = digest_of(&out);
+        heading(&mut out, &format!("{END}{digest}"));
         out
     }
 
@@ -97,8 +106,20 @@ impl Requests {
         let mut sent: Vec<Request> = Vec::new();
         let mut head: Option<(Arc<Head>, Digest)> = None;
         let mut conversation = Conversation::default();
-        let mut budget = Budget { bytes: MAX_BYTES, messages: MAX_MESSAGES };
+        let mut left = MAX_MESSAGES;
+        let begin = reading.place().start;
         while reading.peek().is_some() {
+            let place = reading.place();
+            if let Some(stated) = reading.heading(END) {
+                if text.get(begin..place.start).is_none_or(|body| digest_of(body) != stated) {
+                    let message = "the snapshot is not the one of this digest: it was edited";
+                    return Err(Fault::new(Code::SnapshotEdited, place, message));
+                }
+                return match reading.peek() {
+                    None => Ok(Self { sent }),
+                    Some(_) => Err(Fault::new(Code::SnapshotEdited, reading.place(), "here the snapshot has ended")),
+                };
+            }
             if let Some(read) = read_head(&mut reading)? {
                 head = Some(read);
                 continue;
@@ -124,7 +145,10 @@ impl Requests {
                 conversation.push(Message::clone(&new.0));
                 messages.push(new);
             }
-            budget.take(&messages, &place)?;
+            left = left.checked_sub(messages.len()).ok_or_else(|| {
+                let message = format!("the requests of the snapshot come to more than {MAX_MESSAGES} messages in all");
+                Fault::new(Code::TooLarge, place.clone(), message)
+            })?;
             if short(conversation.request(*head_digest)) != digest {
                 let message = format!("request {number} is not the one of this digest: it was edited");
                 return Err(Fault::new(Code::SnapshotEdited, place, message));
@@ -132,33 +156,12 @@ impl Requests {
             sent.push(Request { visit, head: Arc::clone(head), messages });
         }
         let place = reading.place();
-        if !place.is_empty() {
-            return Err(Fault::new(
-                Code::SnapshotSyntax,
-                place,
-                "here a heading is wanted, which begins in the first column",
-            ));
-        }
-        Ok(Self { sent })
-    }
-}
-
-/// What a snapshot may still come to.
-struct Budget {
-    bytes: usize,
-    messages: usize,
-}
-
-impl Budget {
-    fn take(&mut self, messages: &[Labelled], place: &std::ops::Range<usize>) -> Result<(), Fault> {
-        let bytes: usize = messages.iter().map(|(message, _)| message.text.len() + 64).sum();
-        let left = self.bytes.checked_sub(bytes).zip(self.messages.checked_sub(messages.len()));
-        let Some((bytes, messages)) = left else {
-            let message = format!("the requests of the snapshot come to more than {MAX_BYTES} bytes");
-            return Err(Fault::new(Code::TooLarge, place.clone(), message));
+        let message = if place.is_empty() {
+            "the snapshot does not end with its digest: it was cut"
+        } else {
+            "here a heading is wanted, which begins in the first column"
         };
-        *self = Self { bytes, messages };
-        Ok(())
+        Err(Fault::new(Code::SnapshotSyntax, place, message))
     }
 }
 
