@@ -195,6 +195,13 @@ impl Template {
         uses
     }
 
+    /// What its `{% if %}` ask for, in source order.
+    pub fn conditions(&self) -> Vec<&Expr> {
+        let mut conditions = Vec::new();
+        collect_conditions(&self.statements, &mut conditions);
+        conditions
+    }
+
     /// The text that it makes of `scope`.
     ///
     /// # Errors
@@ -267,6 +274,23 @@ fn collect<'t>(statements: &'t [Statement], uses: &mut Vec<Use<'t>>) {
                 collect_expr(over, uses);
                 collect(body, uses);
                 collect(otherwise, uses);
+            }
+        }
+    }
+}
+
+fn collect_conditions<'t>(statements: &'t [Statement], conditions: &mut Vec<&'t Expr>) {
+    for statement in statements {
+        match statement {
+            Statement::Text(_) | Statement::Print(_) => {}
+            Statement::If { test, then, otherwise } => {
+                conditions.push(test);
+                collect_conditions(then, conditions);
+                collect_conditions(otherwise, conditions);
+            }
+            Statement::For { body, otherwise, .. } => {
+                collect_conditions(body, conditions);
+                collect_conditions(otherwise, conditions);
             }
         }
     }

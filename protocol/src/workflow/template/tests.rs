@@ -268,6 +268,15 @@ fn errors_name_the_place_in_the_source() {
 }
 
 #[test]
+fn conditions_are_what_every_if_asks_for() {
+    let source = "{% if output.a == 1 %}x{% elif output.b %}{% for c in output.c %}{% if c %}{{ c }}{% endif %}\
+                  {% endfor %}{% else %}{{ output.d }}{% endif %}";
+    let template = Template::parse(source).unwrap();
+    let conditions: Vec<&str> = template.conditions().into_iter().map(|test| &source[test.range()]).collect();
+    assert_eq!(conditions, ["output.a == 1", "output.b", "c"]);
+}
+
+#[test]
 fn uses_are_the_paths_that_a_template_reads() {
     let source = "{% for c in output.comments | sort %}{{ c.x }}{{ input.topic }}{% endfor %}\
                   {{ steps['writer'].output.title | default(body) }}";
