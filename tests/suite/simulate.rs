@@ -66,6 +66,34 @@ fn a_fault_that_only_a_run_would_meet_is_found_before_one() {
 }
 
 #[test]
+fn what_was_not_looked_at_is_not_told_as_a_fact() {
+    use std::fmt::Write as _;
+    let mut text = "rondo: 1\nname: large\nroles:\n".to_owned();
+    for role in 0..6 {
+        let _ = writeln!(text, "  r{role}: {{ system: R., output: {{ s0: null, s1: null, s2: null }} }}");
+    }
+    text.push_str("graph:\n  start: { to: r0, prompt: Go. }\n");
+    for role in 0..6 {
+        let _ = writeln!(text, "  r{role}:");
+        for status in 0..3 {
+            let to = (role + status + 1) % 6;
+            let _ = writeln!(text, "    s{status}: {{ to: r{to}, prompt: On., max: 4, on_max: {{ to: end }} }}");
+        }
+    }
+    let place = Place::new();
+    place.file("large.yaml", &text);
+    let finished = place.run(["simulate", "large.yaml", "--routes", "2", "--json"]).exits(0);
+    let (worst, coverage) = (finished.event("worst"), finished.event("coverage"));
+    assert_eq!((&worst["exact"], &worst["all_weighed"]), (&Value::Bool(false), &Value::Bool(false)));
+    assert_eq!((&coverage["never"], &coverage["all_routes"]), (&Value::Null, &Value::Bool(false)));
+    assert!(finished.events("diagnostic").iter().any(|told| told["code"] == "RN1914"));
+    let told = place.run(["simulate", "large.yaml", "--routes", "2"]).exits(0).text();
+    assert!(told.contains("the 2 shortest routes of those found, of "), "{told}");
+    assert!(told.contains("worst case: at least ") && told.contains(" steps; at least about "), "{told}");
+    assert!(!told.contains("never:"), "{told}");
+}
+
+#[test]
 fn inputs_that_are_given_are_held_to_what_the_workflow_declares() {
     let place = Place::new();
     place.file("faulty.yaml", FAULTY);

@@ -75,10 +75,12 @@ struct CoverageLine<'a> {
     event: &'static str,
     edges: usize,
     taken: usize,
-    never: &'a [String],
+    /// `None` where the walk was cut, so that nobody knows.
+    never: Option<&'a [String]>,
     states: usize,
     answers: usize,
-    ways: u64,
+    /// `None` where they are more than are counted.
+    ways: Option<u64>,
     all_routes: bool,
 }
 
@@ -163,12 +165,12 @@ fn lines(found: &Report, output: &mut Output) -> Result<(), Failure> {
         roles,
         costliest: costliest.as_ref().map(|route| route.steps.as_slice()),
     })?;
-    let Coverage { edges, never } = &found.coverage;
+    let Coverage { edges, never, is_whole } = &found.coverage;
     output.line(&CoverageLine {
         event: "coverage",
         edges: *edges,
         taken: edges - never.len(),
-        never,
+        never: is_whole.then_some(never),
         states: found.progress.spots,
         answers: found.progress.tried,
         ways: found.ways,
@@ -180,13 +182,20 @@ fn lines(found: &Report, output: &mut Output) -> Result<(), Failure> {
 fn text(name: &str, found: &Report) -> String {
     let mut text = String::new();
     let shown = found.routes.len();
+    let at_least = at_least(found.worst.is_exact);
+    let ways = match found.ways {
+        Some(ways) => format!("{at_least}{ways} ways through the graph"),
+        None => format!("more than {} ways through the graph", simulate::MAX_WAYS),
+    };
     // Writing to a `String` cannot fail.
     let _ = match (found.has_all_routes, shown) {
         (true, 1) => writeln!(text, "{name}: 1 route"),
         (true, _) => writeln!(text, "{name}: {shown} routes"),
-        (false, 0) if found.ways == 0 => writeln!(text, "{name}: no route to an end was found"),
-        (false, 1) => writeln!(text, "{name}: the shortest route of {} ways through the graph", found.ways),
-        (false, _) => writeln!(text, "{name}: the {shown} shortest routes of {} ways through the graph", found.ways),
+        (false, 0) if found.ways == Some(0) => writeln!(text, "{name}: no route to an end was found"),
+        (false, 1) if found.worst.is_exact => writeln!(text, "{name}: the shortest route of {ways}"),
+        (false, _) if found.worst.is_exact => writeln!(text, "{name}: the {shown} shortest routes of {ways}"),
+        (false, 1) => writeln!(text, "{name}: the shortest route of those found, of {ways}"),
+        (false, _) => writeln!(text, "{name}: the {shown} shortest routes of those found, of {ways}"),
     };
     if shown > 0 {
         let _ = writeln!(text, "\n  steps   prompt tokens   route");
@@ -196,7 +205,7 @@ fn text(name: &str, found: &Report) -> String {
         let _ = writeln!(text, "  {:>5}   {tokens:>13}   {}", route.steps.len(), path(route));
     }
     worst(&found.worst, &mut text);
-    let Coverage { edges, never } = &found.coverage;
+    let Coverage { edges, never, is_whole } = &found.coverage;
     let _ = writeln!(
         text,
         "\nedges taken: {} of {edges}; {} states, {} answers tried",
@@ -205,24 +214,32 @@ fn text(name: &str, found: &Report) -> String {
         found.progress.tried
     );
     for part in never.iter().take(SHOWN_EDGES) {
-        let _ = writeln!(text, "  never: {part}");
+        let _ = writeln!(text, "  {}: {part}", if *is_whole { "never" } else { "not before the cut" });
     }
     if let Some(more) = never.len().checked_sub(SHOWN_EDGES).filter(|more| *more > 0) {
-        let _ = writeln!(text, "  and {more} more; --json lists them");
+        let _ = writeln!(text, "  and {more} more{}", if *is_whole { "; --json lists them" } else { "" });
     }
     text
 }
 
+/// What stands before a figure that may be more.
+fn at_least(is_exact: bool) -> &'static str {
+    if is_exact { "" } else { "at least " }
+}
+
 fn worst(worst: &Worst, text: &mut String) {
-    let at_least = if worst.is_exact { "" } else { "at least " };
     let tokens = match (worst.has_weighed_all, worst.weighed) {
         (true, _) => String::new(),
         (false, weighed) => format!(" on the costliest of {weighed} routes that were weighed"),
     };
     let _ = writeln!(
         text,
-        "\nworst case: {at_least}{} steps; about {} prompt tokens and {} output tokens{tokens}\n",
-        worst.steps, worst.prompt_tokens, worst.output_tokens
+        "\nworst case: {}{} steps; {}about {} prompt tokens and {} output tokens{tokens}\n",
+        at_least(worst.is_exact),
+        worst.steps,
+        at_least(worst.has_weighed_all),
+        worst.prompt_tokens,
+        worst.output_tokens
     );
     let width = worst.roles.keys().map(|role| role.as_str().len()).max().unwrap_or(0).max(4);
     let _ = writeln!(text, "  {:width$}   visits   prompt tokens   largest request   output tokens", "role");

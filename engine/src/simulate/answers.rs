@@ -21,17 +21,36 @@ const MAX_BODY_BYTES: usize = 64 * 1024;
 /// The bytes of a token, as everywhere that tokens are estimated.
 pub const BYTES_A_TOKEN: usize = 4;
 
+/// The most bytes that all answers hold, each status its share of what those before it have left.
+const MAX_HELD_BYTES: usize = 40 << 20;
+/// What an object takes beside its members, and what a member takes beside its text, at most and about.
+const OBJECT_BYTES: usize = 640;
+const MEMBER_BYTES: usize = 128;
+
 /// An answer that a role may give.
-#[derive(Debug, Clone, PartialEq)]
+#[derive(Debug, Clone)]
 pub struct Answer {
     /// The status.
     pub status: Status,
     /// The fields.
     pub output: Value,
-    /// The text that enters the thread.
-    pub text: String,
-    /// What it says beside the fields.
-    pub body: String,
+    /// What it says beside the fields; the answers of a status share one where it is the same.
+    pub body: Arc<str>,
+    /// How many bytes its text has.
+    pub text_bytes: usize,
+    /// What its text is written by; of a tool and of a fault the body is the text.
+    contract: Option<Arc<Contract>>,
+}
+
+impl Answer {
+    /// The text that enters the thread. It is written when it is asked for: kept with every answer, the texts of a
+    /// workflow would be many times its bodies.
+    pub fn text(&self) -> String {
+        match &self.contract {
+            Some(contract) => contract.render(self.status.as_str(), &self.output, &self.body),
+            None => self.body.as_ref().to_owned(),
+        }
+    }
 }
 
 /// The answers of one status.
@@ -58,19 +77,26 @@ impl Repertoire {
     /// # Errors
     /// When the contract of a role cannot be made, which a checked workflow never leads to.
     pub fn new(workflow: &Workflow, graph: &Graph, reads: &Reads) -> Result<Self, cast::Error> {
-        let contracts = cast::contracts(workflow)?;
+        let contracts: BTreeMap<RoleName, Arc<Contract>> =
+            cast::contracts(workflow)?.into_iter().map(|(name, contract)| (name, Arc::new(contract))).collect();
         let mut repertoire = Self::default();
+        let mut left_statuses: usize = workflow.roles.iter().map(|(_, role)| role.output.iter().count()).sum();
+        let mut left_bytes = MAX_HELD_BYTES;
         for (name, role) in &workflow.roles {
             let mut statuses = Vec::new();
             for (status, fields) in &role.output {
                 let made = objects(fields, reads.fields_of(name), &reads.constants);
                 let unmade = made.unmade.iter().map(|field| (name.clone(), status.clone(), field.clone()));
                 repertoire.unmade.extend(unmade);
-                if made.is_cut {
+                let share = left_bytes / left_statuses.max(1);
+                let part = Part { workflow, role, status, fields, bodies: reads.bodies_of(name), share };
+                let given = part.answers(&made, contracts.get(name));
+                left_bytes = left_bytes.saturating_sub(given.held_bytes);
+                left_statuses = left_statuses.saturating_sub(1);
+                if made.is_cut || given.is_cut {
                     repertoire.cut.push((name.clone(), status.clone()));
                 }
-                let part = Part { workflow, role, status, fields, bodies: reads.bodies_of(name) };
-                statuses.push((status.clone(), part.answers(&made, contracts.get(name))));
+                statuses.push((status.clone(), Answers { all: given.all }));
             }
             statuses.extend(of_faults(graph, name));
             repertoire.roles.insert(name.clone(), statuses);
@@ -98,22 +124,67 @@ struct Part<'w> {
     fields: &'w Ordered<FieldName, Field>,
     /// Texts that conditions look for beside the fields.
     bodies: &'w [Value],
+    /// How many bytes its answers may hold.
+    share: usize,
+}
+
+/// What the answers of a status have come to.
+#[derive(Debug, Default)]
+struct Given {
+    all: Vec<Arc<Answer>>,
+    held_bytes: usize,
+    /// Whether there would have been more, or longer ones.
+    is_cut: bool,
+}
+
+impl Given {
+    /// Keeps an answer, unless it is known or would take more than `share`.
+    fn keep(&mut self, mut answer: Answer, share: usize) {
+        let mut bytes = OBJECT_BYTES + weight(&answer.output);
+        match self.all.iter().find(|known| known.body == answer.body) {
+            Some(known) => answer.body = Arc::clone(&known.body),
+            None => bytes += answer.body.len(),
+        }
+        if self.all.iter().any(|known| known.output == answer.output && Arc::ptr_eq(&known.body, &answer.body)) {
+            return;
+        }
+        if self.held_bytes.saturating_add(bytes) > share {
+            self.is_cut = true;
+            return;
+        }
+        self.held_bytes += bytes;
+        self.all.push(Arc::new(answer));
+    }
+}
+
+/// About how many bytes a value takes in memory, rather more than less.
+fn weight(value: &Value) -> usize {
+    match value {
+        Value::Null | Value::Bool(_) | Value::Int(_) | Value::Float(_) => MEMBER_BYTES,
+        Value::Str(text) => MEMBER_BYTES + text.len(),
+        Value::List(items) => MEMBER_BYTES + items.iter().map(weight).sum::<usize>(),
+        Value::Object(members) => {
+            OBJECT_BYTES
+                + members.iter().map(|(name, member)| MEMBER_BYTES + name.len() + weight(member)).sum::<usize>()
+        }
+    }
 }
 
 impl Part<'_> {
-    fn answers(&self, made: &Objects, contract: Option<&Contract>) -> Answers {
-        let mut all: Vec<Arc<Answer>> = Vec::new();
+    fn answers(&self, made: &Objects, contract: Option<&Arc<Contract>>) -> Given {
+        let mut given = Given::default();
+        // Beside the longest text there has to be room for fields.
+        let longest = self.longest_body().min(self.share / 4);
+        given.is_cut = longest < self.longest_body();
         let mut keep = |fields: &Value, body: &str| {
             let answer = match (&self.role.kind, contract) {
                 (RoleKind::Model(_), Some(contract)) => self.of_model(contract, fields, body),
                 (RoleKind::Tool(_), _) => Some(self.of_tool(fields, body)),
                 _ => None,
             };
-            if let Some(answer) = answer.filter(|answer| !all.iter().any(|known| **known == *answer)) {
-                all.push(Arc::new(answer));
-            }
+            answer.into_iter().for_each(|answer| given.keep(answer, self.share));
         };
-        let long = words(self.longest_body());
+        let long = words(longest);
         if let Some(longest) = made.values.get(1).or(made.values.first()) {
             keep(longest, &long);
         }
@@ -124,7 +195,7 @@ impl Part<'_> {
             made.values.iter().take(2).for_each(|fields| keep(fields, wanted));
         }
         made.values.iter().skip(2).for_each(|fields| keep(fields, &long));
-        Answers { all }
+        given
     }
 
     fn longest_body(&self) -> usize {
@@ -140,17 +211,24 @@ impl Part<'_> {
     }
 
     /// The answer as the contract reads it back; `None` where its format cannot say it.
-    fn of_model(&self, contract: &Contract, fields: &Value, body: &str) -> Option<Answer> {
+    fn of_model(&self, contract: &Arc<Contract>, fields: &Value, body: &str) -> Option<Answer> {
         let text = contract.render(self.status.as_str(), fields, body);
         let read = contract.parse(&text).ok().filter(|read| read.status == *self.status)?;
-        Some(Answer { status: read.status, output: read.output, body: read.body, text })
+        Some(Answer {
+            status: read.status,
+            output: read.output,
+            body: read.body.into(),
+            text_bytes: text.len(),
+            contract: Some(Arc::clone(contract)),
+        })
     }
 
     /// Fields are read from the text of a tool; without any, and where it failed, the text is free.
     fn of_tool(&self, fields: &Value, body: &str) -> Answer {
         let is_read = self.status.as_str() == "ok" && !self.fields.is_empty();
         let text = if is_read { fields.to_text() } else { body.to_owned() };
-        Answer { status: self.status.clone(), output: fields.clone(), body: text.clone(), text }
+        let text_bytes = text.len();
+        Answer { status: self.status.clone(), output: fields.clone(), body: text.into(), text_bytes, contract: None }
     }
 }
 
@@ -167,7 +245,7 @@ fn of_faults(graph: &Graph, role: &RoleName) -> Vec<(Status, Answers)> {
             let answer = |message: String| {
                 let output =
                     Value::from_iter([("code", Value::from(code)), ("message", Value::from(message.as_str()))]);
-                Arc::new(Answer { status: status.clone(), output, text: String::new(), body: String::new() })
+                Arc::new(Answer { status: status.clone(), output, body: "".into(), text_bytes: 0, contract: None })
             };
             (status.clone(), Answers { all: vec![answer(words(200)), answer(String::new())] })
         })

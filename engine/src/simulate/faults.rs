@@ -1,5 +1,6 @@
 //! What a simulation has found, in words and at its place in the file.
 
+use std::collections::BTreeSet;
 use std::fmt::Write as _;
 use std::sync::Arc;
 
@@ -31,13 +32,13 @@ pub(super) fn diagnostics(
     found: &Walked,
     repertoire: &Repertoire,
     unmade_inputs: &[FieldName],
-    coverage: &Coverage,
-    worst: &Worst,
+    unweighed: &BTreeSet<String>,
+    (coverage, worst): (&Coverage, &Worst),
 ) -> Vec<Diagnostic> {
     let places = &checked.places;
     let mut diagnostics: Vec<Diagnostic> = found.faults.values().map(|fault| failed(checked, fault)).collect();
     // Where the walk was cut, what it did not come to says nothing.
-    let never = if found.cut.is_empty() { coverage.never.as_slice() } else { &[] };
+    let never = if coverage.is_whole { coverage.never.as_slice() } else { &[] };
     for part in never {
         let hint = "its condition never holds, an entry before it always does, or what leads to it fails or is cut";
         let message = format!("no answer that was tried leads to `{part}`");
@@ -62,6 +63,11 @@ pub(super) fn diagnostics(
         let message = format!("the walk was cut at {what}: routes and faults beyond are not known");
         let hint = "a smaller `max`, or an input given by `-i`, makes the walk smaller";
         diagnostics.push(places.key_fault(Code::WalkCut, "graph", message).with_hint(hint));
+    }
+    for what in unweighed {
+        let message = format!("the routes were cut at {what}: those beyond are not weighed");
+        diagnostics
+            .push(places.key_fault(Code::WalkCut, "graph", message).with_hint("a smaller `max` makes fewer of them"));
     }
     diagnostics.extend(limits(checked, found, worst));
     places.sort(&mut diagnostics);

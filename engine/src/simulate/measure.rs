@@ -3,7 +3,7 @@
 //! Tokens are estimated as bytes / 4 of everything that a request says: system text with the contract, tools, response
 //! format, messages. A visit counts as one request; the rounds of its tools, repairs and retries come on top.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use rondo_agent_kit::history::{self, Episode, Telling};
@@ -54,7 +54,14 @@ impl Cost {
 /// What a route costs, role by role.
 pub type Costs = BTreeMap<RoleName, Cost>;
 
-/// Counts what routes cost.
+/// The most steps of all routes that are weighed.
+const MAX_WEIGHED_STEPS: usize = 50_000;
+/// The most bytes of texts that are written to weigh all routes.
+const MAX_WEIGHED_BYTES: usize = 1 << 30;
+/// The most bytes that the steps of one route hold.
+const MAX_ROUTE_BYTES: usize = 64 << 20;
+
+/// Counts what routes cost, as long as there is room for it.
 pub struct Scales<'a> {
     graph: &'a Graph,
     repertoire: &'a Repertoire,
@@ -62,6 +69,10 @@ pub struct Scales<'a> {
     inputs: &'a [Arc<Value>],
     /// Of each role that a model plays: how it is told its history, and the bytes of its request head.
     players: BTreeMap<RoleName, (Telling, usize)>,
+    left_steps: usize,
+    left_bytes: usize,
+    /// Which ceilings were reached.
+    pub cut: BTreeSet<String>,
 }
 
 impl<'a> Scales<'a> {
@@ -86,11 +97,29 @@ impl<'a> Scales<'a> {
             Some((name.clone(), (cast::telling(model), head)))
         };
         let players = cast::model_roles(workflow).filter_map(|(name, _, model)| player((name, model))).collect();
-        Ok(Self { graph, repertoire, space, inputs, players })
+        let (left_steps, left_bytes) = (MAX_WEIGHED_STEPS, MAX_WEIGHED_BYTES);
+        Ok(Self { graph, repertoire, space, inputs, players, left_steps, left_bytes, cut: BTreeSet::new() })
     }
 
-    /// What a route costs; `None` where its answers fail on this way, because another turn found it.
-    pub fn weigh(&self, path: &Path) -> Option<Costs> {
+    /// Takes the work of a step from what is left; `None` once there is too little, and then for good.
+    fn pay(&mut self, bytes: usize) -> Option<()> {
+        let steps = self.left_steps.checked_sub(1);
+        let bytes = self.left_bytes.checked_sub(bytes);
+        self.cut.extend(steps.is_none().then(|| format!("{MAX_WEIGHED_STEPS} steps of routes")));
+        self.cut.extend(bytes.is_none().then(|| format!("{} MiB of texts of routes", MAX_WEIGHED_BYTES >> 20)));
+        self.left_steps = steps.filter(|_| bytes.is_some()).unwrap_or(0);
+        self.left_bytes = bytes?;
+        steps.map(drop)
+    }
+
+    /// What a route costs; `None` where its answers fail on this way, because another turn found it, and where there
+    /// is no room left to weigh it.
+    pub fn weigh(&mut self, path: &Path) -> Option<Costs> {
+        if path.ways.len() > self.left_steps {
+            self.cut.insert(format!("{MAX_WEIGHED_STEPS} steps of routes"));
+            return None;
+        }
+        let mut held_bytes = 0;
         let input = self.inputs.get(path.place)?;
         let mut costs = Costs::new();
         let mut state = first_state(self.graph, input);
@@ -105,12 +134,21 @@ impl<'a> Scales<'a> {
             let role = &dispatch.role;
             let answers = self.repertoire.of(role).iter().find(|(status, _)| *status == step.status);
             let answer = answers.and_then(|(_, answers)| answers.all.get(step.answer))?;
+            let texts = dispatch.edge.prompt.len() + 2 * answer.text_bytes;
+            held_bytes += texts;
+            if held_bytes > MAX_ROUTE_BYTES {
+                self.cut.insert(format!("{} MiB of texts of a route", MAX_ROUTE_BYTES >> 20));
+                return None;
+            }
+            let text = answer.text();
             let request = self.players.get(role).map(|player| {
                 let heard = told.entry(role.clone()).or_default();
-                heard.visit(player, role, &dispatch.edge.prompt, &answer.text, &episodes)
+                heard.visit(player, role, &dispatch.edge.prompt, &text, &episodes)
             });
+            let (request, written) = request.unzip();
+            self.pay(texts + written.unwrap_or(0))?;
             let tokens = |bytes: usize| u64::try_from(bytes.div_ceil(BYTES_A_TOKEN)).unwrap_or(u64::MAX);
-            let said = if request.is_some() { answer.text.len() } else { 0 };
+            let said = if request.is_some() { text.len() } else { 0 };
             costs.entry(role.clone()).or_default().add(request.map_or(0, tokens), tokens(said));
             state = after(&state, dispatch, answer);
             episodes.extend(state.last.as_ref().map(|last| Arc::clone(&last.episode)));
@@ -134,7 +172,8 @@ struct Heard {
 }
 
 impl Heard {
-    /// The bytes of a visit's first request. The conversation goes on with it and its answer.
+    /// The bytes of a visit's first request, and those of them that it opens with. The conversation goes on with it and
+    /// its answer.
     fn visit(
         &mut self,
         (telling, head_bytes): &(Telling, usize),
@@ -142,7 +181,7 @@ impl Heard {
         prompt: &str,
         answer: &str,
         episodes: &[Arc<Episode>],
-    ) -> usize {
+    ) -> (usize, usize) {
         let since = episodes.get(self.episodes..).unwrap_or_default();
         let told = history::summary(telling, role, self.episodes == 0, since.iter().rev().map(Arc::as_ref));
         let opening = history::opening(prompt, &told).text.len();
@@ -153,6 +192,6 @@ impl Heard {
         }
         // Its own step is the next episode.
         self.episodes = episodes.len() + 1;
-        request
+        (request, opening)
     }
 }

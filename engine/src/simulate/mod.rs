@@ -33,6 +33,7 @@ use self::answers::Repertoire;
 use self::measure::Scales;
 use self::reads::Reads;
 use self::routes::{Ahead, Path};
+use self::space::{Space, SpotId};
 use self::walk::Walker;
 use crate::cast;
 use crate::graph::Graph;
@@ -43,10 +44,16 @@ pub use walk::Progress;
 
 /// The most turns that are walked.
 const MAX_TURNS: usize = 24;
-/// The most inputs that are walked with.
+/// The most generated inputs that are walked with.
 const MAX_INPUTS: usize = 24;
+/// The most given inputs that are walked with.
+const MAX_GIVEN_INPUTS: usize = 1_000;
 /// The most routes that are weighed.
 const MAX_WEIGHED: usize = 500;
+/// The most routes that are weighed beyond the shortest.
+const MAX_FURTHER: usize = 64;
+/// Up to how many ways are counted: every reader of JSON can hold as much exactly.
+pub const MAX_WAYS: u64 = 1_000_000_000_000_000;
 
 /// What is simulated.
 #[derive(Debug)]
@@ -68,8 +75,9 @@ pub struct Subject<'a> {
 pub struct Report {
     /// The shortest routes, in order.
     pub routes: Vec<Route>,
-    /// In how many ways the graph can be gone through, ways that differ in the edge of a list counted apart.
-    pub ways: u64,
+    /// In how many ways the graph can be gone through, ways that differ in the edge of a list counted apart; `None` if
+    /// they are more than [`MAX_WAYS`].
+    pub ways: Option<u64>,
     /// Whether `routes` are all routes.
     pub has_all_routes: bool,
     /// The worst that a run can come to.
@@ -110,7 +118,8 @@ impl Route {
 pub struct Worst {
     /// The most steps, before `limits.steps` cuts in.
     pub steps: u64,
-    /// Whether steps and visits are exact for the answers that were tried.
+    /// Whether steps and visits are exact for the answers that were tried: no ceiling cut the walk, and every field has
+    /// a value.
     pub is_exact: bool,
     /// Of each role the most visits of all routes, and the highest costs of those that were weighed.
     pub roles: BTreeMap<RoleName, Cost>,
@@ -133,6 +142,8 @@ pub struct Coverage {
     pub edges: usize,
     /// Those that nothing led to, as parts of the workflow such as `graph.editor.revise[1]`.
     pub never: Vec<String>,
+    /// Whether the walk was whole, so that nothing leads to these; otherwise it only did not come to them.
+    pub is_whole: bool,
 }
 
 /// Simulates a workflow. `told` is called now and then.
@@ -144,7 +155,7 @@ pub fn simulate(subject: &Subject<'_>, told: &mut dyn FnMut(Progress)) -> Result
     let workflow = &checked.workflow;
     let reads = Reads::of(graph);
     let repertoire = Repertoire::new(workflow, graph, &reads)?;
-    let Inputs { values: inputs, unmade, is_cut } = Inputs::of(subject, &reads);
+    let Inputs { values: inputs, unmade, cut } = Inputs::of(subject, &reads);
     let mut walker = Walker::new(graph, &repertoire, &reads, told);
     let turns = repertoire.widest(&reads.steps).min(MAX_TURNS);
     for round in 0..turns.max(inputs.len()) {
@@ -154,41 +165,38 @@ pub fn simulate(subject: &Subject<'_>, told: &mut dyn FnMut(Progress)) -> Result
         }
     }
     let mut found = walker.found();
-    if is_cut {
-        found.cut.insert(format!("{MAX_INPUTS} inputs"));
-    }
+    found.cut.extend(cut.map(|most| format!("{most} inputs")));
     let space = &found.space;
     let ahead = Ahead::of(space);
-    let scales = Scales::new((workflow, graph), &repertoire, space, &inputs, &subject.tools)?;
-    let route = |path: &Path| Route { steps: routes::steps(space, path), end: path.end, costs: scales.weigh(path) };
+    let mut scales = Scales::new((workflow, graph), &repertoire, space, &inputs, &subject.tools)?;
+    let mut route = |path: &Path| Route { steps: routes::steps(space, path), end: path.end, costs: scales.weigh(path) };
 
-    let (paths, is_all) = routes::shortest(space, &ahead, &found.roots, subject.routes.max(MAX_WEIGHED));
+    let wanted = subject.routes.max(MAX_WEIGHED);
+    let routes::Shortest { paths, is_all, cut } = routes::shortest(space, &ahead, &found.roots, wanted);
     let mut weighed: Vec<Route> = found.empty.values().map(|end| Route::empty(*end)).collect();
     weighed.dedup();
-    weighed.extend(paths.iter().map(&route));
-    let mut further: Vec<Route> = Vec::new();
-    if !is_all {
-        for (place, root) in &found.roots {
-            let longest = routes::greatest(space, &ahead, (*place, *root), |_, way, reach| {
-                reach.most + u64::from(way.step.is_some())
-            });
-            let most_visits = graph.roles().filter_map(|(name, _)| {
-                routes::greatest(space, &ahead, (*place, *root), |role, way, reach| {
-                    let later = reach.visits.get(name).copied().unwrap_or(0);
-                    later + u64::from(way.step.is_some() && role == name)
-                })
-            });
-            further.extend(longest.into_iter().chain(most_visits).map(|path| route(&path)));
-        }
-    }
-    let is_exact = ahead.is_exact && found.cut.is_empty();
+    // Where there is no room to weigh all: first those that are shown, then those that may be the worst.
+    let (shown, beyond) = paths.split_at_checked(subject.routes).unwrap_or((&paths, &[]));
+    weighed.extend(shown.iter().map(&mut route));
+    let further: Vec<Route> = if is_all {
+        Vec::new()
+    } else {
+        let further = furthest(graph, space, &ahead, &found.roots).take(MAX_FURTHER);
+        further.map(|path| route(&path)).filter(|route| route.costs.is_some()).collect()
+    };
+    weighed.extend(beyond.iter().map(&mut route));
+    let unweighed: BTreeSet<String> = scales.cut.into_iter().chain(cut).collect();
+
+    let is_whole = found.cut.is_empty() && repertoire.cut.is_empty();
+    let is_exact = ahead.is_exact && is_whole && repertoire.unmade.is_empty() && unmade.is_empty();
     let worst = worst(&ahead, &found.roots, weighed.iter().chain(&further), (is_exact, is_all));
     let edges = graph.edges();
     let never = edges.values().filter(|edge| !found.taken.contains(&edge.id)).map(|edge| edge.part.to_string());
-    let coverage = Coverage { edges: edges.len(), never: never.collect() };
+    let coverage = Coverage { edges: edges.len(), never: never.collect(), is_whole };
     let ways = found.roots.values().filter_map(|root| ahead.at(*root)).map(|reach| reach.ways);
     let ways = ways.fold(u64::try_from(found.empty.len()).unwrap_or(u64::MAX), u64::saturating_add);
-    let diagnostics = faults::diagnostics(checked, &found, &repertoire, &unmade, &coverage, &worst);
+    let ways = Some(ways).filter(|ways| *ways <= MAX_WAYS);
+    let diagnostics = faults::diagnostics(checked, &found, &repertoire, &unmade, &unweighed, (&coverage, &worst));
     let has_all_routes = is_all && is_exact && weighed.len() <= subject.routes;
     weighed.truncate(subject.routes);
     Ok(Report { routes: weighed, ways, has_all_routes, worst, coverage, diagnostics, progress: found.progress })
@@ -201,22 +209,45 @@ impl Route {
     }
 }
 
+/// The routes beyond the shortest that may be the worst: from each root the longest, then those with the most visits of
+/// each role.
+fn furthest<'a>(
+    graph: &'a Graph,
+    space: &'a Space,
+    ahead: &'a Ahead,
+    roots: &'a BTreeMap<usize, SpotId>,
+) -> impl Iterator<Item = Path> + 'a {
+    let roots = roots.iter().map(|(place, root)| (*place, *root));
+    let longest = roots.clone().filter_map(|root| {
+        routes::greatest(space, ahead, root, |_, way, reach| reach.most + u64::from(way.step.is_some()))
+    });
+    let most_visits = roots.flat_map(move |root| {
+        graph.roles().filter_map(move |(name, _)| {
+            routes::greatest(space, ahead, root, |role, way, reach| {
+                let later = reach.visits.get(name).copied().unwrap_or(0);
+                later + u64::from(way.step.is_some() && role == name)
+            })
+        })
+    });
+    longest.chain(most_visits)
+}
+
 /// The inputs to walk with.
 struct Inputs {
     /// The longest first.
     values: Vec<Arc<Value>>,
     /// The declared ones for which there is no value.
     unmade: Vec<FieldName>,
-    /// Whether there would have been more that lead elsewhere.
-    is_cut: bool,
+    /// How many are walked with, where there would have been more.
+    cut: Option<usize>,
 }
 
 impl Inputs {
     fn of(subject: &Subject<'_>, reads: &Reads) -> Self {
-        let is_cut = |more: bool| more && reads.input;
         if !subject.inputs.is_empty() {
-            let values = subject.inputs.iter().take(MAX_INPUTS).cloned().map(Arc::new).collect();
-            return Self { values, unmade: Vec::new(), is_cut: is_cut(subject.inputs.len() > MAX_INPUTS) };
+            let values = subject.inputs.iter().take(MAX_GIVEN_INPUTS).cloned().map(Arc::new).collect();
+            let cut = (subject.inputs.len() > MAX_GIVEN_INPUTS).then_some(MAX_GIVEN_INPUTS);
+            return Self { values, unmade: Vec::new(), cut };
         }
         let workflow = &subject.checked.workflow;
         // What has a default may be left out.
@@ -242,7 +273,9 @@ impl Inputs {
             }
             values.push(Arc::new(input));
         }
-        Self { values, unmade: made.unmade, is_cut: is_cut(left_out) }
+        // What no condition and no template reads leads nowhere else.
+        let cut = (left_out && (reads.input || reads.told_input)).then_some(MAX_INPUTS);
+        Self { values, unmade: made.unmade, cut }
     }
 }
 

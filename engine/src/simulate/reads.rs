@@ -14,11 +14,13 @@ const MAX_CONSTANTS: usize = 64;
 /// What is read where.
 #[derive(Debug, Default)]
 pub struct Reads {
-    /// Values that conditions are written with.
+    /// Values that conditions, of edges and in templates, are written with.
     pub constants: Vec<Value>,
     /// Whether a condition reads the input.
     pub input: bool,
-    /// The inputs that conditions read.
+    /// Whether a template reads the input.
+    pub told_input: bool,
+    /// The inputs that conditions, of edges and in templates, read.
     pub inputs: BTreeSet<String>,
     /// Roles whose latest answer a condition on another role's edge reads.
     pub answers: BTreeSet<RoleName>,
@@ -28,9 +30,9 @@ pub struct Reads {
     pub visits: BTreeSet<RoleName>,
     /// Whether an edge leads back to where its role was entered from.
     pub back: bool,
-    /// For each role the fields that conditions read.
+    /// For each role the fields that conditions, of edges and in templates, read.
     fields: BTreeMap<RoleName, BTreeSet<String>>,
-    /// Roles whose text beside the fields a condition reads.
+    /// Roles whose text beside the fields such a condition reads.
     bodies: BTreeSet<RoleName>,
     nothing: BTreeSet<String>,
 }
@@ -48,7 +50,7 @@ impl Reads {
                 reads.condition(&condition.expr, from, &roles);
             }
             for template in [Some(&edge.prompt), edge.say.as_ref(), edge.reason.as_ref()].into_iter().flatten() {
-                reads.template(&template.uses(), from, &roles);
+                reads.template(template, from, &roles);
             }
             if let Some(result) = &edge.result {
                 reads.value(result, from, &roles);
@@ -71,11 +73,7 @@ impl Reads {
     }
 
     fn condition(&mut self, expr: &Expr, from: Option<&RoleName>, roles: &BTreeMap<&str, &RoleName>) {
-        for constant in expr.constants() {
-            if self.constants.len() < MAX_CONSTANTS && !self.constants.contains(constant) {
-                self.constants.push(constant.clone());
-            }
-        }
+        self.constants_of(expr);
         for found in expr.uses() {
             let names = names(&found);
             match names.as_slice() {
@@ -111,6 +109,14 @@ impl Reads {
         }
     }
 
+    fn constants_of(&mut self, expr: &Expr) {
+        for constant in expr.constants() {
+            if self.constants.len() < MAX_CONSTANTS && !self.constants.contains(constant) {
+                self.constants.push(constant.clone());
+            }
+        }
+    }
+
     fn answer(&mut self, role: &RoleName, part: &str, field: Option<&str>) {
         match part {
             "output" => self.fields.entry(role.clone()).or_default().extend(field.map(str::to_owned)),
@@ -121,14 +127,35 @@ impl Reads {
 
     fn value(&mut self, value: &ValueTemplate, from: Option<&RoleName>, roles: &BTreeMap<&str, &RoleName>) {
         for leaf in value.leaves() {
-            let template: &Template = leaf.template;
-            self.template(&template.uses(), from, roles);
+            self.template(leaf.template, from, roles);
         }
     }
 
-    fn template(&mut self, uses: &[Use<'_>], from: Option<&RoleName>, roles: &BTreeMap<&str, &RoleName>) {
-        for found in uses {
-            let names = names(found);
+    fn template(&mut self, template: &Template, from: Option<&RoleName>, roles: &BTreeMap<&str, &RoleName>) {
+        // What a template asks for is tried as what an edge asks for is, but leads nowhere, so that no states are kept
+        // apart by it.
+        for test in template.conditions() {
+            self.constants_of(test);
+            for found in test.uses() {
+                match names(&found).as_slice() {
+                    ["input", name, ..] => drop(self.inputs.insert((*name).to_owned())),
+                    [root @ ("output" | "body"), rest @ ..] => {
+                        if let Some(from) = from {
+                            self.answer(from, root, rest.first().copied());
+                        }
+                    }
+                    ["steps", role, part, rest @ ..] => {
+                        if let Some(role) = roles.get(role).copied() {
+                            self.answer(role, part, rest.first().copied());
+                        }
+                    }
+                    _ => {}
+                }
+            }
+        }
+        for found in template.uses() {
+            let names = names(&found);
+            self.told_input |= names.first() == Some(&"input");
             if let ["steps", role, rest @ ..] = names.as_slice()
                 && let Some(role) = roles.get(role).copied()
                 && from != Some(role)

@@ -11,6 +11,8 @@ use super::space::{End, Goal, Space, SpotId, Way};
 
 /// The most beginnings of routes that are looked at.
 const MAX_BEGINNINGS: usize = 100_000;
+/// The most steps of all routes that are found.
+const MAX_STEPS: usize = 200_000;
 
 /// One way through a space.
 #[derive(Debug, Clone, PartialEq)]
@@ -126,36 +128,62 @@ pub fn steps(space: &Space, path: &Path) -> Vec<String> {
     path.ways.iter().filter_map(step).collect()
 }
 
-/// The shortest paths whose steps or ends differ, at most `count`; and whether these are all.
-pub fn shortest(space: &Space, ahead: &Ahead, roots: &BTreeMap<usize, SpotId>, count: usize) -> (Vec<Path>, bool) {
+/// The shortest paths of a space.
+#[derive(Debug, Default)]
+pub struct Shortest {
+    /// In order. Their steps or ends differ.
+    pub paths: Vec<Path>,
+    /// Whether these are all.
+    pub is_all: bool,
+    /// The ceiling that was reached before there were as many as wanted.
+    pub cut: Option<String>,
+}
+
+/// The shortest paths whose steps or ends differ, at most `count`.
+///
+/// Of equally long ones those go first that are nearer to their end, so that one is done before the next is begun:
+/// otherwise all of them would grow side by side, and the ceiling would be reached before any was done.
+pub fn shortest(space: &Space, ahead: &Ahead, roots: &BTreeMap<usize, SpotId>, count: usize) -> Shortest {
     let mut beginnings: Vec<Beginning> = Vec::new();
     let mut queue = BinaryHeap::new();
-    let mut paths = Vec::new();
+    let mut found = Shortest::default();
     let mut told = BTreeSet::new();
+    let mut step_count = 0;
     for (place, spot) in roots {
         if let Some(fewest) = ahead.at(*spot).and_then(|reach| reach.fewest) {
-            queue.push(Reverse((fewest, beginnings.len())));
+            queue.push((Reverse(fewest), 0, Reverse(beginnings.len())));
             beginnings.push(Beginning { place: *place, before: None, made: 0, at: Goal::Spot(*spot) });
         }
     }
-    while let Some(Reverse((_, number))) = queue.pop() {
+    while let Some((_, _, Reverse(number))) = queue.pop() {
         let Some(beginning) = beginnings.get(number).copied() else { break };
         let spot = match beginning.at {
             Goal::Spot(spot) => spot,
             Goal::End(end) => {
                 let path = Path { place: beginning.place, ways: behind(&beginnings, number), end };
+                step_count += path.ways.len();
                 if told.insert((steps(space, &path), end)) {
-                    if paths.len() == count {
-                        return (paths, false);
+                    if found.paths.len() == count {
+                        return found;
                     }
-                    paths.push(path);
+                    found.paths.push(path);
+                }
+                if step_count >= MAX_STEPS {
+                    found.cut = Some(format!("{MAX_STEPS} steps of routes"));
+                    return found;
                 }
                 continue;
             }
         };
+        let mut led = BTreeSet::new();
         for (index, way) in space.ways(spot).iter().enumerate() {
+            // Ways that differ only in the entry of a list are the same steps to the same place.
+            if !led.insert((way.step.as_ref().map(|step| &step.status), way.goal)) {
+                continue;
+            }
             if beginnings.len() >= MAX_BEGINNINGS {
-                return (paths, false);
+                found.cut = Some(format!("{MAX_BEGINNINGS} beginnings of routes"));
+                return found;
             }
             let made = beginning.made + u64::from(way.step.is_some());
             let rest = match way.goal {
@@ -163,13 +191,14 @@ pub fn shortest(space: &Space, ahead: &Ahead, roots: &BTreeMap<usize, SpotId>, c
                 Goal::End(_) => Some(0),
             };
             if let Some(rest) = rest {
-                queue.push(Reverse((made + rest, beginnings.len())));
+                queue.push((Reverse(made + rest), made, Reverse(beginnings.len())));
                 let before = Some((number, spot, index));
                 beginnings.push(Beginning { place: beginning.place, before, made, at: way.goal });
             }
         }
     }
-    (paths, true)
+    found.is_all = true;
+    found
 }
 
 /// The path on which `worth` of what lies ahead is the most at each fork.

@@ -56,7 +56,7 @@ pub struct Taken {
 }
 
 /// Where a way leads.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Goal {
     /// To another visit.
     Spot(SpotId),

@@ -56,10 +56,10 @@ fn every_route_of_a_bounded_loop_is_found_shortest_first() {
     writer.drafted -> editor.revise -> writer.drafted -> editor.revise -> writer.drafted -> editor.revise -> fail
     ");
     assert!(report.has_all_routes && report.worst.is_exact && report.worst.has_weighed_all);
-    assert_eq!((report.ways, report.worst.steps), (7, 6));
+    assert_eq!((report.ways, report.worst.steps), (Some(7), 6));
     let visits: Vec<u64> = report.worst.roles.values().map(|cost| cost.visits).collect();
     assert_eq!(visits, [3, 3]);
-    assert_eq!(report.coverage, Coverage { edges: 6, never: Vec::new() });
+    assert_eq!(report.coverage, Coverage { edges: 6, never: Vec::new(), is_whole: true });
     assert_eq!(faults(&report), [""; 0]);
 }
 
@@ -211,6 +211,8 @@ graph: { start: { to: a, prompt: Go. }, a: { odd: { to: end }, even: { to: end }
     );
     assert_eq!(codes(&report), [Code::FieldWithoutValue, Code::EdgeNeverTaken], "{:?}", faults(&report));
     assert_eq!(report.diagnostics.first().map(|found| (found.line, found.column)), Some((4, 44)));
+    assert!(!report.worst.is_exact, "what depends on the field may be longer");
+    assert!(!report.worst.has_weighed_all && !report.has_all_routes);
 }
 
 /// What routing can ask for: counts that begin anew, where a role was entered from, earlier answers, visits.
@@ -312,8 +314,112 @@ fn a_space_that_is_too_large_is_cut_and_said_to_be() {
     let report = with(&endless(), Vec::new(), 5);
     assert!(codes(&report).contains(&Code::WalkCut), "{:?}", faults(&report));
     assert!(!codes(&report).contains(&Code::EdgeNeverTaken), "what was not looked at says nothing");
-    assert!(!report.worst.is_exact && !report.has_all_routes);
+    assert!(!report.worst.is_exact && !report.worst.has_weighed_all && !report.has_all_routes);
+    assert!(!report.coverage.is_whole);
     assert!(!report.routes.is_empty(), "a walk in depth finds ends");
+}
+
+/// Roles in a row, each with two statuses that lead to the next one.
+fn ladder(roles: usize) -> String {
+    use std::fmt::Write as _;
+    let mut text = "rondo: 1\nname: ladder\nlimits: { steps: 100000 }\nroles:\n".to_owned();
+    for role in 0..roles {
+        let _ = writeln!(text, "  r{role}: {{ system: R., output: {{ x: null, y: null }} }}");
+    }
+    text.push_str("graph:\n  start: { to: r0, prompt: Go. }\n");
+    for role in 1..roles {
+        let to = format!("{{ to: r{role}, prompt: Go. }}");
+        let _ = writeln!(text, "  r{}: {{ x: {to}, y: {to} }}", role - 1);
+    }
+    let _ = writeln!(text, "  r{}: {{ x: {{ to: end }}, y: {{ to: end }} }}", roles - 1);
+    text
+}
+
+#[test]
+fn of_many_routes_of_one_length_as_many_are_found_as_are_wanted() {
+    let report = with(&ladder(18), Vec::new(), 20);
+    assert_eq!(report.routes.len(), 20);
+    assert!(report.routes.iter().all(|route| route.steps.len() == 18 && route.costs.is_some()));
+    assert_eq!((report.ways, report.worst.steps, report.worst.is_exact), (Some(1 << 18), 18, true));
+    assert_eq!(faults(&report), [""; 0]);
+}
+
+#[test]
+fn ways_beyond_counting_and_routes_beyond_weighing_are_said_to_be() {
+    let report = with(&ladder(120), Vec::new(), 1_000);
+    assert_eq!((report.ways, report.worst.steps, report.worst.is_exact), (None, 120, true));
+    assert!(report.routes.len() > 500 && report.worst.weighed < report.routes.len());
+    assert!(!report.worst.has_weighed_all);
+    assert_eq!(codes(&report), [Code::WalkCut], "{:?}", faults(&report));
+}
+
+const DIVIDES: &str = r#"
+rondo: 1
+name: divides
+input: { n: integer }
+roles: { a: { system: A. } }
+graph: { start: { to: a, prompt: "{{ 10 / input.n }}" }, a: { done: { to: end } } }
+"#;
+
+#[test]
+fn every_input_that_is_given_is_walked_with() {
+    let given = |ns: std::ops::Range<i128>| ns.map(|n| Value::from_iter([("n", Value::Int(n))])).collect::<Vec<_>>();
+    let last_fails: Vec<Value> = given(1..40).into_iter().chain(given(0..1)).collect();
+    let report = with(DIVIDES, last_fails, 10);
+    assert_eq!(codes(&report), [Code::RouteFails], "{:?}", faults(&report));
+    let too_many = with(DIVIDES, given(1..1_002), 10);
+    assert_eq!(codes(&too_many), [Code::WalkCut], "{:?}", faults(&too_many));
+    assert!(!too_many.worst.is_exact);
+}
+
+#[test]
+fn generated_inputs_that_are_left_out_are_said_where_a_template_reads_the_input() {
+    let inputs = "{ a: integer, b: integer, c: integer, d: integer, n: integer }";
+    let told = with(&DIVIDES.replace("{ n: integer }", inputs), Vec::new(), 10);
+    assert!(codes(&told).contains(&Code::WalkCut), "{:?}", faults(&told));
+    let untold = with(&DIVIDES.replace("{ n: integer }", inputs).replace("input.n", "2"), Vec::new(), 10);
+    assert_eq!(faults(&untold), [""; 0]);
+}
+
+#[test]
+fn what_a_template_asks_for_is_tried() {
+    let report = simulated(
+        r#"
+rondo: 1
+name: asks
+roles: { a: { system: A., output: { done: { kind: string, items: "string[]" } } }, b: { system: B. } }
+graph:
+  start: { to: a, prompt: Go. }
+  a: { done: { to: b, prompt: "{% if output.kind == 'bug' %}{{ output.items | first }}{% endif %}" } }
+  b: { done: { to: end } }
+"#,
+    );
+    assert_eq!(codes(&report), [Code::RouteFails], "{:?}", faults(&report));
+}
+
+/// Law: what the answers hold is bounded, whatever a file says, and what is left out is said.
+#[test]
+fn answers_of_many_roles_share_what_they_may_hold() {
+    use std::fmt::Write as _;
+    let fields: Vec<String> = (0..9).map(|field| format!("f{field}: string")).collect();
+    let mut text = "rondo: 1\nname: wide\nmodels: { default: { max_output_tokens: 20000 } }\nroles:\n".to_owned();
+    for role in 0..600 {
+        let _ = writeln!(text, "  r{role}: {{ system: R., output: {{ done: {{ {} }} }} }}", fields.join(", "));
+    }
+    text.push_str("graph:\n  start: { to: r0, prompt: Go. }\n");
+    for role in 0..600 {
+        let to = if role == 599 { "{ to: end }".to_owned() } else { format!("{{ to: r{}, prompt: Go. }}", role + 1) };
+        let _ = writeln!(text, "  r{role}: {{ done: {to} }}");
+    }
+    let checked = rondo_protocol::workflow::read("workflow.yaml", &text, &BTreeMap::new()).unwrap();
+    let graph = Graph::of(&checked, |uses, roles| crate::registry().place(uses, roles)).unwrap();
+    let repertoire = Repertoire::new(&checked.workflow, &graph, &Reads::of(&graph)).unwrap();
+    let answers = || repertoire.roles.values().flatten().flat_map(|(_, answers)| &answers.all);
+    let bodies: BTreeMap<*const u8, usize> =
+        answers().map(|answer| (answer.body.as_ptr(), answer.body.len())).collect();
+    assert!(bodies.values().sum::<usize>() < 40 << 20, "{} bodies", bodies.len());
+    assert!(repertoire.roles.values().flatten().all(|(_, answers)| answers.all.len() >= 2));
+    assert_eq!(repertoire.cut.len(), 600, "none has room for the longest text");
 }
 
 #[test]

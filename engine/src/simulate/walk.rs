@@ -32,6 +32,8 @@ const MAX_SPOTS: usize = 20_000;
 const MAX_TRIED: usize = 400_000;
 /// The most bytes of steps that the states of a walk hold.
 const MAX_HELD_BYTES: usize = 96 << 20;
+/// What a state holds of each role that has run, in bytes, about.
+const VISITED_BYTES: usize = 128;
 /// The most faults that are kept.
 const MAX_FAULTS: usize = 200;
 
@@ -273,7 +275,9 @@ impl<'a> Walker<'a> {
                         }
                         let spot = self.spot(walk.place, &state, &dispatch, &latest);
                         if walk.seen.insert(spot) {
-                            let added = dispatch.edge.prompt.len() + answer.text.len() + answer.body.len();
+                            // A text holds the fields and the body, and both are held once more on their own.
+                            let texts = dispatch.edge.prompt.len() + 2 * answer.text_bytes;
+                            let added = texts + state.roles.len() * VISITED_BYTES;
                             let bytes = bytes / 2 + added;
                             walk.held_bytes += bytes;
                             let trail = walk.trails.add(trail, &name, answer);
@@ -381,7 +385,7 @@ const NOWHERE: Digest = Digest([0; 32]);
 /// The state after a role has answered.
 pub(super) fn after(state: &State, dispatch: &Dispatch, answer: &Answer) -> State {
     let step = Step {
-        answer: answer.text.clone(),
+        answer: answer.text(),
         edge: dispatch.edge.clone(),
         kind: StepKind::Step,
         lane: LanePath::trunk(),
@@ -394,6 +398,6 @@ pub(super) fn after(state: &State, dispatch: &Dispatch, answer: &Answer) -> Stat
         transcript: None,
     };
     let mut state = state.clone();
-    state.add(NOWHERE, &step, answer.body.clone(), &Note::default());
+    state.add(NOWHERE, &step, answer.body.as_ref().to_owned(), &Note::default());
     state
 }
