@@ -387,10 +387,10 @@ fn what_a_template_asks_for_is_tried() {
         r#"
 rondo: 1
 name: asks
-roles: { a: { system: A., output: { done: { kind: string, items: "string[]" } } }, b: { system: B. } }
+roles: { a: { system: A., output: { done: { kind: string } } }, b: { system: B. } }
 graph:
   start: { to: a, prompt: Go. }
-  a: { done: { to: b, prompt: "{% if output.kind == 'bug' %}{{ output.items | first }}{% endif %}" } }
+  a: { done: { to: b, prompt: "{% if output.kind == 'bug' %}{{ 10 / (steps.a.visits - 1) }}{% endif %}" } }
   b: { done: { to: end } }
 "#,
     );
