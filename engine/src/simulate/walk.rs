@@ -28,6 +28,9 @@ use crate::thread::State;
 
 /// The most spots of all walks. A walk in breadth leaves half of them to one in depth.
 const MAX_SPOTS: usize = 20_000;
+/// The most marks of all spots: what tells one from others takes a mark for each role and each bounded edge, so that of
+/// a large workflow fewer are kept.
+const MAX_MARKS: usize = 2_000_000;
 /// The most answers that are tried in all walks.
 const MAX_TRIED: usize = 400_000;
 /// The most bytes of steps that the states of a walk hold.
@@ -224,9 +227,11 @@ impl<'a> Walker<'a> {
     }
 
     fn is_cut(&mut self, until: usize, walk: &Walk) -> bool {
-        let most_spots = if walk.in_depth { MAX_SPOTS } else { MAX_SPOTS / 2 };
+        let marks = self.bounded.len() + self.roles.len() + 1;
+        let all_spots = MAX_SPOTS.min(MAX_MARKS / marks);
+        let most_spots = if walk.in_depth { all_spots } else { all_spots / 2 };
         let reached = [
-            (self.walked.space.spots.len() >= most_spots, format!("{MAX_SPOTS} states")),
+            (self.walked.space.spots.len() >= most_spots, format!("{all_spots} states")),
             (self.walked.progress.tried >= until, format!("{MAX_TRIED} answers")),
             (walk.held_bytes > MAX_HELD_BYTES, format!("{} MiB of texts", MAX_HELD_BYTES >> 20)),
         ];
