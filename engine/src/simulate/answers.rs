@@ -80,7 +80,7 @@ impl Repertoire {
         let contracts: BTreeMap<RoleName, Arc<Contract>> =
             cast::contracts(workflow)?.into_iter().map(|(name, contract)| (name, Arc::new(contract))).collect();
         let mut repertoire = Self::default();
-        let mut left_statuses: usize = workflow.roles.iter().map(|(_, role)| role.output.iter().count()).sum();
+        let mut left_statuses: usize = workflow.roles.iter().map(|(_, role)| role.output.len()).sum();
         let mut left_bytes = MAX_HELD_BYTES;
         for (name, role) in &workflow.roles {
             let mut statuses = Vec::new();
@@ -182,7 +182,9 @@ impl Part<'_> {
                 (RoleKind::Tool(_), _) => Some(self.of_tool(fields, body)),
                 _ => None,
             };
-            answer.into_iter().for_each(|answer| given.keep(answer, self.share));
+            if let Some(answer) = answer {
+                given.keep(answer, self.share);
+            }
         };
         let long = words(longest);
         if let Some(longest) = made.values.get(1).or(made.values.first()) {
