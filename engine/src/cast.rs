@@ -177,7 +177,7 @@ pub fn toolboxes(workflow: &Workflow, tools: &ToolSet, grants: &Grants) -> BTree
             RoleKind::Tool(role) => vec![role.tool.clone()],
             _ => return None,
         };
-        Some((name.clone(), Toolbox::new(&named, tools, |tool| grants.denied(tool.spec()))))
+        Some((name.clone(), Toolbox::new(&named, tools, |tool| grants.denied(Some(name), tool.spec()))))
     };
     workflow.roles.iter().filter_map(toolbox).collect()
 }

@@ -94,6 +94,8 @@ pub struct Operating {
     pub servers: Vec<Arc<Server>>,
     /// Which of them roles may call.
     pub grants: Grants,
+    /// Hooks around every workflow, outermost first.
+    pub imposed: Vec<HookUse>,
     /// Whom single calls are shown to first, where the operator wants that.
     pub approver: Option<Arc<dyn Approver>>,
     /// What happens with calls that may have had their effect, in place of what each tool says.
@@ -262,7 +264,7 @@ impl Engine {
     pub async fn start(&self, new: NewThread, operating: Operating) -> Result<ThreadHandle, Error> {
         let NewThread { workflow, policy, mut input, file, script, recorded, workspace } = new;
         let parts = &self.parts;
-        let graph = self.graph(&workflow, &policy)?;
+        let graph = self.graph(&workflow, &policy, &operating.imposed)?;
         self.redactors(&graph, &operating)?.input.value(&mut input);
         let (workflow_digest, workflow_bytes) = Digest::of(Kind::Workflow, &workflow)?;
         let (policy_digest, policy_bytes) = Digest::of(Kind::Policy, &policy)?;
@@ -334,7 +336,7 @@ impl Engine {
         }
         let policy: Policy = rebuild::object(&**store, Kind::Policy, row.policy).map_err(Error::from)?;
         let operating = operating(&beginning.workflow, &origin)?;
-        let graph = self.graph(&beginning.workflow, &policy)?;
+        let graph = self.graph(&beginning.workflow, &policy, &operating.imposed)?;
         let state = self.state(thread, &row, &graph, &beginning)?;
         let past = StoredPast { store: Arc::clone(store), thread: thread.clone() };
         let ready = self.ready(thread.clone(), &beginning.workflow, graph, operating, Arc::new(past))?;
@@ -404,7 +406,7 @@ impl Engine {
         let (row, _) = self.row(thread)?;
         let beginning = rebuild::beginning(&**store, &row)?;
         let policy: Policy = rebuild::object(&**store, Kind::Policy, row.policy)?;
-        let graph = self.graph(&beginning.workflow, &policy)?;
+        let graph = self.graph(&beginning.workflow, &policy, &operating.imposed)?;
         let toolboxes = cast::toolboxes(&beginning.workflow, &operating.tools, &operating.grants);
         let limits = operating.ceilings.over(&policy.limits);
         let cast = cast::cast(&beginning.workflow, &policy.roles, &limits, &operating.models, toolboxes, None)?;
@@ -442,12 +444,15 @@ impl Engine {
         Ok(row)
     }
 
-    /// Lowers a workflow with the hooks of this engine's registry.
+    /// Lowers a workflow with the hooks of this engine's registry, and around them those that the operator imposes.
     ///
     /// # Errors
     /// When a stored definition does not fit this version.
-    pub fn graph(&self, workflow: &Workflow, policy: &Policy) -> Result<Arc<Graph>, Error> {
-        Ok(Arc::new(Graph::new(workflow, policy, |uses, roles| self.parts.registry.place(uses, roles))?))
+    pub fn graph(&self, workflow: &Workflow, policy: &Policy, imposed: &[HookUse]) -> Result<Arc<Graph>, Error> {
+        let registry = &self.parts.registry;
+        Ok(Arc::new(Graph::new(workflow, policy, |uses, roles| {
+            registry.impose(imposed).into_iter().chain(registry.place(uses, roles)).collect()
+        })?))
     }
 
     /// Whether a node changes what is said on its way. One whose patterns act at the port does not.
@@ -653,7 +658,7 @@ fn views(
                     name: spec.name.clone(),
                     wire_name: wire_name.to_owned(),
                     is_granted: offer.denied.is_none(),
-                    needs_approval: operating.grants.needs_approval(&spec.name),
+                    needs_approval: operating.grants.asks_about(role, &spec.name),
                     origin: spec.origin.clone(),
                 }
             })

@@ -126,6 +126,7 @@ impl Exit {
     pub fn of_store(error: &store::Error) -> Self {
         match error {
             store::Error::Damaged { .. } => Self::Damaged,
+            store::Error::Unsafe { .. } => Self::Denied,
             store::Error::Conflict { .. } | store::Error::Busy { .. } => Self::Busy,
             _ => Self::InputOutput,
         }

@@ -13,6 +13,13 @@ use std::sync::{Mutex, PoisonError};
 use rondo_protocol::workflow::read::{FileError, Files};
 use rustix::fs::OFlags;
 
+use crate::shipped;
+
+/// The folder that a file lies in, as it can be opened: `.` for a bare name.
+pub fn folder_of(file: &Path) -> &Path {
+    file.parent().filter(|folder| !folder.as_os_str().is_empty()).unwrap_or_else(|| Path::new("."))
+}
+
 /// The text of a plain file of at most `max_bytes`.
 ///
 /// # Errors
@@ -45,7 +52,7 @@ fn refused(error: &io::Error) -> FileError {
     }
 }
 
-/// The files in a workflow's folder.
+/// The files in a workflow's folder, which may be one that ships with rondo.
 #[derive(Debug)]
 pub struct FolderFiles {
     folder: PathBuf,
@@ -69,6 +76,9 @@ impl FolderFiles {
         // The reader of workflows lets no such path through; this holds whoever else asks.
         if !named.components().all(|part| matches!(part, Component::Normal(_) | Component::CurDir)) {
             return Err(FileError::Outside);
+        }
+        if let Some(text) = shipped::text(&self.folder.join(named)) {
+            return Ok(text.to_owned());
         }
         let folder = self.folder.canonicalize().map_err(|error| refused(&error))?;
         let real = folder.join(named).canonicalize().map_err(|error| refused(&error))?;

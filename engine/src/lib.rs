@@ -26,6 +26,7 @@ mod rehearse;
 pub mod scenario;
 pub mod scheduler;
 mod scratch;
+mod shipped;
 pub mod simulate;
 pub mod socket;
 pub mod store;

@@ -11,7 +11,7 @@ use rondo_protocol::digest::Kind;
 use rondo_protocol::id::{RoleName, ThreadId};
 use rondo_protocol::message::{Conversation, Message};
 use rondo_protocol::object::{self, Entry, Head, LAYOUT, Note, Start, Transcript};
-use rondo_protocol::workflow::{History, RoleKind, Workflow};
+use rondo_protocol::workflow::{History, Policy, RoleKind, Workflow};
 use rondo_protocol::{Digest, canonical};
 
 use crate::cast::{self, Reading};
@@ -97,6 +97,14 @@ pub fn beginning(store: &dyn Read, row: &Row) -> Result<Beginning, store::Error>
         workflow: object(store, Kind::Workflow, row.workflow)?,
         start: object(store, Kind::Start, row.start)?,
     })
+}
+
+/// A thread's policy.
+///
+/// # Errors
+/// When the object is missing or damaged.
+pub fn policy(store: &dyn Read, row: &Row) -> Result<Policy, store::Error> {
+    object(store, Kind::Policy, row.policy)
 }
 
 /// One request as it is rebuilt: borrowed, so that one of a long conversation costs no more than one of a short one.

@@ -16,6 +16,7 @@ pub mod message;
 pub mod object;
 pub mod seen;
 pub mod source;
+pub mod text;
 pub mod workflow;
 
 pub use canonical::Value;

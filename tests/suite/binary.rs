@@ -32,7 +32,7 @@ pub fn fixture(name: &str) -> String {
     path.to_str().unwrap().to_owned()
 }
 
-/// A folder of its own, with a store in it.
+/// A folder of its own, with a store in it, and beside it the home of its user.
 pub struct Place {
     folder: tempfile::TempDir,
 }
@@ -42,13 +42,35 @@ impl Place {
     /// need a device.
     pub fn new() -> Self {
         let memory = Path::new("/dev/shm");
-        let folder = if memory.is_dir() { tempfile::tempdir_in(memory) } else { tempfile::tempdir() };
-        Self { folder: folder.unwrap() }
+        let folder = if memory.is_dir() { tempfile::tempdir_in(memory) } else { tempfile::tempdir() }.unwrap();
+        for part in ["work", "home"] {
+            std::fs::create_dir(folder.path().join(part)).unwrap();
+        }
+        Self { folder }
     }
 
     /// The folder.
-    pub fn path(&self) -> &Path {
-        self.folder.path()
+    pub fn path(&self) -> PathBuf {
+        self.folder.path().join("work")
+    }
+
+    /// The home of whoever runs a command.
+    pub fn home(&self) -> PathBuf {
+        self.folder.path().join("home")
+    }
+
+    /// Writes the project's settings, and agrees to them.
+    pub fn settings(&self, text: impl AsRef<[u8]>) {
+        self.file("rondo.toml", text);
+        self.trust(&[]);
+    }
+
+    /// Agrees to what the settings ask for, and the workflow that `words` name.
+    #[track_caller]
+    pub fn trust(&self, words: &[&str]) {
+        let shown = self.run([&["trust", "--json"], words].concat());
+        let digest = shown.event("trust")["digest"].as_str().unwrap().to_owned();
+        self.run([&["trust", "--yes", &digest], words].concat()).exits(0);
     }
 
     /// The store.
@@ -67,7 +89,7 @@ impl Place {
     /// The command, not yet started.
     pub fn command<W: AsRef<OsStr>>(&self, words: impl IntoIterator<Item = W>) -> Command {
         let mut command = Command::new(binary());
-        command.args(words).current_dir(self.path()).env_clear();
+        command.args(words).current_dir(self.path()).env_clear().env("HOME", self.home());
         command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
         command
     }

@@ -101,7 +101,7 @@ fn a_pending_snapshot_is_shown_and_accepted_by_cargo_insta() {
             assert!(listed.contains(name.trim_end_matches(".new")), "{name} is not listed: {listed}");
         }
 
-        let Some(told) = on_terminal(&program, place.path(), "review") else {
+        let Some(told) = on_terminal(&program, &place.path(), "review") else {
             eprintln!("skipped: there is no program `script`, which gives a terminal");
             return;
         };

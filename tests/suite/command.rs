@@ -52,7 +52,7 @@ fn with_path(place: &Place, words: &[&str]) -> Command {
 }
 
 fn run(place: &Place) -> Finished {
-    Running::of(with_path(place, &["run", "clerk", "--offline", "--json"])).finish()
+    Running::of(with_path(place, &["run", "clerk", "--offline", "--json", "--trust"])).finish()
 }
 
 fn said(program: &str, at: &str) -> Finished {
@@ -185,7 +185,7 @@ fn a_run_that_stopped_on_a_program_goes_on_when_it_works() {
         place.file("clerk/workflow.yaml", lines.join("\n"));
         assert_eq!(run(&place).exits(9).event("error")["code"], "RN1506", "{at}");
         place.file("ready", "");
-        let resumed = Running::of(with_path(&place, &["resume", "--json"])).finish().exits(0);
+        let resumed = Running::of(with_path(&place, &["resume", "--json", "--trust"])).finish().exits(0);
         assert_eq!(resumed.event("said")["text"], "filed", "{at}");
     }
 }
@@ -336,7 +336,7 @@ async fn in_memory(at: &str, program: &str) -> Ran {
         env: BTreeMap::new(),
     });
     let argv = ["sh", "-c", program].map(str::to_owned).to_vec();
-    let guard = HookProgram { argv, timeout_ms: Some(30_000), on_error: None };
+    let guard = HookProgram { argv, timeout_ms: Some(30_000), ..HookProgram::default() };
     let ground = Ground {
         programs: BTreeMap::from([("guard".to_owned(), guard)]),
         processes: Some(Arc::new(processes)),

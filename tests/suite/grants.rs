@@ -1,5 +1,5 @@
-//! What a workflow may do is what the operator grants, seen from outside: what is missing is named before anything is
-//! paid for, and what was agreed to ends when the workflow changes.
+//! What a workflow may do is what the operator grants and agreed to, seen from outside: what is missing is named before
+//! anything is paid for, and what was agreed to ends when the workflow changes.
 
 use std::path::PathBuf;
 
@@ -30,9 +30,16 @@ impl Office {
         place.file("clerk/workflow.yaml", WORKFLOW);
         place.file("clerk/script.yaml", SCRIPT);
         if !settings.is_empty() {
-            place.file("rondo.toml", settings);
+            place.settings(settings);
         }
         Self(place)
+    }
+
+    /// With the settings and the workflow agreed to.
+    fn trusted(settings: &str) -> Self {
+        let office = Self::new(settings);
+        office.0.trust(&["clerk"]);
+        office
     }
 
     fn run(&self, words: &[&str]) -> Finished {
@@ -41,7 +48,7 @@ impl Office {
 
     fn run_with(&self, words: &[&str], variables: &[(&str, &str)]) -> Finished {
         let mut command = self.0.command(words);
-        command.env("HOME", self.0.path().join("home")).envs(variables.iter().copied());
+        command.envs(variables.iter().copied());
         Running::of(command).finish()
     }
 
@@ -56,34 +63,36 @@ fn without_a_grant_a_run_ends_before_a_provider_is_asked() {
     // Nobody listens there; whoever asked would end with exit code 5.
     let nowhere = [("OPENAI_BASE_URL", "http://127.0.0.1:9"), ("OPENAI_API_KEY", "k"), ("RONDO_MODEL", "m")];
     let refused = office.run_with(&["run", "clerk"], &nowhere).exits(3);
-    assert!(refused.stderr.contains("RN1701") && refused.stderr.contains("write_file (for clerk)"), "{refused:?}");
-    assert!(!refused.stderr.contains("read_file (for"), "reading below the workspace is granted: {refused:?}");
+    assert!(refused.stderr.contains("RN1703") && refused.stderr.contains("write_file (for clerk)"), "{refused:?}");
+    assert!(refused.stderr.contains("rondo trust clerk"), "it names the command to type: {refused:?}");
+    assert!(!refused.stderr.contains("read_file (for"), "reading below the workspace needs no consent: {refused:?}");
     assert!(!office.0.store().exists(), "no thread was begun");
 }
 
 #[test]
-fn with_a_script_a_missing_grant_is_missed_when_the_tool_is_called() {
-    let office = Office::new("[grant]\ntools = [\"read_file\"]\n");
-    let stopped = office.run(&["run", "clerk", "--offline", "--json"]).exits(3);
-    assert_eq!(stopped.event("error")["code"], "RN1701");
+fn consent_is_needed_with_a_script_too_whoever_grants_the_tools() {
+    let office = Office::new("[grant]\ntools = [\"*\"]\n");
+    let refused = office.run(&["run", "clerk", "--offline", "--json"]).exits(3);
+    assert_eq!(refused.event("error")["code"], "RN1703");
     assert_eq!(office.note(), None);
-    office.0.file("rondo.toml", "[grant]\ntools = [\"read_file\", \"write_file\"]\n");
-    office.run(&["resume", "--json"]).exits(0);
+    assert!(!office.0.store().exists(), "no thread was begun");
+    office.run(&["run", "clerk", "--offline", "--trust"]).exits(0);
     assert_eq!(office.note().as_deref(), Some("a note"));
+    office.run(&["run", "clerk", "--offline"]).exits(3);
 }
 
 #[test]
 fn trust_holds_until_the_workflow_changes() {
     let office = Office::new("");
     let shown = office.run(&["trust", "clerk"]).exits(3);
-    assert!(shown.text().contains("write_file") && shown.text().contains("not granted"), "{shown:?}");
-    office.run(&["trust", "clerk", "--yes"]).exits(0);
+    assert!(shown.text().contains("write_file") && shown.text().contains("for clerk"), "{shown:?}");
+    office.0.trust(&["clerk"]);
     office.run(&["run", "clerk", "--offline"]).exits(0);
     assert_eq!(office.note().as_deref(), Some("a note"));
 
     office.0.file("clerk/workflow.yaml", WORKFLOW.replace("You file notes.", "You file other notes."));
     let refused = office.run(&["run", "clerk", "--offline"]).exits(3);
-    assert!(refused.stderr.contains("RN1703") && refused.stderr.contains("rondo trust clerk"), "{refused:?}");
+    assert!(refused.stderr.contains("RN1703") && refused.stderr.contains("has changed"), "{refused:?}");
 
     // A comment is no change.
     office.0.file("clerk/workflow.yaml", format!("# a comment\n{WORKFLOW}"));
@@ -93,13 +102,50 @@ fn trust_holds_until_the_workflow_changes() {
 }
 
 #[test]
-fn a_thread_goes_on_with_the_definition_that_was_agreed_to_when_it_was_begun() {
+fn a_change_of_limits_asks_again_unless_the_workflow_is_ones_own() {
+    let limited = format!("{WORKFLOW}limits: {{ steps: 77 }}\n");
+    let office = Office::trusted("");
+    office.0.file("clerk/workflow.yaml", &limited);
+    let shown = office.run(&["trust", "clerk", "--json"]).exits(3).event("trust");
+    assert!(shown["changed"].as_array().unwrap().iter().any(|line| line.as_str().unwrap().contains("77")), "{shown}");
+    office.run(&["run", "clerk", "--offline"]).exits(3);
+
+    let digest = shown["digest"].as_str().unwrap();
+    office.run(&["trust", "clerk", "--own", "--yes", digest]).exits(0);
+    office.0.file("clerk/workflow.yaml", limited.replace("77", "78").replace("File it.", "File it well."));
+    office.run(&["run", "clerk", "--offline"]).exits(0);
+    office.0.file("clerk/workflow.yaml", WORKFLOW.replace("read_file, write_file", "read_file, write_file, shell"));
+    let refused = office.run(&["run", "clerk", "--offline"]).exits(3);
+    assert!(refused.stderr.contains("shell"), "{refused:?}");
+}
+
+#[test]
+fn a_copy_elsewhere_asks_again() {
+    let office = Office::trusted("");
+    office.run(&["run", "clerk", "--offline"]).exits(0);
+    office.0.file("copy/workflow.yaml", WORKFLOW);
+    office.0.file("copy/script.yaml", SCRIPT);
+    office.run(&["run", "copy", "--offline"]).exits(3);
+}
+
+#[test]
+fn an_agreement_is_to_what_was_shown_and_to_nothing_else() {
     let office = Office::new("");
-    office.run(&["trust", "clerk", "--yes"]).exits(0);
+    let digest = office.run(&["trust", "clerk", "--json"]).exits(3).event("trust")["digest"].clone();
+    office.0.file("clerk/workflow.yaml", WORKFLOW.replace("read_file, write_file", "shell"));
+    let refused = office.run(&["trust", "clerk", "--yes", digest.as_str().unwrap()]).exits(3);
+    assert!(refused.stderr.contains("another digest"), "{refused:?}");
+    office.run(&["run", "clerk", "--offline"]).exits(3);
+    office.run(&["trust", "clerk", "--yes", "abc"]).exits(2);
+}
+
+#[test]
+fn a_thread_goes_on_with_the_definition_that_was_agreed_to_when_it_was_begun() {
+    let office = Office::trusted("");
     office.0.file("clerk/script.yaml", "clerk:\n  - { error: { http: 401 } }\n");
     office.run(&["run", "clerk", "--offline"]).exits(5);
     office.0.file("clerk/workflow.yaml", WORKFLOW.replace("You file notes.", "You file other notes."));
-    office.run(&["trust", "clerk", "--yes"]).exits(0);
+    office.0.trust(&["clerk"]);
     office.0.file(
         "clerk/script.yaml",
         format!("clerk:\n  - {{ error: {{ http: 401 }} }}\n{}", SCRIPT.replace("\nclerk:\n", "")),
@@ -110,7 +156,7 @@ fn a_thread_goes_on_with_the_definition_that_was_agreed_to_when_it_was_begun() {
 
 #[test]
 fn a_thread_is_not_resumed_in_another_folder_than_its_tools_work_in() {
-    let office = Office::new("[grant]\ntools = [\"*\"]\n");
+    let office = Office::trusted("[grant]\ntools = [\"*\"]\n");
     office.0.file("clerk/script.yaml", "clerk:\n  - { error: { http: 401 } }\n");
     office.run(&["run", "clerk", "--offline"]).exits(5);
     let elsewhere = office.0.path().join("elsewhere");
@@ -125,29 +171,20 @@ fn a_thread_is_not_resumed_in_another_folder_than_its_tools_work_in() {
 #[test]
 fn a_pattern_that_means_no_tool_is_a_fault_of_the_settings() {
     for pattern in ["docs*", "*.read", "", "a b"] {
-        let office = Office::new(&format!("[grant]\napprove = [\"{pattern}\"]\n"));
+        let office = Office::new("");
+        office.0.file("rondo.toml", format!("[grant]\napprove = [\"{pattern}\"]\n"));
         let refused = office.run(&["run", "clerk", "--offline"]).exits(2);
         assert!(refused.stderr.contains("RN0803"), "{pattern}: {refused:?}");
     }
 }
 
 #[test]
-fn a_change_voids_what_the_settings_grant_too() {
-    let office = Office::new("[grant]\ntools = [\"*\"]\n");
-    office.run(&["run", "clerk", "--offline"]).exits(0);
-    office.run(&["trust", "clerk", "--yes"]).exits(0);
-    office.0.file("clerk/workflow.yaml", WORKFLOW.replace("File it.", "File it twice."));
-    office.run(&["run", "clerk", "--offline"]).exits(3);
-}
-
-#[test]
 fn trust_records_belong_to_the_user_and_a_damaged_file_grants_nothing() {
-    let office = Office::new("");
-    office.run(&["trust", "clerk", "--yes", "--json"]).exits(0);
-    let records: PathBuf = office.0.path().join("home/.local/share/rondo/trust.json");
+    let office = Office::trusted("");
+    let records: PathBuf = office.0.home().join(".local/share/rondo/trust.json");
     let text = std::fs::read_to_string(&records).unwrap();
     assert!(text.contains("write_file"), "{text}");
-    std::fs::write(&records, text.replace("write_file\"", "write_")).unwrap();
+    std::fs::write(&records, text.replace("\"write_file\"", "write_")).unwrap();
     let refused = office.run(&["run", "clerk", "--offline"]).exits(3);
     assert!(refused.stderr.contains("trust.json"), "{refused:?}");
     office.0.file("clerk/workflow.yaml", WORKFLOW.replace(", tools: [read_file, write_file]", ""));
@@ -157,7 +194,7 @@ fn trust_records_belong_to_the_user_and_a_damaged_file_grants_nothing() {
 
 #[test]
 fn an_unattended_approval_ends_the_run_with_the_name_of_the_tool() {
-    let office = Office::new("[grant]\ntools = [\"*\"]\napprove = [\"write_file\"]\n");
+    let office = Office::trusted("[grant]\ntools = [\"*\"]\napprove = [\"write_file\"]\n");
     let stopped = office.run(&["run", "clerk", "--offline", "--json"]).exits(3);
     let error = stopped.event("error");
     assert_eq!(error["code"], "RN1704");
@@ -174,14 +211,14 @@ fn tools_are_listed_with_who_grants_them() {
     let of = |tool: &str| listed.iter().find(|line| line["tool"] == tool).cloned().unwrap_or_default();
     assert_eq!((of("read_file")["granted"].as_bool(), of("read_file")["role"].as_str()), (Some(true), Some("clerk")));
     assert_eq!(of("write_file")["granted"].as_bool(), Some(false));
-    assert!(of("write_file")["why"].as_str().unwrap().contains("[grant]"));
+    assert!(of("write_file")["why"].as_str().unwrap().contains("rondo trust"), "{}", of("write_file"));
     let all = office.run(&["tools", "--json"]).exits(0).json();
     assert!(all.iter().any(|line| line["tool"] == "count" && line["origin"] == "[tool.count]"), "{all:?}");
 }
 
 #[test]
 fn what_says_what_tools_may_do_is_out_of_their_reach() {
-    let office = Office::new("[grant]\ntools = [\"*\"]\n");
+    let office = Office::trusted("[grant]\ntools = [\"*\"]\n");
     for path in ["rondo.toml", "./rondo.toml", ".rondo/x", "clerk/../rondo.toml", ".git/config"] {
         let script = format!(
             "clerk:\n  - tools: [ {{ name: write_file, args: {{ path: \"{path}\", text: x }} }} ]\n    then: {{ body: tried }}\n"

@@ -90,7 +90,7 @@ fn command(place: &Place, words: &[&str]) -> Command {
 }
 
 fn run(place: &Place) -> Finished {
-    Running::of(command(place, &["run", "round", "--offline", "--json"])).finish().exits(0)
+    Running::of(command(place, &["run", "round", "--offline", "--json", "--trust"])).finish().exits(0)
 }
 
 fn thread(ran: &Finished) -> String {
@@ -206,9 +206,9 @@ fn resumed(workflow: &str, first: (&str, &str), second: (&str, &str)) -> Vec<Str
         command.env("RONDO_MODEL", model);
         Running::of(command).finish()
     };
-    with_model(&["run", "round", "--offline", "--json"], first).exits(5);
+    with_model(&["run", "round", "--offline", "--json", "--trust"], first).exits(5);
     place.file("round/script.yaml", SCRIPT);
-    with_model(&["resume", "last", "--script", "round/script.yaml", "--json"], second).exits(0);
+    with_model(&["resume", "last", "--script", "round/script.yaml", "--json", "--trust"], second).exits(0);
     broken(&prefix(&place, &[])).into_iter().filter(|told| told.starts_with("writer")).collect()
 }
 
@@ -357,7 +357,7 @@ fn shipped_workflows_break_no_prefix_but_by_choice() {
         let folder = shipped.join(name);
         let (workflow, input) = (folder.to_str().unwrap(), folder.join("input.json"));
         let store = place.store();
-        let words = ["run", workflow, "--offline", "--json", "--input-file", input.to_str().unwrap()];
+        let words = ["run", "--trust", workflow, "--offline", "--json", "--input-file", input.to_str().unwrap()];
         let mut ran = place.command(words);
         // Tools work in the folder that the workflow is started from.
         ran.arg("--store").arg(&store).current_dir(shipped.join(".."));

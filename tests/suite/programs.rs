@@ -36,7 +36,7 @@ fn with_path(place: &Place, words: &[&str]) -> Command {
 
 /// Kills a run once the program has had its effect, and before that is on record.
 fn killed_in_between(place: &Place) {
-    let run = Running::of(with_path(place, &["run", "push", "--offline", "--json"]));
+    let run = Running::of(with_path(place, &["run", "push", "--offline", "--json", "--trust"]));
     let begun = Instant::now();
     while keys(place).is_empty() {
         assert!(begun.elapsed() < PATIENCE, "the program was never started");
@@ -51,19 +51,19 @@ fn killed_in_between(place: &Place) {
 fn a_kill_between_effect_and_record_repeats_nothing_unless_that_is_wanted() {
     let place = pushing("");
     killed_in_between(&place);
-    let asked = Running::of(with_path(&place, &["resume", "--json"])).finish().exits(8);
+    let asked = Running::of(with_path(&place, &["resume", "--json", "--trust"])).finish().exits(8);
     assert_eq!(asked.event("error")["code"], "RN1605");
     assert_eq!(keys(&place).len(), 1);
-    let skipped = Running::of(with_path(&place, &["resume", "--json", "--in-doubt", "skip"])).finish().exits(0);
+    let skipped = Running::of(with_path(&place, &["resume", "--json", "--in-doubt", "skip", "--trust"])).finish().exits(0);
     assert_eq!(skipped.event("thread_finished")["outcome"], "done");
     assert_eq!(keys(&place).len(), 1);
 
     let place = pushing("in_doubt = \"skip\"");
     killed_in_between(&place);
-    Running::of(with_path(&place, &["resume", "--json"])).finish().exits(0);
+    Running::of(with_path(&place, &["resume", "--json", "--trust"])).finish().exits(0);
     assert_eq!(keys(&place).len(), 1);
 
-    for (in_doubt, words) in [("in_doubt = \"retry\"", vec!["resume"]), ("", vec!["resume", "--in-doubt", "retry"])] {
+    for (in_doubt, words) in [("in_doubt = \"retry\"", vec!["resume", "--trust"]), ("", vec!["resume", "--in-doubt", "retry", "--trust"])] {
         let place = pushing(in_doubt);
         killed_in_between(&place);
         Running::of(with_path(&place, &words)).finish().exits(0);
@@ -124,7 +124,7 @@ fn a_failing_test_is_fixed_and_the_tests_really_pass_afterwards() {
     copied(&PathBuf::from(workflow("fix-failing-test")).join("fixture"), &project);
     assert!(!cargo_test(&project), "the fixture's tests must fail before");
     let mut command = Command::new(binary());
-    command.args(["run", &workflow("fix-failing-test"), "--offline", "--json"]).current_dir(&project);
+    command.args(["run", "--trust", &workflow("fix-failing-test"), "--offline", "--json"]).current_dir(&project);
     command
         .stdin(std::process::Stdio::null())
         .stdout(std::process::Stdio::piped())

@@ -26,18 +26,29 @@ impl Office {
             "ask/script.yaml",
             "a:\n  - tools: [ { name: docs__echo, args: { word: hello } } ]\n    then: { body: asked }\n",
         );
-        place.file(
-            "rondo.toml",
-            format!("[mcp.docs]\ncommand = \"{command}\"\nargs = [\"server.sh\"]\n[grant]\ntools = [\"docs.*\"]\n"),
-        );
         place.file("server.sh", SERVER);
         place.file("description", "Says it again.");
-        Self(place)
+        let office = Self(place);
+        office.settings(&format!("command = \"{command}\"\nargs = [\"server.sh\"]\ncwd = \"workspace\"\n"));
+        office
+    }
+
+    /// Declares the server, and agrees to it and to the workflow.
+    fn settings(&self, server: &str) {
+        self.0.file("rondo.toml", format!("[mcp.docs]\n{server}[grant]\ntools = [\"docs.*\"]\n"));
+        self.0.trust(&["ask"]);
+    }
+
+    /// Starts the server, looks at its tools and pins them.
+    fn pin(&self) {
+        let shown = self.run(&["trust", "--server", "docs", "--json"]);
+        let digest = shown.event("trust")["digest"].as_str().unwrap().to_owned();
+        self.run(&["trust", "--server", "docs", "--yes", &digest]).exits(0);
     }
 
     fn run(&self, words: &[&str]) -> Finished {
         let mut command = self.0.command(words);
-        command.env("PATH", "/usr/local/bin:/usr/bin:/bin").env("HOME", self.0.path().join("home"));
+        command.env("PATH", "/usr/local/bin:/usr/bin:/bin");
         Running::of(command).finish()
     }
 

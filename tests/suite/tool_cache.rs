@@ -431,13 +431,12 @@ fn pure_calls_are_learnt_anew_from_a_thread_and_a_refusal_is_explained() {
         "a:\n  - tools: [ { name: add, args: { n: 1 } }, { name: write_file, args: { path: out, text: x } } ]\n    then: { body: \
          fine }\n",
     );
-    place.file(
-        "rondo.toml",
+    place.settings(
         "[tool.add]\nargv = [\"sh\", \"-c\", \"echo added $1\", \"sh\", \"{n}\"]\neffect = \"pure\"\nschema = '{\"type\":\"object\",\"properties\":{\"n\":\
          {\"type\":\"integer\"}}}'\n[grant]\ntools = [\"add\", \"write_file\"]\nwrite = [\".\"]\n",
     );
     let run = |more: &[&str]| {
-        let mut command = place.command(["run", "count", "--offline", "--json"].iter().chain(more));
+        let mut command = place.command(["run", "count", "--offline", "--json", "--trust"].iter().chain(more));
         command.env("PATH", "/usr/local/bin:/usr/bin:/bin");
         let run = Running::of(command).finish().exits(0);
         let is_add = |event: &&serde_json::Value| event["tool"] == "add";

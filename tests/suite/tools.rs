@@ -7,7 +7,7 @@ use std::sync::{Arc, Mutex};
 use futures_util::future::BoxFuture;
 use rondo_agent_kit::model::{Deltas, Model};
 use rondo_agent_kit::tool::{Error, InDoubt, Invocation, Origin, Spec, Tool};
-use rondo_engine::grant::{Approver, Grants};
+use rondo_engine::grant::{Approver, Grants, Rule};
 use rondo_engine::store::{MemoryStore, Read};
 use rondo_engine::{Ended, Engine, Operating, Resumed, SystemEnv, rebuild};
 use rondo_protocol::Value;
@@ -234,7 +234,7 @@ async fn what_reached_the_journal_is_not_called_again() {
         let look: Arc<dyn Tool> = Arc::new(FnTool::new("look", Effect::Pure, |_: &Value, _: &str| Ok(String::new())));
         let approver: Arc<dyn Approver> = Arc::new(Once(first));
         Operating {
-            grants: Grants { approve: vec!["look".to_owned()], ..Grants::everything() },
+            grants: Grants { approve: vec![Rule::of_tool("look")], ..Grants::everything() },
             approver: Some(approver),
             ..equipped(&checked.workflow, &model, vec![noting("push", Effect::External, &calls), look])
         }
@@ -305,7 +305,7 @@ async fn what_was_acted_on_is_not_asked_again_though_the_tools_have_changed_sinc
     let operating = |tools: Vec<Arc<dyn Tool>>| {
         let approver: Arc<dyn Approver> = Arc::new(Once(Arc::clone(&first)));
         Operating {
-            grants: Grants { approve: vec!["look".to_owned()], ..Grants::everything() },
+            grants: Grants { approve: vec![Rule::of_tool("look")], ..Grants::everything() },
             approver: Some(approver),
             ..equipped(&checked.workflow, &model, tools)
         }
@@ -368,7 +368,7 @@ async fn a_tool_that_is_not_granted_stops_the_run_before_any_hook_or_effect() {
     let model: Arc<dyn Model> = Arc::new(Asks(vec![("look", "{}"), ("push", "{}")]));
     let checked = one_role("condensed");
     let tools = vec![noting("look", Effect::Pure, &calls), noting("push", Effect::External, &calls)];
-    let grants = Grants { tools: vec!["look".to_owned()], approve: Vec::new() };
+    let grants = Grants { tools: vec![Rule::of_tool("look")], ..Grants::default() };
     let operating = Operating { grants, ..equipped(&checked.workflow, &model, tools) };
     let handle = start_with(&engine, &checked, Value::empty_object(), operating).await;
     let (events, ended) = follow(handle).await;
@@ -487,7 +487,7 @@ fn an_unattended_approval_is_refused_with_its_name() {
         let (_, engine) = engine();
         let model: Arc<dyn Model> = Arc::new(Asks(vec![("look", "{}")]));
         let checked = one_role("condensed");
-        let grants = Grants { approve: vec!["*".to_owned()], ..Grants::everything() };
+        let grants = Grants { approve: vec![Rule::everything()], ..Grants::everything() };
         let tools = vec![noting("look", Effect::Pure, &Calls::default())];
         let operating = Operating { grants, ..equipped(&checked.workflow, &model, tools) };
         let handle = start_with(&engine, &checked, Value::empty_object(), operating).await;

@@ -1,2 +1,6 @@
-//! A package without public API. Its tests hold the workflows in the folders beside it: they read without a warning,
-//! their scripts answer for them, and their inputs are the documents that stand beside them.
+//! The workflows that ship with rondo, as texts: the engine takes them into the binary. The tests of this package hold
+//! them: they read without a warning, their scripts answer for them, and their inputs are the documents that stand beside
+//! them.
+
+/// Every file of every workflow, by its path: `review-loop/workflow.yaml`. Tests and fixtures are not among them.
+pub const FILES: &[(&str, &str)] = &include!(concat!(env!("OUT_DIR"), "/files.rs"));

@@ -1,9 +1,11 @@
 //! `rondo cancel`: ends a thread for good.
 
+use super::consent::By;
 use super::exit::Exit;
 use super::failure::Failure;
 use super::output::{Output, tell};
-use super::session::{look_into, settings, thread_in};
+use super::person::is_attended;
+use super::session::{look_into, own_store, settings, thread_in};
 use super::terminal::Request;
 use super::watch::{Showing, watch};
 use super::{JsonArgs, StoreArgs};
@@ -23,11 +25,12 @@ pub struct CancelArgs {
 /// Cancels a thread.
 pub fn cancel(args: &CancelArgs, output: &mut Output) -> Result<Exit, Failure> {
     let settings = settings(&Flags { store: args.store.store.clone(), durability: None })?;
-    let (look, thread, _) = thread_in(look_into(&settings.store.value)?, &args.thread)?;
+    let store = own_store(&settings, By::of(false, !output.is_json() && is_attended()))?;
+    let (look, thread, _) = thread_in(look_into(&store.folder)?, &args.thread)?;
     drop(look);
     let showing = Showing { is_quiet: true, concurrency: 1 };
     let request = Request::Cancel { thread: thread.clone() };
-    let exit = watch(std::iter::once(request), settings.store.value, settings.durability.value, showing, output)?;
+    let exit = watch(std::iter::once(request), store, settings.durability.value, showing, output)?;
     if exit == Exit::Done && !output.is_json() {
         tell(&format!("thread {thread} is cancelled\n"));
     }

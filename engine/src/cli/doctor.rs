@@ -1,17 +1,21 @@
 //! `rondo doctor`: what is in force and where it came from. A key's value is never shown, only whether it is set.
 
 use std::fmt::Write as _;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 use rondo_protocol::event::Durability;
 use serde::Serialize;
 
+use super::consent::{Asked, is_plain_http};
 use super::exit::Exit;
 use super::failure::Failure;
 use super::output::Output;
-use super::session::{look_into, settings};
+use super::session::{self, Sources, is_own, look_into};
 use super::{JsonArgs, StoreArgs, tooling};
+use crate::config::keys::{masked_address, masked_words};
+use crate::config::layers::ignored;
 use crate::config::{Flags, KEEP_FOR, KEEP_PREFIX, Origin, Settings, Sourced};
+use crate::store::folder::{self, Found};
 use crate::store;
 
 /// Show what is in force and where it came from
@@ -49,8 +53,10 @@ impl Finding {
 
 /// Shows what is in force.
 pub fn doctor(args: &DoctorArgs, output: &mut Output) -> Result<Exit, Failure> {
-    let settings = settings(&Flags { store: args.store.store.clone(), durability: None })?;
+    let flags = Flags { store: args.store.store.clone(), durability: None };
+    let (sources, settings) = (session::sources(&flags)?, session::settings(&flags)?);
     let mut findings = of_settings(&settings);
+    findings.extend(of_trust(&sources, &settings));
     findings.push(of_wall(&settings)?);
     findings.extend(of_store(&settings));
     findings.extend(of_system(&settings.store.value));
@@ -82,19 +88,25 @@ pub(super) fn table(findings: &[Finding]) -> String {
 /// What settings say.
 pub(super) fn of_settings(settings: &Settings) -> Vec<Finding> {
     let mut findings = vec![Finding::new("rondo", env!("CARGO_PKG_VERSION"))];
-    let file = settings.file.as_ref().map(|file| file.display().to_string());
-    findings.push(Finding { value: file, ..Finding::new("rondo.toml", "") });
+    let shown = |file: &Option<PathBuf>| file.as_ref().map(|file| file.display().to_string());
+    findings.push(Finding { value: shown(&settings.user_file), ..Finding::new("your settings", "") });
+    findings.push(Finding { value: shown(&settings.file), ..Finding::new("rondo.toml", "") });
     for (name, provider) in &settings.providers {
         let about = |what: &str| format!("provider.{name}.{what}");
-        let text =
-            |what: &str, value: &Sourced<String>| Finding::sourced(about(what), value.value.clone(), &value.from);
         let time = |what: &str, value: &Sourced<u64>| {
             Finding::sourced(about(what), super::show::seconds(value.value), &value.from)
         };
-        findings.push(text("base_url", &provider.base_url));
-        let key = if provider.key.is_some() { "set" } else { "not set" };
+        let address = masked_address(&provider.base_url.value);
+        let is_open = is_plain_http(&provider.base_url.value);
+        let warning = if is_open { ": prompts and the key go over plain http" } else { "" };
         findings.push(Finding {
-            from: Some(format!("${}", provider.key_env.value)),
+            is_fault: is_open,
+            ..Finding::sourced(about("base_url"), format!("{address}{warning}"), &provider.base_url.from)
+        });
+        let key = if provider.key.is_some() || provider.key_command.is_some() { "set" } else { "not set" };
+        let of_command = provider.key_command.as_ref().map(|command| format!("printed by {}", command.value.join(" ")));
+        findings.push(Finding {
+            from: of_command.or_else(|| Some(format!("${}", provider.key_env.value))),
             is_fault: !provider.is_usable(),
             ..Finding::new(about("key"), key)
         });
@@ -130,7 +142,7 @@ pub(super) fn of_settings(settings: &Settings) -> Vec<Finding> {
     }
     findings.extend(of_tools(settings));
     for (name, program) in &settings.hooks {
-        findings.push(Finding::new(format!("hook.{name}"), program.argv.join(" ")));
+        findings.push(Finding::new(format!("hook.{name}"), masked_words(&program.argv).join(" ")));
     }
     findings.push(Finding::sourced("store", settings.store.value.display().to_string(), &settings.store.from));
     let durability = match settings.durability.value {
@@ -142,10 +154,54 @@ pub(super) fn of_settings(settings: &Settings) -> Vec<Finding> {
     findings
 }
 
+/// What is trusted and why, and what of the files does not count.
+fn of_trust(sources: &Sources, settings: &Settings) -> Vec<Finding> {
+    let mut findings = Vec::new();
+    if let Some(user) = sources.user() {
+        findings.push(Finding::new("trust of your settings", "yours: all of it counts"));
+        findings.extend(user.faults.iter().map(|fault| unbelieved("trust of your settings", &fault.to_string())));
+    }
+    if let Some(project) = sources.project() {
+        let (mark, standing) = match sources.whole().and_then(|whole| Asked::of(sources, &whole, None)) {
+            Err(failure) => (true, failure.to_string()),
+            Ok(asked) if asked.settings.is_none() => (false, "nothing in it needs consent: all of it counts".to_owned()),
+            Ok(asked) if asked.is_agreed() => (false, "you agreed to it as it is: all of it counts".to_owned()),
+            Ok(asked) => {
+                let ignored: Vec<String> =
+                    asked.asks().iter().map(|ask| format!("{} {}", ask.kind.word(), ask.name)).collect();
+                let why = if asked.changed().is_empty() { "nobody agreed" } else { "it changed since you agreed" };
+                (true, format!("{why}, so this is ignored: {}; `rondo trust` shows it", ignored.join(", ")))
+            }
+        };
+        findings.push(Finding { is_fault: mark, ..Finding::new("trust of rondo.toml", standing) });
+        findings.extend(project.faults.iter().map(|fault| unbelieved("trust of rondo.toml", &fault.to_string())));
+        findings.extend(ignored(&project.stated).into_iter().map(|what| unbelieved("ignored in rondo.toml", what)));
+    }
+    let (value, is_fault) = match folder::look(&settings.store.value) {
+        Ok(Found::Nothing) => ("not there yet; the one that the first run makes is yours".to_owned(), false),
+        Ok(Found::Store(signed)) => match is_own(signed, settings) {
+            Ok(true) => ("yours, by its tag".to_owned(), false),
+            Ok(false) => ("not known as yours: it is read, and nothing runs over it; `rondo trust --store`".to_owned(), true),
+            Err(failure) => (failure.to_string(), true),
+        },
+        Err(error) => (error.to_string(), true),
+    };
+    findings.push(Finding { is_fault, ..Finding::new("trust of the store", value) });
+    let unwalled = settings.mcp.iter().filter(|(_, mcp)| mcp.command.is_some() && mcp.sandbox.is_none());
+    findings.extend(unwalled.map(|(name, _)| {
+        Finding::new(format!("mcp.{name} runs"), "outside every sandbox, with all rights that you have")
+    }));
+    findings
+}
+
+fn unbelieved(subject: &str, what: &str) -> Finding {
+    Finding { is_fault: true, ..Finding::new(subject, what) }
+}
+
 /// What programs would be walled by here, tried out.
 fn of_wall(settings: &Settings) -> Result<Finding, Failure> {
     if settings.grant.sandbox == Some(false) {
-        return Ok(Finding { is_fault: true, ..Finding::new("sandbox", "off, by [grant] sandbox in rondo.toml") });
+        return Ok(Finding { is_fault: true, ..Finding::new("sandbox", "off, by [grant] sandbox") });
     }
     let runtime = tooling::runtime()?;
     let wall = runtime.block_on(async { Ok::<_, Failure>(tooling::processes(settings)?.self_test().await.clone()) })?;
@@ -167,18 +223,23 @@ fn of_tools(settings: &Settings) -> Vec<Finding> {
         Finding::new("grant.write", list(grant.write.as_ref(), ".")),
         Finding::new("grant.hosts", list(Some(&grant.hosts), "")),
     ];
+    if !grant.deny.is_empty() {
+        findings.push(Finding::new("grant.deny", grant.deny.join(", ")));
+    }
     if !grant.approve.is_empty() {
         findings.push(Finding::new("grant.approve", grant.approve.join(", ")));
     }
     findings
-        .extend(settings.tools.iter().map(|(name, tool)| Finding::new(format!("tool.{name}"), tool.argv.join(" "))));
+        .extend(settings.tools.iter().map(|(name, tool)| Finding::new(format!("tool.{name}"), masked_words(&tool.argv).join(" "))));
     findings.extend(settings.mcp.iter().map(|(name, mcp)| {
-        // Arguments and the query of an address may hold a key.
-        let address = mcp.url.as_ref().map(|url| url.split('?').next().unwrap_or_default().to_owned());
-        Finding::new(format!("mcp.{name}"), mcp.command.clone().or(address).unwrap_or_default())
+        let command: Vec<String> = mcp.command.iter().chain(&mcp.args).cloned().collect();
+        let place = mcp.url.as_deref().map_or_else(|| masked_words(&command).join(" "), masked_address);
+        Finding::new(format!("mcp.{name}"), place)
     }));
     let trust = settings.trust.as_ref().map(|path| path.display().to_string());
     findings.push(Finding { value: trust, ..Finding::new("trust records", "") });
+    let secret = settings.secret_file.as_ref().map(|path| path.display().to_string());
+    findings.push(Finding { value: secret, ..Finding::new("secret", "") });
     findings
 }
 
@@ -267,14 +328,14 @@ mod tests {
         let text = "[store]\ndurability = \"log\"\n[model.default]\nmodel = \"m\"\n\
                     price = { input = 1, output = 2, source = \"a page\", date = \"2026-11-01\" }\n\
                     [limits]\ncost_usd = 0.5\n[hook.x]\nargv = [\"x\"]\n";
-        let stated = config::read("rondo.toml", text).unwrap();
+        let stated = config::read("rondo.toml", text, config::Layer::Project).unwrap();
         let variable = |name: &str| match name {
             "OPENAI_API_KEY" => Some("sk-0123456789".to_owned()),
             "RONDO_IDLE_TIMEOUT" => Some("5s".to_owned()),
             _ => None,
         };
-        let file = Path::new("/here/rondo.toml");
-        let settings = config::resolve(Path::new("/here"), Some(file), stated, &Flags::default(), &variable).unwrap();
+        let files = config::Files { project: Some("/here/rondo.toml".into()), user: None };
+        let settings = config::resolve(Path::new("/here"), &files, stated, &Flags::default(), &variable).unwrap();
         let shown = table(&of_settings(&settings));
         assert!(!shown.contains("sk-"));
         insta::assert_snapshot!(shown);

@@ -6,7 +6,9 @@ use rondo_protocol::diagnostic::Code;
 use super::exit::Exit;
 use super::failure::Failure;
 use super::output::Output;
+use super::session::settings;
 use super::{workflow, working_folder};
+use crate::config::Flags;
 use crate::graph::{Graph, view};
 
 /// Draw a workflow's graph, hooks and all
@@ -31,7 +33,10 @@ pub fn graph(args: &GraphArgs, output: &mut Output) -> Result<Exit, Failure> {
     let loaded = workflow::load(&args.workflow, &working_folder()?)?;
     let checked = &loaded.checked;
     let registry = crate::registry();
-    let graph = Graph::of(checked, |uses, roles| registry.place(uses, roles))
+    let settings = settings(&Flags::default())?;
+    let imposed: Vec<_> = settings.imposed.into_iter().map(|imposed| imposed.hook).collect();
+    let place = |uses: &[_], roles: &_| registry.impose(&imposed).into_iter().chain(registry.place(uses, roles)).collect();
+    let graph = Graph::of(checked, place)
         .map_err(|error| Failure::new(Code::InternalFault, error.to_string()))?;
     let format = match args.format {
         Format::Mermaid => view::Format::Mermaid,

@@ -12,13 +12,15 @@ use rondo_protocol::diagnostic::Code;
 use rondo_protocol::id::ThreadId;
 use serde::{Deserialize, Serialize};
 
+use super::consent::By;
 use super::exit::Exit;
 use super::failure::Failure;
 use super::operating::{Provision, rehearsing};
 use super::output::Output;
+use super::person::is_attended;
 use super::recording::Recording;
 use super::run::read_script;
-use super::session::{self, look_into, no_threads, of_store, settings};
+use super::session::{self, look_into, no_threads, of_store, own_store, settings};
 use super::terminal::Request;
 use super::watch::{Showing, watch};
 use super::{lines, tooling, working_folder};
@@ -177,6 +179,7 @@ pub fn run(called: Called, registry: &Registry, output: &mut Output) -> Result<E
         return Ok(Exit::Done);
     }
     let durability = settings.durability.value;
+    let own = own_store(&settings, By::of(false, !output.is_json() && is_attended()))?;
     let mut provision = None;
     if let Some(word) = asked.get_mut(THREAD) {
         let (id, row) = session::thread(look.store.as_ref(), word)?;
@@ -201,7 +204,7 @@ pub fn run(called: Called, registry: &Registry, output: &mut Output) -> Result<E
     drop(look);
     let request = Request::Verb(Box::new(VerbRequest { verb, action, asked, provision }));
     let showing = Showing { is_quiet: true, concurrency: 1 };
-    watch(std::iter::once(request), store, durability, showing, output)
+    watch(std::iter::once(request), own, durability, showing, output)
 }
 
 /// Carries out a verb over the store that this process holds.

@@ -6,10 +6,12 @@ use std::path::{Path, PathBuf};
 
 use rondo_protocol::diagnostic::Code;
 
+use super::consent::{self, Asked, Subject};
 use super::exit::Exit;
 use super::failure::Failure;
 use super::output::{Output, tell};
-use super::working_folder;
+use super::{files, session, workflow, working_folder};
+use crate::config::Flags;
 
 /// Write a small workflow to start from; nothing is written over
 #[derive(Debug, clap::Args)]
@@ -19,9 +21,12 @@ pub struct InitArgs {
     dir: PathBuf,
 }
 
+/// The workflow among them.
+const WORKFLOW: &str = "workflow.yaml";
+
 /// What is written, by path in the folder.
 pub(super) const FILES: [(&str, &str); 5] = [
-    ("workflow.yaml", include_str!("init/workflow.yaml")),
+    (WORKFLOW, include_str!("init/workflow.yaml")),
     ("script.yaml", include_str!("init/script.yaml")),
     ("prompts/writer.md", include_str!("init/prompts/writer.md")),
     ("prompts/editor.md", include_str!("init/prompts/editor.md")),
@@ -47,9 +52,27 @@ pub fn init(args: &InitArgs, output: &mut Output) -> Result<Exit, Failure> {
         write_new(&folder.join(name), text)?;
         output.text(&format!("{}\n", args.dir.join(name).display()))?;
     }
+    if let Err(failure) = trust(&folder) {
+        tell(&format!("{failure}; so it is not recorded as yours\n"));
+    }
     let shown = if args.dir == Path::new(".") { "workflow.yaml".to_owned() } else { args.dir.display().to_string() };
     tell(&format!("\nTry it: rondo run {shown} --offline\n"));
     Ok(Exit::Done)
+}
+
+/// Records what was written as the user's own: whoever wrote it need not be asked about it until it asks for more.
+fn trust(folder: &Path) -> Result<(), Failure> {
+    let sources = session::sources_of(folder.canonicalize().unwrap_or_else(|_| folder.to_owned()), &Flags::default())?;
+    let settings = sources.whole()?;
+    if settings.trust.is_none() {
+        return Ok(());
+    }
+    let loaded = workflow::read(folder.join(WORKFLOW))?;
+    let file = files::absolute(&loaded.path, folder);
+    let (workflow, policy) = (&loaded.checked.workflow, &loaded.checked.policy);
+    let subject = Subject { workflow, policy, file: &file };
+    Asked::of(&sources, &settings, Some(subject))?.record(true, &settings)?;
+    consent::record_own(&subject, &settings)
 }
 
 fn write_new(path: &Path, text: &str) -> Result<(), Failure> {

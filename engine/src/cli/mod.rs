@@ -8,9 +8,9 @@
 //! This module never decides where a thread goes next and never writes a store itself.
 
 mod approval;
-mod asks;
 mod cancel;
 mod completions;
+mod consent;
 mod doctor;
 mod explain;
 mod failure;
@@ -19,10 +19,13 @@ mod graph;
 mod hooks;
 mod init;
 mod input;
+mod key_command;
+mod known_keys;
 mod lines;
 mod messages;
 mod operating;
 mod output;
+mod person;
 mod prefix;
 mod progress;
 mod record;

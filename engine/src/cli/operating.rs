@@ -90,7 +90,7 @@ pub fn scripted_cast(workflow: &Workflow) -> Result<Cast, Failure> {
 /// not granted. With answers from a script or a recording such a tool is missed only when it is called.
 pub async fn operating(workflow: &Workflow, provision: &Provision) -> Result<Operating, Failure> {
     let operating = speaking(workflow, provision)?;
-    let Tooling { mut tools, files, servers, unusable } = tooling::of_run(workflow, &provision.settings).await?;
+    let Tooling { mut tools, files, servers, unusable } = tooling::of_run(workflow, &provision.settings, &provision.grants).await?;
     for (server, failure) in unusable {
         tools.miss(server, failure.to_string());
     }
@@ -102,12 +102,13 @@ pub async fn operating(workflow: &Workflow, provision: &Provision) -> Result<Ope
             return Err(Failure::new(missing.code, format!("role {role}: {}", missing.message)));
         }
     }
-    let approver = provision.is_attended.then(|| Arc::new(AtTerminal) as Arc<dyn Approver>);
+    let approver = provision.is_attended.then(|| Arc::new(AtTerminal::default()) as Arc<dyn Approver>);
     let in_doubt = provision.in_doubt.map(InDoubt::from);
     let programs = provision.settings.hooks.clone();
     let processes = (!programs.is_empty()).then(|| tooling::hook_processes(&provision.settings)).transpose()?;
     let ground = Ground { files, programs, processes };
-    Ok(Operating { tools, servers, grants, approver, in_doubt, ground, ..operating })
+    let imposed = provision.settings.imposed.iter().map(|imposed| imposed.hook.clone()).collect();
+    Ok(Operating { tools, servers, grants, imposed, approver, in_doubt, ground, ..operating })
 }
 
 /// What it takes to send the calls of a thread along hooks once more: models as they are served now, and the tools that

@@ -7,6 +7,7 @@ use std::borrow::Cow;
 use std::io::{self, IsTerminal, Write};
 
 use rondo_protocol::diagnostic::Code;
+use rondo_protocol::text::plain;
 use serde::Serialize;
 
 use super::failure::Failure;
@@ -99,18 +100,38 @@ pub fn tell_styled(text: &str) {
     let _ = io::stderr().write_all(text.as_bytes());
 }
 
-/// `text` without control characters but newline and tab: what a model or a file says must not steer a terminal.
+/// `text` with a mark in the place of each character that steers a terminal, turns the direction of writing or is not
+/// seen: what a model, a tool or a file says must read as what it is.
 pub fn printable(text: &str) -> Cow<'_, str> {
-    let is_steering = |c: char| {
-        (c.is_control() && c != '\n' && c != '\t')
-            // Marks that turn the direction of writing can make a line read as another one.
-            || matches!(c, '\u{202a}'..='\u{202e}' | '\u{2066}'..='\u{2069}')
-    };
-    if text.contains(is_steering) {
-        Cow::Owned(text.replace("\r\n", "\n").replace(is_steering, "\u{fffd}"))
-    } else {
-        Cow::Borrowed(text)
+    let plain = plain(text);
+    if plain == text {
+        return Cow::Borrowed(text);
     }
+    let mut shown = String::with_capacity(text.len());
+    let mut kept = plain.chars().peekable();
+    for c in text.replace("\r\n", "\n").chars() {
+        // What `plain` keeps comes in the same order; everything else was taken out there.
+        if kept.peek() == Some(&c) {
+            kept.next();
+            shown.push(c);
+        } else if kept.peek() == Some(&'\n') && is_line_end(c) {
+            kept.next();
+            shown.push('\u{fffd}');
+        } else {
+            shown.push('\u{fffd}');
+        }
+    }
+    Cow::Owned(shown)
+}
+
+/// Whether `c` ends a line without being a newline.
+fn is_line_end(c: char) -> bool {
+    matches!(c, '\r' | '\u{b}' | '\u{c}' | '\u{85}' | '\u{2028}' | '\u{2029}')
+}
+
+/// `text` on one line: a name or a value cannot begin a line of its own.
+pub fn one_line(text: &str) -> String {
+    printable(text).replace('\n', "\\n").replace('\t', "\\t")
 }
 
 /// How a stream shows text.
@@ -185,6 +206,8 @@ mod tests {
     #[test]
     fn what_a_model_says_does_not_steer_the_terminal() {
         assert_eq!(printable("a\u{1b}[2Jb\tc\r\nd\re\u{202e}"), "a\u{fffd}[2Jb\tc\nd\u{fffd}e\u{fffd}");
+        assert_eq!(printable("z\u{200b}ero \u{e0041}\u{9b}1m ⚠\u{fe0f}"), "z\u{fffd}ero \u{fffd}\u{fffd}1m ⚠\u{fe0f}");
+        assert_eq!(one_line("a\nrondo: b\tc\u{7}"), "a\\nrondo: b\\tc\u{fffd}");
         assert!(matches!(printable("plain\n"), Cow::Borrowed(_)));
     }
 }

@@ -6,6 +6,7 @@ use std::fmt;
 use miette::{GraphicalReportHandler, GraphicalTheme, LabeledSpan, NamedSource, SourceCode};
 use rondo_protocol::diagnostic::{Code, Diagnostic, Severity};
 use rondo_protocol::event::Place;
+use rondo_protocol::text::{is_invisible, is_steering};
 use serde::Serialize;
 
 use super::failure::{Failure, Fault, Faulty};
@@ -38,7 +39,8 @@ pub fn text(failure: &Failure, style: Style) -> String {
 }
 
 fn plain_fault(fault: &Fault) -> String {
-    let mut text = format!("rondo: {}: {}\n", fault.code, printable(&fault.message));
+    // What a model or a tool said may stand in the message; only the first line is ours.
+    let mut text = format!("rondo: {}: {}\n", fault.code, printable(&fault.message).replace('\n', "\n    "));
     if let Some(hint) = &fault.hint {
         for line in hint.lines() {
             text.push_str("  ");
@@ -64,9 +66,17 @@ fn diagnostic(fault: &Diagnostic, faulty: &Faulty, style: Style) -> String {
     handler.render_report(&mut text, &shown).map_or_else(|_| plain(), |()| text)
 }
 
-/// A source without control characters, which could steer a terminal; offsets stay as they are.
+/// A source without characters that steer a terminal or are not seen; offsets stay as they are.
 fn steady(source: &str) -> String {
-    source.chars().map(|c| if c.is_ascii_control() && c != '\n' && c != '\t' { ' ' } else { c }).collect()
+    let mut steady = String::with_capacity(source.len());
+    for c in source.chars() {
+        if is_steering(c) || is_invisible(c) {
+            steady.extend(std::iter::repeat_n('?', c.len_utf8()));
+        } else {
+            steady.push(c);
+        }
+    }
+    steady
 }
 
 #[derive(Debug)]

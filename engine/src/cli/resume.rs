@@ -5,14 +5,16 @@ use std::path::Path;
 
 use rondo_protocol::diagnostic::Code;
 
-use super::asks::{Asked, is_attended, named, permitted};
+use super::consent::{Asked, By, Subject, named};
 use super::exit::Exit;
 use super::failure::Failure;
+use super::key_command::with_keys;
 use super::lines;
 use super::output::{Output, tell};
+use super::person::is_attended;
 use super::recording::Recording;
-use super::run::{ScriptArgs, read_script, recording, script};
-use super::session::{look_into, no_threads, of_store, settings, thread, unfinished};
+use super::run::{ScriptArgs, read_script, recording, script, warn_of_plain_http};
+use super::session::{self, look_into, no_threads, of_store, thread, unfinished};
 use super::terminal::{Request, ResumeRequest};
 use super::watch::{Showing, watch};
 use super::{JsonArgs, StoreArgs, working_folder};
@@ -35,6 +37,9 @@ pub struct ResumeArgs {
     in_doubt: Option<InDoubtChoice>,
     #[command(flatten)]
     store: StoreArgs,
+    /// Agree, for this run, to all that the settings, the workflow and the store ask for
+    #[arg(long)]
+    trust: bool,
     /// Show results and faults only
     #[arg(short, long)]
     quiet: bool,
@@ -48,8 +53,15 @@ pub struct ResumeArgs {
 /// Resumes a thread.
 pub fn resume(args: &ResumeArgs, output: &mut Output) -> Result<Exit, Failure> {
     let here = working_folder()?;
-    let settings = settings(&Flags { store: args.store.store.clone(), durability: None })?;
-    let look = look_into(&settings.store.value)?.ok_or_else(no_threads)?;
+    let sources = session::sources(&Flags { store: args.store.store.clone(), durability: None })?;
+    sources.refuse_unsafe()?;
+    let settings = sources.whole()?;
+    let is_attended = !output.is_json() && is_attended();
+    let by = By::of(args.trust, is_attended);
+    // Where the store is is the settings' word, and what is in it may be a stranger's.
+    Asked::of(&sources, &settings, None)?.permitted("", by, &settings)?;
+    let own_store = session::own_store(&settings, by)?;
+    let look = look_into(&own_store.folder)?.ok_or_else(no_threads)?;
     let store = look.store.as_ref();
     let (id, row) = match &args.thread {
         Some(word) => thread(store, word)?,
@@ -57,11 +69,11 @@ pub fn resume(args: &ResumeArgs, output: &mut Output) -> Result<Exit, Failure> {
     };
     let origin = lines::origin(&row);
     let has_ended = matches!(row.status, Status::Done | Status::Failed | Status::Cancelled);
-    let is_attended = !output.is_json() && is_attended();
     let (script, recorded, grants) = if has_ended {
         (None, None, Grants::default())
     } else {
         let workflow = rebuild::beginning(store, &row).map_err(|error| of_store(&error))?.workflow;
+        let policy = rebuild::policy(store, &row).map_err(|error| of_store(&error))?;
         let folder =
             origin.as_ref().and_then(|origin| origin.file.as_deref()).and_then(|file| Path::new(file).parent());
         let asked = script(&args.script, folder, &workflow, &here)?;
@@ -78,7 +90,6 @@ pub fn resume(args: &ResumeArgs, output: &mut Output) -> Result<Exit, Failure> {
         let read_begun = |file: &str| Recording::read(Path::new(file), &here);
         let recorded = begun_recorded.map(read_begun).transpose()?.or(asked_recorded);
         let file = origin.as_ref().and_then(|origin| origin.file.as_deref()).unwrap_or_default();
-        let asked = Asked { file, shown: file, is_scripted: script.is_some() || recorded.is_some(), is_attended };
         let has_tools = !named(&workflow).is_empty();
         let begun_in = origin.as_ref().and_then(|origin| origin.workspace.as_deref()).filter(|_| has_tools);
         if let Some(begun_in) = begun_in.filter(|folder| Path::new(folder) != settings.workspace) {
@@ -86,11 +97,20 @@ pub fn resume(args: &ResumeArgs, output: &mut Output) -> Result<Exit, Failure> {
             let message = format!("the thread's tools work in {begun_in}, and this would go on in {here}");
             return Err(Failure::new(Code::ResumeUnclear, message).with_hint(format!("resume it from {begun_in}")));
         }
-        let grants = permitted(&workflow, &asked, &settings)?;
+        let subject = Subject { workflow: &workflow, policy: &policy, file };
+        // The settings were asked about already.
+        let asked = Asked { settings: None, ..Asked::of(&sources, &settings, Some(subject))? };
+        let grants = asked.permitted(file, by, &settings)?;
         (script, recorded, grants)
     };
+    let is_played = script.is_some() || recorded.is_some() || has_ended;
+    let settings = match rebuild::beginning(store, &row) {
+        Ok(beginning) if !is_played => with_keys(settings, &beginning.workflow)?,
+        _ => settings,
+    };
+    warn_of_plain_http(&settings, is_played);
     drop(look);
-    let (store, durability) = (settings.store.value.clone(), settings.durability.value);
+    let (store, durability) = (own_store, settings.durability.value);
     let script = script.map(|(script, _)| script);
     let provision = Provision {
         settings,

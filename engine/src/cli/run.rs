@@ -10,20 +10,22 @@ use rondo_protocol::event::Durability;
 use rondo_protocol::source::Source;
 use rondo_protocol::workflow::Workflow;
 
-use super::asks::{Asked, is_attended, permitted};
+use super::consent::{Asked, By, Subject, is_plain_http};
 use super::exit::Exit;
 use super::failure::{Failure, Faulty};
 use super::files::{absolute, read_text};
 use super::input::{InputArgs, inputs};
+use super::key_command::with_keys;
+use super::known_keys::KnownKeys;
 use super::operating::{Provision, scripted_cast, speaking};
-use super::output::{Output, Style, tell_styled};
+use super::output::{Output, Style, tell, tell_styled};
+use super::person::is_attended;
 use super::recording::Recording;
-use super::session::settings;
+use super::session::{self, own_store};
 use super::terminal::{Request, RunRequest};
 use super::watch::{Showing, watch};
 use super::{JsonArgs, StoreArgs, report, workflow, working_folder};
-use crate::config::Flags;
-use crate::grant::Grants;
+use crate::config::{Flags, Settings};
 
 /// The most bytes of a script; the reader's own budget is lower and has better words.
 const MAX_SCRIPT_BYTES: usize = 16 << 20;
@@ -48,6 +50,9 @@ pub struct RunArgs {
     /// How far an acknowledged step is safe: sync survives power loss, log a crash of the process
     #[arg(long, value_enum)]
     durability: Option<DurabilityArg>,
+    /// Agree, for this run, to all that the settings, the workflow and the store ask for
+    #[arg(long)]
+    trust: bool,
     /// Show results and faults only
     #[arg(short, long)]
     pub(super) quiet: bool,
@@ -96,7 +101,8 @@ pub(super) fn start(args: &RunArgs, record: Option<PathBuf>, output: &mut Output
         DurabilityArg::Sync => Durability::Sync,
         DurabilityArg::Log => Durability::Log,
     });
-    let settings = settings(&Flags { store: args.store.store.clone(), durability })?;
+    let sources = session::sources(&Flags { store: args.store.store.clone(), durability })?;
+    sources.refuse_unsafe()?;
     let loaded = workflow::load(&args.workflow, &here)?;
     let checked = &loaded.checked;
     if !checked.not_yet.is_empty() {
@@ -114,24 +120,20 @@ pub(super) fn start(args: &RunArgs, record: Option<PathBuf>, output: &mut Output
     let recorded = recording(&args.script, &here)?;
     let script = script(&args.script, Some(loaded.folder()), &checked.workflow, &here)?;
     let (script, script_file) = script.unzip();
-    let (store, durability) = (settings.store.value.clone(), settings.durability.value);
+    let settings = sources.whole()?;
     let file = absolute(&loaded.path, &here);
     let is_attended = !output.is_json() && is_attended();
-    let asked =
-        Asked { file: &file, shown: &args.workflow, is_scripted: script.is_some() || recorded.is_some(), is_attended };
-    let mut provision = Provision {
-        settings,
-        script,
-        recorded,
-        record,
-        grants: Grants::default(),
-        in_doubt: None,
-        is_attended,
-        flags: args.flags.clone(),
-    };
+    let by = By::of(args.trust, is_attended);
+    let subject = Subject { workflow: &checked.workflow, policy: &checked.policy, file: &file };
+    let grants = Asked::of(&sources, &settings, Some(subject))?.permitted(&args.workflow, by, &settings)?;
+    let (store, durability) = (own_store(&settings, by)?, settings.durability.value);
+    let is_played = script.is_some() || recorded.is_some();
+    let settings = if is_played { settings } else { with_keys(settings, &checked.workflow)? };
+    warn_of_plain_http(&settings, is_played);
+    let flags = args.flags.clone();
+    let provision = Provision { settings, script, recorded, record, grants, in_doubt: None, is_attended, flags };
     // What the operator lacks is told before a store is opened.
     speaking(&checked.workflow, &provision)?;
-    provision.grants = permitted(&checked.workflow, &asked, &provision.settings)?;
     let (workflow, policy) = (loaded.checked.workflow, loaded.checked.policy);
     // Made one by one when their turn comes: a file of inputs may hold many thousands.
     let requests = inputs.into_iter().map(move |input| {
@@ -146,6 +148,16 @@ pub(super) fn start(args: &RunArgs, record: Option<PathBuf>, output: &mut Output
     });
     let showing = Showing { is_quiet: args.quiet, concurrency: usize::from(args.concurrency) };
     watch(requests, store, durability, showing, output)
+}
+
+/// Says which providers are sent prompts and keys that can be read on the way.
+pub(super) fn warn_of_plain_http(settings: &Settings, is_played: bool) {
+    for (name, provider) in settings.providers.iter().filter(|(_, provider)| !is_played && provider.is_usable()) {
+        if is_plain_http(&provider.base_url.value) {
+            let from = &provider.base_url.from;
+            tell(&format!("provider {name}: prompts and the key go over plain http, by {from}; anybody on the way reads them\n"));
+        }
+    }
 }
 
 /// The recording that the options ask for.
@@ -181,6 +193,7 @@ pub(super) fn script(
 pub(super) fn read_script(file: &Path, workflow: &Workflow, here: &Path) -> Result<(Script, String), Failure> {
     let text = read_text(file, MAX_SCRIPT_BYTES)?;
     let name = file.to_string_lossy().into_owned();
+    KnownKeys::here().refuse(&[(name.clone(), text.clone())].into())?;
     let source = Source::new(name.clone(), text.clone());
     let refuse = |found| Failure::from(Faulty { faults: found, sources: [(name.clone(), text.clone())].into() });
     let script = Script::read(&source).map_err(refuse)?;

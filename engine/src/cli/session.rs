@@ -1,17 +1,24 @@
 //! What verbs have in common: the operator's settings, a store to look into, and the thread that a word means.
 
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 use rondo_protocol::diagnostic::Code;
 use rondo_protocol::id::ThreadId;
 
+use super::consent::{self, By, named_files};
 use super::exit::Exit;
 use super::failure::{Failure, Faulty};
-use super::files::read_text;
+use super::files::{folder_of, read_text};
 use super::output::tell;
+use super::person::{self, Answer};
 use super::{StoreArgs, working_folder};
-use crate::config::{self, Flags, Settings, Stated};
+use crate::config::{self, Files, Flags, Layer, Settings, Stated, layers};
+use crate::env::{Env as _, SystemEnv};
+use crate::store::folder::{self, Found, Owner};
 use crate::store::{self, Read, Row, Status};
+use crate::trust::owner::{self, Unsafe, User};
+use crate::trust::secret::Secret;
+use crate::trust::{self, Ask, Kind};
 
 /// The most bytes of a `rondo.toml`.
 const MAX_SETTINGS_BYTES: usize = 1 << 20;
@@ -19,44 +26,152 @@ const MAX_SETTINGS_BYTES: usize = 1 << 20;
 /// How many threads are named where one was not clear.
 const MAX_LISTED: usize = 10;
 
-/// The settings in force.
-///
-/// # Errors
-/// Every fault of `rondo.toml`, or the first variable that cannot be used.
-pub fn settings(flags: &Flags) -> Result<Settings, Failure> {
-    settings_in(&working_folder()?, flags, &|name| std::env::var(name).ok())
+/// The files of settings, read once: what a person is shown is what runs.
+pub struct Sources {
+    /// The working folder.
+    folder: PathBuf,
+    flags: Flags,
+    user: Option<SettingsFile>,
+    project: Option<SettingsFile>,
 }
 
-/// The settings in force in a folder.
+/// A file of settings.
+pub struct SettingsFile {
+    /// Where it is.
+    pub path: PathBuf,
+    /// What it says.
+    pub stated: Stated,
+    /// Who else than the user can change it.
+    pub faults: Vec<Unsafe>,
+}
+
+/// Reads the files of settings for the working folder.
 ///
 /// # Errors
-/// As [`settings`].
-pub fn settings_in(
-    folder: &Path,
-    flags: &Flags,
-    variable: &dyn Fn(&str) -> Option<String>,
-) -> Result<Settings, Failure> {
-    let file = config::find_file(folder);
-    let outer = file.as_deref().and_then(Path::parent).and_then(Path::parent).and_then(config::find_file);
-    if let (Some(file), Some(outer)) = (&file, outer) {
-        // A tool of the outer project could have written the inner file.
-        let (file, outer) = (file.display(), outer.display());
-        tell(&format!(
-            "settings are those of {file}, which lies below {outer}; run it from there if that is not meant\n"
-        ));
-    }
-    let stated = match &file {
-        Some(file) => {
-            let text = read_text(file, MAX_SETTINGS_BYTES)?;
-            let name = file.strip_prefix(folder).unwrap_or(file).to_string_lossy().into_owned();
-            config::read(&name, &text).map_err(|faults| Faulty { faults, sources: [(name, text)].into() })?
-        }
-        None => Stated::default(),
+/// Every fault of a file.
+pub fn sources(flags: &Flags) -> Result<Sources, Failure> {
+    sources_of(working_folder()?, flags)
+}
+
+/// Reads the files of settings for a folder.
+///
+/// # Errors
+/// As [`sources`].
+pub fn sources_of(folder: PathBuf, flags: &Flags) -> Result<Sources, Failure> {
+    let home = config::home(&variable).map(|home| home.canonicalize().unwrap_or(home));
+    let user = config::user_file(&variable).filter(|file| std::fs::symlink_metadata(file).is_ok());
+    let project = config::find_project(&folder, home.as_deref());
+    let shown = |file: &Path| file.strip_prefix(&folder).unwrap_or(file).to_string_lossy().into_owned();
+    let read = |file: PathBuf, layer: Layer| {
+        let faults = owner::faults(&file, User::own());
+        let text = read_text(&file, MAX_SETTINGS_BYTES)?;
+        let name = shown(&file);
+        let stated = config::read(&name, &text, layer);
+        let stated = stated.map_err(|faults| Faulty { faults, sources: [(name, text)].into() })?;
+        Ok::<_, Failure>(SettingsFile { path: file, stated, faults })
     };
-    config::resolve(folder, file.as_deref(), stated, flags, variable).map_err(|faults| {
-        let message = faults.iter().map(ToString::to_string).collect::<Vec<_>>().join("; ");
-        Failure::new(Code::SettingsVariable, message)
+    let user = user.map(|file| read(file, Layer::User)).transpose()?;
+    let project = project.map(|file| read(file, Layer::Project)).transpose()?;
+    Ok(Sources { folder, flags: flags.clone(), user, project })
+}
+
+/// A variable of the environment. Where `HOME` is not set, the system knows where the user's home is.
+fn variable(name: &str) -> Option<String> {
+    std::env::var(name).ok().or_else(|| {
+        let home = (name == "HOME").then(std::env::home_dir).flatten()?;
+        home.to_str().filter(|home| !home.is_empty()).map(str::to_owned)
     })
+}
+
+impl Sources {
+    /// The project's file.
+    pub fn project(&self) -> Option<&SettingsFile> {
+        self.project.as_ref()
+    }
+
+    /// The user's file.
+    pub fn user(&self) -> Option<&SettingsFile> {
+        self.user.as_ref()
+    }
+
+    /// The settings with all that the project's file says: as they are once a person agreed to it.
+    ///
+    /// # Errors
+    /// Tables that both files have, and the first variable that cannot be used.
+    pub fn whole(&self) -> Result<Settings, Failure> {
+        if let (Some(project), Some(user)) = (&self.project, &self.user) {
+            let clashes = layers::clashes(&project.stated, &user.stated);
+            if !clashes.is_empty() {
+                let told = clashes.iter().map(ToString::to_string).collect::<Vec<_>>().join("; ");
+                return Err(Failure::new(Code::SettingsClash, told).with_hint("give one of the two another name"));
+            }
+        }
+        let project = self.project.as_ref().map(|project| project.stated.placed(folder_of(&project.path)));
+        self.with_project(project)
+    }
+
+    /// The settings with what counts of the project's file before anybody agreed to it.
+    ///
+    /// # Errors
+    /// The first variable that cannot be used.
+    pub fn without_asking(&self) -> Result<Settings, Failure> {
+        let user = self.user.as_ref().map(|user| user.stated.clone()).unwrap_or_default();
+        self.with_project(self.project.as_ref().map(|project| layers::without_asking(&project.stated, &user)))
+    }
+
+    fn with_project(&self, project: Option<Stated>) -> Result<Settings, Failure> {
+        let user = self.user.as_ref().map(|user| user.stated.placed(folder_of(&user.path))).unwrap_or_default();
+        let stated = layers::merged(user, project.unwrap_or_default());
+        let path = |file: &Option<SettingsFile>| file.as_ref().map(|file| file.path.clone());
+        let files = Files { project: path(&self.project), user: path(&self.user) };
+        config::resolve(&self.folder, &files, stated, &self.flags, &variable).map_err(|faults| {
+            let message = faults.iter().map(ToString::to_string).collect::<Vec<_>>().join("; ");
+            Failure::new(Code::SettingsVariable, message)
+        })
+    }
+
+    /// What the project's settings ask for, with the files below their folder that a command names.
+    pub fn asks(&self) -> Vec<Ask> {
+        let Some(project) = &self.project else { return Vec::new() };
+        let user = self.user.as_ref().map(|user| user.stated.clone()).unwrap_or_default();
+        let mut asks = layers::asks(&project.stated, &user);
+        let owners = project.faults.iter().filter_map(|fault| match fault {
+            Unsafe::Owner { path, uid } => Some(Ask::new(Kind::Owner, path.to_string_lossy(), format!("user {uid}"))),
+            _ => None,
+        });
+        asks.extend(owners.collect::<Vec<_>>());
+        asks.extend(named_files(&project.stated, folder_of(&project.path)));
+        asks
+    }
+
+    /// Why a file of settings is not believed, whatever anybody agrees to.
+    ///
+    /// # Errors
+    /// The first reason, with what to do.
+    pub fn refuse_unsafe(&self) -> Result<(), Failure> {
+        let files = self.user.iter().map(|file| (file, true)).chain(self.project.iter().map(|file| (file, false)));
+        for (file, is_user) in files {
+            let fault = file.faults.iter().find(|fault| is_user || !fault.can_be_agreed_to());
+            if let Some(fault) = fault {
+                let message = format!("{} is not believed: {fault}", file.path.display());
+                return Err(Failure::new(Code::SettingsUnsafe, message).with_hint(fault.hint()));
+            }
+        }
+        Ok(())
+    }
+}
+
+/// The settings in force for a verb that starts nothing: all of the project's where a person agreed to it, else what
+/// counts without asking.
+///
+/// # Errors
+/// Every fault of a settings file, or the first variable that cannot be used.
+pub fn settings(flags: &Flags) -> Result<Settings, Failure> {
+    let mut sources = sources(flags)?;
+    // A file of the user that others can write is nobody's word; the verbs that start something refuse it.
+    sources.user = sources.user.take().filter(|user| user.faults.is_empty());
+    let harmless = sources.without_asking()?;
+    if consent::counts(&sources, &harmless) { sources.whole() } else { Ok(harmless) }
 }
 
 /// A store that is looked into.
@@ -94,6 +209,86 @@ pub fn look_into(folder: &Path) -> Result<Option<Look>, Failure> {
         tell(&format!("store: {notice}\n"));
     }
     Ok(Some(Look { store: Box::new(reader), is_held }))
+}
+
+/// A store that may be written: the user's own, or one that a person agreed to use.
+#[derive(Debug, Clone)]
+pub struct OwnStore {
+    /// Its folder.
+    pub folder: PathBuf,
+    /// Whose it is, if it has to be made.
+    pub owner: Option<Owner>,
+}
+
+/// The store of these settings, to be written.
+///
+/// # Errors
+/// Exit 3 for a store that is not the user's own and that nobody agreed to use.
+pub fn own_store(settings: &Settings, by: By) -> Result<OwnStore, Failure> {
+    let folder = settings.store.value.clone();
+    let found = folder::look(&folder).map_err(|error| of_store(&error))?;
+    let Found::Store(signed) = found else {
+        let owner = new_owner(settings).unwrap_or_else(|failure| {
+            tell(&format!("{failure}; so the new store will not be known as yours\n"));
+            None
+        });
+        return Ok(OwnStore { folder, owner });
+    };
+    let own = OwnStore { folder, owner: None };
+    if by == By::Flag || is_own(signed, settings)? {
+        return Ok(own);
+    }
+    let shown = own.folder.display();
+    let foreign = || {
+        let message = format!("the store {shown} is not known as yours: it carries no tag by your secret");
+        Failure::new(Code::StoreForeign, message)
+            .with_hint("`rondo trust --store` makes it yours, `--trust` uses it for one run, `--store DIR` uses another")
+    };
+    if by == By::Nobody {
+        return Err(foreign());
+    }
+    let question = format!(
+        "The store {shown} is not known as yours. What it holds can stand in for answers of models and tools.\n\
+         Use it? [y] this time, [a] from now on, [N] no: "
+    );
+    match person::ask(&question) {
+        Answer::No => Err(foreign()),
+        Answer::Once => Ok(own),
+        Answer::Always | Answer::Own => sign(&own.folder, settings).map(|()| own),
+    }
+}
+
+/// Whether a store is the user's own.
+///
+/// # Errors
+/// When there is a secret that cannot be used.
+pub fn is_own(signed: Option<Owner>, settings: &Settings) -> Result<bool, Failure> {
+    let secret = settings.secret_file.as_deref().map(Secret::read).transpose();
+    let secret = secret.map_err(|error| Failure::new(Code::StoreForeign, error.to_string()))?.flatten();
+    Ok(signed.zip(secret).is_some_and(|(owner, secret)| secret.verifies(&Owner::message(&owner.id), &owner.tag)))
+}
+
+/// Makes a store the user's own.
+///
+/// # Errors
+/// When there is no secret, or the store cannot be written.
+pub fn sign(store: &Path, settings: &Settings) -> Result<(), Failure> {
+    let place = || Failure::new(Code::StoreForeign, "there is no place for your secret: set XDG_DATA_HOME or HOME");
+    let owner = new_owner(settings)?.ok_or_else(place)?;
+    folder::sign(store, owner).map_err(|error| of_store(&error))
+}
+
+/// A new id with the tag of the user's secret, which is drawn where there is none yet; `None` where it has no place.
+fn new_owner(settings: &Settings) -> Result<Option<Owner>, Failure> {
+    let Some(file) = settings.secret_file.as_deref() else { return Ok(None) };
+    if file.starts_with(&settings.store.value) || !file.is_absolute() {
+        let message = format!("the secret {} must be an absolute path outside the store", file.display());
+        return Err(Failure::new(Code::StoreForeign, message));
+    }
+    let failed = |error: trust::secret::Error| Failure::new(Code::StoreForeign, error.to_string());
+    let secret = Secret::read_or_draw(file).map_err(failed)?;
+    let id = SystemEnv::default().random().to_le_bytes();
+    Ok(Some(Owner { id, tag: secret.tag(&Owner::message(&id)) }))
 }
 
 /// A fault of the store as it is told.

@@ -15,16 +15,14 @@ use std::path::{Path, PathBuf};
 use rondo_protocol::diagnostic::Code;
 
 use super::failure::{Failure, Faulty};
-use super::files::{FolderFiles, read_text};
+use super::known_keys::KnownKeys;
 use super::output::{Output, Style, tell, tell_styled};
+use super::workflow::{self, Loaded};
 use super::{JsonArgs, StoreArgs, report, review, working_folder};
 use crate::exit::Exit;
 use crate::scenario::{Definition, Options, Report, Suite, Tested, Verdict};
 use discover::Target;
 use snapshots::Mode;
-
-/// The most bytes of a workflow file; the reader's own budget is lower and has better words.
-const MAX_FILE_BYTES: usize = 16 << 20;
 
 /// Run the scenarios of workflows offline and compare every request with its snapshot
 #[derive(Debug, clap::Args)]
@@ -109,6 +107,9 @@ pub fn test(args: &TestArgs, output: &mut Output) -> Result<Exit, Failure> {
         let word = args.filter.as_deref().unwrap_or_default();
         return Err(Failure::new(Code::NoScenario, format!("no scenario has {word:?} in its name")));
     }
+    let keys = KnownKeys::here();
+    let taken = runs.iter().flat_map(|run| &run.report.scenarios).flat_map(|tested| &tested.snapshots);
+    keys.refuse(&taken.map(|taken| (taken.name.clone(), taken.text.clone())).collect())?;
     for run in &mut runs {
         snapshots::write(&run.suite, &mut run.report, mode)?;
     }
@@ -163,14 +164,6 @@ fn run(target: &Target, args: &TestArgs, output: &Output) -> Result<Run, Failure
 
 /// Reads a workflow with the places of its parts.
 fn definition(file: &Path) -> Result<Definition, Failure> {
-    let text = read_text(file, MAX_FILE_BYTES)?;
-    let name = file.to_string_lossy().into_owned();
-    let folder = file.parent().filter(|folder| !folder.as_os_str().is_empty()).unwrap_or_else(|| Path::new("."));
-    let files = FolderFiles::new(folder);
-    Definition::read(&name, &text, &files).map_err(|faults| {
-        let shown_folder = name.rfind('/').and_then(|slash| name.get(..=slash)).unwrap_or_default().to_owned();
-        let read = files.into_read().into_iter().map(|(name, text)| (format!("{shown_folder}{name}"), text));
-        let sources = read.chain([(name.clone(), text.clone())]).collect();
-        Faulty { faults, sources }.into()
-    })
+    let Loaded { path, checked, sources } = workflow::read(file.to_path_buf())?;
+    Definition::of(&path.to_string_lossy(), checked).map_err(|faults| Faulty { faults, sources }.into())
 }

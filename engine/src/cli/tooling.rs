@@ -11,15 +11,17 @@ use rondo_agent_kit::tool::{HttpGet, Program, Shell, Tool, ToolSet, Typed, file_
 use rondo_agent_kit::wall::files::{Access, Workspace};
 use rondo_agent_kit::wall::http::{Gate, GateSettings};
 use rondo_agent_kit::wall::process::{ProcessSettings, Processes};
+use rondo_protocol::Digest;
 use rondo_protocol::diagnostic::Code;
 use rondo_protocol::workflow::Workflow;
 
-use super::asks::{named, of_trust};
+use super::consent::{named, of_trust};
 use super::exit::Exit;
 use super::failure::Failure;
 use super::files::read_text;
 use super::output::tell;
-use crate::config::{self, Settings, ToolSchema, folder_of};
+use crate::config::{self, Settings, ToolSchema};
+use crate::grant::Grants;
 use crate::program;
 use crate::trust::{Book, server_key};
 
@@ -59,8 +61,8 @@ fn walled(settings: &Settings, hidden: Vec<PathBuf>) -> Result<Arc<Processes>, F
     Ok(Arc::new(Processes::new(ProcessSettings {
         launcher: launcher()?,
         workspace: workspace.clone(),
-        read: paths(settings, grant.read.as_deref()),
-        write: paths(settings, grant.write.as_deref()),
+        read: granted_paths(settings, grant.read.as_deref()),
+        write: granted_paths(settings, grant.write.as_deref()),
         hidden,
         sandbox: grant.sandbox.unwrap_or(true),
         env: environment.clone(),
@@ -90,8 +92,8 @@ pub fn local(settings: &Settings) -> Result<(ToolSet, Arc<Workspace>), Failure> 
     let refused = |what: String| Failure::new(Code::SettingsValue, what);
     let Settings { workspace, grant, .. } = settings;
     let access = Access {
-        read: paths(settings, grant.read.as_deref()),
-        write: paths(settings, grant.write.as_deref()),
+        read: granted_paths(settings, grant.read.as_deref()),
+        write: granted_paths(settings, grant.write.as_deref()),
         hidden: hidden_from_tools(settings),
     };
     let workspace = Workspace::open(workspace, access)
@@ -104,7 +106,7 @@ pub fn local(settings: &Settings) -> Result<(ToolSet, Arc<Workspace>), Failure> 
     all.push(Arc::new(Typed::new(Shell::new(Arc::clone(&processes)))));
     all.push(Arc::new(Typed::new(HttpGet::new(gate))));
     for (name, tool) in &settings.tools {
-        all.push(Arc::new(program(name, tool, settings, &processes)?));
+        all.push(Arc::new(program(name, tool, &processes)?));
     }
     let mut tools = ToolSet::default();
     for tool in all {
@@ -113,19 +115,22 @@ pub fn local(settings: &Settings) -> Result<(ToolSet, Arc<Workspace>), Failure> 
     Ok((tools, workspace))
 }
 
-/// The tools of a run of `workflow`: the local ones, and those of each server that a role names.
+/// The tools of a run of `workflow`: the local ones, and those of each server of which a role names a tool that is
+/// granted. No other server is started.
 ///
 /// # Errors
 /// As [`local`], and when a server has other tools than it had when it was agreed to.
-pub async fn of_run(workflow: &Workflow, settings: &Settings) -> Result<Tooling, Failure> {
+pub async fn of_run(workflow: &Workflow, settings: &Settings, grants: &Grants) -> Result<Tooling, Failure> {
     let named = named(workflow);
     if named.is_empty() {
         let tools = ToolSet::default();
         return Ok(Tooling { tools, files: None, servers: Vec::new(), unusable: Vec::new() });
     }
-    let is_asked_for =
-        |server: &str| named.keys().any(|tool| tool.strip_prefix(server).is_some_and(|t| t.starts_with('.')));
-    let asked: Vec<&str> = settings.mcp.keys().map(String::as_str).filter(|server| is_asked_for(server)).collect();
+    let is_of = |server: &str, tool: &str| tool.strip_prefix(server).is_some_and(|tool| tool.starts_with('.'));
+    let is_asked_for = |server: &str| named.keys().any(|tool| is_of(server, tool));
+    let is_granted = |server: &str| grants.tools.iter().any(|rule| rule.tool() == "*" || is_of(server, rule.tool()));
+    let wanted = |server: &&str| is_asked_for(server) && is_granted(server);
+    let asked: Vec<&str> = settings.mcp.keys().map(String::as_str).filter(wanted).collect();
     with_servers(&asked, settings).await
 }
 
@@ -153,6 +158,32 @@ pub async fn with_servers(servers: &[&str], settings: &Settings) -> Result<Tooli
         tooling.servers.push(Arc::new(server));
     }
     Ok(tooling)
+}
+
+/// The tools that can be seen without starting anything: the local ones, and what was pinned of servers.
+///
+/// # Errors
+/// As [`local`].
+pub fn seen(settings: &Settings) -> Result<ToolSet, Failure> {
+    let (tools, _) = local(settings)?;
+    Ok(tools)
+}
+
+/// Each server of the settings, with what is known of its tools.
+///
+/// # Errors
+/// When the trust records cannot be read.
+pub fn not_started(settings: &Settings) -> Result<Vec<(String, String)>, Failure> {
+    let book = Book::read(settings.trust.as_deref().filter(|_| !settings.mcp.is_empty()));
+    let book = book.map_err(|error| of_trust(&error))?;
+    let of_server = |(name, mcp): (&String, &config::Mcp)| {
+        let pinned = book.pins(&key(name, mcp)).map_or_else(
+            || format!("nothing is pinned of its tools, `rondo trust --server {name}` looks at them"),
+            |pins| format!("{} tools of it are pinned", pins.len()),
+        );
+        (name.clone(), pinned)
+    };
+    Ok(settings.mcp.iter().map(of_server).collect())
 }
 
 fn add(tools: &mut ToolSet, tool: Arc<dyn Tool>) -> Result<(), Failure> {
@@ -219,6 +250,17 @@ pub struct Offered {
     pub pins: BTreeMap<String, mcp::Pin>,
     /// How they differ from those that were agreed to; `None` = they do not, or nobody was asked.
     pub changed: Option<String>,
+    /// Whether tools of it were agreed to before.
+    pub is_pinned: bool,
+}
+
+impl Offered {
+    /// What stands for all of its tools.
+    pub fn digest(&self) -> Digest {
+        let mut bytes = format!("rondo/pins/v1\n{}\n", self.key).into_bytes();
+        self.pins.iter().for_each(|(name, pin)| bytes.extend(format!("{name} {}\n", pin.digest).into_bytes()));
+        Digest::sha256(&bytes)
+    }
 }
 
 /// Asks a server for its tools.
@@ -236,8 +278,9 @@ pub async fn offered(name: &str, settings: &Settings) -> Result<Offered, Failure
     server.stop().await;
     let key = key(name, mcp);
     let book = Book::read(settings.trust.as_deref()).map_err(|error| of_trust(&error))?;
+    let is_pinned = book.pins(&key).is_some();
     let changed = book.pins(&key).and_then(|old| mcp::compare(old, &pins).err()).map(|changed| changed.to_string());
-    Ok(Offered { key, pins, changed })
+    Ok(Offered { key, pins, changed, is_pinned })
 }
 
 /// Records that a person agreed to them.
@@ -254,18 +297,12 @@ fn key(name: &str, mcp: &config::Mcp) -> String {
     server_key(name, &command, mcp.url.as_deref())
 }
 
-fn program(
-    name: &str,
-    tool: &config::Tool,
-    settings: &Settings,
-    processes: &Arc<Processes>,
-) -> Result<Program, Failure> {
+fn program(name: &str, tool: &config::Tool, processes: &Arc<Processes>) -> Result<Program, Failure> {
     let schema = match &tool.schema {
         None => None,
         Some(ToolSchema::Inline(text)) => Some(text.clone()),
         Some(ToolSchema::File(file)) => {
-            let folder = settings.file.as_deref().map_or(settings.workspace.as_path(), folder_of);
-            Some(read_text(&folder.join(file), MAX_SCHEMA_BYTES)?)
+            Some(read_text(Path::new(file), MAX_SCHEMA_BYTES)?)
         }
     };
     Program::new(program::settings(name, tool, schema), Arc::clone(processes))
@@ -273,7 +310,7 @@ fn program(
 }
 
 /// Granted paths: `~` is the user's home, the rest is relative to the workspace, which is granted by default.
-fn paths(settings: &Settings, granted: Option<&[String]>) -> Vec<PathBuf> {
+pub fn granted_paths(settings: &Settings, granted: Option<&[String]>) -> Vec<PathBuf> {
     let Some(granted) = granted else { return vec![PathBuf::from(".")] };
     let home = settings.environment.get("HOME").map(Path::new);
     granted
@@ -289,7 +326,7 @@ fn paths(settings: &Settings, granted: Option<&[String]>) -> Vec<PathBuf> {
 /// What no tool reaches: also the files of hooks, which decide what tools may do, where a tool could write them.
 fn hidden_from_tools(settings: &Settings) -> Vec<PathBuf> {
     let Settings { workspace, grant, hooks, .. } = settings;
-    let written = paths(settings, grant.write.as_deref());
+    let written = granted_paths(settings, grant.write.as_deref());
     let writable: Vec<PathBuf> = written.iter().map(|path| workspace.join(path)).chain([workspace.clone()]).collect();
     let is_writable = |path: &PathBuf| writable.iter().any(|folder| path.starts_with(folder));
     let words = hooks.values().flat_map(|hook| &hook.argv);
@@ -304,13 +341,12 @@ fn files_among<'w>(words: impl Iterator<Item = &'w String>, workspace: &'w Path)
 /// What no program and no tool reaches: what it keeps, and what says what it may do.
 fn hidden(settings: &Settings) -> Vec<PathBuf> {
     let Settings { workspace, .. } = settings;
-    let folder = settings.file.as_deref().map_or(workspace.as_path(), folder_of);
     let trust = settings.trust.as_deref().and_then(Path::parent).map(Path::to_path_buf);
     // This binary starts programs and servers outside every wall, and so does the operator's word start servers: what
     // lies in the workspace of these could be replaced.
     let this = std::env::current_exe().ok();
     let schemas = settings.tools.values().filter_map(|tool| match &tool.schema {
-        Some(ToolSchema::File(file)) => Some(folder.join(file)),
+        Some(ToolSchema::File(file)) => Some(PathBuf::from(file)),
         _ => None,
     });
     let servers = settings.mcp.values().flat_map(|mcp| mcp.command.iter().chain(&mcp.args));
@@ -321,7 +357,7 @@ fn hidden(settings: &Settings) -> Vec<PathBuf> {
     let keys = home.into_iter().flat_map(|home| CREDENTIALS.iter().map(|file| Path::new(home).join(file)));
     // What is not granted need not be hidden: programs keep more of the system the less is masked.
     let granted = [settings.grant.read.as_deref(), settings.grant.write.as_deref()];
-    let granted: Vec<PathBuf> = granted.into_iter().flat_map(|list| paths(settings, list)).collect();
+    let granted: Vec<PathBuf> = granted.into_iter().flat_map(|list| granted_paths(settings, list)).collect();
     let granted: Vec<PathBuf> = granted.iter().map(|path| workspace.join(path)).chain([workspace.clone()]).collect();
     let is_granted = |path: &PathBuf| granted.iter().any(|folder| path.starts_with(folder));
     in_workspace.chain(keys.filter(|path| path.exists())).filter(is_granted).collect()

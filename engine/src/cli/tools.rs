@@ -2,19 +2,17 @@
 
 use std::collections::BTreeSet;
 use std::fmt::Write as _;
-use std::sync::Arc;
 
 use rondo_agent_kit::tool::{Origin, Spec, means, wire_name};
 use rondo_protocol::id::RoleName;
 use serde::Serialize;
 
-use super::asks::{asks, by_settings};
+use super::consent::{self, Asked, Subject, by_settings, granted_by};
 use super::exit::Exit;
 use super::failure::Failure;
 use super::output::{Output, tell};
-use super::session::settings;
-use super::tooling::{self, Tooling};
-use super::{JsonArgs, StoreArgs, files, workflow, working_folder};
+use super::session::{self, Sources};
+use super::{JsonArgs, StoreArgs, files, tooling, workflow, working_folder};
 use crate::cast;
 use crate::config::{Flags, Settings};
 
@@ -60,17 +58,23 @@ struct SandboxLine<'a> {
 
 /// Lists tools.
 pub fn tools(args: &ToolsArgs, output: &mut Output) -> Result<Exit, Failure> {
-    let settings = settings(&Flags { store: args.store.store.clone(), durability: None })?;
+    let flags = Flags { store: args.store.store.clone(), durability: None };
+    let (sources, settings) = (session::sources(&flags)?, session::settings(&flags)?);
     let runtime = tooling::runtime()?;
-    runtime.block_on(list(args, &settings, output))
+    runtime.block_on(list(args, &sources, &settings, output))
 }
 
-async fn list(args: &ToolsArgs, settings: &Settings, output: &mut Output) -> Result<Exit, Failure> {
-    let (lines, tooling) = match &args.workflow {
-        Some(name) => of_workflow(name, settings).await?,
-        None => of_everybody(settings).await?,
+async fn list(
+    args: &ToolsArgs,
+    sources: &Sources,
+    settings: &Settings,
+    output: &mut Output,
+) -> Result<Exit, Failure> {
+    let lines = match &args.workflow {
+        Some(name) => of_workflow(name, sources, settings)?,
+        None => of_everybody(settings)?,
     };
-    let Tooling { servers, unusable, .. } = tooling;
+    let servers = tooling::not_started(settings)?;
     let is_walled = settings.grant.sandbox.unwrap_or(true);
     let sandbox = if is_walled {
         tooling::processes(settings)?.self_test().await.to_string()
@@ -85,53 +89,56 @@ async fn list(args: &ToolsArgs, settings: &Settings, output: &mut Output) -> Res
     } else {
         output.text(&text(&lines, &sandbox, settings))?;
     }
-    for (name, failure) in &unusable {
-        tell(&format!("server {name}: {failure}\n"));
-    }
-    for server in servers.into_iter().filter_map(Arc::into_inner) {
-        server.stop().await;
+    for (name, pinned) in &servers {
+        tell(&format!("server {name} is not started; {pinned}\n"));
     }
     Ok(Exit::Done)
 }
 
 /// The tools of each role of a workflow.
-async fn of_workflow(name: &str, settings: &Settings) -> Result<(Vec<ToolLine>, Tooling), Failure> {
+fn of_workflow(name: &str, sources: &Sources, settings: &Settings) -> Result<Vec<ToolLine>, Failure> {
     let here = working_folder()?;
     let loaded = workflow::load(name, &here)?;
     let definition = &loaded.checked.workflow;
-    let tooling = tooling::of_run(definition, settings).await?;
-    let asked = asks(definition, &files::absolute(&loaded.path, &here), settings)?;
+    let tools = tooling::seen(settings)?;
+    let file = files::absolute(&loaded.path, &here);
+    let subject = Subject { workflow: definition, policy: &loaded.checked.policy, file: &file };
+    let asked = Asked::of(sources, settings, Some(subject))?;
+    let named = consent::named(definition);
     let by = |tool: &str| {
-        let ask = asked.tools.iter().find(|ask| means(&ask.tool, tool));
-        ask.and_then(|ask| ask.granted_by).unwrap_or("[grant] in rondo.toml")
+        let ask = named.keys().find(|named| means(named, tool));
+        ask.and_then(|named| granted_by(&asked, settings, named))
     };
     let mut lines = Vec::new();
-    for (role, toolbox) in cast::toolboxes(definition, &tooling.tools, &asked.grants) {
+    for (role, toolbox) in cast::toolboxes(definition, &tools, &asked.grants(settings)) {
         let mut offered = BTreeSet::new();
         for (_, offer) in toolbox.offers() {
             let spec = offer.tool.spec();
-            let why = offer.denied.clone().unwrap_or_else(|| format!("granted by {}", by(&spec.name)));
-            lines.push(line(Some(role.clone()), spec, offer.denied.is_none(), why));
+            let by = by(&spec.name);
+            let not_agreed = || "nobody agreed to it; `rondo trust` shows what is asked for".to_owned();
+            let granted = by.filter(|_| offer.denied.is_none());
+            let why = granted.map(|by| format!("granted by {by}"));
+            let why = why.unwrap_or_else(|| offer.denied.clone().unwrap_or_else(not_agreed));
+            lines.push(line(Some(role.clone()), spec, granted.is_some(), why));
             offered.insert(spec.name.clone());
         }
         let missing = toolbox.missing().into_iter().filter(|missing| !offered.contains(&missing.pattern));
         lines.extend(missing.map(|missing| absent(role.clone(), missing.pattern, missing.message)));
     }
-    Ok((lines, tooling))
+    Ok(lines)
 }
 
 /// Every tool that there is.
-async fn of_everybody(settings: &Settings) -> Result<(Vec<ToolLine>, Tooling), Failure> {
-    let servers: Vec<&str> = settings.mcp.keys().map(String::as_str).collect();
-    let tooling = tooling::with_servers(&servers, settings).await?;
+fn of_everybody(settings: &Settings) -> Result<Vec<ToolLine>, Failure> {
+    let tools = tooling::seen(settings)?;
     let grants = by_settings(settings);
     let mut lines = Vec::new();
-    for (_, tool) in tooling.tools.iter() {
-        let denied = grants.denied(tool.spec());
+    for (_, tool) in tools.iter() {
+        let denied = grants.denied(None, tool.spec());
         let is_granted = denied.is_none();
         lines.push(line(None, tool.spec(), is_granted, denied.unwrap_or_else(|| "granted".to_owned())));
     }
-    Ok((lines, tooling))
+    Ok(lines)
 }
 
 fn line(role: Option<RoleName>, spec: &Spec, granted: bool, why: String) -> ToolLine {

@@ -1,123 +1,260 @@
-//! `rondo trust`: shows what a workflow asks for and records that a person agreed.
+//! `rondo trust`: shows what a folder and a workflow ask for, and records that a person agreed.
+//!
+//! Only `--server` starts anything: that one server, after its command was agreed to.
 
-use super::asks::{Answer, Asks, ask, asks, is_attended, of_trust};
-use super::exit::Exit;
-use super::failure::Failure;
-use super::output::Output;
-use super::session::settings;
-use super::{JsonArgs, StoreArgs, files, tooling, workflow, working_folder};
-use crate::config::{Flags, Settings};
-use crate::trust::Book;
+use std::path::PathBuf;
+
+use rondo_protocol::Digest;
 use rondo_protocol::diagnostic::Code;
 use serde::Serialize;
 
-const QUESTION: &str = "Agree to this, until the workflow changes? [y/N]: ";
+use super::consent::{Asked, By, Subject, of_trust};
+use super::exit::Exit;
+use super::failure::{Failure, Faulty};
+use super::output::{Output, one_line};
+use super::person::{self, Answer, is_attended};
+use super::session::{self, Sources, is_own, look_into, of_store, sign};
+use super::{JsonArgs, files, tooling, workflow, working_folder};
+use crate::config::{Flags, Settings};
+use crate::store::folder::{self, Found};
+use crate::trust::{Ask, Book};
 
-/// Show what a workflow asks for, and agree to it
+/// Show what a folder and a workflow ask for, and agree to it
 #[derive(Debug, clap::Args)]
 pub struct TrustArgs {
-    /// A workflow file, a folder that holds workflow.yaml, or a name below workflows/
-    #[arg(required_unless_present = "server")]
+    /// A workflow file, a folder that holds workflow.yaml, or a name below workflows/ [default: the settings alone]
     workflow: Option<String>,
-    /// Agree without being asked
-    #[arg(long)]
-    yes: bool,
-    /// Take back what was agreed to
-    #[arg(long, conflicts_with = "yes")]
-    revoke: bool,
-    /// Agree to the tools that this MCP server of rondo.toml has now
-    #[arg(long, value_name = "NAME", conflicts_with_all = ["workflow", "revoke"])]
+    /// The workflow is yours: ask again only when it asks for something else
+    #[arg(long, requires = "workflow")]
+    own: bool,
+    /// Make a store yours [default: the one in use here]
+    #[arg(long, value_name = "DIR", num_args = 0..=1, conflicts_with_all = ["workflow", "server", "list"])]
+    store: Option<Option<PathBuf>>,
+    /// Start this MCP server, show its tools, and pin them
+    #[arg(long, value_name = "NAME", conflicts_with_all = ["workflow", "revoke", "list"])]
     server: Option<String>,
-    #[command(flatten)]
-    store: StoreArgs,
+    /// Agree, without being asked, to exactly what has this digest
+    #[arg(long, value_name = "DIGEST", value_parser = digest, conflicts_with_all = ["revoke", "list"])]
+    yes: Option<Digest>,
+    /// List what was agreed to
+    #[arg(long, conflicts_with_all = ["workflow", "revoke"])]
+    list: bool,
+    /// Take back what was agreed to
+    #[arg(long)]
+    revoke: bool,
     #[command(flatten)]
     pub(super) json: JsonArgs,
 }
 
-/// What a workflow asks for, for programs.
+/// Reads the digest that is agreed to.
+fn digest(text: &str) -> Result<Digest, String> {
+    Digest::from_hex(text).ok_or_else(|| "a digest has 64 lower-case hex digits, as `rondo trust` prints them".to_owned())
+}
+
+/// What is asked for, for programs.
 #[derive(Debug, Serialize)]
 struct TrustLine<'a> {
     event: &'static str,
-    name: &'a str,
-    file: &'a str,
-    workflow: rondo_protocol::Digest,
-    tools: &'a [super::asks::Ask],
-    is_trusted: bool,
-    has_changed: bool,
+    /// Of the settings, else of the workflow.
+    folder: &'a str,
+    /// `--yes` agrees to exactly this.
+    digest: Digest,
+    asks: &'a [Ask],
+    /// How that differs from what was agreed to before.
+    changed: &'a [String],
 }
 
-/// Shows what a workflow asks for and records the answer.
+/// Something that was agreed to, for programs.
+#[derive(Debug, Serialize)]
+struct AgreedLine<'a> {
+    event: &'static str,
+    what: &'static str,
+    path: &'a str,
+    digest: Digest,
+    own: bool,
+    agreed_at_ms: u64,
+}
+
+/// Shows what is asked for and records the answer.
 pub fn trust(args: &TrustArgs, output: &mut Output) -> Result<Exit, Failure> {
-    let settings = settings(&Flags { store: args.store.store.clone(), durability: None })?;
+    let flags = Flags { store: args.store.clone().flatten(), durability: None };
+    let sources = session::sources(&flags)?;
+    if args.list {
+        return list(&sources.without_asking()?, output);
+    }
+    sources.refuse_unsafe()?;
+    if args.store.is_some() {
+        // Where the store is is a word of the settings; what nobody agreed to does not count.
+        return store(args, &session::settings(&flags)?, output);
+    }
+    let settings = sources.whole()?;
     if let Some(server) = &args.server {
-        return trust_server(server, args.yes, &settings, output);
+        return self::server(server, args, &sources, &settings, output);
     }
     let here = working_folder()?;
-    let name = args.workflow.as_deref().unwrap_or_default();
-    let loaded = workflow::load(name, &here)?;
-    let file = files::absolute(&loaded.path, &here);
-    let definition = &loaded.checked.workflow;
-    let asked = asks(definition, &file, &settings)?;
+    let loaded = args.workflow.as_deref().map(|name| workflow::load(name, &here)).transpose()?;
+    let file = loaded.as_ref().map(|loaded| files::absolute(&loaded.path, &here));
+    let subject = loaded.as_ref().zip(file.as_deref()).map(|(loaded, file)| {
+        let checked = &loaded.checked;
+        Subject { workflow: &checked.workflow, policy: &checked.policy, file }
+    });
+    let asked = Asked::of(&sources, &settings, subject)?;
     if args.revoke {
-        let revoked = Book::update(settings.trust.as_deref(), |book| book.revoke(&file, asked.workflow))
-            .map_err(|error| of_trust(&error))?;
+        return revoke(&sources, &settings, file.as_deref(), output);
+    }
+    if let Some(loaded) = loaded.as_ref().filter(|loaded| !loaded.checked.not_yet.is_empty()) {
+        return Err(Faulty { faults: loaded.checked.not_yet.clone(), sources: loaded.sources.clone() }.into());
+    }
+    consider(args, &asked, file.as_deref(), &settings, output)
+}
+
+/// Shows what is asked for, and records that a person agreed, or that `--yes` did.
+fn consider(
+    args: &TrustArgs,
+    asked: &Asked,
+    file: Option<&str>,
+    settings: &Settings,
+    output: &mut Output,
+) -> Result<Exit, Failure> {
+    let digest = asked.digest()?;
+    let (asks, changed) = (asked.asks(), asked.changed());
+    let folder = settings.file.as_deref().map(files::folder_of).unwrap_or(&settings.workspace).to_string_lossy();
+    if output.is_json() {
+        let line = TrustLine { event: "trust", folder: &folder, digest, asks: &asks, changed: &changed };
+        output.line(&line)?;
+    } else if asks.is_empty() {
+        let what = file.map_or_else(|| format!("the settings of {folder}"), str::to_owned);
+        output.text(&format!("{what} asks for nothing that needs your consent\n"))?;
+    } else {
+        output.text(&asked.text())?;
+        output.text(&format!("digest {digest}\n"))?;
+    }
+    // A workflow of one's own can be told so although it asks for nothing yet, and again with `--own`.
+    let is_settled = asked.is_agreed() && !args.own;
+    if is_settled {
+        return Ok(Exit::Done);
+    }
+    let answer = match args.yes {
+        Some(yes) if yes == digest => Answer::Always,
+        Some(_) => {
+            let message = "what is asked for has another digest than the one that was agreed to";
+            return Err(Failure::new(Code::NotTrusted, message).with_hint(format!("it is {digest} now")));
+        }
+        None if is_attended() && !output.is_json() => person::ask("Agree to this, until it changes? [y/N]: "),
+        None => Answer::No,
+    };
+    if answer == Answer::No {
+        return Err(Failure::new(Code::NotTrusted, "nothing was agreed to")
+            .with_hint(format!("`--yes {digest}` agrees to exactly this without being asked")));
+    }
+    asked.record(args.own, settings)?;
+    if !output.is_json() {
+        output.text("trusted until something of this changes\n")?;
+    }
+    Ok(Exit::Done)
+}
+
+fn revoke(
+    sources: &Sources,
+    settings: &Settings,
+    workflow: Option<&str>,
+    output: &mut Output,
+) -> Result<Exit, Failure> {
+    let folder = sources.project().map(|project| super::consent::folder_name(&project.path.to_string_lossy()));
+    let revoked = Book::update(settings.trust.as_deref(), |book| match (workflow, &folder) {
+        (Some(file), _) => book.revoke_workflow(file),
+        (None, Some(folder)) => book.revoke_settings(folder),
+        (None, None) => false,
+    });
+    let revoked = revoked.map_err(|error| of_trust(&error))?;
+    if !output.is_json() {
+        output.text(if revoked { "no longer trusted\n" } else { "it was not trusted\n" })?;
+    }
+    Ok(Exit::Done)
+}
+
+fn list(settings: &Settings, output: &mut Output) -> Result<Exit, Failure> {
+    let book = Book::read(settings.trust.as_deref()).map_err(|error| of_trust(&error))?;
+    let of_settings = book.all_settings().map(|(path, agreed)| ("settings", path, agreed));
+    let of_workflows = book.all_workflows().map(|(path, agreed)| ("workflow", path, agreed));
+    let all: Vec<_> = of_settings.chain(of_workflows).collect();
+    for (what, path, agreed) in &all {
+        if output.is_json() {
+            let (digest, own, agreed_at_ms) = (agreed.digest, agreed.own, agreed.agreed_at_ms);
+            output.line(&AgreedLine { event: "trusted", what, path, digest, own, agreed_at_ms })?;
+        } else {
+            let own = if agreed.own { ", yours" } else { "" };
+            output.text(&format!("{what}  {path}{own}\n"))?;
+            for ask in &agreed.asks {
+                let line = format!("    {:<10} {}  {}", ask.kind.word(), one_line(&ask.name), one_line(&ask.shown()));
+                output.text(&format!("{}\n", line.trim_end()))?;
+            }
+        }
+    }
+    if all.is_empty() && !output.is_json() {
+        output.text("nothing was agreed to yet\n")?;
+    }
+    Ok(Exit::Done)
+}
+
+/// A store, for programs.
+#[derive(Debug, Serialize)]
+struct StoreLine<'a> {
+    event: &'static str,
+    store: &'a str,
+    /// `--yes` agrees to exactly this.
+    digest: Digest,
+    threads: usize,
+    own: bool,
+}
+
+fn store(args: &TrustArgs, settings: &Settings, output: &mut Output) -> Result<Exit, Failure> {
+    let at = &settings.store.value;
+    let Found::Store(signed) = folder::look(at).map_err(|error| of_store(&error))? else {
+        let message = format!("there is no store in {}", at.display());
+        return Err(Failure::new(Code::ThreadUnknown, message).with_hint("the first run makes one, and it is yours"));
+    };
+    if args.revoke {
+        folder::unsign(at).map_err(|error| of_store(&error))?;
         if !output.is_json() {
-            output.text(if revoked { "no longer trusted\n" } else { "it was not trusted\n" })?;
+            output.text("the store is no longer known as yours\n")?;
         }
         return Ok(Exit::Done);
     }
-    if !output.is_json() {
-        output.text(&text(&asked, &definition.name, &settings))?;
-    }
-    let agrees = !asked.tools.is_empty() && (args.yes || is_attended() && !output.is_json() && agrees_to(QUESTION));
-    if agrees {
-        asked.record(&file, &definition.name, &settings)?;
-    }
+    let look = look_into(at)?;
+    let rows = look.map(|look| look.store.rows().map_err(|error| of_store(&error))).transpose()?.unwrap_or_default();
+    let own = is_own(signed, settings)?;
+    let shown = at.to_string_lossy();
+    // What is in it stands for it: a thread more, and it is another store.
+    let mut bytes = format!("rondo/store-consent/v1\n{shown}\n{signed:?}\n").into_bytes();
+    rows.iter().for_each(|(id, row)| bytes.extend(format!("{id} {} {}\n", row.version, row.seq).into_bytes()));
+    let digest = Digest::sha256(&bytes);
     if output.is_json() {
-        let line = TrustLine {
-            event: "trust",
-            name: &definition.name,
-            file: &file,
-            workflow: asked.workflow,
-            tools: &asked.tools,
-            is_trusted: agrees || asked.tools.iter().all(|ask| ask.granted_by.is_some()),
-            has_changed: asked.has_changed,
-        };
-        output.line(&line)?;
-    } else if agrees {
-        output.text("trusted until the workflow, or a file that it includes, changes\n")?;
+        output.line(&StoreLine { event: "trust", store: &shown, digest, threads: rows.len(), own })?;
+    } else {
+        let whose = if own { "yours" } else { "not known as yours" };
+        let text = format!(
+            "{shown} holds {} threads and is {whose}\nWhat it holds can stand in for answers of models and tools.\ndigest {digest}\n",
+            rows.len()
+        );
+        output.text(&text)?;
     }
-    if agrees || asked.missing().is_empty() {
+    if own {
         return Ok(Exit::Done);
     }
-    Err(Failure::new(Code::ToolNotGranted, "nothing was agreed to").with_hint("`--yes` agrees without being asked"))
-}
-
-fn agrees_to(question: &str) -> bool {
-    matches!(ask(question), Answer::Once | Answer::Always)
-}
-
-fn text(asked: &Asks, name: &str, settings: &Settings) -> String {
-    if asked.tools.is_empty() {
-        return format!("{name} asks for no tools\n");
-    }
-    let changed = if asked.has_changed { ", and has changed since you agreed" } else { "" };
-    let grant = &settings.grant;
-    let list = |list: Option<&Vec<String>>| match list {
-        None => "the workspace".to_owned(),
-        Some(list) if list.is_empty() => "nothing".to_owned(),
-        Some(list) => list.join(", "),
+    let agrees = match args.yes {
+        Some(yes) => yes == digest,
+        None => is_attended() && !output.is_json() && person::ask("Make it yours? [y/N]: ") != Answer::No,
     };
-    let hosts = if grant.hosts.is_empty() { "none".to_owned() } else { grant.hosts.join(", ") };
-    format!(
-        "{name} asks for these tools{changed}:\n{}\nWithin this, by rondo.toml: workspace {}, reading {}, writing {}, hosts {hosts}, \
-         sandbox {}\n",
-        asked.text(),
-        settings.workspace.display(),
-        list(grant.read.as_ref()),
-        list(grant.write.as_ref()),
-        if grant.sandbox.unwrap_or(true) { "on" } else { "off" },
-    )
+    if !agrees {
+        return Err(Failure::new(Code::StoreForeign, "nothing was agreed to")
+            .with_hint(format!("`--yes {digest}` agrees to exactly this without being asked")));
+    }
+    sign(at, settings)?;
+    if !output.is_json() {
+        output.text("the store is yours\n")?;
+    }
+    Ok(Exit::Done)
 }
 
 /// A server's tools, for programs.
@@ -125,30 +262,65 @@ fn text(asked: &Asks, name: &str, settings: &Settings) -> String {
 struct ServerLine<'a> {
     event: &'static str,
     server: &'a str,
-    tools: Vec<&'a str>,
+    /// `--yes` agrees to exactly this.
+    digest: Digest,
+    tools: Vec<ToolLine<'a>>,
     /// How they differ from those that were agreed to before.
     changed: Option<&'a str>,
-    is_trusted: bool,
 }
 
-fn trust_server(name: &str, yes: bool, settings: &Settings, output: &mut Output) -> Result<Exit, Failure> {
+/// A tool of a server, for programs.
+#[derive(Debug, Serialize)]
+struct ToolLine<'a> {
+    name: &'a str,
+    description: &'a str,
+    parameters: Option<serde_json::Value>,
+}
+
+fn server(
+    name: &str,
+    args: &TrustArgs,
+    sources: &Sources,
+    settings: &Settings,
+    output: &mut Output,
+) -> Result<Exit, Failure> {
+    // Its command was shown with the settings and must have been agreed to before it is started.
+    let by = By::of(false, is_attended() && !output.is_json());
+    Asked::of(sources, settings, None)?.permitted("", by, settings)?;
     let offered = tooling::runtime()?.block_on(tooling::offered(name, settings))?;
-    let names: Vec<&str> = offered.pins.keys().map(String::as_str).collect();
-    if !output.is_json() {
-        let changed =
-            offered.changed.as_deref().map_or_else(String::new, |changed| format!("it has changed:\n{changed}\n"));
-        output.text(&format!("{name} offers {} tools: {}\n{changed}", names.len(), names.join(", ")))?;
-    }
-    let is_trusted =
-        yes || is_attended() && !output.is_json() && agrees_to("Agree to these tools, until they change? [y/N]: ");
+    let digest = offered.digest();
+    let tools = offered.pins.iter().map(|(name, pin)| ToolLine {
+        name,
+        description: &pin.description,
+        parameters: serde_json::from_str(&pin.parameters).ok(),
+    });
+    let tools: Vec<ToolLine<'_>> = tools.collect();
     if output.is_json() {
         let changed = offered.changed.as_deref();
-        output.line(&ServerLine { event: "trust", server: name, tools: names, changed, is_trusted })?;
+        output.line(&ServerLine { event: "trust", server: name, digest, tools, changed })?;
+    } else {
+        output.text(&format!("{name} offers {} tools\n", tools.len()))?;
+        for tool in &tools {
+            let parameters = tool.parameters.as_ref().map(ToString::to_string).unwrap_or_default();
+            let description = tool.description.replace('\n', "\n      ");
+            output.text(&format!("  {}\n      {description}\n      {parameters}\n", tool.name))?;
+        }
+        if let Some(changed) = &offered.changed {
+            output.text(&format!("it has changed:\n{changed}\n"))?;
+        }
+        output.text(&format!("digest {digest}\n"))?;
     }
-    if !is_trusted {
-        return Err(
-            Failure::new(Code::NotTrusted, "nothing was agreed to").with_hint("`--yes` agrees without being asked")
-        );
+    let agrees = match args.yes {
+        Some(yes) => yes == digest,
+        None if is_attended() && !output.is_json() => {
+            person::ask("Agree to these tools, until they change? [y/N]: ") != Answer::No
+        }
+        // It was agreed to before and is as it was.
+        None => offered.is_pinned && offered.changed.is_none(),
+    };
+    if !agrees {
+        return Err(Failure::new(Code::NotTrusted, "nothing was agreed to")
+            .with_hint(format!("`--yes {digest}` agrees to exactly this without being asked")));
     }
     tooling::agree(offered, settings)?;
     Ok(Exit::Done)

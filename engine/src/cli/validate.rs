@@ -11,7 +11,7 @@ use rondo_protocol::id::RoleName;
 use rondo_protocol::workflow::{ModelRole, Places, RoleKind, Workflow};
 use serde::Serialize;
 
-use super::asks::by_settings;
+use super::consent::by_settings;
 use super::exit::Exit;
 use super::failure::{Failure, Faulty};
 use super::output::{Output, Style, tell};

@@ -17,7 +17,7 @@ use super::failure::{Failure, Fault};
 use super::output::{Output, Style, tell};
 use super::progress::{Mode, Progress};
 use super::report;
-use super::session::of_store;
+use super::session::{OwnStore, of_store};
 use super::show::pretty;
 use super::signals::Signals;
 use super::terminal::{ANSWER, REPLIES, Reply, Request, ask, carry_out, refusal, serve};
@@ -47,7 +47,7 @@ pub struct Showing {
 /// When the store can neither be opened nor reached, or stdout cannot be written.
 pub fn watch(
     requests: impl ExactSizeIterator<Item = Request> + Send + 'static,
-    store: PathBuf,
+    store: OwnStore,
     durability: Durability,
     showing: Showing,
     output: &mut Output,
@@ -61,7 +61,7 @@ pub fn watch(
 
 async fn watch_all(
     requests: impl ExactSizeIterator<Item = Request> + Send + 'static,
-    store: PathBuf,
+    store: OwnStore,
     durability: Durability,
     showing: Showing,
     output: &mut Output,
@@ -228,11 +228,12 @@ async fn serve_all(server: Server, engine: Engine, guests: Arc<Guests>, stop: Ca
 
 /// Opens the store, or finds out that another process holds it and listens. A store whose holder is just coming or
 /// going is asked again for as long as a holder may take to answer.
-async fn hold(folder: PathBuf, durability: Durability, stop: &CancellationToken) -> Result<Holder, Failure> {
+async fn hold(store: OwnStore, durability: Durability, stop: &CancellationToken) -> Result<Holder, Failure> {
+    let OwnStore { folder, owner } = store;
     let since = tokio::time::Instant::now();
     loop {
         let at = folder.clone();
-        let opened = tokio::task::spawn_blocking(move || RocksStore::open(&at, store::Options { durability }))
+        let opened = tokio::task::spawn_blocking(move || RocksStore::open(&at, store::Options { durability, owner }))
             .await
             .map_err(|error| Failure::new(Code::InternalFault, error.to_string()))?;
         let busy = match opened {

@@ -1,25 +1,27 @@
 //! From what a person calls a workflow to the checked definition.
 
 use std::collections::BTreeMap;
-use std::path::{Path, PathBuf};
+use std::path::{Component, Path, PathBuf};
 
 use rondo_protocol::diagnostic::{Code, nearest};
 use rondo_protocol::workflow::{self, Checked};
 
 use super::failure::{Failure, Faulty};
-use super::files::{FolderFiles, read_text};
+use super::files::{FolderFiles, folder_of, read_text};
+use super::known_keys::KnownKeys;
+use crate::shipped;
 
 /// The names of a workflow's file in its folder, in order of preference.
 const FILE_NAMES: [&str; 2] = ["workflow.yaml", "workflow.json"];
 
 /// The folder whose folders are workflows that can be called by name.
-const SHELF: &str = "workflows";
+const FOLDER: &str = "workflows";
 
 /// The most bytes of a workflow file; the reader's own budget is lower and has better words.
 const MAX_FILE_BYTES: usize = 16 << 20;
 
-/// How many names of a shelf are looked at for a hint.
-const MAX_SHELF: usize = 1000;
+/// How many names are looked at for a hint.
+const MAX_NAMES: usize = 1000;
 
 /// A workflow as it was read from a file.
 #[derive(Debug)]
@@ -39,8 +41,8 @@ impl Loaded {
     }
 }
 
-/// Finds the file of a workflow: a file, a folder that holds `workflow.yaml` or `workflow.json`, or a name below
-/// `workflows/` in `here` or a folder above it.
+/// Finds the file of a workflow: a file, a folder that holds `workflow.yaml` or `workflow.json`, a name below
+/// `workflows/` in `here`, or the name of one that ships with rondo. Nothing above `here` is looked into.
 ///
 /// # Errors
 /// [`Code::WorkflowNotFound`] with the nearest name.
@@ -54,17 +56,10 @@ pub fn find(name: &str, here: &Path) -> Result<PathBuf, Failure> {
     } else if std::fs::symlink_metadata(&full).is_ok() && !name.is_empty() {
         return Ok(path.to_path_buf());
     }
-    let is_plain = !name.is_empty() && path.components().all(|part| matches!(part, std::path::Component::Normal(_)));
-    if is_plain {
-        for folder in here.ancestors() {
-            // Below the working folder the path stays short, as a person would write it.
-            let shelf = if folder == here { PathBuf::from(SHELF) } else { folder.join(SHELF) };
-            if let Some(file) = file_in(&shelf.join(name), here) {
-                return Ok(file);
-            }
-        }
-    }
-    Err(not_found(name, here, full.is_dir()))
+    let is_plain = !name.is_empty() && path.components().all(|part| matches!(part, Component::Normal(_)));
+    let named = is_plain.then(|| file_in(&Path::new(FOLDER).join(name), here)).flatten();
+    let shipped = || shipped::file(name.strip_prefix(shipped::SCHEME).unwrap_or(name)).map(PathBuf::from);
+    named.or_else(shipped).ok_or_else(|| not_found(name, here, full.is_dir()))
 }
 
 pub(super) fn file_in(folder: &Path, here: &Path) -> Option<PathBuf> {
@@ -77,25 +72,22 @@ fn not_found(name: &str, here: &Path, is_folder: bool) -> Failure {
         let message = format!("the folder {shown:?} holds neither workflow.yaml nor workflow.json");
         return Failure::new(Code::WorkflowNotFound, message);
     }
-    let mut known: Vec<String> = here
-        .ancestors()
-        .filter_map(|folder| std::fs::read_dir(folder.join(SHELF)).ok())
-        .flatten()
-        .filter_map(Result::ok)
+    let entries = std::fs::read_dir(here.join(FOLDER)).into_iter().flatten().filter_map(Result::ok);
+    let mut known: Vec<String> = entries
         .filter(|entry| file_in(&entry.path(), here).is_some())
         .filter_map(|entry| entry.file_name().into_string().ok())
-        .take(MAX_SHELF)
+        .take(MAX_NAMES)
         .collect();
+    known.extend(shipped::names().map(str::to_owned));
     known.sort();
     known.dedup();
     let failure = Failure::new(
         Code::WorkflowNotFound,
-        format!("{shown:?} is neither a file, nor a folder with a workflow, nor a name below {SHELF}/"),
+        format!("{shown:?} is neither a file, nor a folder with a workflow, nor a name below {FOLDER}/ or of a workflow that ships with rondo"),
     );
     match nearest(name, known.iter().map(String::as_str)) {
         Some(near) => failure.with_hint(format!("did you mean `{near}`?")),
-        None if known.is_empty() => failure.with_hint("`rondo init` writes a workflow to start from"),
-        None => failure.with_hint(format!("below {SHELF}/: {}", known.join(", "))),
+        None => failure.with_hint(format!("known here: {}; `rondo init` writes one to start from", known.join(", "))),
     }
 }
 
@@ -104,7 +96,14 @@ fn not_found(name: &str, here: &Path, is_folder: bool) -> Failure {
 /// # Errors
 /// When it is not found or not read, or every fault of the file.
 pub fn load(name: &str, here: &Path) -> Result<Loaded, Failure> {
-    let path = find(name, here)?;
+    read(find(name, here)?)
+}
+
+/// Reads and checks the workflow in a file.
+///
+/// # Errors
+/// When it is not read, or every fault of the file.
+pub fn read(path: PathBuf) -> Result<Loaded, Failure> {
     let text = read_text(&path, MAX_FILE_BYTES)?;
     check(path, text)
 }
@@ -122,23 +121,20 @@ pub fn check(path: PathBuf, text: String) -> Result<Loaded, Failure> {
     let mut sources: BTreeMap<String, String> =
         files.into_read().into_iter().map(|(name, text)| (format!("{shown_folder}{name}"), text)).collect();
     sources.insert(file, text);
+    KnownKeys::here().refuse(&sources)?;
     match result {
         Ok(checked) => Ok(Loaded { path, checked, sources }),
         Err(faults) => Err(Faulty { faults, sources }.into()),
     }
 }
 
-fn folder_of(path: &Path) -> &Path {
-    path.parent().filter(|folder| !folder.as_os_str().is_empty()).unwrap_or_else(|| Path::new("."))
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
 
-    fn shelf() -> tempfile::TempDir {
+    fn folder() -> tempfile::TempDir {
         let root = tempfile::tempdir().unwrap();
-        for name in ["review-loop", "debate"] {
+        for name in ["review-loop", "own"] {
             std::fs::create_dir_all(root.path().join("workflows").join(name)).unwrap();
             std::fs::write(root.path().join("workflows").join(name).join("workflow.yaml"), "rondo: 1").unwrap();
         }
@@ -148,26 +144,27 @@ mod tests {
 
     #[test]
     fn a_workflow_is_found_by_file_folder_and_name() {
-        let root = shelf();
+        let root = folder();
         let file = PathBuf::from("workflows/review-loop/workflow.yaml");
         for name in ["workflows/review-loop/workflow.yaml", "workflows/review-loop", "review-loop"] {
             assert_eq!(find(name, root.path()), Ok(file.clone()), "{name}");
         }
-        assert_eq!(
-            find("debate", &root.path().join("deep/er")),
-            Ok(root.path().join("workflows/debate/workflow.yaml"))
-        );
+        assert_eq!(find("debate", root.path()), Ok(PathBuf::from("rondo:debate/workflow.yaml")), "it ships with rondo");
+        assert_eq!(find("rondo:review-loop", root.path()), Ok(PathBuf::from("rondo:review-loop/workflow.yaml")));
+        assert!(find("own", &root.path().join("deep/er")).is_err(), "nothing above the working folder is looked into");
+        assert!(find("rondo:own", root.path()).is_err());
     }
 
     #[test]
     fn a_misspelt_name_gets_the_nearest() {
-        let root = shelf();
+        let root = folder();
         let told = |name: &str| match find(name, root.path()) {
             Err(Failure::Fault(fault)) => format!("{}; {}", fault.message, fault.hint.unwrap_or_default()),
             other => format!("{other:?}"),
         };
-        insta::assert_snapshot!(told("reveiw-loop"), @r#""reveiw-loop" is neither a file, nor a folder with a workflow, nor a name below workflows/; did you mean `review-loop`?"#);
-        insta::assert_snapshot!(told("../nowhere/x"), @r#""../nowhere/x" is neither a file, nor a folder with a workflow, nor a name below workflows/; below workflows/: debate, review-loop"#);
+        assert!(told("reveiw-loop").contains("did you mean `review-loop`?"), "{}", told("reveiw-loop"));
+        let far = told("../nowhere/x");
+        assert!(far.contains("known here: debate, ") && far.contains("own"), "{far}");
         insta::assert_snapshot!(told("deep"), @r#"the folder "deep" holds neither workflow.yaml nor workflow.json; "#);
     }
 }

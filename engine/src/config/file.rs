@@ -1,20 +1,30 @@
-//! `rondo.toml`: every table and key, read with its place. All faults are collected, in source order.
+//! `rondo.toml` and the user's `config.toml`: every table and key, read with its place. All faults are collected, in
+//! source order.
 
 use std::collections::BTreeMap;
 use std::ops::Range;
+use std::path::Path;
 
 use rondo_agent_kit::model::openai::{KeepFor, KeepPrefix};
 use rondo_protocol::Value;
 use rondo_protocol::diagnostic::{Code, Diagnostic, Span, nearest, position};
 use rondo_protocol::event::Durability;
+use rondo_protocol::workflow::hooks;
 use toml::Spanned;
 use toml::de::{DeTable, DeValue};
 
-use super::{Grant, HookProgram, Mcp, Origin, Price, Sourced, Tool, ToolSchema, parse_duration_ms};
+use super::{
+    Cwd, Grant, HookProgram, Imposed, Layer, Mcp, Origin, Price, Sandbox, SandboxSettings, Sourced, Tool, ToolSchema,
+    parse_duration_ms,
+};
+use crate::grant::Rule;
 use crate::moderator::limits::Ceilings;
 
-/// The name of the file.
+/// The name of a project's file.
 pub const FILE_NAME: &str = "rondo.toml";
+
+/// The name of the user's file, in `rondo/` of the folder for settings.
+pub const USER_FILE_NAME: &str = "config.toml";
 
 /// The key of a provider that says how it is asked to keep the prefix of a request.
 pub const KEEP_PREFIX: &str = "prompt_cache";
@@ -39,6 +49,10 @@ pub struct Stated {
     pub tools: BTreeMap<String, Tool>,
     /// `[hook.NAME]`
     pub hooks: BTreeMap<String, HookProgram>,
+    /// `[[impose]]`
+    pub imposed: Vec<Imposed>,
+    /// `[sandbox]`
+    pub sandbox: SandboxSettings,
     /// `[grant]`
     pub grant: Grant,
     /// `[limits]`
@@ -48,10 +62,14 @@ pub struct Stated {
 /// What a file states of a provider.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct StatedProvider {
+    /// The line of its table's first key, from 1.
+    pub line: u32,
     /// Its address.
     pub base_url: Option<Sourced<String>>,
     /// The variable that holds its key.
     pub key_env: Option<Sourced<String>>,
+    /// The program that prints its key.
+    pub key_command: Option<Sourced<Vec<String>>>,
     /// Milliseconds until a connection must stand.
     pub connect_timeout_ms: Option<Sourced<u64>>,
     /// Milliseconds that a reply may be silent.
@@ -64,12 +82,12 @@ pub struct StatedProvider {
     pub keep_for: Option<Sourced<KeepFor>>,
 }
 
-/// Reads the text of a `rondo.toml`; `file` is its name in diagnostics.
+/// Reads the text of a settings file; `file` is its name in diagnostics.
 ///
 /// # Errors
 /// Every fault, in source order.
-pub fn read(file: &str, text: &str) -> Result<Stated, Vec<Diagnostic>> {
-    let mut reader = Reader { file, text, faults: Vec::new() };
+pub fn read(file: &str, text: &str, layer: Layer) -> Result<Stated, Vec<Diagnostic>> {
+    let mut reader = Reader { file, text, layer, faults: Vec::new() };
     let root = match DeTable::parse(text) {
         Ok(root) => root,
         Err(error) => {
@@ -87,17 +105,34 @@ pub fn read(file: &str, text: &str) -> Result<Stated, Vec<Diagnostic>> {
     Err(reader.faults)
 }
 
+impl Stated {
+    /// The same with the files that it names as absolute paths: they lie beside it, in `folder`.
+    #[must_use]
+    pub fn placed(&self, folder: &Path) -> Self {
+        let mut placed = self.clone();
+        for tool in placed.tools.values_mut() {
+            if let Some(ToolSchema::File(file)) = &mut tool.schema {
+                *file = folder.join(&*file).to_string_lossy().into_owned();
+            }
+        }
+        placed
+    }
+}
+
 type Table<'t> = DeTable<'t>;
 
 struct Reader<'a> {
     file: &'a str,
     text: &'a str,
+    layer: Layer,
     faults: Vec<Diagnostic>,
 }
 
 impl Reader<'_> {
     fn root(&mut self, root: &Table<'_>) -> Stated {
-        self.only(root, "at the top", &["store", "provider", "model", "mcp", "tool", "hook", "grant", "limits"]);
+        const KEYS: [&str; 10] =
+            ["store", "provider", "model", "mcp", "tool", "hook", "impose", "grant", "sandbox", "limits"];
+        self.only(root, "at the top", &KEYS);
         let mut stated = Stated::default();
         if let Some(store) = self.table(root, "store") {
             self.only(store, "in [store]", &["path", "durability"]);
@@ -109,6 +144,10 @@ impl Reader<'_> {
         stated.mcp = self.tables(root, "mcp", Self::mcp);
         stated.tools = self.tables(root, "tool", Self::tool);
         stated.hooks = self.tables(root, "hook", Self::hook);
+        stated.imposed = self.imposed(root);
+        if let Some(sandbox) = self.table(root, "sandbox") {
+            stated.sandbox = self.sandbox_settings(sandbox);
+        }
         if let Some(grant) = self.table(root, "grant") {
             stated.grant = self.grant(grant);
         }
@@ -125,9 +164,21 @@ impl Reader<'_> {
     }
 
     fn provider(&mut self, table: &Table<'_>, at: &str) -> StatedProvider {
-        const KEYS: [&str; 7] =
-            ["base_url", "key_env", "connect_timeout", "idle_timeout", "total_timeout", KEEP_PREFIX, KEEP_FOR];
+        const KEYS: [&str; 8] = [
+            "base_url",
+            "key_env",
+            "key_command",
+            "connect_timeout",
+            "idle_timeout",
+            "total_timeout",
+            KEEP_PREFIX,
+            KEEP_FOR,
+        ];
         self.only(table, at, &KEYS);
+        if let (true, Some(second)) = (table.contains_key("key_env"), table.get("key_command")) {
+            let message = format!("`key_env` and `key_command` both say where the key is, {at}");
+            self.fault(Code::SettingsContradiction, &second.span(), message);
+        }
         let keep_prefix = self.one_of(table, KEEP_PREFIX, &KeepPrefix::ALL, KeepPrefix::word);
         let keep_for = self.one_of(table, KEEP_FOR, &KeepFor::ALL, KeepFor::word);
         if let (Some(keep), Some(time)) = (&keep_prefix, &keep_for)
@@ -140,8 +191,10 @@ impl Reader<'_> {
             self.fault_with_hint(Code::SettingsContradiction, &place, message, hint);
         }
         StatedProvider {
+            line: self.first_line(table),
             base_url: self.checked(table, "base_url", super::resolve::address),
             key_env: self.variable(table, "key_env"),
+            key_command: self.command(table, "key_command"),
             connect_timeout_ms: self.duration(table, "connect_timeout"),
             idle_timeout_ms: self.duration(table, "idle_timeout"),
             total_timeout_ms: self.duration(table, "total_timeout"),
@@ -186,19 +239,19 @@ impl Reader<'_> {
     }
 
     fn mcp(&mut self, table: &Table<'_>, at: &str) -> Mcp {
-        self.only(table, at, &["command", "args", "env", "url", "key_env", "timeout"]);
-        let mut env = BTreeMap::new();
-        if let Some(stated) = self.table(table, "env") {
-            for key in keys(stated) {
-                if let Some(value) = self.plain_text(stated, &key) {
-                    env.insert(key, value);
-                }
-            }
-        }
+        const KEYS: [&str; 9] =
+            ["command", "args", "env", "cwd", "url", "key_env", "headers_env", "timeout", "sandbox"];
+        self.only(table, at, &KEYS);
         let mcp = Mcp {
+            line: self.first_line(table),
             command: self.plain_text(table, "command"),
             args: self.texts(table, "args"),
-            env,
+            env: self.named_texts(table, "env", Self::plain_text),
+            headers_env: self.named_texts(table, "headers_env", |reader, headers, name| {
+                reader.variable(headers, name).map(|variable| variable.value)
+            }),
+            cwd: self.cwd(table),
+            sandbox: self.sandbox(table, at),
             url: self.checked(table, "url", super::resolve::address).map(|url| url.value),
             key_env: self.variable(table, "key_env").map(|name| name.value),
             timeout_ms: self.duration(table, "timeout").map(|timeout| timeout.value),
@@ -207,16 +260,96 @@ impl Reader<'_> {
             let first = table.iter().next().map_or(0..0, |(key, _)| key.span());
             self.fault(Code::SettingsValue, &first, format!("either `command` or `url` is needed {at}"));
         }
+        let (of_command, of_url) = (["args", "env", "cwd", "sandbox"], ["headers_env"]);
+        let misplaced = if mcp.url.is_some() { &of_command[..] } else { &of_url[..] };
+        for key in misplaced {
+            if let Some(value) = table.get(*key) {
+                let wanted = if mcp.url.is_some() { "command" } else { "url" };
+                self.fault(Code::SettingsContradiction, &value.span(), format!("`{key}` goes with `{wanted}`, {at}"));
+            }
+        }
         mcp
     }
 
+    fn cwd(&mut self, table: &Table<'_>) -> Option<Cwd> {
+        let word = self.word(table, "cwd", &["workspace", "private"])?;
+        Some(if word.value == "workspace" { Cwd::Workspace } else { Cwd::Private })
+    }
+
+    fn sandbox(&mut self, table: &Table<'_>, at: &str) -> Option<Sandbox> {
+        let inner = self.table(table, "sandbox")?;
+        self.only(inner, &format!("in sandbox of {at}"), &["read", "write", "hosts"]);
+        Some(Sandbox {
+            read: self.texts(inner, "read"),
+            write: self.texts(inner, "write"),
+            hosts: self.texts(inner, "hosts"),
+        })
+    }
+
+    fn sandbox_settings(&mut self, table: &Table<'_>) -> SandboxSettings {
+        self.only(table, "in [sandbox]", &["protected", "memory", "processes", "disk"]);
+        let mut size = |key: &str| self.checked(table, key, size_bytes).map(|size| size.value);
+        let (memory_bytes, disk_bytes) = (size("memory"), size("disk"));
+        SandboxSettings {
+            protected: table.contains_key("protected").then(|| self.texts(table, "protected")),
+            memory_bytes,
+            processes: self.count(table, "processes"),
+            disk_bytes,
+        }
+    }
+
+    /// Each `[[impose]]` as the JSON of a hook in a workflow file.
+    fn imposed(&mut self, root: &Table<'_>) -> Vec<Imposed> {
+        let Some(value) = root.get("impose") else { return Vec::new() };
+        let Some(items) = value.get_ref().as_array() else {
+            self.wrong("impose", "a list of tables, each [[impose]]", value);
+            return Vec::new();
+        };
+        let mut imposed = Vec::new();
+        for item in items {
+            let from = self.line(&item.span());
+            let Some(stated @ Value::Object(_)) = json(item.get_ref()) else {
+                self.wrong("impose", "a table with the keys of a hook", item);
+                continue;
+            };
+            match hooks::read_alone(&stated) {
+                Ok(hook) => imposed.push(Imposed { hook, stated, from }),
+                Err(faults) => self.fault(Code::SettingsValue, &item.span(), format!("[[impose]]: {faults}")),
+            }
+        }
+        imposed
+    }
+
+    /// The texts of an inner table, each read by `read`.
+    fn named_texts(
+        &mut self,
+        table: &Table<'_>,
+        key: &str,
+        read: fn(&mut Self, &Table<'_>, &str) -> Option<String>,
+    ) -> BTreeMap<String, String> {
+        let Some(inner) = self.table(table, key) else { return BTreeMap::new() };
+        keys(inner).into_iter().filter_map(|name| Some((name.clone(), read(self, inner, &name)?))).collect()
+    }
+
+    fn command(&mut self, table: &Table<'_>, key: &str) -> Option<Sourced<Vec<String>>> {
+        let value = table.get(key)?;
+        let words = self.texts(table, key);
+        if words.is_empty() {
+            self.wrong(key, "a program and its arguments", value);
+            return None;
+        }
+        Some(Sourced { value: words, from: self.line(&value.span()) })
+    }
+
     fn tool(&mut self, table: &Table<'_>, at: &str) -> Tool {
-        self.only(table, at, &["argv", "schema", "effect", "paths", "timeout", "output_max", "in_doubt"]);
+        self.only(table, at, &["argv", "schema", "effect", "paths", "cwd", "timeout", "output_max", "in_doubt"]);
         Tool {
+            line: self.first_line(table),
             argv: self.argv(table, at),
             schema: self.schema(table),
             effect: self.word(table, "effect", &["pure", "reads", "writes", "external"]).map(|word| word.value),
             paths: self.texts(table, "paths"),
+            cwd: self.cwd(table),
             timeout_ms: self.duration(table, "timeout").map(|timeout| timeout.value),
             output_max_bytes: self.checked(table, "output_max", size_bytes).map(|size| size.value),
             in_doubt: self.word(table, "in_doubt", &["retry", "ask", "skip"]).map(|word| word.value),
@@ -244,9 +377,12 @@ impl Reader<'_> {
     }
 
     fn hook(&mut self, table: &Table<'_>, at: &str) -> HookProgram {
-        self.only(table, at, &["argv", "timeout", "on_error"]);
+        self.only(table, at, &["argv", "cwd", "timeout", "on_error", "sandbox"]);
         HookProgram {
+            line: self.first_line(table),
             argv: self.argv(table, at),
+            cwd: self.cwd(table),
+            sandbox: self.sandbox(table, at),
             timeout_ms: self.duration(table, "timeout").map(|timeout| timeout.value),
             on_error: self.word(table, "on_error", &["bypass", "fail"]).map(|word| word.value),
         }
@@ -262,28 +398,25 @@ impl Reader<'_> {
     }
 
     fn grant(&mut self, table: &Table<'_>) -> Grant {
-        self.only(table, "in [grant]", &["tools", "read", "write", "hosts", "approve", "sandbox"]);
+        self.only(table, "in [grant]", &["tools", "deny", "approve", "read", "write", "hosts", "sandbox"]);
         Grant {
             tools: table.contains_key("tools").then(|| self.patterns(table, "tools")),
             read: table.contains_key("read").then(|| self.texts(table, "read")),
             write: table.contains_key("write").then(|| self.texts(table, "write")),
             hosts: self.texts(table, "hosts"),
+            deny: self.patterns(table, "deny"),
             approve: self.patterns(table, "approve"),
             sandbox: self.word(table, "sandbox", &["on", "off"]).map(|word| word.value == "on"),
         }
     }
 
-    /// Names of tools, `server.*`, or `*`. What means no tool would grant nothing, or ask for nothing, without a word.
+    /// Rules. What means no tool would grant nothing, or ask for nothing, without a word.
     fn patterns(&mut self, table: &Table<'_>, key: &str) -> Vec<String> {
         let patterns = self.texts(table, key);
-        let is_name = |name: &str| {
-            !name.is_empty() && name.chars().all(|c| c.is_ascii_alphanumeric() || matches!(c, '_' | '-' | '.' | '/'))
-        };
         for pattern in &patterns {
-            if !(pattern == "*" || is_name(pattern.strip_suffix(".*").unwrap_or(pattern))) {
+            if let Err(error) = pattern.parse::<Rule>() {
                 let place = table.get(key).map_or(0..0, Spanned::span);
-                let message = format!("`{key}`: {:?} means no tool; write a name, `server.*` or `*`", excerpt(pattern));
-                self.fault(Code::SettingsValue, &place, message);
+                self.fault(Code::SettingsValue, &place, format!("`{key}`: {error}"));
             }
         }
         patterns
@@ -454,8 +587,12 @@ impl Reader<'_> {
         self.fault(Code::SettingsValue, &value.span(), format!("`{}` must be {wanted}", excerpt(key)));
     }
 
+    fn first_line(&self, table: &Table<'_>) -> u32 {
+        table.iter().map(|(key, _)| position(self.text, key.span().start).0).min().unwrap_or(1)
+    }
+
     fn line(&self, place: &Range<usize>) -> Origin {
-        Origin::File(position(self.text, place.start).0)
+        self.layer.line(position(self.text, place.start).0)
     }
 
     fn fault(&mut self, code: Code, place: &Range<usize>, message: impl Into<String>) {

@@ -1,4 +1,8 @@
-//! What the operator has set: flags, environment, `rondo.toml`, defaults, in this order.
+//! What the operator has set: flags, environment, a project's `rondo.toml`, the user's `config.toml`, defaults, in this
+//! order.
+//!
+//! The user's file is believed. A project's file comes with the folder that it lies in, and that folder may be a
+//! stranger's: [`layers`] says what of it counts before somebody agreed to it, and what has to be asked.
 //!
 //! [`Settings`] is what a run needs of all that, resolved once, each value with its [`Origin`], and serializable, so
 //! that it can be handed to the process that holds the store. A key's value stands here and nowhere else: `Debug` does
@@ -9,6 +13,8 @@
 
 mod duration;
 mod file;
+pub mod keys;
+pub mod layers;
 mod resolve;
 
 #[cfg(test)]
@@ -25,8 +31,8 @@ use serde::{Deserialize, Serialize};
 use crate::moderator::limits::Ceilings;
 
 pub use duration::parse_duration_ms;
-pub use file::{FILE_NAME, KEEP_FOR, KEEP_PREFIX, Stated, read};
-pub use resolve::{Fault, Flags, Resolved, Unresolved, find_file, resolve};
+pub use file::{FILE_NAME, KEEP_FOR, KEEP_PREFIX, Stated, StatedProvider, USER_FILE_NAME, read};
+pub use resolve::{Fault, Files, Flags, Resolved, Unresolved, find_project, home, resolve, user_file};
 
 /// The provider that is asked when nothing names another.
 pub const DEFAULT_PROVIDER: &str = "openai";
@@ -51,8 +57,10 @@ pub enum Origin {
     Flag(String),
     /// A variable of the environment.
     Environment(String),
-    /// A line of `rondo.toml`, from 1.
-    File(u32),
+    /// A line of the user's `config.toml`, from 1.
+    User(u32),
+    /// A line of the project's `rondo.toml`, from 1.
+    Project(u32),
     /// Nobody.
     Default,
 }
@@ -62,8 +70,28 @@ impl fmt::Display for Origin {
         match self {
             Self::Flag(flag) => f.write_str(flag),
             Self::Environment(variable) => write!(f, "${variable}"),
-            Self::File(line) => write!(f, "{FILE_NAME}:{line}"),
+            Self::User(line) => write!(f, "{USER_FILE_NAME}:{line}"),
+            Self::Project(line) => write!(f, "{FILE_NAME}:{line}"),
             Self::Default => f.write_str("default"),
+        }
+    }
+}
+
+/// Whose file it is.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Layer {
+    /// The user's `config.toml`.
+    User,
+    /// The `rondo.toml` of a project.
+    Project,
+}
+
+impl Layer {
+    /// A line of its file, from 1.
+    pub fn line(self, line: u32) -> Origin {
+        match self {
+            Self::User => Origin::User(line),
+            Self::Project => Origin::Project(line),
         }
     }
 }
@@ -71,8 +99,10 @@ impl fmt::Display for Origin {
 /// What is in force.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Settings {
-    /// The `rondo.toml` that was read, if there is one.
+    /// The project's `rondo.toml`, if there is one, whether or not all of it is in force.
     pub file: Option<PathBuf>,
+    /// The user's `config.toml`, if there is one.
+    pub user_file: Option<PathBuf>,
     /// The folder of the store.
     pub store: Sourced<PathBuf>,
     /// How far an acknowledged step is safe.
@@ -91,6 +121,8 @@ pub struct Settings {
     pub environment: BTreeMap<String, String>,
     /// The file of trust records, which belongs to the user and not to the project; `None` = there is no place for one.
     pub trust: Option<PathBuf>,
+    /// The file of the user's secret; `None` = there is no place for one.
+    pub secret_file: Option<PathBuf>,
     /// What workflows are granted.
     pub grant: Grant,
     /// Servers of tools.
@@ -99,6 +131,10 @@ pub struct Settings {
     pub tools: BTreeMap<String, Tool>,
     /// Hooks that are outside programs.
     pub hooks: BTreeMap<String, HookProgram>,
+    /// Hooks around every workflow, outermost first.
+    pub imposed: Vec<Imposed>,
+    /// What programs may use, and which paths no tool writes.
+    pub sandbox: SandboxSettings,
     /// Every key that is known, for the redactor.
     pub secrets: Vec<Secret>,
 }
@@ -125,6 +161,8 @@ pub struct Provider {
     pub base_url: Sourced<String>,
     /// The variable that holds its key.
     pub key_env: Sourced<String>,
+    /// The program that prints its key, in place of a variable.
+    pub key_command: Option<Sourced<Vec<String>>>,
     /// The key, if that variable is set.
     pub key: Option<Secret>,
     /// Milliseconds until a connection must stand.
@@ -142,7 +180,7 @@ pub struct Provider {
 impl Provider {
     /// Whether it can be asked at all: it has a key, or somebody gave an address that may need none.
     pub fn is_usable(&self) -> bool {
-        self.key.is_some() || self.base_url.from != Origin::Default
+        self.key.is_some() || self.key_command.is_some() || self.base_url.from != Origin::Default
     }
 }
 
@@ -185,7 +223,9 @@ pub struct Grant {
     pub write: Option<Vec<String>>,
     /// Hosts that tools may reach.
     pub hosts: Vec<String>,
-    /// Tools that ask a person first.
+    /// Calls that are never made, as [`crate::grant`] reads them.
+    pub deny: Vec<String>,
+    /// Calls that ask a person first.
     pub approve: Vec<String>,
     /// Whether outside programs run in a sandbox; `None` = on.
     pub sandbox: Option<bool>,
@@ -194,6 +234,9 @@ pub struct Grant {
 /// A server of tools.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Mcp {
+    /// The line of its first key, from 1.
+    #[serde(default)]
+    pub line: u32,
     /// The program that is started.
     pub command: Option<String>,
     /// Its arguments.
@@ -204,13 +247,67 @@ pub struct Mcp {
     pub url: Option<String>,
     /// The variable that holds its key.
     pub key_env: Option<String>,
+    /// Headers of each request, by name: the variable that holds the value.
+    pub headers_env: BTreeMap<String, String>,
+    /// Where the program starts; `None` = in a private folder.
+    pub cwd: Option<Cwd>,
     /// Milliseconds that a call may take.
     pub timeout_ms: Option<u64>,
+    /// The sandbox around it; `None` = none.
+    pub sandbox: Option<Sandbox>,
+}
+
+/// Where an outside program starts.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Cwd {
+    /// In the workspace.
+    Workspace,
+    /// In an empty folder of its own that is gone afterwards.
+    Private,
+}
+
+/// What a server or a hook program may reach from within its sandbox.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Sandbox {
+    /// Files and folders that it may read.
+    pub read: Vec<String>,
+    /// Files and folders that it may write.
+    pub write: Vec<String>,
+    /// Hosts that it may reach.
+    pub hosts: Vec<String>,
+}
+
+/// What programs may use in all, and which paths no tool writes.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct SandboxSettings {
+    /// Path patterns, in place of the list that ships with rondo. Only the user's count.
+    pub protected: Option<Vec<String>>,
+    /// Bytes of memory of all programs of a call.
+    pub memory_bytes: Option<u64>,
+    /// Processes of a call.
+    pub processes: Option<u64>,
+    /// Bytes that a call may write.
+    pub disk_bytes: Option<u64>,
+}
+
+/// A hook that the operator puts around every workflow: what a workflow file writes under `hooks`.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct Imposed {
+    /// As it was read.
+    pub hook: rondo_protocol::workflow::HookUse,
+    /// The keys of the table as JSON.
+    pub stated: rondo_protocol::Value,
+    /// Who set it.
+    pub from: Origin,
 }
 
 /// A tool that is an outside program.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Tool {
+    /// The line of its first key, from 1.
+    #[serde(default)]
+    pub line: u32,
     /// Program and arguments.
     pub argv: Vec<String>,
     /// The JSON Schema of its arguments; without one it takes none.
@@ -219,6 +316,8 @@ pub struct Tool {
     pub effect: Option<String>,
     /// What it reads or writes.
     pub paths: Vec<String>,
+    /// Where it starts; `None` = in the workspace.
+    pub cwd: Option<Cwd>,
     /// Milliseconds that it may take.
     pub timeout_ms: Option<u64>,
     /// Bytes that it may answer.
@@ -233,19 +332,26 @@ pub struct Tool {
 pub enum ToolSchema {
     /// In `rondo.toml`, as JSON text.
     Inline(String),
-    /// In a file, relative to the folder of `rondo.toml`.
+    /// In a file, beside the one that names it.
     File(String),
 }
 
 /// A hook that is an outside program.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct HookProgram {
+    /// The line of its first key, from 1.
+    #[serde(default)]
+    pub line: u32,
     /// Program and arguments.
     pub argv: Vec<String>,
+    /// Where it starts; `None` = in a private folder.
+    pub cwd: Option<Cwd>,
     /// Milliseconds that it may take.
     pub timeout_ms: Option<u64>,
     /// `bypass` or `fail`.
     pub on_error: Option<String>,
+    /// What its sandbox lets it reach beside what every program reaches.
+    pub sandbox: Option<Sandbox>,
 }
 
 /// The folder that paths in a `rondo.toml` are relative to.

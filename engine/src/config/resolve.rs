@@ -9,8 +9,8 @@ use rondo_protocol::workflow::ModelSpec;
 
 use super::file::StatedProvider;
 use super::{
-    DEFAULT_PROVIDER, FILE_NAME, Origin, Price, Provider, Secret, Settings, Sourced, Stated, folder_of,
-    parse_duration_ms,
+    DEFAULT_PROVIDER, FILE_NAME, Origin, Price, Provider, Secret, Settings, Sourced, Stated, USER_FILE_NAME, folder_of,
+    keys, parse_duration_ms,
 };
 
 const DEFAULT_STORE: &str = ".rondo";
@@ -76,25 +76,57 @@ pub struct Resolved {
     pub price: Option<Price>,
 }
 
-/// The nearest `rondo.toml` at or above `folder`, which is absolute.
-pub fn find_file(folder: &Path) -> Option<PathBuf> {
-    folder.ancestors().map(|folder| folder.join(FILE_NAME)).find(|file| file.is_file())
+/// The files of settings that were read.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Files {
+    /// The project's `rondo.toml`.
+    pub project: Option<PathBuf>,
+    /// The user's `config.toml`.
+    pub user: Option<PathBuf>,
 }
 
-/// Puts together what is in force. `folder` is the working folder; `variable` looks into the environment, where an
-/// empty value is as good as none.
+/// The `rondo.toml` of the project that `folder`, an absolute path, lies in: the nearest in `folder` or above it. `home`
+/// itself is no project of what lies below it, and neither is the root of the file system.
+pub fn find_project(folder: &Path, home: Option<&Path>) -> Option<PathBuf> {
+    let above = folder.ancestors().skip(1).take_while(|above| Some(*above) != home && above.parent().is_some());
+    std::iter::once(folder).chain(above).map(|folder| folder.join(FILE_NAME)).find(|file| is_there(file))
+}
+
+/// Whether something stands there, if only a link that leads nowhere, which is told when it is read.
+fn is_there(file: &Path) -> bool {
+    std::fs::symlink_metadata(file).is_ok_and(|about| !about.is_dir())
+}
+
+/// Where the user's settings file would stand (<https://specifications.freedesktop.org/basedir-spec/latest/>).
+pub fn user_file(variable: &dyn Fn(&str) -> Option<String>) -> Option<PathBuf> {
+    let folder = base_folder(variable, "XDG_CONFIG_HOME", ".config")?;
+    Some(folder.join("rondo").join(USER_FILE_NAME))
+}
+
+/// The user's home: `HOME`, else what the system says of the user.
+pub fn home(variable: &dyn Fn(&str) -> Option<String>) -> Option<PathBuf> {
+    variable("HOME").map(PathBuf::from).filter(|home| home.is_absolute())
+}
+
+fn base_folder(variable: &dyn Fn(&str) -> Option<String>, name: &str, below_home: &str) -> Option<PathBuf> {
+    let stated = variable(name).map(PathBuf::from).filter(|folder| folder.is_absolute());
+    stated.or_else(|| Some(home(variable)?.join(below_home)))
+}
+
+/// Puts together what is in force. `folder` is the working folder; `stated` is what the files say as far as it counts;
+/// `variable` looks into the environment, where an empty value is as good as none.
 ///
 /// # Errors
 /// Every variable that cannot be used.
 pub fn resolve(
     folder: &Path,
-    file: Option<&Path>,
+    files: &Files,
     stated: Stated,
     flags: &Flags,
     variable: &dyn Fn(&str) -> Option<String>,
 ) -> Result<Settings, Vec<Fault>> {
     let mut environment = Environment { variable, faults: Vec::new() };
-    let store = store_folder(folder, file, stated.store.as_ref(), flags, &environment);
+    let store = store_folder(folder, files, stated.store.as_ref(), flags, &environment);
     let durability = flags
         .durability
         .map(|value| Sourced { value, from: Origin::Flag("--durability".to_owned()) })
@@ -112,20 +144,21 @@ pub fn resolve(
         .collect();
 
     let default_model = environment.text("RONDO_MODEL");
-    let mcp_keys = stated.mcp.values().filter_map(|mcp| mcp.key_env.clone());
+    let servers = || stated.mcp.values();
+    let mcp_keys = servers().flat_map(|mcp| mcp.key_env.iter().chain(mcp.headers_env.values()).cloned());
     let key_variables = providers.values().map(|provider| provider.key_env.value.clone()).chain(mcp_keys);
     let mut secrets: Vec<Secret> = key_variables
         .chain([DEFAULT_KEY_ENV.to_owned()])
         .filter_map(|name| environment.text(&name).map(|key| Secret { name, value: key.value }))
         .collect();
-    secrets.extend(
-        stated
-            .mcp
-            .values()
-            .flat_map(|mcp| &mcp.env)
-            .filter(|(name, value)| holds_a_key(name, value))
-            .map(|(name, value)| Secret { name: name.clone(), value: value.clone() }),
-    );
+    let set_by_hand = servers().flat_map(|mcp| &mcp.env).filter(|(name, value)| keys::holds_a_key(name, value));
+    secrets.extend(set_by_hand.map(|(name, value)| Secret { name: name.clone(), value: value.clone() }));
+    let addresses = servers().filter_map(|mcp| mcp.url.as_deref());
+    let addresses = addresses.chain(providers.values().map(|provider| provider.base_url.value.as_str()));
+    secrets.extend(addresses.flat_map(keys::in_address));
+    let commands = servers().map(|mcp| &mcp.args).chain(stated.tools.values().map(|tool| &tool.argv));
+    let commands = commands.chain(stated.hooks.values().map(|hook| &hook.argv));
+    secrets.extend(commands.flat_map(|words| keys::in_words(words)));
     secrets.sort_by(|a, b| a.name.cmp(&b.name));
     secrets.dedup();
 
@@ -133,38 +166,37 @@ pub fn resolve(
         return Err(environment.faults);
     }
     Ok(Settings {
-        file: file.map(Path::to_path_buf),
+        file: files.project.clone(),
+        user_file: files.user.clone(),
         store,
         durability,
         providers,
         models: stated.models,
         default_model,
         limits: stated.limits,
-        workspace: file.map_or(folder, folder_of).to_path_buf(),
+        workspace: files.project.as_deref().map_or(folder, folder_of).to_path_buf(),
         environment: passed_on(variable),
         trust: trust_file(variable),
+        secret_file: secret_file(folder, variable),
         grant: stated.grant,
         mcp: stated.mcp,
         tools: stated.tools,
         hooks: stated.hooks,
+        imposed: stated.imposed,
+        sandbox: stated.sandbox,
         secrets,
     })
 }
 
-/// Whether a variable holds a key: by what people call such variables, or because its value is an address with a
-/// password in it.
-fn holds_a_key(name: &str, value: &str) -> bool {
-    const WORDS: [&str; 7] = ["KEY", "TOKEN", "SECRET", "PASS", "AUTH", "CREDENTIAL", "COOKIE"];
-    let name = name.to_uppercase();
-    let authority = value.split_once("://").and_then(|(_, rest)| rest.split('/').next());
-    authority.is_some_and(|authority| authority.contains('@')) || WORDS.iter().any(|word| name.contains(word))
-}
-
 /// Where the user's trust records stand (<https://specifications.freedesktop.org/basedir-spec/latest/>).
 fn trust_file(variable: &dyn Fn(&str) -> Option<String>) -> Option<PathBuf> {
-    let absolute = |name: &str| variable(name).map(PathBuf::from).filter(|folder| folder.is_absolute());
-    let folder = absolute("XDG_DATA_HOME").or_else(|| absolute("HOME").map(|home| home.join(".local/share")))?;
-    Some(folder.join("rondo/trust.json"))
+    Some(base_folder(variable, "XDG_DATA_HOME", ".local/share")?.join("rondo/trust.json"))
+}
+
+/// Where the user's secret stands, by which stores are known as the user's own.
+fn secret_file(folder: &Path, variable: &dyn Fn(&str) -> Option<String>) -> Option<PathBuf> {
+    let stated = variable("RONDO_SECRET_FILE").filter(|file| !file.is_empty()).map(|file| folder.join(file));
+    stated.or_else(|| Some(base_folder(variable, "XDG_DATA_HOME", ".local/share")?.join("rondo/secret")))
 }
 
 /// The variables that outside programs are given: what programs need to find their way, and no key.
@@ -262,7 +294,7 @@ impl Environment<'_> {
 
 fn store_folder(
     folder: &Path,
-    file: Option<&Path>,
+    files: &Files,
     stated: Option<&Sourced<String>>,
     flags: &Flags,
     environment: &Environment<'_>,
@@ -273,9 +305,13 @@ fn store_folder(
     if let Some(store) = environment.text("RONDO_STORE") {
         return Sourced { value: folder.join(store.value), from: store.from };
     }
-    let beside = file.map_or(folder, folder_of);
+    let beside = files.project.as_deref().map_or(folder, folder_of);
     match stated {
-        Some(store) => Sourced { value: beside.join(&store.value), from: store.from.clone() },
+        // The user's path is below the user's own folder, or the one of all stores.
+        Some(store) => {
+            let beside = if store.from.is_project() { Some(beside) } else { files.user.as_deref().map(folder_of) };
+            Sourced { value: beside.unwrap_or(folder).join(&store.value), from: store.from.clone() }
+        }
         None => Sourced { value: beside.join(DEFAULT_STORE), from: Origin::Default },
     }
 }
@@ -289,7 +325,7 @@ fn provider(name: &str, stated: StatedProvider, environment: &mut Environment<'_
     let key_env =
         stated.key_env.unwrap_or_else(|| Sourced { value: DEFAULT_KEY_ENV.to_owned(), from: Origin::Default });
     // A key is given to another server than its own only when the operator says so.
-    let is_own_key = name == DEFAULT_PROVIDER || key_env.from != Origin::Default;
+    let is_own_key = (name == DEFAULT_PROVIDER || key_env.from != Origin::Default) && stated.key_command.is_none();
     let key = is_own_key.then(|| environment.text(&key_env.value)).flatten();
     let timeout = |environment: &mut Environment<'_>, variable: &str, stated: Option<Sourced<u64>>| {
         environment.checked(variable, parse_duration_ms).or(stated)
@@ -299,6 +335,7 @@ fn provider(name: &str, stated: StatedProvider, environment: &mut Environment<'_
         base_url,
         key: key.map(|key| Secret { name: key_env.value.clone(), value: key.value }),
         key_env,
+        key_command: stated.key_command,
         connect_timeout_ms: timeout(environment, "RONDO_CONNECT_TIMEOUT", stated.connect_timeout_ms)
             .unwrap_or_else(|| by_default(DEFAULT_CONNECT_TIMEOUT_MS)),
         idle_timeout_ms: timeout(environment, "RONDO_IDLE_TIMEOUT", stated.idle_timeout_ms)

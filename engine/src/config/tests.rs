@@ -6,14 +6,15 @@ use rondo_protocol::workflow::{Limits, ModelSpec};
 use super::*;
 
 fn in_force(text: &str, flags: &Flags, variables: &[(&str, &str)]) -> Settings {
-    let stated = read("rondo.toml", text).expect("the file is good");
+    let stated = read("rondo.toml", text, Layer::Project).expect("the file is good");
     let variable = |name: &str| variables.iter().find(|(key, _)| *key == name).map(|(_, value)| (*value).to_owned());
-    resolve(Path::new("/here/sub"), Some(Path::new("/here/rondo.toml")), stated, flags, &variable)
+    let files = Files { project: Some("/here/rondo.toml".into()), user: None };
+    resolve(Path::new("/here/sub"), &files, stated, flags, &variable)
         .expect("the environment is good")
 }
 
 fn faults(text: &str) -> String {
-    read("rondo.toml", text)
+    read("rondo.toml", text, Layer::Project)
         .expect_err("the file is bad")
         .iter()
         .map(ToString::to_string)
@@ -106,7 +107,7 @@ fn every_fault_of_a_file_is_told_with_its_place() {
 fn a_retention_that_its_way_does_not_take_is_told() {
     let of = |keep: &str, time: &str| {
         let text = format!("[provider.openai]\nprompt_cache = \"{keep}\"\nprompt_cache_retention = \"{time}\"\n");
-        read("rondo.toml", &text).map(|_| ()).map_err(|faults| faults[0].to_string())
+        read("rondo.toml", &text, Layer::Project).map(|_| ()).map_err(|faults| faults[0].to_string())
     };
     for (keep, time) in [("key", "24h"), ("key", "in_memory"), ("blocks", "5m"), ("blocks", "1h"), ("auto", "1h")] {
         assert_eq!(of(keep, time), Ok(()), "{keep} {time}");
@@ -142,62 +143,47 @@ fn settings_survive_the_way_to_another_process() {
 }
 
 #[test]
-fn the_whole_of_the_documented_file_is_read() {
-    let text = r#"
-[store]
-path = "data"
-durability = "sync"
-[provider.openai]
-base_url = "https://api.openai.com/v1"
-key_env = "OPENAI_API_KEY"
-connect_timeout = "10s"
-idle_timeout = "60s"
-total_timeout = "10m"
-prompt_cache = "auto"
-prompt_cache_retention = "24h"
-[model.default]
-provider = "openai"
-model = "gpt-4.1-mini"
-price = { input = 0.4, cached_input = 0.1, cache_write = 0.4, output = 1.6, source = "price page", date = 2026-11-01 }
-[mcp.files]
-command = "server"
-args = ["--root", "."]
-env = { LANG = "C" }
-[mcp.web]
-url = "https://example.org/mcp"
-key_env = "WEB_KEY"
-[tool.lint]
-argv = ["lint", "--json"]
-schema = "lint.json"
-effect = "reads"
-paths = ["src"]
-timeout = "30s"
-output_max = "1MiB"
-in_doubt = "ask"
-[hook.guard]
-argv = ["guard"]
-timeout = "2s"
-on_error = "fail"
-[grant]
-tools = ["read_file"]
-read = ["."]
-write = []
-hosts = ["example.org"]
-approve = ["write_file"]
-sandbox = "on"
-[limits]
-steps = 100
-visits = 20
-model_calls = 50
-tool_calls = 50
-tokens = 1_000_000
-cost_usd = 2.50
-wall_time = "1h"
-depth = 4
-"#;
-    let stated = read("rondo.toml", text).expect("the documented file is good");
+fn every_key_of_a_file_is_read() {
+    let text = include_str!("tests/everything.toml");
+    let stated = read("rondo.toml", text, Layer::Project).expect("the file is good");
     assert_eq!(stated.models["default"].price.as_ref().and_then(|price| price.date.as_deref()), Some("2026-11-01"));
-    assert_eq!(stated.tools["lint"].output_max_bytes, Some(1 << 20));
-    assert_eq!(stated.limits.tokens, Some(1_000_000));
-    assert_eq!(stated.grant.sandbox, Some(true));
+    assert_eq!(stated.tools["build"].output_max_bytes, Some(32 << 10));
+    assert_eq!(stated.limits.tokens, Some(100_000));
+    assert_eq!(stated.grant.sandbox, Some(false));
+    assert_eq!(stated.sandbox.memory_bytes, Some(2 << 30));
+    assert_eq!(stated.mcp["remote"].headers_env["X-Team"], "TEAM_HEADER");
+    assert_eq!(stated.providers["vault"].key_command.as_ref().map(|command| command.value.len()), Some(3));
+    assert_eq!(stated.imposed[0].hook.settings["name"].as_str(), Some("policy"));
+}
+
+#[test]
+fn the_documented_file_is_read() {
+    let page = include_str!("../../docs/settings.md");
+    let text = page.split("```toml").nth(1).and_then(|rest| rest.split("```").next()).expect("the page shows a file");
+    assert_eq!(read("config.toml", text, Layer::User).map(|_| ()), Ok(()));
+}
+
+#[test]
+fn keys_that_contradict_each_other_are_told() {
+    let told = faults(
+        "[provider.a]\nkey_env = \"A\"\nkey_command = [\"x\"]\n[mcp.b]\nurl = \"https://b\"\nargs = [\"x\"]\n\
+         [mcp.c]\ncommand = \"c\"\nheaders_env = { X = \"Y\" }\n",
+    );
+    assert_eq!(told.lines().filter(|line| line.contains("RN0805")).count(), 3, "{told}");
+}
+
+#[test]
+fn a_project_is_looked_for_below_the_home_and_never_in_it() {
+    let root = tempfile::tempdir().unwrap();
+    let home = root.path().join("home");
+    std::fs::create_dir_all(home.join("project/sub")).unwrap();
+    std::fs::write(home.join("rondo.toml"), "").unwrap();
+    std::fs::write(root.path().join("rondo.toml"), "").unwrap();
+    let found = |folder: &Path| find_project(folder, Some(&home));
+    assert_eq!(found(&home.join("project/sub")), None);
+    assert_eq!(found(&home), Some(home.join("rondo.toml")), "it is where the work is done");
+    std::fs::write(home.join("project/rondo.toml"), "").unwrap();
+    assert_eq!(found(&home.join("project/sub")), Some(home.join("project/rondo.toml")));
+    assert_eq!(found(root.path()), Some(root.path().join("rondo.toml")));
+    assert_eq!(find_project(&home.join("other"), None), Some(home.join("rondo.toml")), "without a home, below the root");
 }

@@ -5,6 +5,7 @@ use std::fmt::Write as _;
 use rondo_protocol::Value;
 use rondo_protocol::call::CallKind;
 use rondo_protocol::id::Status;
+use rondo_protocol::text::plain;
 
 use super::{Edge, Graph, Link, Node};
 
@@ -42,8 +43,9 @@ struct Line {
 pub fn draw(graph: &Graph, format: Format) -> String {
     let (shapes, lines) = picture(graph);
     match format {
-        Format::Mermaid => mermaid(&shapes, &lines),
-        Format::Dot => dot(graph.name(), &shapes, &lines),
+        // Pictures are read by people; what is not seen in a file is not drawn either.
+        Format::Mermaid => plain(&mermaid(&shapes, &lines)).into_owned(),
+        Format::Dot => plain(&dot(graph.name(), &shapes, &lines)).into_owned(),
         Format::Json => json(graph.name(), &shapes, &lines),
     }
 }
@@ -118,7 +120,6 @@ fn route_label(status: Option<&str>, after: Option<u32>, edge: &Edge) -> String 
 fn mermaid(shapes: &[Shape], lines: &[Line]) -> String {
     let mut text = String::from("flowchart TD\n");
     let id = |id: &str| id.replace(':', "_");
-    let escape = |label: &str| label.replace('"', "#quot;").replace('<', "#lt;").replace('>', "#gt;");
     for shape in shapes {
         let label = escape(&shape.label);
         let (open, close) = match shape.kind {
@@ -140,6 +141,22 @@ fn mermaid(shapes: &[Shape], lines: &[Line]) -> String {
         }
     }
     text
+}
+
+/// A label as Mermaid takes it between quotes: what could end the label, begin a directive (`%%{`), markup or a link
+/// stands as an entity (<https://mermaid.js.org/syntax/flowchart.html#entity-codes-to-escape-characters>).
+fn escape(label: &str) -> String {
+    let mut escaped = String::with_capacity(label.len());
+    for c in label.chars() {
+        match c {
+            '"' | '<' | '>' | '#' | '&' | '%' | '{' | '}' | '`' | '\\' | ';' => {
+                let _ = write!(escaped, "#{};", u32::from(c));
+            }
+            '\n' | '\t' => escaped.push(' '),
+            c => escaped.push(c),
+        }
+    }
+    escaped
 }
 
 fn dot(name: &str, shapes: &[Shape], lines: &[Line]) -> String {

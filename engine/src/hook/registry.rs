@@ -155,6 +155,14 @@ impl Registry {
     }
 }
 
+impl Registry {
+    /// The nodes of uses that the operator puts around every workflow, outermost first.
+    pub fn impose(&self, uses: &[HookUse]) -> Vec<Placed> {
+        let numbered = uses.iter().enumerate();
+        numbered.map(|(at, hook)| Placed { node: format!("imposed_{}_{}", at + 1, hook.kind), hook: hook.clone() }).collect()
+    }
+}
+
 impl Placed {
     /// Whether calls of that kind by that role pass this node.
     pub fn stands_before(&self, role: &RoleName, kind: CallKind) -> bool {

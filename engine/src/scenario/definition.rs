@@ -25,12 +25,19 @@ impl Definition {
     /// # Errors
     /// All faults of the workflow, also what this version does not run yet.
     pub fn read(file: &str, text: &str, files: &dyn Files) -> Result<Self, Vec<Diagnostic>> {
-        let checked = workflow::read(file, text, files)?;
+        Self::of(file, workflow::read(file, text, files)?)
+    }
+
+    /// The definition that `checked` is, read from `file`.
+    ///
+    /// # Errors
+    /// What this version does not run yet.
+    pub fn of(file: &str, checked: Checked) -> Result<Self, Vec<Diagnostic>> {
         if !checked.not_yet.is_empty() {
             return Err(checked.not_yet);
         }
         let unfit = |error: cast::Error| {
-            vec![Diagnostic::at(Code::InternalFault, file, text, Span::default(), error.to_string())]
+            vec![Diagnostic::at(Code::InternalFault, file, "", Span::default(), error.to_string())]
         };
         let cast = cast::script_parts(&checked.workflow).map_err(unfit)?;
         Ok(Self { file: file.to_owned(), checked, cast })

@@ -158,7 +158,7 @@ impl Stage {
             .cloned()
             .collect::<Vec<_>>();
         let engine = Engine::new(Arc::clone(&store) as _, Arc::new(SeededEnv::new(0, SEED)), Registry::new(kinds));
-        let graph = engine.graph(&workflow, &policy).map_err(|error| error.to_string())?;
+        let graph = engine.graph(&workflow, &policy, &[]).map_err(|error| error.to_string())?;
         let notices = notices(&workflow, &policy);
         let operating = Operating {
             models: self.models.clone(),

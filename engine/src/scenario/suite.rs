@@ -8,7 +8,7 @@ use rondo_protocol::diagnostic::{Code, Diagnostic, Span};
 use super::definition::Definition;
 use super::report::{Report, Tested};
 use super::run;
-use crate::files::{FolderFiles, read_bounded};
+use crate::files::{FolderFiles, folder_of, read_bounded};
 
 /// The folder of scenarios beside a workflow file.
 pub const FOLDER: &str = "tests";
@@ -83,7 +83,7 @@ impl Suite {
     /// # Errors
     /// When a folder is there and cannot be listed. Of a file that cannot be read the report tells.
     pub fn read(file: &Path) -> Result<Self, Unreadable> {
-        let folder = file.parent().filter(|folder| !folder.as_os_str().is_empty()).unwrap_or_else(|| Path::new("."));
+        let folder = folder_of(file);
         let tests = folder.join(FOLDER);
         let mut scenarios = Vec::new();
         for name in names(&tests)?.into_iter().filter(|name| ending(name).is_some()).take(MAX_SCENARIOS) {

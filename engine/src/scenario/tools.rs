@@ -122,7 +122,7 @@ impl Kit {
 fn declared(copy: &Copy) -> Result<Vec<Spec>, String> {
     let files = FolderFiles::new(copy.path());
     let Ok(text) = files.read(config::FILE_NAME, MAX_FILE_BYTES) else { return Ok(Vec::new()) };
-    let stated = config::read(config::FILE_NAME, &text).map_err(|faults| {
+    let stated = config::read(config::FILE_NAME, &text, config::Layer::Project).map_err(|faults| {
         faults.iter().map(|fault| format!("in the workspace: {fault}")).collect::<Vec<_>>().join("; ")
     })?;
     // Nothing is ever started behind this wall.

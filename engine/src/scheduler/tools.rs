@@ -17,7 +17,7 @@ use rondo_protocol::object::{AnsweredBy, ToolNote};
 
 use super::journal::{Journal, Kept, Record, ToolRecord};
 use super::worker::{Stage, store_fault, visit_of, wrong_kind};
-use crate::grant::{Approver, Grants};
+use crate::grant::{Approver, Decision, Grants};
 
 /// What the tools of a role are called with.
 #[derive(Clone, Copy)]
@@ -91,7 +91,7 @@ impl Calling<'_> {
                 Kept::Nothing => None,
             };
             let kept = match kept {
-                None => self.refused_by_a_person(&call, is_in_doubt).await?,
+                None => self.refused(&call, is_in_doubt).await?,
                 kept => kept,
             };
             if kept.is_none() {
@@ -172,11 +172,16 @@ impl Calling<'_> {
         }
     }
 
-    /// Shows a call to a person where the operator wants that: the answer when they refuse.
-    async fn refused_by_a_person(&mut self, call: &ToolCall, is_in_doubt: bool) -> Result<Option<Performed>, Fault> {
+    /// Holds a call to the grants, and shows it to a person where the operator wants that: the answer when it is refused.
+    async fn refused(&mut self, call: &ToolCall, is_in_doubt: bool) -> Result<Option<Performed>, Fault> {
         let tooling = self.stage.tooling;
-        if !tooling.grants.needs_approval(&call.name) {
-            return Ok(None);
+        match tooling.grants.decide(call) {
+            Decision::Granted => return Ok(None),
+            Decision::Asked => {}
+            // A single call, not the tool: the role is told and goes on.
+            Decision::Denied(why) => {
+                return Ok(Some(self.answer(call, &tool::Error::new(Code::ToolNotGranted, why)).await));
+            }
         }
         // A person may take long, and what the model said was paid for.
         self.keep(&call.site).await?;
@@ -285,11 +290,18 @@ async fn through_hooks(stage: &Stage<'_>, call: &ToolCall, was_reached: &AtomicB
 /// The call as it came through the hooks, with the effect that it has now.
 fn within(asked: &ToolCall, call: ToolCall, tooling: &Tooling<'_>) -> Result<ToolCall, Fault> {
     let refused = |what: String| Err(Fault::new(Code::HookFailed, FaultClass::Hook, what));
-    if call.name != asked.name && tooling.grants.needs_approval(&call.name) {
-        return refused(format!(
-            "a hook made of a call of {} one of {}, which a person has to approve",
-            asked.name, call.name
-        ));
+    if (&call.name, &call.arguments) != (&asked.name, &asked.arguments) {
+        // What was granted and shown is the call as it was asked.
+        match tooling.grants.decide(&call) {
+            Decision::Granted => {}
+            Decision::Asked => {
+                return refused(format!(
+                    "a hook made of a call of {} one of {} that a person has to approve",
+                    asked.name, call.name
+                ));
+            }
+            Decision::Denied(why) => return refused(format!("a hook made another call of what was asked: {why}")),
+        }
     }
     let Ok(offer) = tooling.toolbox.find(&call.name)? else { return Ok(call) };
     let Ok(arguments) = offer.read(&call.arguments) else { return Ok(call) };

@@ -10,14 +10,14 @@
 
 use std::fs::{File, OpenOptions};
 use std::io::ErrorKind;
-use std::os::unix::fs::{FileExt as _, OpenOptionsExt as _};
+use std::os::unix::fs::FileExt as _;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
 use sha2::{Digest as _, Sha256};
 
-use super::Error;
 use super::codec::Ledger;
+use super::{Error, folder};
 
 /// The anchor's file in the folder of a store.
 const FILE: &str = "anchor";
@@ -65,14 +65,14 @@ impl Found {
     }
 }
 
-/// Reads the anchor of the store in `folder` and changes nothing.
+/// Reads the anchor of the store in the folder `store` and changes nothing.
 ///
 /// # Errors
 /// [`Error::Io`], [`Error::Format`] when a newer version wrote it.
-pub(super) fn look(folder: &Path) -> Result<Found, Error> {
-    let path = folder.join(FILE);
+pub(super) fn look(store: &Path) -> Result<Found, Error> {
+    let path = store.join(FILE);
     let mut bytes = [0; FILE_BYTES];
-    match File::open(&path).and_then(|file| read_up_to(&file, &mut bytes)) {
+    match folder::opened(&path, OpenOptions::new().read(true)).and_then(|file| read_up_to(&file, &mut bytes)) {
         Ok(()) => newest(&bytes),
         Err(error) if error.kind() == ErrorKind::NotFound => Ok(Found::Absent),
         Err(error) => Err(Error::io(&path, &error)),
@@ -92,7 +92,7 @@ pub(super) struct Anchor {
 }
 
 impl Anchor {
-    /// Takes over the anchor of `folder` in the next generation. The lock is held.
+    /// Takes over the anchor of the store in the folder `store`, in the next generation. The lock is held.
     ///
     /// # Durability
     /// A new anchor is on the device when this returns. An old one is not: the generation is for processes of this
@@ -100,22 +100,16 @@ impl Anchor {
     ///
     /// # Errors
     /// [`Error::Io`], [`Error::Format`].
-    pub(super) fn claim(folder: &Path, ledger: Ledger) -> Result<Self, Error> {
-        let found = look(folder)?;
+    pub(super) fn claim(store: &Path, ledger: Ledger) -> Result<Self, Error> {
+        let found = look(store)?;
         let (generation, turn) = match found {
             Found::Slot(slot) => (slot.generation, slot.turn),
             Found::Absent | Found::Unreadable => (0, 0),
         };
-        let path = folder.join(FILE);
+        let path = store.join(FILE);
         let io = |error| Error::io(&path, &error);
-        let file = OpenOptions::new()
-            .read(true)
-            .write(true)
-            .create(true)
-            .truncate(false)
-            .mode(0o600)
-            .open(&path)
-            .map_err(io)?;
+        let mut options = OpenOptions::new();
+        let file = folder::opened(&path, options.read(true).write(true).create(true).truncate(false)).map_err(io)?;
         let mut bytes = [0; FILE_BYTES];
         read_up_to(&file, &mut bytes).map_err(io)?;
         let last = Slot { generation: generation.saturating_add(1), turn, ledger };
@@ -126,7 +120,7 @@ impl Anchor {
             anchor.file.set_len(FILE_BYTES as u64).map_err(io)?;
             anchor.write(ledger)?;
             anchor.file.sync_all().map_err(io)?;
-            File::open(folder).and_then(|folder| folder.sync_all()).map_err(io)?;
+            File::open(store).and_then(|folder| folder.sync_all()).map_err(io)?;
             anchor.dirty = false;
             return Ok(anchor);
         }

@@ -3,11 +3,10 @@
 
 use std::fs::{File, OpenOptions, TryLockError};
 use std::io::{Read as _, Seek as _, Write as _};
-use std::os::unix::fs::OpenOptionsExt as _;
 use std::path::Path;
 use std::time::Duration;
 
-use super::Error;
+use super::{Error, folder};
 
 /// The lock's file in the folder of a store.
 const FILE: &str = "lock";
@@ -28,21 +27,15 @@ pub(super) struct FolderLock {
 }
 
 impl FolderLock {
-    /// Takes the lock of the store in `folder`.
+    /// Takes the lock of the store in the folder `store`.
     ///
     /// # Errors
     /// [`Error::Busy`] with the holder, [`Error::Io`].
-    pub(super) fn take(folder: &Path) -> Result<Self, Error> {
-        let path = folder.join(FILE);
+    pub(super) fn take(store: &Path) -> Result<Self, Error> {
+        let path = store.join(FILE);
         let io = |error| Error::io(&path, &error);
-        let mut file = OpenOptions::new()
-            .read(true)
-            .write(true)
-            .create(true)
-            .truncate(false)
-            .mode(0o600)
-            .open(&path)
-            .map_err(io)?;
+        let mut options = OpenOptions::new();
+        let mut file = folder::opened(&path, options.read(true).write(true).create(true).truncate(false)).map_err(io)?;
         for attempt in 1.. {
             match file.try_lock() {
                 Ok(()) => break,
@@ -58,13 +51,13 @@ impl FolderLock {
     }
 }
 
-/// The process that holds the store in `folder`, or `None` when nobody does. 0 where the holder is unknown.
+/// The process that holds the store in the folder `store`, or `None` when nobody does. 0 where the holder is unknown.
 ///
 /// # Errors
 /// [`Error::Io`].
-pub fn holder(folder: &Path) -> Result<Option<u32>, Error> {
-    let path = folder.join(FILE);
-    let mut file = match File::open(&path) {
+pub fn holder(store: &Path) -> Result<Option<u32>, Error> {
+    let path = store.join(FILE);
+    let mut file = match folder::opened(&path, OpenOptions::new().read(true)) {
         Ok(file) => file,
         Err(error) if error.kind() == std::io::ErrorKind::NotFound => return Ok(None),
         Err(error) => return Err(Error::io(&path, &error)),

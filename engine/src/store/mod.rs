@@ -8,6 +8,7 @@
 
 mod anchor;
 mod codec;
+pub mod folder;
 mod keys;
 mod lock;
 mod memory;
@@ -218,6 +219,14 @@ pub enum Error {
         /// What the system says.
         what: String,
     },
+    /// Something in the store's folder could make this process read or write elsewhere, or belongs to another user.
+    #[error("{path} {what}; a store holds plain files of its user and nothing else")]
+    Unsafe {
+        /// Which path.
+        path: String,
+        /// What is wrong with it.
+        what: String,
+    },
     /// This handle only reads.
     #[error("the store is open for reading only")]
     ReadOnly,
@@ -240,6 +249,7 @@ impl Error {
             Self::Poisoned { .. } => Code::StorePoisoned,
             Self::Busy { .. } => Code::StoreBusy,
             Self::Io { .. } => Code::StoreUnusable,
+            Self::Unsafe { .. } => Code::StoreUnsafe,
             Self::ReadOnly => Code::StoreReadOnly,
             Self::Format { .. } => Code::StoreFormat,
             Self::Malformed { .. } => Code::StoreRefused,

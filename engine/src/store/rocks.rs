@@ -6,9 +6,7 @@
 //! The status of every iterator is checked. Block cache and memtables share 64 MiB. LZ4 is the only compressor.
 //! `engine/docs/durability.md` says what follows for those who commit.
 
-use std::fs::{self, DirBuilder};
 use std::ops::Range;
-use std::os::unix::fs::DirBuilderExt as _;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -21,8 +19,9 @@ use rocksdb::{
 use rondo_protocol::event::Durability;
 use rondo_protocol::id::ThreadId;
 
-use super::anchor::{self, Anchor, Found};
+use super::anchor::{self, Anchor};
 use super::codec::{self, Ledger};
+use super::folder::{self, Found, Owner};
 use super::keys::{self, Family};
 use super::lock::{self, FolderLock};
 use super::recovery::{self, Copy, DATABASE};
@@ -52,6 +51,8 @@ const READER_ATTEMPTS: u32 = 4;
 pub struct Options {
     /// [`Durability::Sync`], or [`Durability::Log`]; a database has no less than that.
     pub durability: Durability,
+    /// Whose the store is, if it is made by this opening.
+    pub owner: Option<Owner>,
 }
 
 /// What is to be said about an opening that succeeded.
@@ -67,7 +68,18 @@ pub struct RocksStore {
     writer: Writer,
     tables: Arc<RocksTables>,
     durability: Durability,
+    _closed: Closed,
     _lock: FolderLock,
+}
+
+/// Closes the files that the database made to other users when it is dropped.
+struct Closed(PathBuf);
+
+impl Drop for Closed {
+    fn drop(&mut self) {
+        // The folder is closed, which is what keeps others out; the next opening looks at the files again.
+        let _ = folder::close(&self.0);
+    }
 }
 
 impl RocksStore {
@@ -78,8 +90,11 @@ impl RocksStore {
     /// missing or cannot be read, [`Error::Format`] when a newer version wrote it, [`Error::Io`]. After an error the
     /// database is as it was.
     pub fn open(folder: &Path, options: Options) -> Result<(Self, Opened), Error> {
-        make_folder(folder)?;
+        folder::make(folder)?;
         let lock = FolderLock::take(folder)?;
+        if let (Found::Nothing, Some(owner)) = (folder::look(folder)?, options.owner) {
+            folder::sign(folder, owner)?;
+        }
         recovery::tidy(folder)?;
         let mut opened = Opened::default();
         let promised = promised(folder, &mut opened)?;
@@ -100,7 +115,8 @@ impl RocksStore {
         let durability = if options.durability == Durability::Sync { Durability::Sync } else { Durability::Log };
         let target = Target { tables: Arc::clone(&tables), anchor, ledger, durability, displaced };
         let writer = Writer::start(target, failure)?;
-        Ok((Self { writer, tables, durability, _lock: lock }, opened))
+        folder::close(folder)?;
+        Ok((Self { writer, tables, durability, _closed: Closed(folder.to_owned()), _lock: lock }, opened))
     }
 }
 
@@ -173,6 +189,7 @@ impl RocksReader {
     /// # Errors
     /// [`Error::Damaged`], [`Error::Format`], [`Error::Io`], also when there is no store.
     pub fn open(folder: &Path) -> Result<(Self, Opened), Error> {
+        folder::look(folder)?;
         let mut opened = Opened::default();
         let promised = promised(folder, &mut opened)?;
         let database = folder.join(DATABASE);
@@ -349,24 +366,13 @@ impl WriteTables for RocksTables {
     }
 }
 
-fn make_folder(folder: &Path) -> Result<(), Error> {
-    match fs::metadata(folder) {
-        Ok(found) if found.is_dir() => Ok(()),
-        Ok(_) => Err(Error::Io { path: folder.display().to_string(), what: "is not a folder".to_owned() }),
-        Err(error) if error.kind() == std::io::ErrorKind::NotFound => {
-            DirBuilder::new().recursive(true).mode(0o700).create(folder).map_err(|error| Error::io(folder, &error))
-        }
-        Err(error) => Err(Error::io(folder, &error)),
-    }
-}
-
 /// What the anchor in `folder` promises; `None` where nothing does.
 fn promised(folder: &Path, opened: &mut Opened) -> Result<Option<Ledger>, Error> {
     let notice = match anchor::look(folder)? {
-        Found::Slot(slot) => return Ok(Some(slot.ledger)),
-        Found::Absent if !has_database(&folder.join(DATABASE))? => return Ok(None),
-        Found::Absent => "the anchor is missing",
-        Found::Unreadable => "the anchor cannot be read",
+        anchor::Found::Slot(slot) => return Ok(Some(slot.ledger)),
+        anchor::Found::Absent if !has_database(&folder.join(DATABASE))? => return Ok(None),
+        anchor::Found::Absent => "the anchor is missing",
+        anchor::Found::Unreadable => "the anchor cannot be read",
     };
     opened.notices.push(format!("{notice}; whether the last steps are there could not be checked"));
     Ok(None)

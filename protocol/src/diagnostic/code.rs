@@ -38,7 +38,7 @@ macro_rules! codes {
 
 // 01 reading a file, 02 structure, 03 types, 04 templates, 05 graph, 06 input, 07 scripts, 08 operator's settings,
 // 10 providers, 11 answers, 12 limits, 13 store, 14 threads and commands, 15 hooks, 16 tools (161 files, 162 programs,
-// 163 HTTP, 164 MCP), 17 grants, 18 recordings (185 scenarios, 186 snapshots), 19 prefixes of requests and what authors are
+// 163 HTTP, 164 MCP), 17 grants and consent, 18 recordings (185 scenarios, 186 snapshots), 19 prefixes of requests and what authors are
 // told before a run (191 simulation, 192 prefixes in files).
 codes! {
     "0101" Error YamlSyntax,
@@ -71,6 +71,7 @@ codes! {
     "0216" Warning NotYetRun,
     "0217" Warning HookPassedThrough,
     "0218" Error EdgeList,
+    "0219" Error KeyInFile,
     "0301" Error UnknownType,
     "0302" Error UnknownKeyword,
     "0303" Error SchemaReference,
@@ -121,6 +122,7 @@ codes! {
     "0803" Error SettingsValue,
     "0804" Error SettingsVariable,
     "0805" Error SettingsContradiction,
+    "0806" Error SettingsClash,
     "1001" Error NoProvider,
     "1002" Error ProviderUnreachable,
     "1003" Error ProviderSilent,
@@ -148,6 +150,7 @@ codes! {
     "1306" Error StoreReadOnly,
     "1307" Error StoreFormat,
     "1308" Error StoreRefused,
+    "1309" Error StoreUnsafe,
     "1401" Error ThreadUnknown,
     "1402" Error ThreadAmbiguous,
     "1403" Error WorkflowNotFound,
@@ -208,6 +211,9 @@ codes! {
     "1702" Error ToolLacking,
     "1703" Error NotTrusted,
     "1704" Error ApprovalMissing,
+    "1705" Error SettingsUnsafe,
+    "1706" Error StoreForeign,
+    "1707" Error NoPin,
     "1801" Error CassetteShape,
     "1802" Error CassetteVersion,
     "1803" Error CassetteCut,

@@ -19,7 +19,7 @@ use crate::support::{answer, engine, print, quantile, quick, runtime, two_roles,
 const RAW_BYTES: usize = 2_600;
 
 pub fn open(folder: &Path, durability: Durability) -> Arc<dyn StepStore> {
-    Arc::new(RocksStore::open(folder, Options { durability }).expect("a store").0)
+    Arc::new(RocksStore::open(folder, Options { durability, owner: None }).expect("a store").0)
 }
 
 /// Times a raw append and sync within each model call, so that both meet the same device at the same time.

@@ -616,7 +616,7 @@ async fn a_turn_whose_tools_may_no_longer_be_called_is_not_given_again() {
     let asks = || asking(vec![("look", "{}")]);
     bench.run(&checked, folder.operating(&checked, &asks(), vec![look()])).await;
     let mut operating = folder.operating(&checked, &asks(), vec![look()]);
-    operating.grants.approve = vec!["look".to_owned()];
+    operating.grants.approve = vec![rondo_engine::grant::Rule::of_tool("look")];
     let ran = bench.run(&checked, operating).await;
     assert_eq!(ran.by_hook(), 0, "a call that needs a person's approval was answered without asking");
     assert!(matches!(ran.ended, Ended::Stopped(fault) if fault.code == Code::ApprovalMissing));

@@ -4,20 +4,19 @@ use std::collections::BTreeMap;
 use std::io::Write;
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicUsize, Ordering};
-use std::time::Duration;
 
 use proptest::prelude::*;
 use rondo_protocol::call::{FaultClass, Site};
 use rondo_protocol::diagnostic::{Code, Diagnostic};
 use rondo_protocol::digest::Kind;
-use rondo_protocol::id::{LanePath, RoleName, ThreadId};
+use rondo_protocol::id::RoleName;
 use rondo_protocol::message::{Conversation, Message, ToolUse};
 use rondo_protocol::object::{Finish, Head, ModelReply, Parameters, ToolSpec, Usage};
 use rondo_protocol::{Digest, Value};
 
 use super::recorder::Written;
 use super::*;
-use crate::model::redacting;
+use crate::model::{redacting, test_call};
 use crate::redact::Redactor;
 
 const KEY: &str = "sk-secret-0123456789";
@@ -39,22 +38,8 @@ fn head() -> Head {
 
 fn call(head: Head, messages: impl IntoIterator<Item = Message>) -> ModelCall {
     let (head_digest, _) = Digest::of(Kind::Head, &head).unwrap();
-    ModelCall {
-        site: Site {
-            thread: ThreadId::from_parts(1, 2),
-            role: RoleName::new("writer").unwrap(),
-            lane: LanePath::trunk(),
-            visit: 1,
-            position: 0,
-        },
-        attempt: 0,
-        ordinal: 0,
-        model: "default".to_owned(),
-        head_digest,
-        head: Arc::new(head),
-        conversation: Arc::new(messages.into_iter().collect()),
-        time_left: Duration::from_mins(1),
-    }
+    let conversation = Arc::new(messages.into_iter().collect());
+    ModelCall { head_digest, head: Arc::new(head), conversation, ..test_call() }
 }
 
 fn at(call: &ModelCall, role: &str, visit: u64, attempt: u32) -> ModelCall {

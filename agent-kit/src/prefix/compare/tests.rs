@@ -96,7 +96,7 @@ fn volatile_text_is_the_more_specific_cause() {
         ("It is 09:59 now", "It is 10:00 now", "clock"),
         ("Run 8f14e45f-ceea-467f-a9f4-0242ac120002", "Run 9f14e45f-ceea-467f-a9f4-0242ac120002", "id"),
         ("Work in /tmp/a1/x.", "Work in /tmp/b2/x.", "path"),
-        ("Work in /work/one/x.", "Work in /data/one/x.", "path"),
+        ("Work in /srv/one/x.", "Work in /opt/one/x.", "path"),
         ("Ask localhost:8080.", "Ask localhost:8081.", "environment"),
         ("In $HOME.", "In $PWD.", "environment"),
         ("You write.", "It is 2026-11-22.\nYou write.", "clock"),

@@ -1,6 +1,6 @@
 //! What only a store with files can suffer: crashes, damaged files, other processes.
 
-use std::fs::OpenOptions;
+use std::fs::{self, OpenOptions};
 use std::os::unix::fs::FileExt as _;
 
 use super::super::contract::{Trunk, answers, thread};

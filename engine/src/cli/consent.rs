@@ -1,0 +1,587 @@
+//! Consent: what a project's settings and a workflow ask for, what of it was agreed to, and the question to a person
+//! where something was not.
+//!
+//! Nothing of it starts or reads a program. What a verb is given here is what was shown: files of settings and workflows
+//! are read once.
+
+use std::collections::BTreeMap;
+use std::fmt::Write as _;
+use std::io::Read as _;
+use std::path::{Path, PathBuf};
+
+use rondo_agent_kit::tool::means;
+use rondo_protocol::diagnostic::Code;
+use rondo_protocol::digest::Kind as ObjectKind;
+use rondo_protocol::id::RoleName;
+use rondo_protocol::workflow::{Policy, RoleKind, Workflow};
+use rondo_protocol::{Digest, Value, canonical};
+use sha2::{Digest as _, Sha256};
+
+use super::failure::Failure;
+use super::files::folder_of;
+use super::output::one_line;
+use super::person::{self, Answer};
+use super::session::Sources;
+use super::tooling::granted_paths;
+use crate::config::{Grant, Settings, Stated, ToolSchema, keys};
+use crate::env::{Env as _, SystemEnv};
+use crate::grant::{Grants, Rule};
+use crate::shipped;
+use crate::trust::{self, Agreement, Ask, Book, Kind, Standing, digest};
+
+/// Tools that only read below the workspace: granted where `[grant]` does not say otherwise.
+const READING: [&str; 3] = ["list_files", "read_file", "search_files"];
+
+/// Bytes of a file that are read at once.
+const READ_BYTES: usize = 64 << 10;
+
+/// The tool that reaches hosts.
+const REACHES_HOSTS: &str = "http_get";
+
+/// The hook kind that is an outside program, and the key that names it.
+const HOOK_PROGRAM: (&str, &str) = ("command", "name");
+
+/// A workflow that asks for something.
+#[derive(Debug, Clone, Copy)]
+pub struct Subject<'a> {
+    /// Its definition.
+    pub workflow: &'a Workflow,
+    /// Its policy.
+    pub policy: &'a Policy,
+    /// Its file: an absolute path, or the name of one that ships with rondo.
+    pub file: &'a str,
+}
+
+/// What is asked for, and how it stands.
+#[derive(Debug, Clone)]
+pub struct Asked {
+    /// The project's settings; `None` where they ask for nothing.
+    pub settings: Option<Part>,
+    /// The workflow; `None` where it asks for nothing.
+    pub workflow: Option<Part>,
+}
+
+/// What one file asks for.
+#[derive(Debug, Clone)]
+pub struct Part {
+    /// The file.
+    pub file: String,
+    /// What is asked for.
+    pub asks: Vec<Ask>,
+    /// What stands for it in the records.
+    digest: Digest,
+    /// What stands for it when the workflow is the person's own.
+    own_digest: Digest,
+    /// Whether a person agreed to it as it is.
+    pub is_agreed: bool,
+    /// What a person agreed to before it changed, or as it is.
+    agreed: Option<Vec<Ask>>,
+}
+
+/// Who may answer for what is not agreed to.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum By {
+    /// `--trust`: everything is agreed to for this process.
+    Flag,
+    /// The person at the terminal.
+    Person,
+    /// Nobody.
+    Nobody,
+}
+
+impl By {
+    /// From the flag and whether somebody is there.
+    pub fn of(trust: bool, is_attended: bool) -> Self {
+        match (trust, is_attended) {
+            (true, _) => Self::Flag,
+            (false, true) => Self::Person,
+            (false, false) => Self::Nobody,
+        }
+    }
+}
+
+impl Asked {
+    /// Looks at what is asked for. `whole` are the settings with all that the project's file says.
+    ///
+    /// # Errors
+    /// When the trust records cannot be read.
+    pub fn of(sources: &Sources, whole: &Settings, subject: Option<Subject<'_>>) -> Result<Self, Failure> {
+        let granted = granted_by_settings(&whole.grant);
+        let asks = sources.asks();
+        let of_workflow = subject.map(|subject| (subject, of_workflow(&subject, whole, &granted)));
+        let of_workflow = of_workflow.filter(|(_, asks)| asks.iter().any(|ask| ask.kind != Kind::Limits));
+        // What asks for nothing needs no records, whatever is wrong with them.
+        let records = whole.trust.as_deref().filter(|_| !asks.is_empty() || of_workflow.is_some());
+        let book = Book::read(records).map_err(|error| of_trust(&error))?;
+        let settings = (!asks.is_empty()).then(|| {
+            let file = whole.file.as_deref().map_or_else(String::new, |file| file.to_string_lossy().into_owned());
+            let digest = digest(&asks).map_err(|error| internal(&error))?;
+            let standing = book.settings(&folder_name(&file), digest);
+            Ok::<_, Failure>(Part::new(file, asks, digest, digest, standing))
+        });
+        let workflow = of_workflow.map(|(subject, asks)| {
+            let definition = definition(&subject)?;
+            let lasting: Vec<Ask> = asks.iter().filter(|ask| ask.kind != Kind::Limits).cloned().collect();
+            let own = digest(&lasting).map_err(|error| internal(&error))?;
+            let standing = book.workflow(subject.file, definition, own);
+            Ok::<_, Failure>(Part::new(subject.file.to_owned(), asks, definition, own, standing))
+        });
+        Ok(Self { settings: settings.transpose()?, workflow: workflow.transpose()? })
+    }
+
+    fn parts(&self) -> impl Iterator<Item = &Part> {
+        self.settings.iter().chain(&self.workflow)
+    }
+
+    /// Everything that is asked for.
+    pub fn asks(&self) -> Vec<Ask> {
+        self.parts().flat_map(|part| part.asks.clone()).collect()
+    }
+
+    /// Whether all of it was agreed to.
+    pub fn is_agreed(&self) -> bool {
+        self.parts().all(|part| part.is_agreed)
+    }
+
+    /// What stands for all of it: `--yes` agrees to exactly this.
+    ///
+    /// # Errors
+    /// When a value has no canonical form.
+    pub fn digest(&self) -> Result<Digest, Failure> {
+        let parts = self.parts().flat_map(|part| [part.file.as_bytes().to_vec(), part.digest.as_bytes().to_vec()]);
+        let asks = digest(&self.asks()).map_err(|error| internal(&error))?;
+        let mut bytes = b"rondo/consent/v1\n".to_vec();
+        bytes.extend(parts.flatten());
+        bytes.extend(asks.as_bytes());
+        Ok(Digest::sha256(&bytes))
+    }
+
+    /// What has changed since it was agreed to, a line each.
+    pub fn changed(&self) -> Vec<String> {
+        let line = |sign: char, ask: &Ask| {
+            format!("{sign} {} {}: {}", ask.kind.word(), one_line(&ask.name), one_line(&ask.shown()))
+        };
+        let mut lines = Vec::new();
+        for part in self.parts().filter(|part| !part.is_agreed) {
+            let Some(before) = &part.agreed else { continue };
+            lines.extend(before.iter().filter(|ask| !part.asks.contains(ask)).map(|ask| line('-', ask)));
+            lines.extend(part.asks.iter().filter(|ask| !before.contains(ask)).map(|ask| line('+', ask)));
+            if lines.is_empty() {
+                lines.push(format!("~ {}: its texts, limits or retries", part.file));
+            }
+        }
+        lines
+    }
+
+    /// What is asked for, for people.
+    pub fn text(&self) -> String {
+        let mut text = String::new();
+        for part in self.parts() {
+            let standing = match (part.is_agreed, &part.agreed) {
+                (true, _) => ", which you agreed to",
+                (false, Some(_)) => ", and has changed since you agreed",
+                (false, None) => "",
+            };
+            let _ = writeln!(text, "{} asks for{standing}:", part.file);
+            let width = part.asks.iter().map(|ask| ask.name.chars().count()).max().unwrap_or(0).min(40);
+            for ask in &part.asks {
+                let (name, value) = (one_line(&ask.name), one_line(&ask.shown()));
+                let line = format!("  {:<10} {name:<width$}  {value}", ask.kind.word());
+                let _ = writeln!(text, "{}{}", line.trim_end(), remark(ask));
+            }
+        }
+        for line in self.changed() {
+            let _ = writeln!(text, "  changed  {line}");
+        }
+        text
+    }
+
+    /// What a run may use: what the settings grant, and what a person agreed that the workflow has.
+    pub fn grants(&self, whole: &Settings) -> Grants {
+        let asked = self.workflow.iter().flat_map(|part| &part.asks).filter(|ask| ask.kind == Kind::Tool);
+        let mut grants = by_settings(whole);
+        grants.tools.extend(asked.map(|ask| Rule::of_tool(&ask.name)));
+        grants
+    }
+
+    /// What a run may use, after a person was asked where something was not agreed to.
+    ///
+    /// # Errors
+    /// Exit 3 with the command to type, where nobody agreed.
+    pub fn permitted(&self, shown: &str, by: By, whole: &Settings) -> Result<Grants, Failure> {
+        if self.is_agreed() || by == By::Flag {
+            return Ok(self.grants(whole));
+        }
+        self.records_lie_outside(whole)?;
+        if by == By::Nobody {
+            return Err(self.denied(shown));
+        }
+        let own = if self.workflow.as_ref().is_some_and(|part| !part.is_agreed) {
+            ", [o] it is mine: until it asks for more"
+        } else {
+            ""
+        };
+        let question = format!("{}Allow this? [y] this time, [a] until it changes{own}, [N] no: ", self.text());
+        match person::ask(&question) {
+            Answer::No => return Err(self.denied(shown)),
+            Answer::Once => {}
+            Answer::Always => self.record(false, whole)?,
+            Answer::Own => self.record(true, whole)?,
+        }
+        Ok(self.grants(whole))
+    }
+
+    /// Records that a person agreed to all of it; with `own` the workflow is theirs.
+    ///
+    /// # Errors
+    /// When the records cannot be written, or lie within what they are about.
+    pub fn record(&self, own: bool, whole: &Settings) -> Result<(), Failure> {
+        self.records_lie_outside(whole)?;
+        let agreed_at_ms = SystemEnv::default().now_ms();
+        Book::update(whole.trust.as_deref(), |book| {
+            if let Some(part) = &self.settings {
+                let agreement = Agreement { digest: part.digest, own: false, asks: part.asks.clone(), agreed_at_ms };
+                book.agree_to_settings(folder_name(&part.file), agreement);
+            }
+            if let Some(part) = &self.workflow {
+                let digest = if own { part.own_digest } else { part.digest };
+                book.agree_to_workflow(part.file.clone(), Agreement { digest, own, asks: part.asks.clone(), agreed_at_ms });
+            }
+        })
+        .map_err(|error| of_trust(&error))
+    }
+
+    /// Records and the secret say what is believed: what lies in a folder that is asked about could say it itself.
+    fn records_lie_outside(&self, whole: &Settings) -> Result<(), Failure> {
+        let folders: Vec<PathBuf> =
+            self.parts().filter(|part| !shipped::is_one(&part.file)).map(|part| folder_name(&part.file).into()).collect();
+        let kept = [("trust records", &whole.trust), ("secret", &whole.secret_file)];
+        for (what, file) in kept {
+            let Some(file) = file else { continue };
+            let real = real(file);
+            let within = folders.iter().find(|folder| file.starts_with(folder) || real.starts_with(self::real(folder)));
+            if let Some(folder) = within {
+                let message = format!(
+                    "the user's {what} would lie in {}, which is in the folder that is asked about, {}",
+                    file.display(),
+                    folder.display()
+                );
+                return Err(Failure::new(Code::NotTrusted, message)
+                    .with_hint("set XDG_DATA_HOME to a folder outside it; `--trust` agrees for one run without records"));
+            }
+        }
+        Ok(())
+    }
+
+    /// The failure that missing consent is.
+    pub fn denied(&self, shown: &str) -> Failure {
+        let missing: Vec<&Part> = self.parts().filter(|part| !part.is_agreed).collect();
+        let files = missing.iter().map(|part| part.file.as_str()).collect::<Vec<_>>().join(" and ");
+        let has_changed = missing.iter().any(|part| part.agreed.is_some());
+        let asks: Vec<String> = missing
+            .iter()
+            .flat_map(|part| &part.asks)
+            .filter(|ask| !matches!(ask.kind, Kind::Limits | Kind::File))
+            .map(|ask| match (ask.kind, ask.value.as_str()) {
+                (Kind::Tool, Some(roles)) => format!("{} ({roles})", ask.name),
+                _ => format!("{} {}", ask.kind.word(), ask.name),
+            })
+            .collect();
+        let asks = asks.join(", ");
+        let message = if has_changed {
+            format!("{files} has changed since you agreed to what it asks for, which is now: {asks}")
+        } else {
+            format!("nobody agreed to what {files} asks for: {asks}")
+        };
+        let target = if missing.iter().all(|part| self.settings.as_ref().is_some_and(|own| own.file == part.file)) {
+            String::new()
+        } else {
+            format!(" {shown}")
+        };
+        Failure::new(Code::NotTrusted, message)
+            .with_hint(format!("`rondo trust{target}` shows it in full and agrees; `--trust` agrees for one run"))
+    }
+}
+
+impl Part {
+    fn new(file: String, asks: Vec<Ask>, digest: Digest, own_digest: Digest, standing: Standing<'_>) -> Self {
+        let is_agreed = matches!(standing, Standing::Agreed(_));
+        let agreed = match standing {
+            Standing::Agreed(agreement) | Standing::Changed(agreement) => Some(agreement.asks.clone()),
+            Standing::Unknown => None,
+        };
+        Self { file, asks, digest, own_digest, is_agreed, agreed }
+    }
+}
+
+/// Records that a workflow is the person's own, whatever it asks for now.
+///
+/// # Errors
+/// When the records cannot be written.
+pub fn record_own(subject: &Subject<'_>, settings: &Settings) -> Result<(), Failure> {
+    let granted = granted_by_settings(&settings.grant);
+    let mut asks = of_workflow(subject, settings, &granted);
+    asks.retain(|ask| ask.kind != Kind::Limits);
+    let digest = digest(&asks).map_err(|error| internal(&error))?;
+    let agreement = Agreement { digest, own: true, asks, agreed_at_ms: SystemEnv::default().now_ms() };
+    let file = subject.file.to_owned();
+    Book::update(settings.trust.as_deref(), |book| book.agree_to_workflow(file, agreement))
+        .map_err(|error| of_trust(&error))
+}
+
+/// Whether all of a project's settings count for a verb that starts nothing and asks nobody.
+pub fn counts(sources: &Sources, harmless: &Settings) -> bool {
+    let Some(project) = sources.project() else { return true };
+    let asked = Asked::of(sources, harmless, None);
+    let is_safe = project.faults.iter().all(trust::owner::Unsafe::can_be_agreed_to);
+    let is_agreed = |asked: Asked| asked.is_agreed() && asked.records_lie_outside(harmless).is_ok();
+    is_safe && asked.is_ok_and(is_agreed)
+}
+
+/// What a workflow asks for beyond tools that only read below the workspace.
+fn of_workflow(subject: &Subject<'_>, settings: &Settings, granted: &[Rule]) -> Vec<Ask> {
+    let is_shipped = shipped::is_one(subject.file);
+    let named = named(subject.workflow);
+    let mut asks = Vec::new();
+    for (tool, roles) in &named {
+        let is_harmless = is_shipped || READING.contains(&tool.as_str());
+        if !(is_harmless && covers(granted, tool)) {
+            let roles = roles.iter().map(RoleName::as_str).collect::<Vec<_>>().join(", ");
+            asks.push(Ask::new(Kind::Tool, tool, format!("for {roles}")));
+        }
+    }
+    if is_shipped {
+        return asks;
+    }
+    for (name, server) in &settings.mcp {
+        if named.keys().any(|tool| tool.strip_prefix(name.as_str()).is_some_and(|rest| rest.starts_with('.'))) {
+            let command: Vec<String> = server.command.iter().chain(&server.args).cloned().collect();
+            let place = server.url.as_deref().map_or_else(|| keys::masked_words(&command).join(" "), keys::masked_address);
+            asks.push(Ask::new(Kind::Server, name, place));
+        }
+    }
+    for hook in subject.policy.hooks.iter().chain(&subject.workflow.hooks) {
+        let program = hook.settings.get(HOOK_PROGRAM.1).and_then(Value::as_str).filter(|_| hook.kind == HOOK_PROGRAM.0);
+        if let Some(program) = program {
+            let argv = settings.hooks.get(program).map_or_else(Vec::new, |hook| keys::masked_words(&hook.argv));
+            let ask = Ask::new(Kind::Hook, program, argv.join(" "));
+            if !asks.contains(&ask) {
+                asks.push(ask);
+            }
+        }
+    }
+    if named.keys().any(|tool| means(tool, REACHES_HOSTS) || tool == REACHES_HOSTS) {
+        asks.extend(settings.grant.hosts.iter().map(|host| Ask::new(Kind::Host, host, REACHES_HOSTS)));
+    }
+    if !named.is_empty() {
+        asks.extend(folders_outside(subject.file, settings));
+    }
+    asks.push(Ask::new(Kind::Limits, "workflow", limits(subject.policy)));
+    asks
+}
+
+/// The folders that a workflow's tools reach beyond the workspace, and the workspace itself where the workflow does not
+/// lie in it.
+fn folders_outside(file: &str, settings: &Settings) -> Vec<Ask> {
+    let workspace = real(&settings.workspace);
+    let mut asks = Vec::new();
+    if !real(Path::new(file)).starts_with(&workspace) {
+        asks.push(Ask::new(Kind::Read, settings.workspace.to_string_lossy(), "where it is run; the workflow lies elsewhere"));
+    }
+    for (kind, list) in [(Kind::Read, &settings.grant.read), (Kind::Write, &settings.grant.write)] {
+        let paths = granted_paths(settings, list.as_deref()).into_iter().map(|path| workspace.join(path));
+        let outside = paths.filter(|path| !real(path).starts_with(&workspace));
+        asks.extend(outside.map(|path| Ask::new(kind, path.to_string_lossy(), Value::Null)));
+    }
+    asks
+}
+
+fn limits(policy: &Policy) -> Value {
+    let limits = canonical::to_bytes(&policy.limits).ok();
+    let limits = limits.and_then(|bytes| canonical::from_slice::<Value>(&bytes).ok()).unwrap_or_default();
+    match limits {
+        Value::Object(members) => Value::Object(members.into_iter().filter(|(_, limit)| !limit.is_null()).collect()),
+        other => other,
+    }
+}
+
+/// What stands for a workflow in the records: its definition with every file that it includes, and its policy.
+fn definition(subject: &Subject<'_>) -> Result<Digest, Failure> {
+    let (workflow, _) = Digest::of(ObjectKind::Workflow, subject.workflow).map_err(|error| internal(&error))?;
+    let (policy, _) = Digest::of(ObjectKind::Policy, subject.policy).map_err(|error| internal(&error))?;
+    let mut bytes = b"rondo/trusted/v1\n".to_vec();
+    bytes.extend(workflow.as_bytes());
+    bytes.extend(policy.as_bytes());
+    Ok(Digest::sha256(&bytes))
+}
+
+/// What a person should know of something that is asked for.
+fn remark(ask: &Ask) -> &'static str {
+    let has = |key: &str, wanted: &str| ask.value.get(key).and_then(Value::as_str).is_some_and(|value| value == wanted);
+    let address = |key: &str| ask.value.get(key).and_then(Value::as_str).is_some_and(is_plain_http);
+    match ask.kind {
+        Kind::Server if ask.value.get("command").is_some() && has("sandbox", "none") => "\n             ! it runs outside every sandbox, with all rights that you have",
+        Kind::Provider if address("base_url") => "\n             ! prompts and the key go over plain http",
+        Kind::Server if address("url") => "\n             ! calls and the key go over plain http",
+        Kind::Owner => "\n             ! that user can change it at any time",
+        _ => "",
+    }
+}
+
+/// Whether what is sent to an address can be read on the way: plain http beyond this machine.
+pub fn is_plain_http(address: &str) -> bool {
+    let Some(rest) = address.strip_prefix("http://") else { return false };
+    let authority = rest.split(['/', '?', '#']).next().unwrap_or_default();
+    let host = match authority.strip_prefix('[') {
+        Some(v6) => v6.split(']').next().unwrap_or_default(),
+        None => authority.split(':').next().unwrap_or_default(),
+    };
+    let is_loopback = host.parse::<std::net::IpAddr>().is_ok_and(|address| address.is_loopback());
+    !(is_loopback || host.eq_ignore_ascii_case("localhost") || host.to_ascii_lowercase().ends_with(".localhost"))
+}
+
+/// The files below `folder` that a command or a schema of the settings names, with their digests: a program that is
+/// exchanged asks again.
+pub fn named_files(stated: &Stated, folder: &Path) -> Vec<Ask> {
+    let servers = stated.mcp.values().flat_map(|mcp| mcp.command.iter().chain(&mcp.args).chain(mcp.env.values()));
+    let programs = stated.tools.values().map(|tool| &tool.argv).chain(stated.hooks.values().map(|hook| &hook.argv));
+    let programs = programs.flatten();
+    let commands = stated.providers.values().filter_map(|provider| provider.key_command.as_ref());
+    let schemas = stated.tools.values().filter_map(|tool| match &tool.schema {
+        Some(ToolSchema::File(file)) => Some(file),
+        _ => None,
+    });
+    let words = servers.chain(programs).chain(commands.flat_map(|command| &command.value)).chain(schemas);
+    let folder = real(folder);
+    let mut found = BTreeMap::new();
+    // `--config=file` names a file too.
+    for word in words.flat_map(|word| [Some(word.as_str()), word.split_once('=').map(|(_, value)| value)]).flatten() {
+        let path = folder.join(word);
+        let lies_below = path.starts_with(&folder) || real(&path).starts_with(&folder);
+        if lies_below && path.is_file() && !word.is_empty() {
+            found.entry(word.to_owned()).or_insert_with(|| file_digest(&path));
+        }
+    }
+    found.into_iter().map(|(word, digest)| Ask::new(Kind::File, word, digest)).collect()
+}
+
+/// The digest of a file, or why there is none.
+fn file_digest(path: &Path) -> String {
+    let digest = || {
+        let (mut hasher, mut file, mut buffer) = (Sha256::new(), std::fs::File::open(path)?, vec![0; READ_BYTES]);
+        loop {
+            let read = file.read(&mut buffer)?;
+            hasher.update(buffer.get(..read).unwrap_or_default());
+            if read == 0 {
+                return Ok::<_, std::io::Error>(hasher.finalize());
+            }
+        }
+    };
+    match digest() {
+        Ok(bytes) => bytes.iter().fold("sha256 ".to_owned(), |mut text, byte| {
+            let _ = write!(text, "{byte:02x}");
+            text
+        }),
+        Err(error) => format!("unreadable: {error}"),
+    }
+}
+
+/// The path without links as far as it exists.
+fn real(path: &Path) -> PathBuf {
+    path.canonicalize().unwrap_or_else(|_| match (path.parent(), path.file_name()) {
+        (Some(parent), Some(name)) => real(parent).join(name),
+        _ => path.to_owned(),
+    })
+}
+
+/// The folder of a file, as the records name it.
+pub fn folder_name(file: &str) -> String {
+    real(folder_of(Path::new(file))).to_string_lossy().into_owned()
+}
+
+/// The tools that the roles of a workflow name, with the roles.
+pub fn named(workflow: &Workflow) -> BTreeMap<String, Vec<RoleName>> {
+    let mut named: BTreeMap<String, Vec<RoleName>> = BTreeMap::new();
+    for (name, role) in &workflow.roles {
+        let tools = match &role.kind {
+            RoleKind::Model(model) => model.tools.as_slice(),
+            RoleKind::Tool(tool) => std::slice::from_ref(&tool.tool),
+            RoleKind::Selector(_) | RoleKind::Human | RoleKind::Rule(_) | RoleKind::Workflow(_) => &[],
+        };
+        for tool in tools {
+            named.entry(tool.clone()).or_default().push(name.clone());
+        }
+    }
+    named
+}
+
+fn granted_by_settings(grant: &Grant) -> Vec<Rule> {
+    grant.tools.as_deref().map_or_else(|| READING.map(Rule::of_tool).to_vec(), rules)
+}
+
+/// Whether `granted` has anything of what `asked` means. Of several tools a role has those that are granted.
+fn covers(granted: &[Rule], asked: &str) -> bool {
+    granted.iter().map(Rule::tool).any(|pattern| {
+        means(pattern, asked) || asked.strip_suffix('*').is_some_and(|server| pattern.starts_with(server))
+    })
+}
+
+/// What settings alone grant.
+pub fn by_settings(settings: &Settings) -> Grants {
+    let grant = &settings.grant;
+    Grants { tools: granted_by_settings(grant), deny: rules(&grant.deny), approve: rules(&grant.approve) }
+}
+
+/// Entries of `[grant]`, which were read before: none of them is invalid.
+fn rules(texts: &[String]) -> Vec<Rule> {
+    texts.iter().filter_map(|text| text.parse().ok()).collect()
+}
+
+/// Who grants a tool that a workflow names; `None` = nobody.
+pub fn granted_by(asked: &Asked, settings: &Settings, tool: &str) -> Option<&'static str> {
+    let part = asked.workflow.as_ref().filter(|part| part.asks.iter().any(|ask| ask.kind == Kind::Tool && ask.name == tool));
+    match part {
+        Some(part) if part.is_agreed => Some("trust"),
+        Some(_) => None,
+        None if settings.grant.tools.is_some() => Some("[grant]"),
+        None => Some("default"),
+    }
+}
+
+/// Trust records that cannot be used, as it is told.
+pub fn of_trust(error: &trust::Error) -> Failure {
+    Failure::new(Code::NotTrusted, error.to_string())
+}
+
+fn internal(error: &canonical::Error) -> Failure {
+    Failure::new(Code::InternalFault, error.to_string())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn plain_http_is_what_leaves_the_machine_readable() {
+        for address in ["http://example.org/v1", "http://10.0.0.1:8080", "http://localhost.example.org", "http://[2001:db8::1]/"] {
+            assert!(is_plain_http(address), "{address}");
+        }
+        for address in ["https://example.org", "http://127.0.0.1:9/v1", "http://localhost:11434/v1", "http://[::1]:80/"] {
+            assert!(!is_plain_http(address), "{address}");
+        }
+    }
+
+    #[test]
+    fn a_file_that_a_command_names_is_known_by_its_bytes() {
+        let folder = tempfile::tempdir().unwrap();
+        std::fs::write(folder.path().join("server.py"), "one").unwrap();
+        std::os::unix::fs::symlink("server.py", folder.path().join("link.py")).unwrap();
+        let text = "[mcp.a]\ncommand = \"python3\"\nargs = [\"link.py\", \"--config=server.py\", \"/etc/passwd\"]\n";
+        let stated = crate::config::read("rondo.toml", text, crate::config::Layer::Project).unwrap();
+        let before = named_files(&stated, folder.path());
+        assert_eq!(before.iter().map(|ask| ask.name.as_str()).collect::<Vec<_>>(), ["link.py", "server.py"]);
+        std::fs::write(folder.path().join("server.py"), "two").unwrap();
+        let after = named_files(&stated, folder.path());
+        assert!(before.iter().zip(&after).all(|(before, after)| before.value != after.value));
+    }
+}

@@ -1,0 +1,111 @@
+//! Keys that a program of the operator prints, such as `pass show openai`: run once a process, only for providers that
+//! are asked, and only after the settings that name the program were agreed to.
+
+use std::io::Read as _;
+use std::process::{Child, Command, Stdio};
+use std::time::{Duration, Instant};
+
+use rondo_protocol::diagnostic::Code;
+use rondo_protocol::workflow::Workflow;
+
+use super::failure::Failure;
+use super::files::folder_of;
+use crate::cast;
+use crate::config::{Secret, Settings};
+
+/// How long a person may take to unlock a store of keys.
+const PATIENCE: Duration = Duration::from_mins(2);
+/// How often it is looked whether the program has ended.
+const STEP: Duration = Duration::from_millis(20);
+/// The longest key.
+const MAX_BYTES: u64 = 64 << 10;
+
+/// The settings with the keys that programs print, for the providers that the roles of a workflow ask.
+///
+/// # Errors
+/// Exit 5 when a program cannot be run, fails, takes too long or prints nothing.
+pub fn with_keys(mut settings: Settings, workflow: &Workflow) -> Result<Settings, Failure> {
+    let models = workflow.models.keys().map(String::as_str);
+    let models = models.chain(cast::model_roles(workflow).map(|(_, _, role)| role.model.as_str()));
+    let of_model = |name: &str| settings.model(name, workflow.models.get(name), None).ok();
+    let asked: Vec<String> = models.filter_map(of_model).map(|resolved| resolved.provider).collect();
+    let folder_of_file = |is_project: bool| {
+        let file = if is_project { settings.file.as_deref() } else { settings.user_file.as_deref() };
+        file.map(|file| folder_of(file).to_owned())
+    };
+    let mut found = Vec::new();
+    for (name, provider) in settings.providers.iter().filter(|(name, _)| asked.contains(name)) {
+        if let Some(command) = &provider.key_command {
+            let mut program = Command::new(command.value.first().map(String::as_str).unwrap_or_default());
+            program.args(command.value.iter().skip(1));
+            // Not the working folder, which may be a stranger's.
+            program.current_dir(folder_of_file(command.from.is_project()).unwrap_or_else(|| "/".into()));
+            let key = printed(program).map_err(|what| {
+                Failure::new(Code::NoProvider, format!("the key of provider {name}, printed by {}: {what}", command.from))
+            })?;
+            found.push((name.clone(), Secret { name: format!("{name}_key"), value: key }));
+        }
+    }
+    for (name, key) in found {
+        settings.secrets.push(key.clone());
+        if let Some(provider) = settings.providers.get_mut(&name) {
+            provider.key = Some(key);
+        }
+    }
+    Ok(settings)
+}
+
+/// The first line that a program prints. Nothing that it prints stands in the words of a failure.
+fn printed(mut program: Command) -> Result<String, String> {
+    // Its questions to the person go to the terminal that it has inherited.
+    let spawned = program.stdin(Stdio::null()).stdout(Stdio::piped()).spawn();
+    let mut child = spawned.map_err(|error| format!("it cannot be started: {error}"))?;
+    let out = child.stdout.take();
+    let reading = std::thread::spawn(move || {
+        let mut text = String::new();
+        let read = out.map(|out| out.take(MAX_BYTES).read_to_string(&mut text));
+        read.and_then(Result::ok).map(|_| text)
+    });
+    let has_succeeded = ended(&mut child)?;
+    if !has_succeeded {
+        return Err("it failed".to_owned());
+    }
+    let text = reading.join().ok().flatten().ok_or("what it printed is no text")?;
+    let key = text.lines().next().unwrap_or_default().trim().to_owned();
+    if key.is_empty() { Err("it printed nothing".to_owned()) } else { Ok(key) }
+}
+
+fn ended(child: &mut Child) -> Result<bool, String> {
+    let since = Instant::now();
+    loop {
+        match child.try_wait() {
+            Ok(Some(status)) => return Ok(status.success()),
+            Ok(None) if since.elapsed() < PATIENCE => std::thread::sleep(STEP),
+            Ok(None) => {
+                let _ = child.kill();
+                let _ = child.wait();
+                return Err(format!("it did not end within {} s", PATIENCE.as_secs()));
+            }
+            Err(error) => return Err(error.to_string()),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn shell(script: &str) -> Result<String, String> {
+        let mut command = Command::new("/bin/sh");
+        command.args(["-c", script]);
+        printed(command)
+    }
+
+    #[test]
+    fn the_first_line_is_the_key_and_no_failure_shows_what_was_printed() {
+        assert_eq!(shell("echo ' sk-1 '; echo more").as_deref(), Ok("sk-1"));
+        assert_eq!(shell("true"), Err("it printed nothing".to_owned()));
+        assert_eq!(shell("echo sk-1; exit 3"), Err("it failed".to_owned()));
+        assert!(printed(Command::new("/no/such/program")).unwrap_err().contains("cannot be started"));
+    }
+}

@@ -1,0 +1,87 @@
+//! Keys of the operator in files: a workflow, a script or a snapshot is shared with others, and a key is not.
+
+use std::collections::BTreeMap;
+
+use rondo_agent_kit::redact::{MIN_SECRET_BYTES, Redactor};
+use rondo_protocol::diagnostic::{Code, Diagnostic, Span};
+
+use super::failure::{Failure, Faulty};
+use super::operating::redactor;
+use super::session::settings;
+use crate::config::{Flags, Secret};
+
+/// What is known of the operator's keys.
+pub struct KnownKeys {
+    secrets: Vec<Secret>,
+    redactor: Redactor,
+}
+
+impl KnownKeys {
+    /// Of the settings in force here; none where they cannot be read, which is told by whoever needs them.
+    pub fn here() -> Self {
+        let settings = settings(&Flags::default());
+        let secrets = settings.as_ref().map(|settings| settings.secrets.clone()).unwrap_or_default();
+        let redactor = settings.as_ref().map(redactor).unwrap_or_default();
+        Self { secrets, redactor }
+    }
+
+    /// Refuses files with a known key in them; `sources` are their texts by name.
+    ///
+    /// # Errors
+    /// Each key with its place.
+    pub fn refuse(&self, sources: &BTreeMap<String, String>) -> Result<(), Failure> {
+        let faults: Vec<Diagnostic> = sources.iter().flat_map(|(file, text)| self.faults(file, text)).collect();
+        // Without the texts: an excerpt would show the key.
+        if faults.is_empty() { Ok(()) } else { Err(Faulty { faults, sources: BTreeMap::new() }.into()) }
+    }
+
+    fn faults(&self, file: &str, text: &str) -> Vec<Diagnostic> {
+        if self.redactor.text(text) == text {
+            return Vec::new();
+        }
+        let at = |offset: usize, length: usize, message: String| {
+            Diagnostic::at(Code::KeyInFile, file, text, Span::new(offset, length), message)
+                .with_hint("take it out, and change it where it was shared already; keys stand in the environment")
+        };
+        let long = self.secrets.iter().filter(|secret| secret.value.len() >= MIN_SECRET_BYTES);
+        let plain = long.filter_map(|secret| {
+            let message = format!("the key {} stands here", secret.name);
+            Some(at(text.find(&secret.value)?, secret.value.len(), message))
+        });
+        let plain: Vec<Diagnostic> = plain.collect();
+        if !plain.is_empty() {
+            return plain;
+        }
+        // One that is spelt otherwise is known by its line.
+        let mut offset = 0;
+        for line in text.split_inclusive('\n') {
+            if self.redactor.text(line) != line {
+                return vec![at(offset, line.trim_end().len(), "an encoded key stands on this line".to_owned())];
+            }
+            offset += line.len();
+        }
+        vec![at(0, 0, "a key stands in this file, over several lines".to_owned())]
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_key_is_told_with_its_place_and_never_shown() {
+        let secret = Secret { name: "OPENAI_API_KEY".to_owned(), value: "sk-0123456789".to_owned() };
+        let redactor = Redactor::new([(secret.name.clone(), secret.value.clone())]);
+        let keys = KnownKeys { secrets: vec![secret], redactor };
+        let told = |text: &str| {
+            let refused = keys.refuse(&[("workflow.yaml".to_owned(), text.to_owned())].into());
+            refused.map_err(|failure| failure.to_string())
+        };
+        assert_eq!(told("rondo: 1\nname: x\n"), Ok(()));
+        let plain = told("rondo: 1\nname: a sk-0123456789\n").unwrap_err();
+        assert!(plain.contains("workflow.yaml:2:9") && plain.contains("OPENAI_API_KEY"), "{plain}");
+        let spelt = told("rondo: 1\nname: \"\\u0073k-0123456789\"\n").unwrap_err();
+        assert!(spelt.contains("workflow.yaml:2:1"), "{spelt}");
+        assert!(!plain.contains("0123456789") && !spelt.contains("0123456789"));
+    }
+}

@@ -1,0 +1,49 @@
+//! Questions to the person at the terminal.
+
+use std::io::{BufRead as _, IsTerminal as _, Read as _};
+
+use super::output::tell;
+
+/// The longest line that is read as an answer.
+const MAX_LINE_BYTES: u64 = 4096;
+
+/// What a person answers.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Answer {
+    /// This time.
+    Once,
+    /// Until it changes.
+    Always,
+    /// It is the person's own.
+    Own,
+    /// No.
+    No,
+}
+
+/// What the person at the terminal types in answer to a question; nothing where nobody does. What was typed before the
+/// question is no answer to it.
+pub fn answer_to(question: &str) -> String {
+    tell(question);
+    // What was typed before the question could be seen answers another one.
+    let _ = rustix::termios::tcflush(std::io::stdin(), rustix::termios::QueueSelector::IFlush);
+    let mut line = String::new();
+    match std::io::stdin().lock().take(MAX_LINE_BYTES).read_line(&mut line) {
+        Ok(_) => line.trim().to_owned(),
+        Err(_) => String::new(),
+    }
+}
+
+/// Whether there is a person to ask.
+pub fn is_attended() -> bool {
+    std::io::stdin().is_terminal() && std::io::stderr().is_terminal()
+}
+
+/// Asks the person at the terminal. Anything but a clear yes is a no.
+pub fn ask(question: &str) -> Answer {
+    match answer_to(question).to_lowercase().as_str() {
+        "y" | "yes" | "once" => Answer::Once,
+        "a" | "always" => Answer::Always,
+        "o" | "own" => Answer::Own,
+        _ => Answer::No,
+    }
+}

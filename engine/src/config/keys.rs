@@ -1,0 +1,180 @@
+//! Keys that a settings file may hold, told by the names they go by: of variables, of options of a command, of parts of
+//! an address. They are secrets wherever they stand, and are shown nowhere.
+
+use std::fmt::Write as _;
+
+use rondo_protocol::Digest;
+
+use super::Secret;
+
+/// What names of keys are made of.
+const WORDS: [&str; 9] = ["KEY", "TOKEN", "SECRET", "PASS", "AUTH", "CREDENTIAL", "COOKIE", "SESSION", "SIGNATURE"];
+
+/// How names of keys end.
+const ENDINGS: [&str; 5] = ["PW", "PWD", "PSW", "PAT", "DSN"];
+
+/// The name of a program that asks for a password; it is a command and not a key.
+const ASKS_FOR_ONE: &str = "ASKPASS";
+
+/// The shortest value that looks like a key whatever its name.
+const KEY_LIKE_BYTES: usize = 12;
+
+/// Digits of a digest by which two masked keys can be told apart.
+const SHOWN_DIGITS: usize = 8;
+
+/// Whether a variable holds a key: by what people call such variables, or by what its value looks like, because a
+/// variable that a setting sets by hand may be called anything.
+pub fn holds_a_key(name: &str, value: &str) -> bool {
+    is_named(name) || has_password(value) || looks_like_a_key(value)
+}
+
+fn is_named(name: &str) -> bool {
+    let name = name.to_uppercase().replace('-', "_");
+    if name.contains(ASKS_FOR_ONE) {
+        return false;
+    }
+    let is_working_folder = matches!(name.as_str(), "PWD" | "OLDPWD");
+    WORDS.iter().any(|word| name.contains(word)) || !is_working_folder && ENDINGS.iter().any(|end| name.ends_with(end))
+}
+
+/// Whether it is an address with a user or a password in it.
+fn has_password(value: &str) -> bool {
+    let authority = value.split_once("://").and_then(|(_, rest)| rest.split('/').next());
+    authority.is_some_and(|authority| authority.contains('@'))
+}
+
+/// Letters and digits mixed without a blank, a dot, a slash or a colon: no word, no path, no address, no version.
+fn looks_like_a_key(value: &str) -> bool {
+    let is_part = |c: char| c.is_ascii_alphanumeric() || matches!(c, '_' | '-' | '+' | '=' | '!' | '$' | '%' | '&' | '#');
+    let (mut digits, mut letters) = (0, 0);
+    for c in value.chars() {
+        digits += usize::from(c.is_ascii_digit());
+        letters += usize::from(c.is_ascii_alphabetic());
+    }
+    value.len() >= KEY_LIKE_BYTES && value.chars().all(is_part) && digits > 1 && letters > 1
+}
+
+/// The value of a variable as it may be shown.
+pub fn masked(name: &str, value: &str) -> String {
+    if holds_a_key(name, value) { mask(value) } else { value.to_owned() }
+}
+
+/// What stands in the place of a key: two of them can be told apart, and neither can be had from it.
+fn mask(value: &str) -> String {
+    let digest: String = Digest::sha256(value.as_bytes()).to_string().chars().take(SHOWN_DIGITS).collect();
+    format!("[a key, sha256 {digest}]")
+}
+
+/// The words of a command as they may be shown.
+pub fn masked_words(words: &[String]) -> Vec<String> {
+    let mut shown = words.to_vec();
+    for (at, before, key) in places(words) {
+        if let Some(word) = shown.get_mut(at) {
+            *word = format!("{before}{}", mask(&key));
+        }
+    }
+    shown
+}
+
+/// The keys among the words of a command, each with the option that it is given to.
+pub fn in_words(words: &[String]) -> Vec<Secret> {
+    let name = |at: usize, before: &str| {
+        let option = if before.is_empty() { words.get(at.wrapping_sub(1)).map_or("", String::as_str) } else { before };
+        option.trim_matches(|c| matches!(c, '-' | '=' | ':' | ' ')).to_uppercase().replace('-', "_")
+    };
+    places(words).into_iter().map(|(at, before, value)| Secret { name: name(at, &before), value }).collect()
+}
+
+/// Where keys stand in a command: the word, what of it comes before the key, and the key. `--token KEY`, `--token=KEY`,
+/// `token=KEY`, `Authorization: Bearer KEY`.
+fn places(words: &[String]) -> Vec<(usize, String, String)> {
+    let mut places = Vec::new();
+    for (at, word) in words.iter().enumerate() {
+        let before = at.checked_sub(1).and_then(|at| words.get(at));
+        if before.is_some_and(|before| before.starts_with('-') && !before.contains('=') && is_named(before))
+            && !word.starts_with('-')
+        {
+            places.push((at, String::new(), word.clone()));
+        } else if let Some((name, value)) = word.split_once(['=', ':'])
+            && is_named(name)
+            && !name.contains(char::is_whitespace)
+            && !value.trim().is_empty()
+            && !value.starts_with("//")
+        {
+            let key = value.trim().rsplit(' ').next().unwrap_or_default();
+            let before = word.strip_suffix(key).unwrap_or_default();
+            places.push((at, before.to_owned(), key.to_owned()));
+        }
+    }
+    places
+}
+
+/// An address as it may be shown: what looks like a key in its query is masked.
+pub fn masked_address(address: &str) -> String {
+    let Some((base, query)) = address.split_once('?') else { return address.to_owned() };
+    let mut shown = format!("{base}?");
+    for (at, part) in query.split('&').enumerate() {
+        let gap = if at == 0 { "" } else { "&" };
+        let _ = match part.split_once('=') {
+            Some((name, value)) => write!(shown, "{gap}{name}={}", masked(name, value)),
+            None => write!(shown, "{gap}{part}"),
+        };
+    }
+    shown
+}
+
+/// The keys in the query of an address.
+pub fn in_address(address: &str) -> Vec<Secret> {
+    let query = address.split_once('?').map_or("", |(_, query)| query);
+    let parts = query.split('&').filter_map(|part| part.split_once('='));
+    let keys = parts.filter(|(name, value)| holds_a_key(name, value));
+    keys.map(|(name, value)| Secret { name: name.to_uppercase(), value: value.to_owned() }).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_key_is_known_by_its_name_or_by_its_look() {
+        for (name, value) in [
+            ("API_KEY", "x"),
+            ("x-auth-header", "x"),
+            ("PGPW", "correcthorse"),
+            ("DATABASE", "postgres://me:secret@host/db"),
+            ("WHATEVER", "sk-0123456789abcdef"),
+        ] {
+            assert!(holds_a_key(name, value), "{name}");
+        }
+        for (name, value) in [
+            ("PATH", "/usr/bin:/bin"),
+            ("MODE", "production"),
+            ("PORT", "8080"),
+            ("GIT_ASKPASS", "./steal.sh"),
+            ("PWD", "/srv"),
+            ("URL", "https://example.org/v1"),
+            ("LANG", "en_US.UTF-8"),
+        ] {
+            assert!(!holds_a_key(name, value), "{name}");
+        }
+    }
+
+    #[test]
+    fn keys_in_commands_and_addresses_are_found_and_not_shown() {
+        let words = |text: &str| text.split('|').map(str::to_owned).collect::<Vec<_>>();
+        let command = words("--port|80|--token|abc|--api-key=def|PASSWORD=ghi|Authorization: Bearer jkl|--verbose");
+        let found: Vec<(String, String)> = in_words(&command).into_iter().map(|key| (key.name, key.value)).collect();
+        let found: Vec<(&str, &str)> = found.iter().map(|(name, value)| (name.as_str(), value.as_str())).collect();
+        assert_eq!(found[..3], [("TOKEN", "abc"), ("API_KEY", "def"), ("PASSWORD", "ghi")]);
+        assert_eq!(found[3].1, "jkl");
+        let shown = masked_words(&command).join(" ");
+        assert!(["abc", "def", "ghi", "jkl"].iter().all(|key| !shown.contains(key)), "{shown}");
+        assert!(shown.contains("--port 80") && shown.contains("--verbose"), "{shown}");
+
+        let address = "https://host/sse?team=7&api_key=0123456789";
+        assert_eq!(in_address(address).len(), 1);
+        let shown = masked_address(address);
+        assert!(shown.starts_with("https://host/sse?team=7&api_key=[a key, sha256 "), "{shown}");
+        assert_ne!(shown, masked_address("https://host/sse?team=7&api_key=other"), "a change is seen");
+    }
+}

@@ -1,0 +1,428 @@
+//! Two files, and whose word counts.
+//!
+//! The user's file is the operator's word. Of a project's file only what cannot harm counts before a person agreed to the
+//! rest: the ids of models, lower limits, `durability = "sync"`, and prices where the user has none. Everything else is
+//! [asked](asks), value by value. [`without_asking`] and [`asks`] take the file apart field by field, so that a key that
+//! is new is in one of them or does not compile.
+
+use std::collections::BTreeMap;
+
+use rondo_protocol::{Value, canonical};
+use rondo_protocol::event::Durability;
+
+use super::file::{Stated, StatedProvider};
+use super::{
+    Cwd, FILE_NAME, Grant, HookProgram, Imposed, Mcp, Model, Origin, Price, Sandbox, SandboxSettings, Sourced, Tool,
+    ToolSchema, USER_FILE_NAME, keys,
+};
+use crate::moderator::limits::Ceilings;
+use crate::trust::{Ask, Kind};
+
+/// A table of a project that would take the place of one of the user's.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[error("[{table}] stands in {project} of the project and in {user} of the user, and a project never replaces a user's")]
+pub struct Clash {
+    /// Its name, such as `tool.build`.
+    pub table: String,
+    /// Where the project has it.
+    pub project: String,
+    /// Where the user has it.
+    pub user: String,
+}
+
+/// What counts of a project's file before anybody agreed to it.
+pub fn without_asking(project: &Stated, user: &Stated) -> Stated {
+    Stated {
+        durability: project.durability.clone().filter(is_sync),
+        models: models_without_asking(&project.models, user),
+        limits: project.limits.clone(),
+        sandbox: SandboxSettings { protected: None, ..project.sandbox.clone() },
+        ..Stated::default()
+    }
+}
+
+/// What of a project's file needs consent, one entry a value. Empty = all of it counts anyway.
+pub fn asks(project: &Stated, user: &Stated) -> Vec<Ask> {
+    // What stands here by `_` counts without asking, as `without_asking` has it.
+    let Stated { store, durability, providers, models, mcp, tools, hooks, imposed, sandbox, grant, limits: _ } = project;
+    // Programs may use the lower of what the two files say; the paths that no tool writes are the user's alone.
+    let SandboxSettings { protected: _, memory_bytes: _, processes: _, disk_bytes: _ } = sandbox;
+    let mut asks = Vec::new();
+    asks.extend(store.as_ref().map(|path| Ask::new(Kind::Store, "path", path.value.as_str())));
+    let durability = durability.as_ref().filter(|durability| !is_sync(durability));
+    asks.extend(durability.map(|_| Ask::new(Kind::Durability, "store", "log")));
+    asks.extend(providers.iter().map(|(name, provider)| Ask::new(Kind::Provider, name, of_provider(provider))));
+    let harmless = models_without_asking(models, user);
+    asks.extend(models.iter().filter_map(|(name, model)| of_model(name, model, harmless.get(name))));
+    asks.extend(mcp.iter().map(|(name, server)| Ask::new(Kind::Server, name, of_server(server))));
+    asks.extend(tools.iter().map(|(name, tool)| Ask::new(Kind::Program, name, of_tool(tool))));
+    asks.extend(hooks.iter().map(|(name, hook)| Ask::new(Kind::Hook, name, of_hook(hook))));
+    asks.extend(imposed.iter().map(|Imposed { hook, stated, from: _ }| {
+        Ask::new(Kind::Impose, &hook.kind, stated.clone())
+    }));
+    asks.extend(of_grant(grant));
+    asks
+}
+
+/// Both files together: what the project says goes before what the user says, unless it would take something away.
+pub fn merged(user: Stated, project: Stated) -> Stated {
+    let Grant { tools, read, write, mut hosts, deny, approve, sandbox } = project.grant;
+    hosts.retain(|host| !user.grant.hosts.contains(host));
+    Stated {
+        store: project.store.or(user.store),
+        durability: project.durability.or(user.durability),
+        providers: joined(user.providers, project.providers),
+        models: models(user.models, project.models),
+        mcp: joined(user.mcp, project.mcp),
+        tools: joined(user.tools, project.tools),
+        hooks: joined(user.hooks, project.hooks),
+        // The user's stand outside.
+        imposed: user.imposed.into_iter().chain(project.imposed).collect(),
+        sandbox: lower_totals(user.sandbox, &project.sandbox),
+        grant: Grant {
+            tools: added(user.grant.tools, tools),
+            read: added(user.grant.read, read),
+            write: added(user.grant.write, write),
+            hosts: user.grant.hosts.into_iter().chain(hosts).collect(),
+            deny: united(user.grant.deny, deny),
+            approve: united(user.grant.approve, approve),
+            // A project may switch the sandbox on and never off.
+            sandbox: if sandbox == Some(true) { sandbox } else { user.grant.sandbox },
+        },
+        limits: lower_limits(&user.limits, &project.limits),
+    }
+}
+
+/// The tables of a project that would take the place of one of the user's. A provider that only the environment describes
+/// is nobody's table.
+pub fn clashes(project: &Stated, user: &Stated) -> Vec<Clash> {
+    fn both<T, U>(
+        kind: &str,
+        project: &BTreeMap<String, T>,
+        user: &BTreeMap<String, U>,
+        lines: impl Fn(&T, &U) -> Option<(u32, u32)>,
+    ) -> Vec<Clash> {
+        let clash = |(name, table): (&String, &T)| {
+            let own = user.get(name)?;
+            let (at_project, at_user) = lines(table, own).map_or_else(Default::default, |(project, user)| {
+                (format!(":{project}"), format!(":{user}"))
+            });
+            Some(Clash {
+                table: format!("{kind}.{name}"),
+                project: format!("{FILE_NAME}{at_project}"),
+                user: format!("{USER_FILE_NAME}{at_user}"),
+            })
+        };
+        project.iter().filter_map(clash).collect()
+    }
+    let mut clashes =
+        both("provider", &project.providers, &user.providers, |a, b| Some((a.line, b.line)));
+    clashes.extend(both("mcp", &project.mcp, &user.mcp, |a, b| Some((a.line, b.line))));
+    clashes.extend(both("tool", &project.tools, &user.tools, |a, b| Some((a.line, b.line))));
+    clashes.extend(both("hook", &project.hooks, &user.hooks, |a, b| Some((a.line, b.line))));
+    clashes
+}
+
+/// What a project says that never counts, in words.
+pub fn ignored(project: &Stated) -> Vec<&'static str> {
+    let sandbox = (project.grant.sandbox == Some(false)).then_some("[grant] sandbox = \"off\": only the user's counts");
+    let protected = project.sandbox.protected.is_some().then_some("[sandbox] protected: only the user's counts");
+    sandbox.into_iter().chain(protected).collect()
+}
+
+fn is_sync(durability: &Sourced<Durability>) -> bool {
+    durability.value == Durability::Sync
+}
+
+/// The id of each model, and its price where the user has none for it.
+fn models_without_asking(project: &BTreeMap<String, Model>, user: &Stated) -> BTreeMap<String, Model> {
+    let harmless = |(name, stated): (&String, &Model)| {
+        let has_price = user.models.get(name).is_some_and(|model| model.price.is_some());
+        let price = stated.price.clone().filter(|_| !has_price);
+        (name.clone(), Model { provider: None, model: stated.model.clone(), price })
+    };
+    project.iter().map(harmless).collect()
+}
+
+fn of_provider(provider: &StatedProvider) -> Value {
+    let StatedProvider {
+        line: _,
+        base_url,
+        key_env,
+        key_command,
+        connect_timeout_ms,
+        idle_timeout_ms,
+        total_timeout_ms,
+        keep_prefix,
+        keep_for,
+    } = provider;
+    let text = |text: &Option<Sourced<String>>| text.as_ref().map(|text| Value::from(text.value.as_str()));
+    let time = |time: &Option<Sourced<u64>>| time.as_ref().map(|time| Value::from(format!("{}ms", time.value)));
+    table([
+        ("base_url", base_url.as_ref().map(|url| Value::from(keys::masked_address(&url.value)))),
+        ("key_env", text(key_env)),
+        ("key_command", key_command.as_ref().map(|command| list(&command.value))),
+        ("connect_timeout", time(connect_timeout_ms)),
+        ("idle_timeout", time(idle_timeout_ms)),
+        ("total_timeout", time(total_timeout_ms)),
+        (super::KEEP_PREFIX, keep_prefix.as_ref().map(|keep| Value::from(keep.value.word()))),
+        (super::KEEP_FOR, keep_for.as_ref().map(|keep| Value::from(keep.value.word()))),
+    ])
+}
+
+fn of_model(name: &str, stated: &Model, harmless: Option<&Model>) -> Option<Ask> {
+    let Model { provider, model: _, price } = stated;
+    let is_asked = |price: &&Price| harmless.and_then(|model| model.price.as_ref()) != Some(*price);
+    let price = price.as_ref().filter(is_asked);
+    if provider.is_none() && price.is_none() {
+        return None;
+    }
+    let dollars = |price: &Price| -> Value {
+        let bytes = canonical::to_bytes(price).ok();
+        bytes.and_then(|bytes| canonical::from_slice(&bytes).ok()).unwrap_or_default()
+    };
+    let provider = provider.as_ref().map(|provider| Value::from(provider.value.as_str()));
+    Some(Ask::new(Kind::Model, name, table([("provider", provider), ("price", price.map(dollars))])))
+}
+
+fn of_server(server: &Mcp) -> Value {
+    let Mcp { line: _, command, args, env, url, key_env, headers_env, cwd, timeout_ms, sandbox } = server;
+    let shown = |(name, value): (&String, &String)| (name.clone(), Value::from(keys::masked(name, value)));
+    table([
+        ("command", command.as_deref().map(Value::from)),
+        ("args", filled(&keys::masked_words(args))),
+        ("env", (!env.is_empty()).then(|| Value::Object(env.iter().map(shown).collect()))),
+        ("cwd", cwd.map(|cwd| Value::from(cwd_word(cwd)))),
+        ("url", url.as_deref().map(|url| Value::from(keys::masked_address(url)))),
+        ("key_env", key_env.as_deref().map(Value::from)),
+        ("headers_env", (!headers_env.is_empty()).then(|| texts(headers_env))),
+        ("timeout", timeout_ms.map(|time| Value::from(format!("{time}ms")))),
+        ("sandbox", Some(sandbox.as_ref().map_or_else(|| Value::from("none"), of_sandbox))),
+    ])
+}
+
+fn of_tool(tool: &Tool) -> Value {
+    let Tool { line: _, argv, schema, effect, paths, cwd, timeout_ms, output_max_bytes, in_doubt } = tool;
+    let schema = schema.as_ref().map(|schema| match schema {
+        ToolSchema::Inline(text) => Value::from(text.as_str()),
+        ToolSchema::File(file) => Value::from(format!("file {file}")),
+    });
+    table([
+        ("argv", filled(&keys::masked_words(argv))),
+        ("schema", schema),
+        ("effect", effect.as_deref().map(Value::from)),
+        ("paths", filled(paths)),
+        ("cwd", cwd.map(|cwd| Value::from(cwd_word(cwd)))),
+        ("timeout", timeout_ms.map(|time| Value::from(format!("{time}ms")))),
+        ("output_max", output_max_bytes.map(|bytes| Value::from(format!("{bytes}B")))),
+        ("in_doubt", in_doubt.as_deref().map(Value::from)),
+    ])
+}
+
+fn of_hook(hook: &HookProgram) -> Value {
+    let HookProgram { line: _, argv, cwd, timeout_ms, on_error, sandbox } = hook;
+    table([
+        ("argv", filled(&keys::masked_words(argv))),
+        ("cwd", cwd.map(|cwd| Value::from(cwd_word(cwd)))),
+        ("timeout", timeout_ms.map(|time| Value::from(format!("{time}ms")))),
+        ("on_error", on_error.as_deref().map(Value::from)),
+        ("sandbox", sandbox.as_ref().map(of_sandbox)),
+    ])
+}
+
+fn of_sandbox(sandbox: &Sandbox) -> Value {
+    let Sandbox { read, write, hosts } = sandbox;
+    table([("read", filled(read)), ("write", filled(write)), ("hosts", filled(hosts))])
+}
+
+fn of_grant(grant: &Grant) -> Vec<Ask> {
+    // `off` never counts, and `on` takes nothing from anybody, but both are a word about the sandbox.
+    let Grant { tools, read, write, hosts, deny, approve, sandbox } = grant;
+    let of = |kind: Kind, names: &[String]| -> Vec<Ask> {
+        names.iter().map(|name| Ask::new(kind, name, Value::Null)).collect()
+    };
+    let mut asks = of(Kind::Grant, tools.as_deref().unwrap_or_default());
+    if tools.as_ref().is_some_and(Vec::is_empty) {
+        asks.push(Ask::new(Kind::Grant, "nothing", Value::Null));
+    }
+    for (kind, paths) in [(Kind::Read, read), (Kind::Write, write)] {
+        asks.extend(of(kind, paths.as_deref().unwrap_or_default()));
+        if paths.as_ref().is_some_and(Vec::is_empty) {
+            asks.push(Ask::new(kind, "nothing", Value::Null));
+        }
+    }
+    asks.extend(of(Kind::Host, hosts));
+    asks.extend(of(Kind::Deny, deny));
+    asks.extend(of(Kind::Approve, approve));
+    asks.extend((*sandbox == Some(true)).then(|| Ask::new(Kind::Sandbox, "on", Value::Null)));
+    asks
+}
+
+fn cwd_word(cwd: Cwd) -> &'static str {
+    match cwd {
+        Cwd::Workspace => "workspace",
+        Cwd::Private => "private",
+    }
+}
+
+fn table<const N: usize>(members: [(&str, Option<Value>); N]) -> Value {
+    Value::Object(members.into_iter().filter_map(|(name, value)| Some((name.to_owned(), value?))).collect())
+}
+
+fn list(texts: &[String]) -> Value {
+    Value::List(texts.iter().map(|text| Value::from(text.as_str())).collect())
+}
+
+fn filled(texts: &[String]) -> Option<Value> {
+    (!texts.is_empty()).then(|| list(texts))
+}
+
+fn texts(members: &BTreeMap<String, String>) -> Value {
+    Value::Object(members.iter().map(|(name, value)| (name.clone(), Value::from(value.as_str()))).collect())
+}
+
+/// Tables of both, by name. One that both have is a clash, which is told before; here the user's stays.
+fn joined<T>(user: BTreeMap<String, T>, project: BTreeMap<String, T>) -> BTreeMap<String, T> {
+    let mut joined = project;
+    joined.extend(user);
+    joined
+}
+
+fn models(user: BTreeMap<String, Model>, project: BTreeMap<String, Model>) -> BTreeMap<String, Model> {
+    let mut models = user;
+    for (name, stated) in project {
+        let model = models.entry(name).or_default();
+        let Model { provider, model: id, price } = std::mem::take(model);
+        *model = Model {
+            provider: stated.provider.or(provider),
+            model: stated.model.or(id),
+            price: stated.price.or(price),
+        };
+    }
+    models
+}
+
+fn added(user: Option<Vec<String>>, project: Option<Vec<String>>) -> Option<Vec<String>> {
+    match (user, project) {
+        (Some(user), Some(project)) => Some(united(user, project)),
+        (user, project) => user.or(project),
+    }
+}
+
+fn united(user: Vec<String>, project: Vec<String>) -> Vec<String> {
+    let mut united = user;
+    united.extend(project.into_iter().filter(|text| !united.contains(text)).collect::<Vec<_>>());
+    united
+}
+
+fn lower(a: Option<u64>, b: Option<u64>) -> Option<u64> {
+    a.into_iter().chain(b).min()
+}
+
+fn lower_totals(user: SandboxSettings, project: &SandboxSettings) -> SandboxSettings {
+    SandboxSettings {
+        protected: user.protected,
+        memory_bytes: lower(user.memory_bytes, project.memory_bytes),
+        processes: lower(user.processes, project.processes),
+        disk_bytes: lower(user.disk_bytes, project.disk_bytes),
+    }
+}
+
+fn lower_limits(user: &Ceilings, project: &Ceilings) -> Ceilings {
+    Ceilings {
+        cost_usd: match (user.cost_usd, project.cost_usd) {
+            (Some(a), Some(b)) => Some(a.min(b)),
+            (a, b) => a.or(b),
+        },
+        depth: lower(user.depth, project.depth),
+        model_calls: lower(user.model_calls, project.model_calls),
+        steps: lower(user.steps, project.steps),
+        tokens: lower(user.tokens, project.tokens),
+        tool_calls: lower(user.tool_calls, project.tool_calls),
+        visits: lower(user.visits, project.visits),
+        wall_time_ms: lower(user.wall_time_ms, project.wall_time_ms),
+    }
+}
+
+impl Origin {
+    /// Whether a project's file set it.
+    pub fn is_project(&self) -> bool {
+        matches!(self, Self::Project(_))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::{Layer, read};
+    use super::*;
+
+    /// Every key that a settings file may have.
+    const EVERYTHING: &str = include_str!("tests/everything.toml");
+
+    fn project(text: &str) -> Stated {
+        read("rondo.toml", text, Layer::Project).unwrap()
+    }
+
+    fn user(text: &str) -> Stated {
+        read("config.toml", text, Layer::User).unwrap()
+    }
+
+    #[test]
+    fn every_value_of_a_project_counts_without_asking_or_is_asked() {
+        let stated = project(EVERYTHING);
+        let harmless = without_asking(&stated, &Stated::default());
+        let asks = asks(&stated, &Stated::default());
+        let shown: Vec<String> =
+            asks.iter().map(|ask| format!("{} {}: {}", ask.kind.word(), ask.name, ask.shown())).collect();
+        insta::assert_snapshot!(shown.join("\n"));
+        // Nothing that is asked is among what counts.
+        let Stated { store, durability, providers, models, mcp, tools, hooks, imposed, sandbox, grant, limits } = harmless;
+        assert_eq!((store, durability, grant, sandbox.protected), (None, None, Grant::default(), None));
+        assert!(providers.is_empty() && mcp.is_empty() && tools.is_empty() && hooks.is_empty() && imposed.is_empty());
+        assert!(models.values().all(|model| model.provider.is_none()));
+        assert_eq!(limits, stated.limits);
+    }
+
+    #[test]
+    fn what_cannot_harm_is_not_asked() {
+        let text = "[store]\ndurability = \"sync\"\n[model.default]\nmodel = \"m\"\n\
+                    price = { input = 1, output = 2 }\n[limits]\nsteps = 5\n[sandbox]\nmemory = \"1GiB\"\n";
+        assert_eq!(asks(&project(text), &Stated::default()), []);
+        let priced = user("[model.default]\nprice = { input = 9, output = 9 }\n");
+        let asked = asks(&project(text), &priced);
+        assert_eq!(asked.iter().map(|ask| ask.kind).collect::<Vec<_>>(), [Kind::Model]);
+        let stated = merged(priced.clone(), without_asking(&project(text), &priced));
+        assert_eq!(stated.models["default"].price.as_ref().map(|price| price.input), Some(9.0));
+    }
+
+    #[test]
+    fn a_project_adds_to_what_the_user_grants_and_takes_nothing_away() {
+        let own = user(
+            "[grant]\ntools = [\"a\"]\ndeny = [\"x\"]\napprove = [\"p\"]\nhosts = [\"h\"]\nsandbox = \"on\"\n[limits]\nsteps = 9\n\
+             [[impose]]\nuse = \"log\"\n",
+        );
+        let theirs = project(
+            "[grant]\ntools = [\"b\"]\ndeny = [\"y\"]\nhosts = [\"h\", \"i\"]\nsandbox = \"off\"\n[limits]\nsteps = 99\ntokens = 5\n\
+             [[impose]]\nuse = \"rate_limit\"\nper_minute = 5\n",
+        );
+        let both = merged(own, theirs);
+        assert_eq!(both.grant.tools, Some(vec!["a".to_owned(), "b".to_owned()]));
+        assert_eq!((both.grant.deny, both.grant.approve), (vec!["x".to_owned(), "y".to_owned()], vec!["p".to_owned()]));
+        assert_eq!(both.grant.hosts, ["h", "i"]);
+        assert_eq!(both.grant.sandbox, Some(true));
+        assert_eq!((both.limits.steps, both.limits.tokens), (Some(9), Some(5)));
+        let imposed: Vec<_> = both.imposed.iter().map(|imposed| imposed.hook.kind.as_str()).collect();
+        assert_eq!(imposed, ["log", "rate_limit"]);
+    }
+
+    #[test]
+    fn a_table_that_both_have_is_a_clash_with_both_places() {
+        let own = user("[tool.build]\nargv = [\"make\"]\n[mcp.docs]\nurl = \"https://a\"\n");
+        let theirs = project("# a comment\n[tool.build]\nargv = [\"evil\"]\n[tool.other]\nargv = [\"x\"]\n");
+        let clashes = clashes(&theirs, &own);
+        assert_eq!(clashes.len(), 1);
+        let told = clashes[0].to_string();
+        assert!(told.contains("[tool.build]") && told.contains("rondo.toml:3") && told.contains("config.toml:2"), "{told}");
+        assert_eq!(merged(own, theirs).tools["build"].argv, ["make"]);
+    }
+}

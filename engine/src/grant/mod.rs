@@ -1,0 +1,95 @@
+//! Grants: what the operator lets the roles of a workflow do.
+//!
+//! What a role may call is what the operator grants, the workflow asks for and the role lists. The last two are one
+//! thing here, because a workflow asks for what its roles list; this module holds the first. Each entry is a [`Rule`].
+//! `deny` is asked before `approve`, and `approve` before `tools`.
+//!
+//! This module knows no file and no terminal: who was asked, and what they said before, is for the command line.
+
+mod rule;
+mod words;
+
+use futures_util::future::BoxFuture;
+use rondo_agent_kit::tool::Spec;
+use rondo_protocol::call::{Fault, ToolCall};
+use rondo_protocol::id::RoleName;
+use serde::{Deserialize, Serialize};
+
+pub use rule::{InvalidRule, Rule};
+
+/// What the operator grants.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Grants {
+    /// Calls that may be made.
+    pub tools: Vec<Rule>,
+    /// Calls that are never made.
+    pub deny: Vec<Rule>,
+    /// Calls that are shown to a person first.
+    pub approve: Vec<Rule>,
+}
+
+/// What becomes of a call.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Decision {
+    /// It may be made.
+    Granted,
+    /// A person is asked.
+    Asked,
+    /// It may not be made, and why.
+    Denied(String),
+}
+
+impl Grants {
+    /// Grants every tool, without asking: for whoever has decided by other means.
+    pub fn everything() -> Self {
+        Self { tools: vec![Rule::everything()], deny: Vec::new(), approve: Vec::new() }
+    }
+
+    /// Why no call of a tool by a role (`None` = by a role of which nothing is known) may be made, in words that name the
+    /// missing grant; `None` = some may.
+    pub fn denied(&self, role: Option<&RoleName>, tool: &Spec) -> Option<String> {
+        let name = &tool.name;
+        if let Some(rule) = self.deny.iter().find(|rule| rule.is_of(role, name) && rule.covers_all()) {
+            return Some(format!("the tool {name} is denied: {:?} stands in `deny` of [grant]", rule.as_str()));
+        }
+        if self.tools.iter().any(|rule| rule.is_of(role, name)) {
+            return None;
+        }
+        Some(format!("the tool {name} is not granted; add {name:?} to `tools` in [grant], or agree with `rondo trust`"))
+    }
+
+    /// Whether a person is asked about some calls of a tool by a role.
+    pub fn asks_about(&self, role: &RoleName, tool: &str) -> bool {
+        self.approve.iter().any(|rule| rule.is_of(Some(role), tool))
+    }
+
+    /// What becomes of a call. What cannot be told of its arguments counts for `deny` and `approve`, and against `tools`.
+    pub fn decide(&self, call: &ToolCall) -> Decision {
+        let (role, name) = (Some(&call.site.role), call.name.as_str());
+        let of_tool = |rules: &'_ [Rule]| -> Vec<Rule> {
+            rules.iter().filter(|rule| rule.is_of(role, name)).cloned().collect()
+        };
+        if let Some(rule) = of_tool(&self.deny).iter().find(|rule| rule.may_cover(call)) {
+            let message = format!("this call of {name} is denied: {:?} stands in `deny` of [grant]", rule.as_str());
+            return Decision::Denied(message);
+        }
+        let granted = of_tool(&self.tools);
+        if !granted.iter().any(|rule| rule.surely_covers(call)) {
+            let rules = granted.iter().map(|rule| format!("{:?}", rule.as_str())).collect::<Vec<_>>().join(", ");
+            return Decision::Denied(format!("this call of {name} is not granted: [grant] has {rules} of it"));
+        }
+        if of_tool(&self.approve).iter().any(|rule| rule.may_cover(call)) { Decision::Asked } else { Decision::Granted }
+    }
+}
+
+/// Asks a person about single calls.
+pub trait Approver: Send + Sync {
+    /// Whether this call may be made.
+    ///
+    /// # Errors
+    /// When there is nobody to ask: a fault of class `Denied`.
+    fn approve<'a>(&'a self, call: &'a ToolCall) -> BoxFuture<'a, Result<bool, Fault>>;
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,51 @@
+//! The workflows that ship inside the binary, each a folder of texts. A path in one begins with `rondo:`.
+
+use std::path::{Component, Path};
+
+use rondo_workflows::FILES;
+
+/// How the name of a file of theirs begins.
+pub const SCHEME: &str = "rondo:";
+
+/// Whether a file is one of theirs.
+pub fn is_one(file: &str) -> bool {
+    file.starts_with(SCHEME)
+}
+
+/// The text of the file at `path`, such as `rondo:debate/prompts/host.md`.
+pub fn text(path: &Path) -> Option<&'static str> {
+    let path = path.to_str()?.strip_prefix(SCHEME)?;
+    let parts: Vec<&str> = Path::new(path)
+        .components()
+        .filter(|part| !matches!(part, Component::CurDir))
+        .map(|part| part.as_os_str().to_str())
+        .collect::<Option<_>>()?;
+    let path = parts.join("/");
+    FILES.iter().find(|(name, _)| *name == path).map(|(_, text)| *text)
+}
+
+/// The names of the workflows.
+pub fn names() -> impl Iterator<Item = &'static str> {
+    FILES.iter().filter_map(|(path, _)| path.strip_suffix("/workflow.yaml"))
+}
+
+/// The file of the workflow of that name.
+pub fn file(name: &str) -> Option<String> {
+    names().any(|known| known == name).then(|| format!("{SCHEME}{name}/workflow.yaml"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_workflow_is_there_with_its_prompts_and_script() {
+        assert!(names().any(|name| name == "review-loop"));
+        let file = file("review-loop").unwrap();
+        assert!(text(Path::new(&file)).unwrap().contains("rondo: 1"));
+        assert!(text(&Path::new(&file).parent().unwrap().join("./script.yaml")).is_some());
+        for other in ["rondo:review-loop/../debate/workflow.yaml", "rondo:none", "review-loop/workflow.yaml"] {
+            assert_eq!(text(Path::new(other)), None, "{other}");
+        }
+    }
+}

@@ -1,0 +1,343 @@
+//! The folder of a store: what may lie in it, whose it is, and who made the store.
+//!
+//! A store may come with a stranger's folder. A link in it would make this process write somewhere else, and a file of
+//! another user could change under it, so both are refused before anything in it is opened. The file `owner` holds the
+//! store's random id and a tag of it by the user's secret; what makes and checks tags is not known here.
+
+use std::collections::BTreeMap;
+use std::fs::{self, DirBuilder, Metadata, OpenOptions, Permissions};
+use std::io::{ErrorKind, Read as _, Write as _};
+use std::os::unix::fs::{DirBuilderExt as _, FileTypeExt as _, MetadataExt as _, OpenOptionsExt as _, PermissionsExt as _};
+use std::path::Path;
+
+use rustix::fs::OFlags;
+
+use super::Error;
+use super::recovery::DATABASE;
+
+/// The file that says whose the store is.
+const OWNER: &str = "owner";
+/// Keeps the store out of a project's version control.
+const IGNORE: &str = ".gitignore";
+/// What may lie in a folder before a store is made in it.
+const BEFORE: [&str; 2] = ["lock", IGNORE];
+/// The one file that is not a plain file.
+const SOCKET: &str = "socket";
+/// Tables never change once they are written, so that a copy of a database may share them.
+const TABLE: &str = "sst";
+
+/// How deep folders nest in a store: the store, and a database or a copy of one.
+const MAX_DEPTH: usize = 1;
+/// The most files that are looked at.
+const MAX_FILES: usize = 1_000_000;
+
+const FOLDER_MODE: u32 = 0o700;
+const FILE_MODE: u32 = 0o600;
+
+/// A store's id and the tag of whoever made it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Owner {
+    /// Drawn when the store is made.
+    pub id: [u8; 16],
+    /// The tag of [`message`](Self::message) by a secret.
+    pub tag: [u8; 32],
+}
+
+impl Owner {
+    /// What the tag of a store with this id is made of.
+    pub fn message(id: &[u8; 16]) -> Vec<u8> {
+        [b"rondo/store/v1\n".as_slice(), id].concat()
+    }
+
+    fn to_text(self) -> String {
+        format!("{}\n{}\n", hex(&self.id), hex(&self.tag))
+    }
+
+    fn read(text: &str) -> Option<Self> {
+        let mut lines = text.lines();
+        Some(Self { id: bytes(lines.next()?)?, tag: bytes(lines.next()?)? })
+    }
+}
+
+/// What a folder is to a store.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Found {
+    /// There is no store yet.
+    Nothing,
+    /// A store; `None` = nobody signed it, or what it says of that cannot be read.
+    Store(Option<Owner>),
+}
+
+/// Looks at the folder of a store and changes nothing.
+///
+/// # Errors
+/// [`Error::Unsafe`] for a link, a file of another user, or a file that is none, anywhere in it; [`Error::Io`].
+pub fn look(folder: &Path) -> Result<Found, Error> {
+    let about = match fs::symlink_metadata(folder) {
+        Ok(about) => about,
+        Err(error) if error.kind() == ErrorKind::NotFound => return Ok(Found::Nothing),
+        Err(error) => return Err(Error::io(folder, &error)),
+    };
+    is_own(folder, &about)?;
+    if !about.is_dir() {
+        return Err(Error::Io { path: folder.display().to_string(), what: "is not a folder".to_owned() });
+    }
+    let mut names = BTreeMap::new();
+    visit(folder, &mut |path, about, depth| {
+        if depth == 0 {
+            names.insert(path.file_name().unwrap_or_default().to_owned(), about.is_dir());
+        }
+        Ok(())
+    })?;
+    if names.keys().all(|name| BEFORE.iter().any(|before| name == before)) {
+        return Ok(Found::Nothing);
+    }
+    Ok(Found::Store(owner(folder)?))
+}
+
+/// Makes the folder of a store, for its owner alone, or closes one that is there to everybody else.
+///
+/// # Errors
+/// As [`look`].
+pub(super) fn make(folder: &Path) -> Result<(), Error> {
+    let io = |path: &Path| {
+        let path = path.to_owned();
+        move |error: std::io::Error| Error::io(&path, &error)
+    };
+    if look(folder)? == Found::Nothing {
+        DirBuilder::new().recursive(true).mode(FOLDER_MODE).create(folder).map_err(io(folder))?;
+        let ignore = folder.join(IGNORE);
+        match new_file(&ignore).and_then(|mut file| file.write_all(b"*\n")) {
+            Err(error) if error.kind() != ErrorKind::AlreadyExists => return Err(Error::io(&ignore, &error)),
+            _ => {}
+        }
+    }
+    close(folder)
+}
+
+/// Closes the folder and everything in it to other users.
+///
+/// # Errors
+/// As [`look`].
+pub(super) fn close(folder: &Path) -> Result<(), Error> {
+    let mend = |path: &Path, about: &Metadata, mode: u32| {
+        if about.mode() & 0o7777 == mode {
+            return Ok(());
+        }
+        match fs::set_permissions(path, Permissions::from_mode(mode)) {
+            // The database deletes files of its own.
+            Err(error) if error.kind() != ErrorKind::NotFound => Err(Error::io(path, &error)),
+            _ => Ok(()),
+        }
+    };
+    let about = fs::symlink_metadata(folder).map_err(|error| Error::io(folder, &error))?;
+    is_own(folder, &about)?;
+    mend(folder, &about, FOLDER_MODE)?;
+    visit(folder, &mut |path, about, _| mend(path, about, if about.is_dir() { FOLDER_MODE } else { FILE_MODE }))
+}
+
+/// Writes whose the store is, in place of what stood there.
+///
+/// # Errors
+/// [`Error::Io`].
+pub fn sign(folder: &Path, owner: Owner) -> Result<(), Error> {
+    let path = folder.join(OWNER);
+    let io = |error| Error::io(&path, &error);
+    let new = folder.join("owner.new");
+    let _ = fs::remove_file(&new);
+    let mut file = new_file(&new).map_err(io)?;
+    file.write_all(owner.to_text().as_bytes()).and_then(|()| file.sync_all()).map_err(io)?;
+    fs::rename(&new, &path).and_then(|()| fs::File::open(folder)?.sync_all()).map_err(io)
+}
+
+/// Takes away what says whose the store is.
+///
+/// # Errors
+/// [`Error::Io`].
+pub fn unsign(folder: &Path) -> Result<bool, Error> {
+    let path = folder.join(OWNER);
+    match fs::remove_file(&path) {
+        Ok(()) => Ok(true),
+        Err(error) if error.kind() == ErrorKind::NotFound => Ok(false),
+        Err(error) => Err(Error::io(&path, &error)),
+    }
+}
+
+/// Opens a file of a store without following a link.
+pub(super) fn opened(path: &Path, options: &mut OpenOptions) -> std::io::Result<fs::File> {
+    let flags = i32::try_from((OFlags::NOFOLLOW | OFlags::NONBLOCK).bits()).unwrap_or_default();
+    options.custom_flags(flags).mode(FILE_MODE).open(path)
+}
+
+fn new_file(path: &Path) -> std::io::Result<fs::File> {
+    opened(path, OpenOptions::new().write(true).create_new(true))
+}
+
+fn owner(folder: &Path) -> Result<Option<Owner>, Error> {
+    let path = folder.join(OWNER);
+    let mut text = String::new();
+    match opened(&path, OpenOptions::new().read(true)).and_then(|file| file.take(1024).read_to_string(&mut text)) {
+        Ok(_) => Ok(Owner::read(&text)),
+        Err(error) if matches!(error.kind(), ErrorKind::NotFound | ErrorKind::InvalidData) => Ok(None),
+        Err(error) => Err(Error::io(&path, &error)),
+    }
+}
+
+type Visit<'v> = dyn FnMut(&Path, &Metadata, usize) -> Result<(), Error> + 'v;
+
+/// Visits everything in the folder of a store; each is this user's own and what it should be.
+fn visit(folder: &Path, visit: &mut Visit<'_>) -> Result<(), Error> {
+    let mut left = MAX_FILES;
+    inner(folder, 0, &mut left, visit)
+}
+
+fn inner(folder: &Path, depth: usize, left: &mut usize, visit: &mut Visit<'_>) -> Result<(), Error> {
+    let entries = match fs::read_dir(folder) {
+        Ok(entries) => entries,
+        Err(error) if error.kind() == ErrorKind::NotFound && depth > 0 => return Ok(()),
+        Err(error) => return Err(Error::io(folder, &error)),
+    };
+    for entry in entries {
+        let path = entry.map_err(|error| Error::io(folder, &error))?.path();
+        let about = match fs::symlink_metadata(&path) {
+            Ok(about) => about,
+            // Whoever holds the store deletes files while they are looked at.
+            Err(error) if error.kind() == ErrorKind::NotFound => continue,
+            Err(error) => return Err(Error::io(&path, &error)),
+        };
+        *left = left.checked_sub(1).ok_or_else(|| refused(folder, "holds too many files"))?;
+        is_own(&path, &about)?;
+        let kind = about.file_type();
+        let is_socket = kind.is_socket() && depth == 0 && path.file_name().is_some_and(|name| name == SOCKET);
+        if !(kind.is_file() || is_socket || kind.is_dir() && depth < MAX_DEPTH) {
+            return Err(refused(&path, "is not a plain file"));
+        }
+        let is_table = path.extension().is_some_and(|extension| extension == TABLE);
+        if kind.is_file() && about.nlink() > 1 && !is_table {
+            return Err(refused(&path, "has a second name elsewhere, where it would be changed as well"));
+        }
+        visit(&path, &about, depth)?;
+        if kind.is_dir() {
+            inner(&path, depth + 1, left, visit)?;
+        }
+    }
+    Ok(())
+}
+
+fn is_own(path: &Path, about: &Metadata) -> Result<(), Error> {
+    if about.is_symlink() {
+        return Err(refused(path, "is a link"));
+    }
+    if about.uid() == rustix::process::geteuid().as_raw() {
+        return Ok(());
+    }
+    Err(refused(path, &format!("belongs to user {}", about.uid())))
+}
+
+fn refused(path: &Path, what: &str) -> Error {
+    Error::Unsafe { path: path.display().to_string(), what: what.to_owned() }
+}
+
+/// Whether a database stands in the folder.
+pub fn has_database(folder: &Path) -> bool {
+    folder.join(DATABASE).is_dir()
+}
+
+fn hex(bytes: &[u8]) -> String {
+    bytes.iter().map(|byte| format!("{byte:02x}")).collect()
+}
+
+fn bytes<const N: usize>(text: &str) -> Option<[u8; N]> {
+    let mut bytes = [0; N];
+    if text.len() != 2 * N || !text.is_ascii() {
+        return None;
+    }
+    for (at, byte) in bytes.iter_mut().enumerate() {
+        *byte = u8::from_str_radix(text.get(2 * at..2 * at + 2)?, 16).ok()?;
+    }
+    Some(bytes)
+}
+
+#[cfg(test)]
+mod tests {
+    use std::os::unix::fs::symlink;
+
+    use super::*;
+
+    const OWN: Owner = Owner { id: [1; 16], tag: [2; 32] };
+
+    fn store() -> (tempfile::TempDir, std::path::PathBuf) {
+        let root = tempfile::tempdir().unwrap();
+        let folder = root.path().join(".rondo");
+        make(&folder).unwrap();
+        fs::create_dir(folder.join("db")).unwrap();
+        fs::write(folder.join("db/000001.log"), "").unwrap();
+        (root, folder)
+    }
+
+    fn mode(path: &Path) -> u32 {
+        fs::metadata(path).unwrap().mode() & 0o7777
+    }
+
+    #[test]
+    fn a_folder_is_made_for_its_owner_alone_and_closed_when_it_is_open() {
+        let (_root, folder) = store();
+        assert_eq!(fs::read_to_string(folder.join(".gitignore")).unwrap(), "*\n");
+        fs::set_permissions(&folder, Permissions::from_mode(0o777)).unwrap();
+        fs::set_permissions(folder.join("db/000001.log"), Permissions::from_mode(0o666)).unwrap();
+        make(&folder).unwrap();
+        assert_eq!((mode(&folder), mode(&folder.join("db")), mode(&folder.join("db/000001.log"))), (0o700, 0o700, 0o600));
+    }
+
+    #[test]
+    fn a_store_says_whose_it_is() {
+        let (root, folder) = store();
+        assert_eq!(look(&root.path().join("none")), Ok(Found::Nothing));
+        assert_eq!(look(&folder), Ok(Found::Store(None)));
+        sign(&folder, OWN).unwrap();
+        assert_eq!(look(&folder), Ok(Found::Store(Some(OWN))));
+        for nonsense in ["", "zz\n", &OWN.to_text()[1..], "\u{e9}\u{e9}"] {
+            fs::write(folder.join(OWNER), nonsense).unwrap();
+            assert_eq!(look(&folder), Ok(Found::Store(None)), "{nonsense:?}");
+        }
+        assert_eq!(unsign(&folder), Ok(true));
+        assert_eq!(unsign(&folder), Ok(false));
+    }
+
+    #[test]
+    fn links_and_files_that_are_none_are_refused_wherever_they_lie() {
+        let outside = tempfile::tempdir().unwrap();
+        let victim = outside.path().join("victim");
+        fs::write(&victim, "mine").unwrap();
+        let attempts: [&dyn Fn(&Path); 8] = [
+            &|store| symlink(&victim, store.join("lock")).unwrap(),
+            &|store| symlink(&victim, store.join("anchor")).unwrap(),
+            &|store| symlink("/nowhere", store.join("owner")).unwrap(),
+            &|store| symlink(&victim, store.join("socket")).unwrap(),
+            &|store| symlink(&victim, store.join("db/CURRENT")).unwrap(),
+            &|store| symlink(outside.path(), store.join("recovery-1")).unwrap(),
+            &|store| fs::hard_link(&victim, store.join("db/000002.log")).unwrap(),
+            &|store| {
+                rustix::fs::mknodat(
+                    rustix::fs::CWD,
+                    store.join("db/000003.log"),
+                    rustix::fs::FileType::Fifo,
+                    rustix::fs::Mode::RUSR,
+                    0,
+                )
+                .unwrap();
+            },
+        ];
+        for (at, attempt) in attempts.iter().enumerate() {
+            let (_root, folder) = store();
+            let _ = fs::remove_file(folder.join("lock"));
+            attempt(&folder);
+            assert!(matches!(look(&folder), Err(Error::Unsafe { .. })), "attempt {at}");
+            assert!(make(&folder).is_err(), "attempt {at}");
+        }
+        assert_eq!(fs::read_to_string(&victim).unwrap(), "mine");
+        let root = tempfile::tempdir().unwrap();
+        symlink(outside.path(), root.path().join(".rondo")).unwrap();
+        assert!(matches!(make(&root.path().join(".rondo")), Err(Error::Unsafe { .. })));
+    }
+}

@@ -1,0 +1,186 @@
+//! Who can change a file: its owner and mode, and those of every folder from it to the root.
+//!
+//! A settings file says which programs are started, so a file that another user can write is no word of the operator.
+//! Nothing here is about what a file says.
+
+use std::fs::Metadata;
+use std::io;
+use std::os::unix::fs::MetadataExt as _;
+use std::path::{Path, PathBuf};
+
+/// Others may write.
+const OTHERS_WRITE: u32 = 0o002;
+/// The group may write.
+const GROUP_WRITES: u32 = 0o020;
+/// In such a folder only the owner of a file can replace it.
+const STICKY: u32 = 0o1000;
+
+/// Why a file is not believed.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub enum Unsafe {
+    /// Everybody can write it or replace it.
+    #[error("everybody can write {}", path.display())]
+    Everybody {
+        /// The file or a folder above it.
+        path: PathBuf,
+    },
+    /// A group that is not the user's primary one can write it or replace it.
+    #[error("group {gid} can write {}", path.display())]
+    Group {
+        /// The file or a folder above it.
+        path: PathBuf,
+        /// The group.
+        gid: u32,
+    },
+    /// It belongs to somebody else. A person can agree to that.
+    #[error("{} belongs to user {uid}", path.display())]
+    Owner {
+        /// The file or a folder above it.
+        path: PathBuf,
+        /// Who.
+        uid: u32,
+    },
+    /// It cannot be looked at.
+    #[error("{}: {what}", path.display())]
+    Unreadable {
+        /// The file or a folder above it.
+        path: PathBuf,
+        /// What the system says.
+        what: String,
+    },
+}
+
+impl Unsafe {
+    /// Whether a person can agree to it.
+    pub fn can_be_agreed_to(&self) -> bool {
+        matches!(self, Self::Owner { .. })
+    }
+
+    /// What to do about it.
+    pub fn hint(&self) -> String {
+        match self {
+            Self::Everybody { path } => format!("`chmod o-w {}` closes it", path.display()),
+            Self::Group { path, .. } => format!("`chmod g-w {}` closes it", path.display()),
+            Self::Owner { .. } => "`rondo trust` shows it and agrees, `--trust` agrees for one run".to_owned(),
+            Self::Unreadable { .. } => "it must be readable".to_owned(),
+        }
+    }
+}
+
+/// Who this process acts as.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct User {
+    /// The effective user.
+    pub uid: u32,
+    /// The effective group, which is the primary one.
+    pub gid: u32,
+}
+
+impl User {
+    /// Of this process.
+    pub fn own() -> Self {
+        Self { uid: rustix::process::geteuid().as_raw(), gid: rustix::process::getegid().as_raw() }
+    }
+}
+
+/// Everything that lets another user than `user` and root change the file at `path`: the file, where it really is, and
+/// each folder above both names of it. What cannot be agreed to comes first.
+pub fn faults(path: &Path, user: User) -> Vec<Unsafe> {
+    let mut faults = Vec::new();
+    let mut names: Vec<PathBuf> = vec![path.to_owned()];
+    match path.canonicalize() {
+        Ok(real) if real != path => names.push(real),
+        Ok(_) => {}
+        Err(error) => faults.push(Unsafe::Unreadable { path: path.to_owned(), what: error.to_string() }),
+    }
+    for name in names.iter().flat_map(|name| name.ancestors()).filter(|name| !name.as_os_str().is_empty()) {
+        let fault = match std::fs::symlink_metadata(name) {
+            // The mode of a link says nothing, and where it leads is looked at under its own name.
+            Ok(about) if about.is_symlink() => owned_by_another(name, &about, user),
+            Ok(about) => writable_by_others(name, &about, user).or_else(|| owned_by_another(name, &about, user)),
+            Err(error) if error.kind() == io::ErrorKind::NotFound => None,
+            Err(error) => Some(Unsafe::Unreadable { path: name.to_owned(), what: error.to_string() }),
+        };
+        if let Some(fault) = fault.filter(|fault| !faults.contains(fault)) {
+            faults.push(fault);
+        }
+    }
+    faults.sort_by_key(Unsafe::can_be_agreed_to);
+    faults
+}
+
+fn writable_by_others(path: &Path, about: &Metadata, user: User) -> Option<Unsafe> {
+    let mode = about.mode();
+    if about.is_dir() && mode & STICKY != 0 && about.uid() == 0 {
+        return None;
+    }
+    if mode & OTHERS_WRITE != 0 {
+        return Some(Unsafe::Everybody { path: path.to_owned() });
+    }
+    let gid = about.gid();
+    (mode & GROUP_WRITES != 0 && gid != user.gid).then(|| Unsafe::Group { path: path.to_owned(), gid })
+}
+
+fn owned_by_another(path: &Path, about: &Metadata, user: User) -> Option<Unsafe> {
+    let uid = about.uid();
+    (uid != user.uid && uid != 0).then(|| Unsafe::Owner { path: path.to_owned(), uid })
+}
+
+#[cfg(test)]
+mod tests {
+    use std::fs::{self, Permissions};
+    use std::os::unix::fs::PermissionsExt as _;
+
+    use super::*;
+
+    fn place() -> (tempfile::TempDir, PathBuf) {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().canonicalize().unwrap();
+        fs::create_dir(path.join("project")).unwrap();
+        fs::write(path.join("project/rondo.toml"), "").unwrap();
+        (folder, path)
+    }
+
+    fn mode(path: &Path, mode: u32) {
+        fs::set_permissions(path, Permissions::from_mode(mode)).unwrap();
+    }
+
+    #[test]
+    fn a_file_of_the_user_below_a_sticky_folder_is_believed() {
+        let (_folder, path) = place();
+        assert_eq!(faults(&path.join("project/rondo.toml"), User::own()), []);
+    }
+
+    #[test]
+    fn what_others_can_write_is_not_believed_wherever_it_stands_above_the_file() {
+        let (_folder, path) = place();
+        let (project, file) = (path.join("project"), path.join("project/rondo.toml"));
+        for open in [&file, &project, &path] {
+            let before = fs::metadata(open).unwrap().mode();
+            mode(open, 0o777);
+            assert_eq!(faults(&file, User::own()), [Unsafe::Everybody { path: open.clone() }]);
+            mode(open, 0o770);
+            assert_eq!(faults(&file, User::own()), [], "the user's own group");
+            let gid = fs::metadata(open).unwrap().gid();
+            let other = User { gid: gid + 1, ..User::own() };
+            assert_eq!(faults(&file, other), [Unsafe::Group { path: open.clone(), gid }]);
+            mode(open, before & 0o7777);
+        }
+    }
+
+    #[test]
+    fn another_owner_can_be_agreed_to_and_a_link_is_looked_at_under_both_names() {
+        let (_folder, path) = place();
+        let file = path.join("project/rondo.toml");
+        let stranger = User { uid: 4_000_000, gid: User::own().gid };
+        let found = faults(&file, stranger);
+        assert!(User::own().uid == 0 || !found.is_empty() && found.iter().all(Unsafe::can_be_agreed_to), "{found:?}");
+
+        fs::create_dir(path.join("open")).unwrap();
+        fs::write(path.join("open/real.toml"), "").unwrap();
+        mode(&path.join("open"), 0o777);
+        let link = path.join("project/link.toml");
+        std::os::unix::fs::symlink(path.join("open/real.toml"), &link).unwrap();
+        assert_eq!(faults(&link, User::own()), [Unsafe::Everybody { path: path.join("open") }]);
+    }
+}

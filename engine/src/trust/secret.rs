@@ -1,0 +1,178 @@
+//! The user's secret, and the tags by which a store is known as the user's own.
+//!
+//! The tag of a store is HMAC-SHA256 (RFC 2104) of its id by the secret. A stranger who hands over a folder with a store
+//! in it cannot make one. Losing the secret makes every store a stranger's, which a person can agree to, and nothing
+//! worse.
+
+use std::fs::{self, DirBuilder, OpenOptions};
+use std::io::{self, Read as _, Write as _};
+use std::os::unix::fs::{DirBuilderExt as _, MetadataExt as _, OpenOptionsExt as _};
+use std::path::{Path, PathBuf};
+
+use hmac::digest::Key;
+use hmac::{Hmac, KeyInit as _, Mac as _};
+use rustix::fs::OFlags;
+use sha2::Sha256;
+
+/// Bytes of a secret, and of a tag.
+const BYTES: usize = 32;
+/// The block of SHA-256.
+const BLOCK_BYTES: usize = 64;
+
+/// The user's secret.
+#[derive(Clone)]
+pub struct Secret([u8; BYTES]);
+
+impl std::fmt::Debug for Secret {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str("Secret")
+    }
+}
+
+/// Why there is no secret.
+#[derive(Debug, thiserror::Error)]
+pub enum Error {
+    /// The file cannot be read or made.
+    #[error("the user's secret {}: {source}", path.display())]
+    File {
+        /// Which.
+        path: PathBuf,
+        /// Why.
+        source: io::Error,
+    },
+    /// The file is not what it should be.
+    #[error("the user's secret {}: {what}", path.display())]
+    Refused {
+        /// Which.
+        path: PathBuf,
+        /// Why.
+        what: String,
+    },
+}
+
+impl Secret {
+    /// A secret of these bytes.
+    pub fn new(bytes: [u8; BYTES]) -> Self {
+        Self(bytes)
+    }
+
+    /// Reads the secret in `path`; `None` where there is none yet.
+    ///
+    /// # Errors
+    /// When it cannot be read, is a link, belongs to another user, can be read by others, or has another length.
+    pub fn read(path: &Path) -> Result<Option<Self>, Error> {
+        let failed = |source| Error::File { path: path.to_owned(), source };
+        let refused = |what: &str| Error::Refused { path: path.to_owned(), what: what.to_owned() };
+        let flags = i32::try_from((OFlags::NOFOLLOW | OFlags::NONBLOCK).bits()).unwrap_or_default();
+        let mut file = match OpenOptions::new().read(true).custom_flags(flags).open(path) {
+            Ok(file) => file,
+            Err(error) if matches!(error.kind(), io::ErrorKind::NotFound | io::ErrorKind::NotADirectory) => {
+                return Ok(None);
+            }
+            Err(error) => return Err(failed(error)),
+        };
+        let about = file.metadata().map_err(failed)?;
+        if !about.is_file() {
+            return Err(refused("it is not a plain file"));
+        }
+        if about.uid() != rustix::process::geteuid().as_raw() {
+            return Err(refused("it belongs to another user"));
+        }
+        if about.mode() & 0o077 != 0 {
+            return Err(refused("others can read it; delete it, or close it with chmod 600"));
+        }
+        let mut bytes = [0; BYTES];
+        file.read_exact(&mut bytes).map_err(|_| refused("it is shorter than 32 bytes"))?;
+        Ok(Some(Self(bytes)))
+    }
+
+    /// Reads the secret in `path`, or draws a new one and keeps it there. Whoever draws at the same time gets the same.
+    ///
+    /// # Errors
+    /// As [`read`](Self::read), and when it cannot be kept.
+    pub fn read_or_draw(path: &Path) -> Result<Self, Error> {
+        if let Some(secret) = Self::read(path)? {
+            return Ok(secret);
+        }
+        let failed = |source| Error::File { path: path.to_owned(), source };
+        if let Some(folder) = path.parent() {
+            DirBuilder::new().recursive(true).mode(0o700).create(folder).map_err(failed)?;
+        }
+        let mut bytes = [0; BYTES];
+        getrandom::fill(&mut bytes).map_err(|error| failed(io::Error::other(error.to_string())))?;
+        // Written whole under another name and then linked, so that nobody reads half of it and the first one stays.
+        let new = path.with_extension(format!("new-{}", std::process::id()));
+        let mut file = OpenOptions::new().write(true).create(true).truncate(true).mode(0o600).open(&new).map_err(failed)?;
+        let written = file.write_all(&bytes).and_then(|()| file.sync_all());
+        let linked = written.and_then(|()| match fs::hard_link(&new, path) {
+            Err(error) if error.kind() != io::ErrorKind::AlreadyExists => Err(error),
+            _ => Ok(()),
+        });
+        let _ = fs::remove_file(&new);
+        linked.map_err(failed)?;
+        Self::read(path)?.ok_or_else(|| failed(io::ErrorKind::NotFound.into()))
+    }
+
+    /// The tag of these bytes: HMAC-SHA256.
+    pub fn tag(&self, message: &[u8]) -> [u8; BYTES] {
+        self.mac(message).finalize().into_bytes().into()
+    }
+
+    /// Whether `tag` is that of `message`. How long this takes tells nothing about where they differ.
+    pub fn verifies(&self, message: &[u8], tag: &[u8]) -> bool {
+        self.mac(message).verify_slice(tag).is_ok()
+    }
+
+    fn mac(&self, message: &[u8]) -> Hmac<Sha256> {
+        let mut mac = Hmac::new(&Key::<Hmac<Sha256>>::from(self.block()));
+        mac.update(message);
+        mac
+    }
+
+    /// The secret as a key of the block's length, which is the same key to HMAC.
+    fn block(&self) -> [u8; BLOCK_BYTES] {
+        let mut block = [0; BLOCK_BYTES];
+        for (to, from) in block.iter_mut().zip(self.0) {
+            *to = from;
+        }
+        block
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::os::unix::fs::PermissionsExt as _;
+
+    use super::*;
+
+    #[test]
+    fn a_tag_is_that_of_the_standard() {
+        // RFC 4231, test case 2, with its key padded by zeros to 32 bytes, which HMAC does anyway.
+        let mut key = [0; BYTES];
+        key[..4].copy_from_slice(b"Jefe");
+        let secret = Secret::new(key);
+        let message = b"what do ya want for nothing?";
+        let hex: String = secret.tag(message).iter().map(|byte| format!("{byte:02x}")).collect();
+        assert_eq!(hex, "5bdcc146bf60754e6a042426089575c75a003f089d2739839dec58b964ec3843");
+        assert!(secret.verifies(message, &secret.tag(message)));
+        assert!(!secret.verifies(b"something else", &secret.tag(message)));
+        assert!(!secret.verifies(message, &[]));
+    }
+
+    #[test]
+    fn a_secret_is_drawn_once_and_kept_for_its_owner_alone() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("rondo/secret");
+        assert!(Secret::read(&path).unwrap().is_none());
+        let drawn = Secret::read_or_draw(&path).unwrap();
+        assert_eq!(drawn.tag(b"x"), Secret::read_or_draw(&path).unwrap().tag(b"x"));
+        assert_eq!(fs::metadata(&path).unwrap().permissions().mode() & 0o777, 0o600);
+        assert_eq!(fs::read_dir(path.parent().unwrap()).unwrap().count(), 1, "nothing else is left there");
+
+        fs::set_permissions(&path, fs::Permissions::from_mode(0o644)).unwrap();
+        assert!(Secret::read(&path).unwrap_err().to_string().contains("others can read it"));
+        fs::remove_file(&path).unwrap();
+        std::os::unix::fs::symlink("/dev/zero", &path).unwrap();
+        assert!(Secret::read(&path).is_err());
+    }
+}
