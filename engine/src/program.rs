@@ -3,6 +3,7 @@
 use std::time::Duration;
 
 use rondo_agent_kit::tool::{EffectWord, InDoubt, ProgramSettings, STORED_MAX_BYTES};
+use rondo_agent_kit::wall::process::WorkingDir;
 use rondo_protocol::{Value, canonical};
 
 use crate::config::Tool;
@@ -26,6 +27,7 @@ pub fn settings(name: &str, tool: &Tool, schema: Option<String>) -> ProgramSetti
         schema,
         effect,
         paths: tool.paths.clone(),
+        working_dir: WorkingDir::workspace(),
         timeout: tool.timeout_ms.map_or(DEFAULT_TIMEOUT, Duration::from_millis),
         output_max_bytes: tool.output_max_bytes.and_then(|max| usize::try_from(max).ok()).unwrap_or(STORED_MAX_BYTES),
         in_doubt,

@@ -207,7 +207,9 @@ fn a_store_of_another_user_is_told_and_left_alone() {
         return;
     }
     place.run(["run", "pair", "--offline", "-i", "topic=x"]).exits(0);
-    std::fs::set_permissions(place.path(), std::fs::Permissions::from_mode(0o755)).unwrap();
+    for folder in [place.path(), place.path().parent().unwrap().to_owned()] {
+        std::fs::set_permissions(folder, std::fs::Permissions::from_mode(0o755)).unwrap();
+    }
     // The binary may lie in a folder that others cannot enter.
     let copy = place.path().join("rondo");
     if std::fs::hard_link(crate::binary::binary(), &copy).is_err() {

@@ -6,8 +6,8 @@ use std::fmt;
 use rmcp::RoleClient;
 use rmcp::model::{PaginatedRequestParams, Tool};
 use rmcp::service::Peer;
-use rondo_protocol::Value;
 use rondo_protocol::diagnostic::Code;
+use rondo_protocol::{Value, text};
 
 use super::connection::Connection;
 use super::pins::Pin;
@@ -61,9 +61,15 @@ impl Catalogue {
         let mut pinned = self.pins.clone();
         if self.has_resources {
             let words = "The server offers resources, which can be listed and read.".to_owned();
-            pinned.insert(RESOURCES.to_owned(), Pin::new(RESOURCES, &words, words.clone(), "{}".to_owned()));
+            pinned.insert(RESOURCES.to_owned(), Pin::new(RESOURCES, &words, "{}", words.clone(), "{}".to_owned()));
         }
         pinned
+    }
+
+    /// What was agreed to, as [`pinned`](Self::pinned) gave it.
+    pub fn of_pins(mut pins: BTreeMap<String, Pin>) -> Self {
+        let has_resources = pins.remove(RESOURCES).is_some();
+        Self { pins, left_out: Vec::new(), has_resources }
     }
 
     /// Asks a server for its tools.
@@ -150,13 +156,32 @@ fn pin(tool: Tool) -> Result<Pin, String> {
     if name.is_empty() || name.len() > MAX_NAME_BYTES || !name.chars().all(is_plain) {
         return Err("its name must be 1 to 128 letters, digits, `_`, `-`, `.` or `/`".to_owned());
     }
-    let schema =
-        Value::from_serialize(&*tool.input_schema).map_err(|error| format!("its schema cannot be kept: {error}"))?;
-    let parameters = schema.to_text();
-    if parameters.len() > MAX_SCHEMA_BYTES {
+    let given = Value::from_serialize(&*tool.input_schema);
+    let given = given.map_err(|error| format!("its schema cannot be kept: {error}"))?;
+    let parameters = cleaned(given.clone())?.to_text();
+    let given = given.to_text();
+    if given.len() > MAX_SCHEMA_BYTES {
         return Err(format!("its schema is longer than {}", bound::bytes(MAX_SCHEMA_BYTES as u64)));
     }
-    let given = tool.description.unwrap_or_default();
-    let shown: String = given.chars().filter(|c| !c.is_control() || matches!(c, '\n' | '\t')).collect();
-    Ok(Pin::new(name, &given, bound::cut(shown, MAX_DESCRIPTION_BYTES), parameters))
+    let words = tool.description.unwrap_or_default();
+    let shown = bound::cut(text::plain(&words).into_owned(), MAX_DESCRIPTION_BYTES);
+    Ok(Pin::new(name, &words, &given, shown, parameters))
+}
+
+/// A schema as a model may see it: no text in it has a character that a person who reads it does not see.
+fn cleaned(schema: Value) -> Result<Value, String> {
+    Ok(match schema {
+        Value::Str(words) => Value::Str(text::plain(&words).into_owned()),
+        Value::List(items) => Value::List(items.into_iter().map(cleaned).collect::<Result<_, _>>()?),
+        Value::Object(members) => {
+            // Under another name the server would not know what it is given.
+            if let Some(key) = members.keys().find(|key| !text::is_plain(key)) {
+                let key = bound::line(key, 80);
+                return Err(format!("a name in its schema, {key:?}, has characters that are not seen"));
+            }
+            let members = members.into_iter().map(|(key, value)| Ok((key, cleaned(value)?)));
+            Value::Object(members.collect::<Result<_, String>>()?)
+        }
+        other => other,
+    })
 }

@@ -1,7 +1,7 @@
 //! One connection to a server, from its handshake to its end.
 
 use std::collections::BTreeMap;
-use std::path::Path;
+use std::pin::Pin;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
@@ -13,7 +13,7 @@ use rmcp::transport::common::client_side_sse::ExponentialBackoff;
 use rmcp::transport::streamable_http_client::{StreamableHttpClientTransport, StreamableHttpClientTransportConfig};
 use rmcp::{ClientHandler, RoleClient, ServiceExt};
 use rondo_protocol::diagnostic::Code;
-use tokio::process::{ChildStdin, ChildStdout};
+use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::sync::oneshot;
 use tokio::time::{Instant, timeout_at};
 
@@ -22,6 +22,7 @@ use super::process::{Process, Program};
 use super::settings::{ServerSettings, Transport};
 use crate::redact::{Redactor, Secret};
 use crate::tool::{Error, bound};
+use crate::wall::process::WorkingDir;
 use crate::web;
 
 /// How long an address may take to be connected to.
@@ -73,10 +74,10 @@ impl Connection {
     pub async fn open(settings: &ServerSettings, redactor: Redactor, deadline: Instant) -> Result<Self, Error> {
         let watch = Watch::default();
         let (process, handshake) = match &settings.transport {
-            Transport::Stdio { command, args, env, working_dir, launcher } => {
-                let (working_dir, launcher) = (working_dir.as_deref(), launcher.as_deref());
-                let program = Program { command, args, env, working_dir, launcher };
-                let (process, transport) = over_pipes(settings, &program, &watch)?;
+            Transport::Stdio { command, args, env, working_dir, sandbox, launcher } => {
+                let (sandbox, launcher) = (sandbox.as_ref(), launcher.as_deref());
+                let program = Program { command, args, env, working_dir, sandbox, launcher };
+                let (process, transport) = over_pipes(settings, &program, &watch).await?;
                 (Some(process), timeout_at(deadline, Client.serve(transport)).await)
             }
             Transport::Http { url, bearer } => {
@@ -172,19 +173,24 @@ impl Connection {
     }
 }
 
-type Piped = AsyncRwTransport<RoleClient, Bounded<ChildStdout>, ChildStdin>;
+type Piped = AsyncRwTransport<RoleClient, Bounded<Pin<Box<dyn AsyncRead + Send>>>, Pin<Box<dyn AsyncWrite + Send>>>;
 
 /// Starts a program and speaks to it through pipes.
-fn over_pipes(
+async fn over_pipes(
     settings: &ServerSettings,
     program: &Program<'_>,
     watch: &Watch,
 ) -> Result<(Process, Guarded<Piped>), Error> {
-    let (process, stdout, stdin) = Process::start(program).map_err(|error| {
-        let folder = program.working_dir.map(Path::display).map(|folder| format!(" in {folder}")).unwrap_or_default();
-        let message =
-            format!("the MCP server {} cannot be started: {}{folder}: {error}", settings.name, program.command);
-        Error::new(Code::McpStart, message)
+    let (process, stdout, stdin) = Process::start(program).await.map_err(|error| {
+        let folder = match program.working_dir {
+            WorkingDir::Folder(folder) => format!(" in {}", folder.display()),
+            WorkingDir::Private => String::new(),
+        };
+        let message = format!(
+            "the MCP server {} cannot be started: {}{folder}: {}",
+            settings.name, program.command, error.message
+        );
+        Error::new(error.code, message)
     })?;
     let max_bytes = settings.max_line_bytes;
     let stdout = Bounded::new(stdout, max_bytes, watch.clone());

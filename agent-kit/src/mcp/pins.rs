@@ -30,10 +30,11 @@ pub struct Pin {
 }
 
 impl Pin {
-    /// Pins a tool. `given` is the description before it was cut.
-    pub(super) fn new(name: &str, given: &str, description: String, parameters: String) -> Self {
+    /// Pins a tool. `words` and `schema` are what the server gave, `description` and `parameters` what is left of it
+    /// for a model.
+    pub(super) fn new(name: &str, words: &str, schema: &str, description: String, parameters: String) -> Self {
         // Texts cannot fail to be written; an empty digest would only make the tool count as changed.
-        let bytes = canonical::to_bytes(&[name, given, parameters.as_str()]).unwrap_or_default();
+        let bytes = canonical::to_bytes(&[name, words, schema]).unwrap_or_default();
         Self { digest: Digest::sha256(&bytes), description, parameters }
     }
 }
@@ -113,7 +114,9 @@ impl fmt::Display for Change {
 fn diff(old: &Pin, new: &Pin) -> String {
     let (before, after) = (readable(old), readable(new));
     if before == after {
-        return "the description differs behind the place where it is cut\n".to_owned();
+        return "it differs in what a model is not shown: behind the place where the description is cut, or in \
+                characters that are not seen\n"
+            .to_owned();
     }
     let diff = TextDiff::from_lines(&before, &after);
     let text = diff.unified_diff().context_radius(AROUND_LINES).header("agreed", "now").to_string();
@@ -132,7 +135,7 @@ mod tests {
     use super::*;
 
     fn pin(name: &str, description: &str, parameters: &str) -> (String, Pin) {
-        (name.to_owned(), Pin::new(name, description, description.to_owned(), parameters.to_owned()))
+        (name.to_owned(), Pin::new(name, description, parameters, description.to_owned(), parameters.to_owned()))
     }
 
     #[test]
@@ -175,7 +178,7 @@ mod tests {
         assert_ne!(pin_a.digest, pin_b.digest);
         let stored = serde_json::to_string(&pin_a).unwrap();
         assert_eq!(serde_json::from_str::<Pin>(&stored).unwrap(), pin_a);
-        let hidden = Pin::new("a", "x and more", "x".to_owned(), "{}".to_owned());
+        let hidden = Pin::new("a", "x and more", "{}", "x".to_owned(), "{}".to_owned());
         assert_ne!(hidden.digest, pin_a.digest);
     }
 }

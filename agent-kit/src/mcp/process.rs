@@ -1,26 +1,31 @@
-//! The process of a server that speaks on its standard input and output.
+//! The process of a server that speaks on its standard input and output: a child of ours, or a program behind a wall.
 
-use std::collections::VecDeque;
-use std::ffi::OsString;
+use std::collections::{BTreeMap, VecDeque};
 use std::io;
 use std::os::unix::process::CommandExt;
 use std::path::Path;
+use std::pin::Pin;
 use std::process::{Child, Command, Stdio};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
+use rondo_protocol::diagnostic::Code;
 use rustix::process::{Pid, Signal, WaitId, WaitIdOptions};
-use tokio::io::AsyncReadExt;
+use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite};
 use tokio::process::{ChildStderr, ChildStdin, ChildStdout};
 use tokio::sync::oneshot;
 use tokio_util::sync::CancellationToken;
 
 use super::supervisor;
 use crate::redact::Secret;
-use crate::tool::bound;
+use crate::tool::{Error, bound};
+use crate::wall::environment::{PYTHON_SAFE_PATH, absolute_path};
+use crate::wall::private::Private;
+use crate::wall::process::{self, Access, Limits, Live, Processes, Running, WorkingDir};
 
-/// The variables of ours that every server sees.
-const ENVIRONMENT: [&str; 7] = ["PATH", "HOME", "LANG", "LC_ALL", "TERM", "TMPDIR", "USER"];
+/// The variables of ours that every server sees. None of them names code that an interpreter takes in before or beside
+/// its program, as `NODE_PATH`, `PYTHONPATH`, `BASH_ENV`, `LD_PRELOAD` and `GIT_EXTERNAL_DIFF` do.
+const ENVIRONMENT: [&str; 6] = ["PATH", "HOME", "LANG", "LC_ALL", "TERM", "USER"];
 /// How much of the end of its standard error is kept.
 const TAIL_BYTES: usize = 4 << 10;
 /// How much of it is shown.
@@ -33,58 +38,136 @@ const SUPERVISOR_GRACE: Duration = Duration::from_millis(700);
 const GRACE_STEP: Duration = Duration::from_millis(10);
 /// How long the last words of a server that has ended are waited for.
 const LAST_WORDS: Duration = Duration::from_millis(300);
+/// How long those of one behind a wall are, which ends by several stages.
+const WALLED_LAST_WORDS: Duration = Duration::from_secs(2);
+/// What a server behind a wall may use of the processor: it lives as long as its run.
+const CPU: Duration = Duration::from_hours(24);
 
 /// What is started, as in [`super::Transport::Stdio`].
 pub struct Program<'a> {
     pub command: &'a str,
     pub args: &'a [String],
     pub env: &'a [Secret],
-    pub working_dir: Option<&'a Path>,
+    pub working_dir: &'a WorkingDir,
+    pub sandbox: Option<&'a Processes>,
     pub launcher: Option<&'a Path>,
 }
 
-/// A running server. It leads a process group of its own, which ends when this is dropped.
+/// A running server. Everything that it started ends when this is dropped.
 #[derive(Debug)]
 pub struct Process {
-    /// Not waited for before its group is dead: until then its id names this group and no other.
-    child: Mutex<Option<Child>>,
-    pid: Option<Pid>,
-    /// How long it may take to end.
-    grace: Duration,
+    kind: Kind,
     tail: Tail,
 }
 
+#[derive(Debug)]
+enum Kind {
+    /// A child of ours that leads a process group.
+    Group(Group),
+    /// A program behind a wall, which watches over it.
+    Walled(Running),
+}
+
+#[derive(Debug)]
+struct Group {
+    /// Not waited for before the group is dead: until then its id names this group and no other.
+    child: Mutex<Option<(Child, Private)>>,
+    pid: Option<Pid>,
+    /// How long it may take to end.
+    grace: Duration,
+}
+
+/// What a server puts out.
+pub type Output = Pin<Box<dyn AsyncRead + Send>>;
+/// What it reads.
+pub type Input = Pin<Box<dyn AsyncWrite + Send>>;
+
 impl Process {
     /// Starts it, with its ends of the two pipes.
-    pub fn start(program: &Program<'_>) -> io::Result<(Self, ChildStdout, ChildStdin)> {
-        let mut child = command(program).spawn()?;
+    pub async fn start(program: &Program<'_>) -> Result<(Self, Output, Input), Error> {
+        match program.sandbox {
+            Some(sandbox) => Self::walled(program, sandbox).await,
+            None => Self::group(program).map_err(|error| {
+                let mut why = error.to_string();
+                let is_relative = program.command.contains('/') && !program.command.starts_with('/');
+                if is_relative && *program.working_dir == WorkingDir::Private {
+                    why.push_str(
+                        "; it starts in an empty folder of its own, so write the whole path, or cwd = \"workspace\"",
+                    );
+                }
+                Error::new(Code::McpStart, why)
+            }),
+        }
+    }
+
+    fn group(program: &Program<'_>) -> io::Result<(Self, Output, Input)> {
+        process::undumpable();
+        let private = Private::make(&std::env::temp_dir())?;
+        let mut child = match command(program, private.path()).spawn() {
+            Ok(child) => child,
+            Err(error) => {
+                private.remove();
+                return Err(error);
+            }
+        };
         let pid = Pid::from_raw(i32::try_from(child.id()).unwrap_or_default());
         let pipes = (child.stdin.take(), child.stdout.take(), child.stderr.take());
-        let (tail, child) = (Tail::default(), Mutex::new(Some(child)));
+        let (tail, child) = (Tail::default(), Mutex::new(Some((child, private))));
         // From here on a drop ends it.
         let grace = if program.launcher.is_some() { GRACE + SUPERVISOR_GRACE } else { GRACE };
-        let process = Self { child, pid, grace, tail };
+        let process = Self { kind: Kind::Group(Group { child, pid, grace }), tail };
         let (Some(stdin), Some(stdout), Some(stderr)) = pipes else {
             return Err(io::Error::other("a pipe is missing"));
         };
         tokio::spawn(process.tail.clone().read(ChildStderr::from_std(stderr)?));
-        Ok((process, ChildStdout::from_std(stdout)?, ChildStdin::from_std(stdin)?))
+        Ok((process, Box::pin(ChildStdout::from_std(stdout)?), Box::pin(ChildStdin::from_std(stdin)?)))
+    }
+
+    async fn walled(program: &Program<'_>, sandbox: &Processes) -> Result<(Self, Output, Input), Error> {
+        let argv = [program.command].into_iter().map(str::to_owned).chain(program.args.iter().cloned());
+        let ours = ENVIRONMENT.iter().filter(|name| **name != "HOME");
+        let ours = ours.filter_map(|name| Some(((*name).to_owned(), std::env::var(name).ok()?)));
+        let stated = program.env.iter().map(|variable| (variable.name.clone(), variable.value.clone()));
+        let command = process::Command {
+            env: ours.chain(stated).collect::<BTreeMap<_, _>>(),
+            working_dir: program.working_dir.clone(),
+            access: Access::Granted,
+            limits: Limits { cpu: CPU, output_bytes: u64::MAX, ..Limits::default() },
+            ..process::Command::new(argv.collect())
+        };
+        let Live { stdin, stdout, stderr, running } = sandbox.open(command).await?;
+        let process = Self { kind: Kind::Walled(running), tail: Tail::default() };
+        tokio::spawn(process.tail.clone().read(stderr));
+        Ok((process, stdout, stdin))
     }
 
     /// How it ended, if it did, and the last lines of its standard error, in words that complete "the server ...".
     pub async fn last_words(&self) -> String {
-        let exited = async {
-            self.tail.ended.cancelled().await;
-            while self.pid.and_then(exit).is_none() {
-                tokio::time::sleep(GRACE_STEP).await;
+        let mut words = match &self.kind {
+            Kind::Group(group) => {
+                let exited = async {
+                    self.tail.ended.cancelled().await;
+                    while group.pid.and_then(exit).is_none() {
+                        tokio::time::sleep(GRACE_STEP).await;
+                    }
+                };
+                let _ = tokio::time::timeout(LAST_WORDS, exited).await;
+                group.pid.and_then(exit).map(Exit::words)
             }
-        };
-        let _ = tokio::time::timeout(LAST_WORDS, exited).await;
-        let mut words = match self.pid.and_then(exit) {
-            Some(Exit::Code(code)) => format!("ended with exit code {code}"),
-            Some(Exit::Signal(signal)) => format!("was ended by signal {signal}"),
-            None => "closed its output".to_owned(),
-        };
+            Kind::Walled(running) => {
+                let ended = async {
+                    self.tail.ended.cancelled().await;
+                    running.ended().await
+                };
+                match tokio::time::timeout(WALLED_LAST_WORDS, ended).await {
+                    Ok(Ok(process::Exit::Code(code))) => Some(Exit::Code(code).words()),
+                    Ok(Ok(process::Exit::Signal(signal))) => Some(Exit::Signal(signal).words()),
+                    Ok(Err(error)) => Some(format!("was ended: {}", error.message)),
+                    Err(_) => None,
+                }
+            }
+        }
+        .unwrap_or_else(|| "closed its output".to_owned());
         words.push_str(&self.wrote());
         words
     }
@@ -95,14 +178,33 @@ impl Process {
         if lines.is_empty() { lines } else { format!("; it last wrote: {lines}") }
     }
 
-    /// Ends it and everything in its group: SIGTERM, and SIGKILL for what is left after a second. A supervisor does the
-    /// same to the group that it watches. The receiver is told
-    /// when all is over.
+    /// Ends it and everything that it started. The receiver is told when all is over.
     pub fn end(&self) -> oneshot::Receiver<()> {
+        match &self.kind {
+            Kind::Group(group) => group.end(),
+            Kind::Walled(running) => {
+                let (over, told) = oneshot::channel();
+                running.end();
+                let ended = running.ended();
+                if let Ok(runtime) = tokio::runtime::Handle::try_current() {
+                    runtime.spawn(async move {
+                        let _ = ended.await;
+                        let _ = over.send(());
+                    });
+                }
+                told
+            }
+        }
+    }
+}
+
+impl Group {
+    /// SIGTERM, and SIGKILL for what is left after a second. A supervisor does the same to the group that it watches.
+    fn end(&self) -> oneshot::Receiver<()> {
         let (over, told) = oneshot::channel();
         let child = self.child.lock().unwrap_or_else(PoisonError::into_inner).take();
         let grace = self.grace;
-        if let (Some(mut child), Some(pid)) = (child, self.pid) {
+        if let (Some((mut child, private)), Some(pid)) = (child, self.pid) {
             let _ = rustix::process::kill_process_group(pid, Signal::TERM);
             // A thread, because there may be no runtime any longer.
             let ending = std::thread::Builder::new().name("mcp-end".to_owned()).spawn(move || {
@@ -112,6 +214,7 @@ impl Process {
                 }
                 let _ = rustix::process::kill_process_group(pid, Signal::KILL);
                 let _ = child.wait();
+                private.remove();
                 let _ = over.send(());
             });
             if ending.is_err() {
@@ -128,34 +231,48 @@ impl Drop for Process {
     }
 }
 
-fn command(program: &Program<'_>) -> Command {
+fn command(program: &Program<'_>, private: &Path) -> Command {
     let mut command = match program.launcher {
         Some(launcher) => {
             let mut command = Command::new(launcher);
-            command.arg(supervisor::VERB).arg(std::process::id().to_string()).arg(program.command);
+            command.arg(supervisor::VERB).arg(std::process::id().to_string()).arg(private).arg(program.command);
             command
         }
         None => Command::new(program.command),
     };
-    let ours = ENVIRONMENT.iter().filter_map(|name| Some((OsString::from(name), std::env::var_os(name)?)));
+    let ours = ENVIRONMENT.iter().filter_map(|name| Some((*name, std::env::var_os(name)?)));
+    let path = std::env::var("PATH").unwrap_or_default();
     command
         .args(program.args)
         .env_clear()
         .envs(ours)
+        .env("PATH", absolute_path(&path))
+        .env("TMPDIR", private)
+        .envs([PYTHON_SAFE_PATH])
         .envs(program.env.iter().map(|variable| (&variable.name, &variable.value)))
         .process_group(0)
         .stdin(Stdio::piped())
         .stdout(Stdio::piped())
-        .stderr(Stdio::piped());
-    if let Some(working_dir) = program.working_dir {
-        command.current_dir(working_dir);
-    }
+        .stderr(Stdio::piped())
+        .current_dir(match program.working_dir {
+            WorkingDir::Private => private,
+            WorkingDir::Folder(folder) => folder,
+        });
     command
 }
 
 enum Exit {
     Code(i32),
     Signal(i32),
+}
+
+impl Exit {
+    fn words(self) -> String {
+        match self {
+            Self::Code(code) => format!("ended with exit code {code}"),
+            Self::Signal(signal) => format!("was ended by signal {signal}"),
+        }
+    }
 }
 
 /// How a child ended, without taking its id from it.
@@ -175,7 +292,7 @@ struct Tail {
 }
 
 impl Tail {
-    async fn read(self, mut stderr: ChildStderr) {
+    async fn read(self, mut stderr: impl AsyncRead + Unpin) {
         let mut buffer = vec![0; TAIL_BYTES];
         while let Ok(read @ 1..) = stderr.read(&mut buffer).await {
             let mut bytes = self.bytes.lock().unwrap_or_else(PoisonError::into_inner);

@@ -1,4 +1,5 @@
-//! A server: started once, started again when it crashes, asked through one connection at a time.
+//! A server: started at once or at its first call, started again when it crashes, asked through one connection at a
+//! time.
 //!
 //! A call that was in flight when a server ended is not made again, because it may have had its effect; its error says
 //! so. The next call starts the server again and compares its tools with what was pinned, so that a crash is no way to
@@ -42,12 +43,21 @@ pub struct Server {
 pub struct Shared {
     settings: ServerSettings,
     redactor: Redactor,
-    /// `None` once the server is dropped.
-    connection: Mutex<Option<Arc<Connection>>>,
+    connection: Mutex<Current>,
     catalogue: Mutex<Arc<Catalogue>>,
     /// One at a time looks after the connection. Closed once the server is dropped.
     turn: Semaphore,
     restarts: AtomicUsize,
+}
+
+/// The connection that there is.
+#[derive(Clone)]
+enum Current {
+    /// Nobody has called a tool yet.
+    NotStarted,
+    Started(Arc<Connection>),
+    /// The server is dropped.
+    Ended,
 }
 
 impl Server {
@@ -62,15 +72,31 @@ impl Server {
         settings.check()?;
         let redactor = settings.redactor();
         let (connection, catalogue) = open(&settings, &redactor).await?;
+        Ok(Self::of(settings, redactor, Current::Started(Arc::new(connection)), catalogue))
+    }
+
+    /// A server whose tools are those that were pinned. It is started or reached when a tool of it is first called;
+    /// what it then offers is compared with the pins, and a tool that is not what was pinned is refused. Nothing is
+    /// known of tools that are [left out](Self::left_out).
+    ///
+    /// # Errors
+    /// Settings that cannot be used.
+    pub fn pinned(settings: ServerSettings, pins: BTreeMap<String, Pin>) -> Result<Self, Error> {
+        settings.check()?;
+        let redactor = settings.redactor();
+        Ok(Self::of(settings, redactor, Current::NotStarted, Catalogue::of_pins(pins)))
+    }
+
+    fn of(settings: ServerSettings, redactor: Redactor, connection: Current, catalogue: Catalogue) -> Self {
         let shared = Shared {
             settings,
             redactor,
-            connection: Mutex::new(Some(Arc::new(connection))),
+            connection: Mutex::new(connection),
             catalogue: Mutex::new(Arc::new(catalogue)),
             turn: Semaphore::new(1),
             restarts: AtomicUsize::new(0),
         };
-        Ok(Self { shared: Arc::new(shared) })
+        Self { shared: Arc::new(shared) }
     }
 
     /// Its name in the settings.
@@ -147,17 +173,22 @@ impl Shared {
 
     fn end(&self) -> Option<tokio::sync::oneshot::Receiver<()>> {
         self.turn.close();
-        let connection = self.connection.lock().unwrap_or_else(PoisonError::into_inner).take();
-        connection.and_then(|connection| connection.end())
+        let mut connection = self.connection.lock().unwrap_or_else(PoisonError::into_inner);
+        match std::mem::replace(&mut *connection, Current::Ended) {
+            Current::Started(connection) => connection.end(),
+            Current::NotStarted | Current::Ended => None,
+        }
     }
 
     /// A connection that stands, with every change of the tools noticed: the one there is, or another when that ended.
     pub async fn connection(&self) -> Result<Arc<Connection>, Error> {
         let _turn = self.turn.acquire().await.map_err(|_| self.stopped())?;
-        let mut connection = self.current().ok_or_else(|| self.stopped())?;
-        if !connection.is_open() {
-            connection = self.restart(&connection).await?;
-        }
+        let connection = match self.current() {
+            Current::Started(connection) if connection.is_open() => connection,
+            Current::Started(ended) => self.restart(&ended).await?,
+            Current::NotStarted => self.first().await?,
+            Current::Ended => return Err(self.stopped()),
+        };
         if connection.watch().take_tools_changed() {
             let asked = Catalogue::ask(self.name(), &connection);
             match self.within(asked, self.settings.call_timeout).await.flatten() {
@@ -172,8 +203,19 @@ impl Shared {
         Ok(connection)
     }
 
-    fn current(&self) -> Option<Arc<Connection>> {
+    fn current(&self) -> Current {
         self.connection.lock().unwrap_or_else(PoisonError::into_inner).clone()
+    }
+
+    /// Starts it for its first call.
+    async fn first(&self) -> Result<Arc<Connection>, Error> {
+        if self.restarts.fetch_add(1, Ordering::SeqCst) > MAX_RESTARTS {
+            let message = format!("the MCP server {} could not be started too often and stays down", self.name());
+            return Err(Error::new(Code::McpStart, message));
+        }
+        let connection = self.opened().await?;
+        self.restarts.store(0, Ordering::SeqCst);
+        Ok(connection)
     }
 
     async fn restart(&self, ended: &Connection) -> Result<Arc<Connection>, Error> {
@@ -182,15 +224,20 @@ impl Shared {
             error.message.push_str("; it was started again too often and stays down");
             return Err(error);
         }
+        self.opened().await
+    }
+
+    /// Opens the connection for the calls to come.
+    async fn opened(&self) -> Result<Arc<Connection>, Error> {
         let (connection, catalogue) = open(&self.settings, &self.redactor).await?;
         self.notice(&connection, &catalogue);
         let connection = Arc::new(connection);
         let mut current = self.connection.lock().unwrap_or_else(PoisonError::into_inner);
-        match &mut *current {
-            Some(current) => *current = Arc::clone(&connection),
-            // It was dropped meanwhile.
-            None => return Err(self.stopped()),
+        // It may have been dropped meanwhile.
+        if matches!(*current, Current::Ended) {
+            return Err(self.stopped());
         }
+        *current = Current::Started(Arc::clone(&connection));
         Ok(connection)
     }
 

@@ -9,6 +9,7 @@ use rondo_protocol::diagnostic::Code;
 
 use crate::redact::{Redactor, Secret};
 use crate::tool::Error;
+use crate::wall::process::{Processes, WorkingDir};
 
 /// The longest name of a server: with a tool behind it, it should still fit a provider's name.
 const MAX_NAME_BYTES: usize = 32;
@@ -37,11 +38,15 @@ pub enum Transport {
         command: String,
         /// Its arguments.
         args: Vec<String>,
-        /// Variables beside those that every server sees (`PATH HOME LANG LC_ALL TERM TMPDIR USER`). Their values are
-        /// shown in no error.
+        /// Variables beside those that every server sees (`PATH HOME LANG LC_ALL TERM TMPDIR USER`, and what closes
+        /// Python's import path). Their values are shown in no error.
         env: Vec<Secret>,
-        /// The folder that it starts in.
-        working_dir: Option<PathBuf>,
+        /// The folder that it starts in. With a sandbox it lies below the workspace of that.
+        working_dir: WorkingDir,
+        /// The wall that it runs behind: it reads and writes what the settings of that name in `read` and `write`,
+        /// nothing of the workspace beside it, and has no network. `HOME` is then a private folder. Without one it is
+        /// a program of the user as any other.
+        sandbox: Option<Processes>,
         /// A binary whose `main` begins with [`entered`](super::entered): it starts the program and ends it when this
         /// process is gone, however that ended. Without one only the program's closed input tells it.
         launcher: Option<PathBuf>,

@@ -2,9 +2,9 @@
 //!
 //! A server may have children of its own, and this process may end in a way that lets it do nothing any more. The
 //! supervisor gives the server a group, waits for both, and ends the group when it is told to, when the server has
-//! ended, and when we are gone.
+//! ended, and when we are gone. Then it removes the server's folder.
 
-use std::ffi::OsString;
+use std::ffi::{OsStr, OsString};
 use std::process::ExitCode;
 
 use rustix::process::{Pid, Signal, kill_process_group};
@@ -12,6 +12,8 @@ use tokio::process::Command;
 use tokio::signal::unix::{SignalKind, signal};
 
 use super::process::GRACE;
+use crate::wall::private::Private;
+use crate::wall::process;
 
 /// The first argument by which a binary is told that it is a supervisor.
 pub const VERB: &str = "__mcp_server";
@@ -28,13 +30,23 @@ pub fn entered() -> Option<ExitCode> {
 
 fn supervise(mut arguments: impl Iterator<Item = OsString>) -> ExitCode {
     let parent = arguments.next().and_then(|parent| parent.to_str()?.parse::<i32>().ok());
-    let (Some(parent), Some(command)) = (parent, arguments.next()) else { return ExitCode::from(NOT_FOUND) };
+    let (Some(parent), Some(private), Some(command)) = (parent, arguments.next(), arguments.next()) else {
+        return ExitCode::from(NOT_FOUND);
+    };
+    // The variables of the server stand in its own.
+    process::undumpable();
+    let end = watched_over(parent, &command, arguments);
+    Private::adopt(private.into()).remove();
+    end
+}
+
+fn watched_over(parent: i32, command: &OsStr, arguments: impl Iterator<Item = OsString>) -> ExitCode {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
     let Ok(runtime) = runtime else { return ExitCode::FAILURE };
     runtime.block_on(async {
         let watched = parent::Watched::new(parent);
         let Ok(mut told) = signal(SignalKind::terminate()) else { return ExitCode::FAILURE };
-        let mut child = match Command::new(&command).args(arguments).process_group(0).spawn() {
+        let mut child = match Command::new(command).args(arguments).process_group(0).spawn() {
             Ok(child) => child,
             Err(error) => {
                 eprintln!("cannot start {}: {error}", command.display());

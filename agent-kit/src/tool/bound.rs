@@ -1,5 +1,7 @@
 //! Sizes in words, and texts that are cut where it shows.
 
+use rondo_protocol::text::{is_invisible, is_steering};
+
 /// A number with its thousands apart: `1,234`.
 pub fn grouped(number: u64) -> String {
     let digits = number.to_string();
@@ -40,9 +42,11 @@ pub fn cut_of(mut text: String, length: usize, max_bytes: usize) -> String {
     text + &mark
 }
 
-/// What somebody else wrote, for one line of a message: without control characters, at most `max_chars` long.
+/// What somebody else wrote, for one line of a message: without characters that steer or are not seen, at most
+/// `max_chars` long.
 pub fn line(text: &str, max_chars: usize) -> String {
-    let words = text.split(|c: char| c.is_whitespace() || c.is_control()).filter(|word| !word.is_empty());
+    let is_gap = |c: char| c.is_whitespace() || is_steering(c) || is_invisible(c);
+    let words = text.split(is_gap).filter(|word| !word.is_empty());
     let mut line = String::new();
     for word in words {
         if line.len() > max_chars.saturating_mul(4) {
@@ -80,7 +84,7 @@ mod tests {
 
     #[test]
     fn a_line_has_no_control_characters_and_ends() {
-        assert_eq!(line("a\u{1b}[31m b\r\n\tc", 80), "a [31m b c");
+        assert_eq!(line("a\u{1b}[31m b\r\n\tc\u{200b}\u{202e}d", 80), "a [31m b c d");
         assert_eq!(line(&"x".repeat(1000), 10), "xxxxxxxxx…");
     }
 }

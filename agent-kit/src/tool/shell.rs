@@ -12,7 +12,7 @@ use serde::Deserialize;
 
 use super::program::outcome;
 use super::{BuiltIn, Error, Invocation};
-use crate::wall::process::{Command, Processes};
+use crate::wall::process::{Command, Processes, WorkingDir};
 
 /// How long a call takes when it does not say.
 const TIMEOUT_S: u64 = 120;
@@ -83,7 +83,9 @@ impl BuiltIn for Shell {
             let seconds = arguments.timeout_seconds.unwrap_or(TIMEOUT_S).clamp(1, TIMEOUT_MAX_S);
             let mut command = Command::new(arguments.argv()?);
             command.timeout = Duration::from_secs(seconds);
-            command.working_dir = arguments.working_dir.unwrap_or(command.working_dir);
+            command.working_dir = arguments.working_dir.map_or(command.working_dir, WorkingDir::Folder);
+            // What it runs is the project's own, and its modules lie beside it.
+            command.has_safe_imports = false;
             command.env.insert(super::program::KEY_VARIABLE.to_owned(), invocation.idempotency_key.clone());
             outcome(self.processes.run(command).await?)
         })

@@ -6,6 +6,8 @@
 //!
 //! This module knows nothing of models, roles or who asked.
 
+pub(crate) mod environment;
 pub mod files;
 pub mod http;
+pub(crate) mod private;
 pub mod process;

@@ -1,6 +1,6 @@
 //! The MCP client against servers: those that others published, and those that mean harm.
 //!
-//! The binary is also the supervisor of the servers that it starts, and the servers themselves: see [`fake`].
+//! The binary is also the launcher of walled servers, the supervisor of the servers that it starts, and the servers themselves: see [`fake`].
 
 #![expect(
     clippy::unwrap_used,
@@ -13,7 +13,10 @@
 mod fake;
 mod http;
 mod lifetime;
+mod place;
 mod published;
+mod sandbox;
+mod secrets;
 mod stdio;
 
 use std::process::ExitCode;
@@ -21,14 +24,27 @@ use std::sync::Arc;
 
 use libtest_mimic::{Arguments, Trial};
 use rondo_agent_kit::mcp::{Server, ServerSettings, Transport};
+use rondo_agent_kit::redact::Secret;
 use rondo_agent_kit::tool::{Error, Invocation, Tool};
+use rondo_agent_kit::wall::process::WorkingDir;
 use rondo_protocol::{Value, canonical};
 
 fn main() -> ExitCode {
-    if let Some(code) = rondo_agent_kit::mcp::entered().or_else(fake::entered).or_else(lifetime::entered) {
+    let entered = rondo_agent_kit::wall::process::entered().or_else(rondo_agent_kit::mcp::entered);
+    if let Some(code) =
+        entered.or_else(fake::entered).or_else(lifetime::entered).or_else(place::entered).or_else(secrets::entered)
+    {
         return code;
     }
-    let trials = [stdio::trials(), lifetime::trials(), http::trials(), published::trials()];
+    let trials = [
+        stdio::trials(),
+        lifetime::trials(),
+        place::trials(),
+        sandbox::trials(),
+        secrets::trials(),
+        http::trials(),
+        published::trials(),
+    ];
     let trials = trials.into_iter().flatten().collect();
     libtest_mimic::run(&Arguments::from_args(), trials).exit_code()
 }
@@ -49,7 +65,8 @@ fn fake_settings(mode: &str) -> ServerSettings {
         command: this.display().to_string(),
         args: vec![fake::VERB.to_owned(), mode.to_owned()],
         env: Vec::new(),
-        working_dir: None,
+        working_dir: WorkingDir::Private,
+        sandbox: None,
         launcher: Some(this),
     };
     ServerSettings::new("fake", transport)
@@ -69,6 +86,22 @@ fn tool(server: &Server, name: &str) -> Arc<dyn Tool> {
 async fn call(tool: &Arc<dyn Tool>, arguments: &str) -> Result<String, Error> {
     let arguments: Value = canonical::from_slice(arguments.as_bytes()).unwrap();
     tool.run(arguments, &Invocation::new("thread/step/call")).await
+}
+
+/// What a server that runs scripts says to one.
+async fn script(server: &Server, script: &str) -> String {
+    call(&tool(server, "fake.call"), &serde_json::json!({"script": script}).to_string()).await.unwrap()
+}
+
+/// Settings of a fake server, with its folder and its variables.
+fn placed(mode: &str, place: WorkingDir, variables: &[(&str, &str)]) -> ServerSettings {
+    let mut settings = fake_settings(mode);
+    if let Transport::Stdio { working_dir, env, .. } = &mut settings.transport {
+        *working_dir = place;
+        let secret = |(name, value): &(&str, &str)| Secret { name: (*name).to_owned(), value: (*value).to_owned() };
+        env.extend(variables.iter().map(secret));
+    }
+    settings
 }
 
 /// The error of what must not succeed.

@@ -11,6 +11,7 @@ use std::time::Duration;
 
 use libtest_mimic::Trial;
 use rondo_agent_kit::mcp::{Server, ServerSettings, Transport};
+use rondo_agent_kit::wall::process::WorkingDir;
 use rondo_protocol::diagnostic::Code;
 use tokio::io::{AsyncBufReadExt, BufReader};
 
@@ -77,7 +78,14 @@ fn settings(name: &str, program: &Path, arguments: &[&str]) -> ServerSettings {
     let mut args = vec![program.display().to_string()];
     args.extend(arguments.iter().map(|argument| (*argument).to_owned()));
     let launcher = Some(std::env::current_exe().unwrap());
-    let transport = Transport::Stdio { command: "node".to_owned(), args, env: Vec::new(), working_dir: None, launcher };
+    let transport = Transport::Stdio {
+        command: "node".to_owned(),
+        args,
+        env: Vec::new(),
+        working_dir: WorkingDir::Private,
+        sandbox: None,
+        launcher,
+    };
     ServerSettings::new(name, transport)
 }
 

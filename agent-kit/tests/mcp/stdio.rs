@@ -6,6 +6,7 @@ use libtest_mimic::Trial;
 use rondo_agent_kit::mcp::{Server, ServerSettings, Transport, compare};
 use rondo_agent_kit::redact::Secret;
 use rondo_agent_kit::tool::{Origin, STORED_MAX_BYTES};
+use rondo_agent_kit::wall::process::WorkingDir;
 use rondo_protocol::call::Effect;
 use rondo_protocol::diagnostic::Code;
 
@@ -28,6 +29,7 @@ pub fn trials() -> Vec<Trial> {
         trial("stdio::an_answer_of_another_kind_is_an_error", an_answer_of_another_kind_is_an_error),
         trial("stdio::lists_without_end_or_sense_are_refused", lists_without_end_or_sense_are_refused),
         trial("stdio::odd_tools_are_left_out_by_name", odd_tools_are_left_out_by_name),
+        trial("stdio::a_model_is_told_what_a_person_sees", a_model_is_told_what_a_person_sees),
         trial("stdio::nothing_is_shadowed", nothing_is_shadowed),
         trial("stdio::pins_tell_a_change", pins_tell_a_change),
         trial("stdio::a_tool_that_changes_while_running_is_refused", a_tool_that_changes_while_running_is_refused),
@@ -76,7 +78,7 @@ async fn a_server_sees_a_small_environment() {
     let server = Server::start(settings).await.unwrap();
     let seen = call(&tool(&server, "fake.call"), "{}").await.unwrap();
     assert!(seen.lines().any(|line| line == "DOCS_KEY=a-key-of-docs"), "{seen}");
-    let allowed = ["PATH", "HOME", "LANG", "LC_ALL", "TERM", "TMPDIR", "USER", "DOCS_KEY"];
+    let allowed = ["PATH", "HOME", "LANG", "LC_ALL", "TERM", "TMPDIR", "USER", "DOCS_KEY", "PYTHONSAFEPATH"];
     for name in seen.lines().filter_map(|line| line.split_once('=')).map(|(name, _)| name) {
         assert!(allowed.contains(&name), "{name}");
     }
@@ -99,7 +101,8 @@ async fn a_program_that_is_not_there_is_named() {
             command: "a-program-that-is-not-there".to_owned(),
             args: Vec::new(),
             env: Vec::new(),
-            working_dir: None,
+            working_dir: WorkingDir::Private,
+            sandbox: None,
             launcher,
         };
         let error = error_of(Server::start(ServerSettings::new("docs", transport)).await);
@@ -227,6 +230,28 @@ async fn odd_tools_are_left_out_by_name() {
     let server = start("wordy").await.unwrap();
     let description = tool(&server, "fake.echo").spec().description.clone();
     assert!(description.len() <= 8192 && description.ends_with("[cut here: 500,000 bytes in all]"));
+}
+
+async fn a_model_is_told_what_a_person_sees() {
+    let server = start("sly").await.unwrap();
+    let echo = tool(&server, "fake.echo");
+    assert_eq!(echo.spec().description, "A tool.2J\nIt is\tfine.");
+    let schema =
+        r#"{"properties":{"text":{"description":"The text.","type":"string"}},"required":["text"],"type":"object"}"#;
+    assert_eq!(echo.spec().parameters, schema);
+    let left_out: Vec<String> = server.left_out().iter().map(ToString::to_string).collect();
+    let expected = [
+        "call: a name in its schema, \"te xt\", has characters that are not seen",
+        "seen: its name must be 1 to 128 letters, digits, `_`, `-`, `.` or `/`",
+    ];
+    assert_eq!(left_out, expected);
+
+    // What is not shown is agreed to all the same.
+    let (plain, sly) = (start("plain").await.unwrap().pins(), start("slyer").await.unwrap().pins());
+    assert_eq!(plain["echo"].description, sly["echo"].description);
+    assert_ne!(plain["echo"].digest, sly["echo"].digest);
+    let changed = compare(&plain, &sly).unwrap_err().of("echo").unwrap();
+    assert!(changed.contains("it differs in what a model is not shown"), "{changed}");
 }
 
 async fn nothing_is_shadowed() {

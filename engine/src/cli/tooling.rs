@@ -10,7 +10,7 @@ use rondo_agent_kit::redact;
 use rondo_agent_kit::tool::{HttpGet, Program, Shell, Tool, ToolSet, Typed, file_tools};
 use rondo_agent_kit::wall::files::{Access, Workspace};
 use rondo_agent_kit::wall::http::{Gate, GateSettings};
-use rondo_agent_kit::wall::process::{ProcessSettings, Processes};
+use rondo_agent_kit::wall::process::{ProcessSettings, Processes, WorkingDir};
 use rondo_protocol::Digest;
 use rondo_protocol::diagnostic::Code;
 use rondo_protocol::workflow::Workflow;
@@ -205,7 +205,8 @@ async fn start(name: &str, mcp: &config::Mcp, settings: &Settings) -> Result<Ser
                 command: command.clone(),
                 args: mcp.args.clone(),
                 env: stated.chain(mcp.key_env.as_ref().and_then(secret)).collect(),
-                working_dir: Some(settings.workspace.clone()),
+                working_dir: WorkingDir::Folder(settings.workspace.clone()),
+                sandbox: None,
                 launcher: Some(launcher()?),
             }
         }

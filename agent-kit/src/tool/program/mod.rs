@@ -18,7 +18,7 @@ use rondo_protocol::workflow::types::Validator;
 use rondo_protocol::{Value, canonical};
 
 use super::{Error, InDoubt, Invocation, Origin, Spec, Tool};
-use crate::wall::process::{Access, Command, Exit, Finished, Processes};
+use crate::wall::process::{Access, Command, Exit, Finished, Processes, WorkingDir};
 use template::Template;
 
 /// The variable that holds the key of a call.
@@ -42,6 +42,8 @@ pub struct ProgramSettings {
     pub effect: EffectWord,
     /// The paths that it reads or writes, below the workspace; templates too. None means the whole workspace.
     pub paths: Vec<String>,
+    /// Where it starts: in the workspace, unless the operator gives it a folder of its own.
+    pub working_dir: WorkingDir,
     /// How long it may take.
     pub timeout: Duration,
     /// How much of its output is kept.
@@ -190,6 +192,7 @@ impl Program {
         }
         Ok(Command {
             stdin: arguments.to_text().into_bytes(),
+            working_dir: self.settings.working_dir.clone(),
             env: BTreeMap::from([(KEY_VARIABLE.to_owned(), invocation.idempotency_key.clone())]),
             access: self.access(arguments)?,
             timeout: self.settings.timeout,

@@ -14,6 +14,7 @@ fn settings(argv: &[&str], effect: EffectWord, paths: &[&str]) -> ProgramSetting
         schema: Some(SCHEMA.to_owned()),
         effect,
         paths: texts(paths),
+        working_dir: WorkingDir::workspace(),
         timeout: Duration::from_secs(5),
         output_max_bytes: 1000,
         in_doubt: InDoubt::Retry,

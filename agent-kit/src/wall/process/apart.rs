@@ -12,7 +12,7 @@ use super::output::Kept;
 pub(super) const PART_MAX_BYTES: usize = 64 << 10;
 
 /// Bytes in front of each part.
-const HEADER_BYTES: usize = 5;
+pub(super) const HEADER_BYTES: usize = 5;
 
 /// How much of stderr is kept.
 const STDERR_MAX_BYTES: usize = 64 << 10;
@@ -22,6 +22,13 @@ const STDERR_MAX_BYTES: usize = 64 << 10;
 pub(super) enum Stream {
     Stdout,
     Stderr,
+}
+
+/// Which stream the frame with this header is of, and how long its part is; `None` = it is no header.
+pub(super) fn header(bytes: [u8; HEADER_BYTES]) -> Option<(Stream, usize)> {
+    let [number, length @ ..] = bytes;
+    let length = usize::try_from(u32::from_be_bytes(length)).ok()?;
+    Stream::of(number).filter(|_| length <= PART_MAX_BYTES).map(|stream| (stream, length))
 }
 
 impl Stream {
@@ -98,13 +105,10 @@ impl Apart {
             let (part, rest) = bytes.split_at((HEADER_BYTES - self.header.len()).min(bytes.len()));
             self.header.extend_from_slice(part);
             bytes = rest;
-            if let [number, length @ ..] = self.header.as_slice()
-                && let Ok(length) = <[u8; 4]>::try_from(length)
-            {
-                let length = usize::try_from(u32::from_be_bytes(length)).unwrap_or(usize::MAX);
-                match Stream::of(*number) {
-                    Some(stream) if length <= PART_MAX_BYTES => (self.stream, self.missing) = (stream, length),
-                    _ => self.fault = Some(Fault::Broken),
+            if let Ok(whole) = <[u8; HEADER_BYTES]>::try_from(self.header.as_slice()) {
+                match header(whole) {
+                    Some(next) => (self.stream, self.missing) = next,
+                    None => self.fault = Some(Fault::Broken),
                 }
                 self.header.clear();
             }

@@ -27,6 +27,11 @@ impl Drop for Group {
     }
 }
 
+/// Where no wall is known, nothing goes on behind one.
+pub(super) async fn open(_: Plan) -> Result<super::Live, Error> {
+    Err(Error::new(Code::WallMissing, "a server with a sandbox is started on Linux only"))
+}
+
 /// Runs the program of `plan` in a process group of its own.
 pub(super) async fn run(
     plan: &Plan,
@@ -54,7 +59,7 @@ pub(super) async fn run(
         .env("TMPDIR", &plan.temporary)
         .env("HOME", &plan.temporary)
         .envs(&plan.env)
-        .current_dir(&plan.working_dir)
+        .current_dir(plan.working_dir.as_ref().unwrap_or(&plan.temporary))
         .process_group(0)
         .stdin(Stdio::piped())
         .stdout(writer)

@@ -10,6 +10,8 @@
 //!   writes, replaces nor creates. The workspace's `.git` is hidden always, and so are every nested `.git` and
 //!   `rondo.toml` that are there when it starts, within the bounds of [`nested`]. Where the host itself replaces what is
 //!   masked in a namespace, the mask falls off, and the program is ended within a moment (50 ms).
+//! - What it starts and imports is not taken from the folder that it happens to start in: its `PATH` has no relative
+//!   part, and Python is told so, unless the operator's variables or the command say otherwise.
 //! - It has no socket, no privilege, no file but its three streams, and no variable but those that were allowed.
 //! - When [`Processes::run`] returns, and at the latest two seconds after its future was dropped or this process was
 //!   killed, no process of the tree is alive, whatever it did to detach itself.
@@ -22,8 +24,10 @@
 //! This module knows nothing of tools, roles or who asked.
 
 mod apart;
+mod folder;
 #[cfg(target_os = "linux")]
 mod launch;
+mod live;
 mod nested;
 mod output;
 mod plan;
@@ -43,16 +47,16 @@ use std::time::Duration;
 use rondo_protocol::diagnostic::Code;
 use tokio::sync::OnceCell;
 
+pub use folder::WorkingDir;
+pub use live::{Live, Running};
 pub use plan::{Exit, Isolation, Limits};
 pub use self_test::Wall;
 
+use super::environment::{PYTHON_SAFE_PATH, absolute_path};
 use crate::tool::Error;
 use nested::Nested;
 use output::Output;
 use plan::{Plan, Streams, Writable};
-
-/// The path that is searched for programs when none is allowed from outside.
-const DEFAULT_PATH: &str = "/usr/local/bin:/usr/bin:/bin";
 
 /// What every program is walled by.
 #[derive(Debug, Clone)]
@@ -91,10 +95,12 @@ pub struct Command {
     pub argv: Vec<String>,
     /// What it reads; nothing is the end of input at once.
     pub stdin: Vec<u8>,
-    /// Where it starts, below the workspace.
-    pub working_dir: PathBuf,
+    /// Where it starts; a folder lies below the workspace.
+    pub working_dir: WorkingDir,
     /// Variables besides those that all programs see.
     pub env: BTreeMap<String, String>,
+    /// Whether Python is told to import nothing from the folder that it starts in, nor from that of its script.
+    pub has_safe_imports: bool,
     /// What of the workspace it may write.
     pub access: Access,
     /// How long it may take.
@@ -115,6 +121,9 @@ pub enum Access {
     Paths(Vec<PathBuf>),
     /// The whole workspace and what was granted.
     Write,
+    /// What was granted, and nothing else: what of the workspace is not among `read` and `write` of the settings is not
+    /// even read.
+    Granted,
 }
 
 /// A program that has ended.
@@ -145,8 +154,9 @@ impl Command {
         Self {
             argv,
             stdin: Vec::new(),
-            working_dir: PathBuf::from("."),
+            working_dir: WorkingDir::workspace(),
             env: BTreeMap::new(),
+            has_safe_imports: true,
             access: Access::Write,
             timeout: Duration::from_mins(10),
             output_max_bytes: crate::tool::STORED_MAX_BYTES,
@@ -165,7 +175,29 @@ pub fn entered() -> Option<ExitCode> {
     return None;
 }
 
+/// Keeps other processes of this user from reading the memory and the variables of this one, which hold the operator's
+/// keys: its files in `/proc` are root's from here on, and nobody but root can trace it
+/// (<https://man7.org/linux/man-pages/man2/PR_SET_DUMPABLE.2const.html>). It stands at the beginning of `main`, behind
+/// [`entered`], for every verb; whatever starts a program or a server does it again. It holds until this process
+/// becomes another program and is not handed down to what it starts: a launcher has none of the keys. Nothing is
+/// claimed against root.
+pub fn undumpable() {
+    #[cfg(target_os = "linux")]
+    {
+        use rustix::process::{DumpableBehavior, set_dumpable_behavior};
+
+        // The kernel refuses no value that it knows.
+        let _ = set_dumpable_behavior(DumpableBehavior::NotDumpable);
+    }
+}
+
 impl Processes {
+    /// The same kind of wall with other settings; it is tried once for both.
+    #[must_use]
+    pub fn with_settings(&self, settings: ProcessSettings) -> Self {
+        Self { settings: Arc::new(settings), wall: Arc::clone(&self.wall), nested: Arc::default() }
+    }
+
     /// A wall with these settings. Nothing is started yet.
     pub fn new(settings: ProcessSettings) -> Self {
         Self { settings: Arc::new(settings), wall: Arc::default(), nested: Arc::default() }
@@ -209,11 +241,29 @@ impl Processes {
         Ok(Answered { stdout, stderr, exit })
     }
 
+    /// Starts a program that goes on until it ends or is ended, with its streams.
+    ///
+    /// # Errors
+    /// `WallMissing` when there is none here, `ProgramNotStarted`. What goes wrong later is told by [`Running::ended`].
+    ///
+    /// # Cancel safety
+    /// Dropping the future, or [`Live::running`], ends the whole tree of processes.
+    pub async fn open(&self, command: Command) -> Result<Live, Error> {
+        let (isolation, nested) = self.ready().await?;
+        let (plan, _) = planned(&self.settings, isolation, nested, command, Streams::Live)?;
+        running::open(plan).await
+    }
+
     async fn begin(&self, command: Command, streams: Streams) -> Result<(Output, Exit), Error> {
+        let (isolation, nested) = self.ready().await?;
+        start(&self.settings, isolation, nested, command, streams).await.map(|(output, exit, _)| (output, exit))
+    }
+
+    /// The layers of the next program, and what is hidden from it beside what the settings name.
+    async fn ready(&self) -> Result<(Isolation, Vec<PathBuf>), Error> {
+        undumpable();
         if !self.settings.sandbox {
-            return start(&self.settings, Isolation::Off, Vec::new(), command, streams)
-                .await
-                .map(|(output, exit, _)| (output, exit));
+            return Ok((Isolation::Off, Vec::new()));
         }
         let wall = self.self_test().await;
         let isolation = wall.isolation.ok_or_else(|| wall.refusal())?;
@@ -221,7 +271,7 @@ impl Processes {
         let looked = tokio::task::spawn_blocking(move || nested.look(&settings.workspace)).await;
         let nested =
             looked.map_err(|error| not_started(format!("the workspace could not be looked through: {error}")))?;
-        start(&self.settings, isolation, nested?, command, streams).await.map(|(output, exit, _)| (output, exit))
+        Ok((isolation, nested?))
     }
 }
 
@@ -239,22 +289,38 @@ async fn start(
     command: Command,
     streams: Streams,
 ) -> Result<(Output, Exit, Option<u8>), Error> {
+    let (timeout, output_max_bytes) = (command.timeout, command.output_max_bytes);
+    let (plan, stdin) = planned(settings, isolation, nested, command, streams)?;
+    running::run(&plan, &stdin, timeout, Output::new(streams, output_max_bytes)).await
+}
+
+/// What the launcher is told, and what the program is to read.
+fn planned(
+    settings: &ProcessSettings,
+    isolation: Isolation,
+    nested: Vec<PathBuf>,
+    command: Command,
+    streams: Streams,
+) -> Result<(Plan, Vec<u8>), Error> {
     let failed = |error: std::io::Error| not_started(format!("the program could not be started: {error}"));
-    let Command { argv, stdin, working_dir, env: extra, access, timeout, output_max_bytes, limits } = command;
+    let Command { argv, stdin, working_dir, env: extra, has_safe_imports, access, limits, .. } = command;
     if argv.first().is_none_or(String::is_empty) {
         return Err(not_started("there is no program to start: argv is empty"));
     }
     let workspace = settings.workspace.canonicalize().map_err(failed)?;
     let hidden = outermost(settings.hidden.iter().map(|path| real(path)).chain([workspace.join(".git")]).chain(nested));
-    let working_dir = beneath(&workspace, &hidden, &working_dir)?;
+    let working_dir = match working_dir {
+        WorkingDir::Private => None,
+        WorkingDir::Folder(path) => Some(beneath(&workspace, &hidden, &path)?),
+    };
     let mut env = settings.env.clone();
     env.extend(extra);
-    env.entry("PATH".to_owned()).or_insert_with(|| DEFAULT_PATH.to_owned());
-    let (writable, write) = match access {
-        Access::Read => (Writable::Nothing, Vec::new()),
-        Access::Paths(paths) => (Writable::Paths(paths), Vec::new()),
-        Access::Write => granted(&workspace, &settings.write),
-    };
+    let path = env.entry("PATH".to_owned()).or_default();
+    *path = absolute_path(path);
+    if has_safe_imports {
+        let (name, value) = PYTHON_SAFE_PATH;
+        env.entry(name.to_owned()).or_insert_with(|| value.to_owned());
+    }
     let read = settings.read.iter().map(|path| workspace.join(path)).collect();
     let plan = Plan {
         isolation,
@@ -264,15 +330,15 @@ async fn start(
         env,
         working_dir,
         workspace,
-        writable,
+        writable: Writable::Nothing,
         read,
-        write,
+        write: Vec::new(),
         hidden,
         temporary: std::env::temp_dir(),
         private: PathBuf::new(),
         limits,
     };
-    running::run(&plan, &stdin, timeout, Output::new(streams, output_max_bytes)).await
+    Ok((folder::with_access(plan, access, &settings.write), stdin))
 }
 
 /// What is granted for writing: of the workspace, and outside it.

@@ -25,7 +25,7 @@ impl Output {
     pub fn new(streams: Streams, max_bytes: usize) -> Self {
         match streams {
             Streams::Together => Self::Together(Kept::new(max_bytes)),
-            Streams::Apart => Self::Apart(Box::new(Apart::new(max_bytes))),
+            Streams::Apart | Streams::Live => Self::Apart(Box::new(Apart::new(max_bytes))),
         }
     }
 

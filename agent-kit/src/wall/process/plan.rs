@@ -84,6 +84,8 @@ pub(super) enum Streams {
     Together,
     /// Frames that say which it was.
     Apart,
+    /// The same, and what the program reads comes in by the way that the frames go out, for as long as it runs.
+    Live,
 }
 
 /// All that the launcher needs to know.
@@ -94,8 +96,10 @@ pub(super) struct Plan {
     pub launcher: PathBuf,
     pub argv: Vec<String>,
     pub env: BTreeMap<String, String>,
-    pub working_dir: PathBuf,
-    /// Without links, as all of `hidden`.
+    /// None is the program's part of the private folder.
+    pub working_dir: Option<PathBuf>,
+    /// Without links, as all of `hidden`. An empty one is filled in by the first stage with the program's part of the
+    /// private folder: there is no other.
     pub workspace: PathBuf,
     pub writable: Writable,
     pub read: Vec<PathBuf>,

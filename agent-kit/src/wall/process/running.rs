@@ -1,18 +1,23 @@
 //! A program that runs, seen from here: the launcher's streams, the clock, and the end.
 
-use std::io::PipeReader;
 use std::os::fd::OwnedFd;
+use std::os::unix::net::UnixStream as StdUnixStream;
 use std::process::Stdio;
 use std::time::Duration;
 
 use rondo_protocol::diagnostic::Code;
 use rustix::process::{Pid, Signal, kill_process_group};
-use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt, duplex};
+use tokio::net::UnixStream;
 use tokio::net::unix::pipe::Receiver;
 use tokio::process::{Child, ChildStdin, ChildStdout, Command};
+use tokio::sync::watch;
 use tokio::time::{Instant, timeout, timeout_at};
+use tokio_util::sync::CancellationToken;
 
+use super::apart::{self, HEADER_BYTES, Stream};
 use super::launch;
+use super::live::{Live, Running};
 use super::not_started;
 use super::output::Output;
 use super::plan::{Exit, Plan, Report};
@@ -26,6 +31,12 @@ const REPORTS_MAX_BYTES: u64 = 64 << 10;
 
 /// How long a program that ended by itself is waited for until its private folder is cleared. It goes on afterwards.
 const CLEARING: Duration = Duration::from_secs(1);
+
+/// How long a program whose input was closed may take to end by itself.
+const FOLLOWING: Duration = Duration::from_millis(500);
+
+/// How much of a stream may wait to be read.
+const WAITING_MAX_BYTES: usize = 64 << 10;
 
 /// The launcher at work. Dropping it ends the tree.
 struct Launched {
@@ -91,7 +102,8 @@ pub(super) async fn run(
     let failed = |error: std::io::Error| not_started(format!("the program could not be started: {error}"));
     let deadline = Instant::now() + time;
     let frame = plan.frame(stdin).map_err(failed)?;
-    let (mut launched, output) = launch(plan).map_err(failed)?;
+    let (output, writer) = std::io::pipe().map_err(failed)?;
+    let mut launched = launch(plan, writer.into()).map_err(failed)?;
     let mut output = Receiver::from_owned_fd(OwnedFd::from(output)).map_err(failed)?;
 
     let work = async {
@@ -127,38 +139,102 @@ pub(super) async fn run(
             Err(Error::new(Code::ProgramFlooded, message).with_output(kept.into_text().0))
         }
         (Ok(_), Some(Report::Ended(exit))) => Ok((kept, exit, landlock)),
-        (_, Some(Report::Multiplied)) => {
-            let most = plan.limits.processes;
-            let message = format!("the program had more than {most} processes and was ended with all of them");
-            Err(Error::new(Code::ProgramMultiplied, message).with_output(kept.into_text().0))
+        (_, Some(report @ (Report::Multiplied | Report::Unmasked(_)))) => {
+            Err(refused(plan, report).with_output(kept.into_text().0))
         }
-        (_, Some(Report::Unmasked(path))) => {
-            let message = format!(
-                "{} was replaced from outside while the program ran, so that it was no longer out of its reach; the \
-                 program was ended and can be run again",
-                path.display()
-            );
-            Err(Error::new(Code::WallMissing, message).with_output(kept.into_text().0))
-        }
-        (_, Some(Report::NoWall(why))) => Err(Error::new(Code::WallMissing, why)),
-        (_, Some(Report::NotStarted(why))) => Err(not_started(why)),
+        (_, Some(report)) => Err(refused(plan, report)),
         _ => Err(not_started("the program's launcher ended without a word; something outside ended it")
             .with_output(kept.into_text().0)),
     }
 }
 
-fn launch(plan: &Plan) -> std::io::Result<(Launched, PipeReader)> {
-    let (output, writer) = std::io::pipe()?;
-    // One pipe for both streams keeps their order. What the program puts out goes through the launcher's stderr.
+/// The error that a report other than an end is.
+fn refused(plan: &Plan, report: Report) -> Error {
+    match report {
+        Report::Multiplied => {
+            let most = plan.limits.processes;
+            let message = format!("the program had more than {most} processes and was ended with all of them");
+            Error::new(Code::ProgramMultiplied, message)
+        }
+        Report::Unmasked(path) => {
+            let message = format!(
+                "{} was replaced from outside while the program ran, so that it was no longer out of its reach; the \
+                 program was ended and can be run again",
+                path.display()
+            );
+            Error::new(Code::WallMissing, message)
+        }
+        Report::NoWall(why) => Error::new(Code::WallMissing, why),
+        Report::NotStarted(why) => not_started(why),
+        Report::Walled(_) | Report::Ended(_) => not_started("it ended"),
+    }
+}
+
+/// Starts the launcher. What the program puts out goes through its stderr: one pipe for both streams keeps their order.
+fn launch(plan: &Plan, output: OwnedFd) -> std::io::Result<Launched> {
     let mut child = Command::new(&plan.launcher)
         .args(launch::OUTER)
         .env_clear()
         .stdin(Stdio::piped())
         .stdout(Stdio::piped())
-        .stderr(writer)
+        .stderr(output)
         .spawn()?;
     let (lifeline, reports) = (child.stdin.take(), child.stdout.take());
-    Ok((Launched { child: Some(child), reports, lifeline }, output))
+    Ok(Launched { child: Some(child), reports, lifeline })
+}
+
+/// Starts the program of `plan`, which goes on.
+pub(super) async fn open(plan: Plan) -> Result<Live, Error> {
+    let failed = |error: std::io::Error| not_started(format!("the program could not be started: {error}"));
+    let frame = plan.frame(&[]).map_err(failed)?;
+    let (ours, theirs) = StdUnixStream::pair().map_err(failed)?;
+    ours.set_nonblocking(true).map_err(failed)?;
+    let (frames, stdin) = UnixStream::from_std(ours).map_err(failed)?.into_split();
+    let mut launched = launch(&plan, theirs.into()).map_err(failed)?;
+    if let Some(lifeline) = &mut launched.lifeline {
+        lifeline.write_all(&frame).await.map_err(failed)?;
+    }
+    let (stdout, to_stdout) = duplex(WAITING_MAX_BYTES);
+    let (stderr, to_stderr) = duplex(WAITING_MAX_BYTES);
+    let (told, (over, ended)) = (CancellationToken::new(), watch::channel(None));
+    let running = Running::new(told.clone(), ended);
+    tokio::spawn(async move {
+        let mut passing = std::pin::pin!(pass_on(frames, to_stdout, to_stderr));
+        tokio::select! {
+            () = &mut passing => {}
+            // Whoever told it has let go of its input, and with that it is closed.
+            () = told.cancelled() => drop(timeout(FOLLOWING, &mut passing).await),
+        }
+        let reports = Report::read_all(&launched.end(CLEARING).await);
+        let end = reports.into_iter().find(|report| !matches!(report, Report::Walled(_)));
+        over.send_replace(Some(match end {
+            Some(Report::Ended(exit)) => Ok(exit),
+            Some(report) => Err(refused(&plan, report)),
+            None => Err(not_started("the program was ended")),
+        }));
+    });
+    Ok(Live { stdin: Box::pin(stdin), stdout: Box::pin(stdout), stderr: Box::pin(stderr), running })
+}
+
+/// Passes on the parts of both streams until there are no more, or something else than frames comes. What nobody
+/// reads any more is left out.
+async fn pass_on(
+    mut frames: impl AsyncRead + Unpin,
+    mut stdout: impl AsyncWrite + Unpin,
+    mut stderr: impl AsyncWrite + Unpin,
+) {
+    let mut header = [0; HEADER_BYTES];
+    while frames.read_exact(&mut header).await.is_ok() {
+        let Some((stream, length)) = apart::header(header) else { return };
+        let mut part = vec![0; length];
+        if frames.read_exact(&mut part).await.is_err() {
+            return;
+        }
+        let _ = match stream {
+            Stream::Stdout => stdout.write_all(&part).await,
+            Stream::Stderr => stderr.write_all(&part).await,
+        };
+    }
 }
 
 async fn collect(output: &mut Receiver, kept: &mut Output, most: u64) -> std::io::Result<Ending> {

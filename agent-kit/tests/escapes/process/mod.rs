@@ -9,6 +9,7 @@ mod files;
 mod ground;
 mod limits;
 mod others;
+mod starts;
 mod works;
 
 pub use attack::entered;

@@ -7,16 +7,17 @@ use std::time::{Duration, Instant};
 
 use libtest_mimic::{Failed, Trial};
 use rondo_agent_kit::tool::{EffectWord, Error, InDoubt, Invocation, Program, ProgramSettings, Shell, Tool, Typed};
-use rondo_agent_kit::wall::process::{Access, Answered, Command, Exit, Limits, Processes};
+use rondo_agent_kit::wall::process::{Access, Answered, Command, Exit, Limits, Processes, WorkingDir};
 use rondo_protocol::canonical;
 use rondo_protocol::diagnostic::Code;
 
 use super::ground::{Ground, SECRET, Walled, shell, text, walls};
+use super::starts;
 
 /// Each with every kind of wall that there is.
 pub fn works() -> Vec<Trial> {
     type Work = fn(&Ground) -> Result<(), String>;
-    let works: [(&str, Work); 21] = [
+    let works: [(&str, Work); 24] = [
         ("a_script_reads_and_writes_the_workspace", a_script),
         ("tools_of_the_system_work", tools_of_the_system),
         ("python_works_with_processes_of_its_own", python),
@@ -37,6 +38,9 @@ pub fn works() -> Vec<Trial> {
         ("the_places_of_missing_hidden_files_are_given_back", places),
         ("the_shell_tool_runs_argv_and_scripts", shell_tool),
         ("a_declared_tool_is_held_to_its_effect", declared_tool),
+        ("a_program_can_start_in_its_private_folder", starts::private),
+        ("nothing_is_searched_where_a_program_starts", starts::closed_search),
+        ("one_that_has_only_what_was_granted_does_not_read_the_workspace", starts::granted_only),
         ("many_at_once_keep_each_others_masks", many),
     ];
     let works = works.into_iter().map(|(name, work)| {
@@ -52,11 +56,11 @@ pub fn works() -> Vec<Trial> {
     works.chain([self_test]).collect()
 }
 
-fn expect(what: &str, expected: &str) -> Result<(), String> {
+pub fn expect(what: &str, expected: &str) -> Result<(), String> {
     if what == expected { Ok(()) } else { Err(format!("{what:?} instead of {expected:?}")) }
 }
 
-fn succeeds(ground: &Ground, command: Command) -> Result<String, String> {
+pub fn succeeds(ground: &Ground, command: Command) -> Result<String, String> {
     let finished = ground.run(command).map_err(|error| error.to_string())?;
     if finished.exit == Exit::Code(0) { Ok(finished.output) } else { Err(format!("{finished:?}")) }
 }
@@ -66,7 +70,7 @@ fn a_script(ground: &Ground) -> Result<(), String> {
         succeeds(ground, shell("cat src/open; echo more >> src/open; mkdir src/a; mv src/open src/a/b; ls src/a"))?;
     expect(&output, "openb\n")?;
     expect(&fs::read_to_string(ground.workspace().join("src/a/b")).unwrap(), "openmore\n")?;
-    let there = Command { working_dir: PathBuf::from("src"), ..shell("pwd") };
+    let there = Command { working_dir: WorkingDir::Folder("src".into()), ..shell("pwd") };
     expect(succeeds(ground, there)?.trim(), text(&ground.workspace().join("src")))
 }
 
@@ -125,7 +129,11 @@ fn cargo(ground: &Ground) -> Result<(), String> {
     settings.read.push(toolchain.clone());
     settings.env.insert("PATH".to_owned(), format!("{}/bin:/usr/local/bin:/usr/bin:/bin", text(&toolchain)));
     settings.env.insert("CARGO_NET_OFFLINE".to_owned(), "true".to_owned());
-    let command = Command { working_dir: "src/tiny".into(), timeout: Duration::from_mins(5), ..shell("cargo test") };
+    let command = Command {
+        working_dir: WorkingDir::Folder("src/tiny".into()),
+        timeout: Duration::from_mins(5),
+        ..shell("cargo test")
+    };
     let finished = ground.runtime.block_on(ground.processes_of(settings).run(command)).map_err(|e| e.to_string())?;
     let both = finished.output.matches("1 passed").count();
     if finished.exit == Exit::Code(0) && both == 2 { Ok(()) } else { Err(format!("{finished:?}")) }
@@ -193,7 +201,7 @@ fn exits(ground: &Ground) -> Result<(), String> {
 fn environment(ground: &Ground) -> Result<(), String> {
     let mut command = shell("env | cut -d= -f1 | sort | tr '\\n' ' '; echo $RONDO_IDEMPOTENCY_KEY");
     command.env.insert("RONDO_IDEMPOTENCY_KEY".to_owned(), "key".to_owned());
-    expect(&succeeds(ground, command)?, "HOME PATH PWD RONDO_IDEMPOTENCY_KEY TMPDIR key\n")
+    expect(&succeeds(ground, command)?, "HOME PATH PWD PYTHONSAFEPATH RONDO_IDEMPOTENCY_KEY TMPDIR key\n")
 }
 
 fn private_folder(ground: &Ground) -> Result<(), String> {
@@ -281,7 +289,7 @@ fn granted(ground: &Ground) -> Result<(), String> {
 fn not_started(ground: &Ground) -> Result<(), String> {
     let run = |argv: &[&str], folder: &str| {
         let argv = argv.iter().map(|&part| part.to_owned()).collect();
-        ground.run(Command { working_dir: folder.into(), ..Command::new(argv) })
+        ground.run(Command { working_dir: WorkingDir::Folder(folder.into()), ..Command::new(argv) })
     };
     for (argv, folder) in [
         (&["no-such-program"][..], "."),
@@ -343,6 +351,7 @@ fn declared_tool(ground: &Ground) -> Result<(), String> {
             schema: Some(r#"{"type":"object","properties":{"what":{"type":"string"}}}"#.to_owned()),
             effect,
             paths: vec!["out".to_owned()],
+            working_dir: WorkingDir::workspace(),
             timeout: Duration::from_secs(30),
             output_max_bytes: 10_000,
             in_doubt: InDoubt::Ask,

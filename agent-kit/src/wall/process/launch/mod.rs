@@ -37,7 +37,6 @@ use rustix::process::{Signal, set_parent_process_death_signal};
 
 use super::plan::{Isolation, Plan, Report};
 use hidden::{Places, Watched};
-use private::Private;
 
 pub(super) use bubblewrap::is_installed as has_bubblewrap;
 pub(super) use probe::{Escape, probe};
@@ -80,12 +79,17 @@ pub(super) fn entered() -> Option<ExitCode> {
 
 fn outer() -> Result<(), Report> {
     close_all_others()?;
+    // The plan holds the variables of the program, among them keys of a server.
+    super::undumpable();
     // A session of its own: no terminal, and a group that can be ended as one.
     let _ = nix::unistd::setsid();
     umask(Mode::from_bits_truncate(0o022));
     let (mut plan, stdin) = Plan::read(&mut io::stdin()).map_err(not_started)?;
-    let private = Private::make(&plan.temporary).map_err(not_started)?;
+    let private = private::make(&plan.temporary).map_err(not_started)?;
     plan.private = private.path().to_path_buf();
+    if plan.workspace.as_os_str().is_empty() {
+        plan.workspace = private::home(&plan.private);
+    }
     let ended = supervised(&plan, &stdin);
     // Nobody listens any more when this cannot be written.
     let _ = ended.err().map(|report| report.write(&mut io::stdout()));

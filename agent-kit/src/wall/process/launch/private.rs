@@ -1,51 +1,23 @@
-//! The private folder of a run: what the program has for `TMPDIR` and `HOME`, and what hidden files are masked with.
+//! What is in the private folder of a run: what the program has for `TMPDIR` and `HOME`, and what hidden files are
+//! masked with.
 
-use std::fs::{self, DirBuilder, Permissions};
+use std::fs::DirBuilder;
 use std::io;
-use std::os::unix::fs::{DirBuilderExt, PermissionsExt};
+use std::os::unix::fs::DirBuilderExt;
 use std::path::{Path, PathBuf};
-use std::time::{SystemTime, UNIX_EPOCH};
 
-/// How many names are tried.
-const ATTEMPTS: u32 = 100;
+use crate::wall::private::Private;
 
-/// A folder that nobody else had before.
-pub(super) struct Private(PathBuf);
-
-impl Private {
-    /// Makes one in `temporary`.
-    pub fn make(temporary: &Path) -> io::Result<Self> {
-        let temporary = temporary.canonicalize()?;
-        let process = std::process::id();
-        for attempt in 0..ATTEMPTS {
-            let nanos = SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |since| since.subsec_nanos());
-            let path = temporary.join(format!("rondo-{process}-{nanos}-{attempt}"));
-            // A folder that is there already, whoever planted it, is never used.
-            match DirBuilder::new().mode(0o700).create(&path) {
-                Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {}
-                made => {
-                    made?;
-                    let private = Self(path);
-                    DirBuilder::new().mode(0o700).create(home(private.path()))?;
-                    DirBuilder::new().mode(0o700).create(void(private.path()))?;
-                    return Ok(private);
-                }
-            }
-        }
-        Err(io::Error::other("no private folder can be made"))
-    }
-
-    pub fn path(&self) -> &Path {
-        &self.0
-    }
-
-    /// Removes it with all that is in it, as far as that can be.
-    pub fn remove(self) {
-        if fs::remove_dir_all(&self.0).is_err() {
-            open_up(&self.0);
-            let _ = fs::remove_dir_all(&self.0);
+/// Makes it in `temporary`.
+pub(super) fn make(temporary: &Path) -> io::Result<Private> {
+    let private = Private::make(temporary)?;
+    for folder in [home(private.path()), void(private.path())] {
+        if let Err(error) = DirBuilder::new().mode(0o700).create(folder) {
+            private.remove();
+            return Err(error);
         }
     }
+    Ok(private)
 }
 
 /// What the program has of it.
@@ -56,14 +28,4 @@ pub(super) fn home(private: &Path) -> PathBuf {
 /// Where masks are made; the program is not granted it.
 pub(super) fn void(private: &Path) -> PathBuf {
     private.join("void")
-}
-
-/// Gives back the rights on folders that the program took away. Links are not followed.
-fn open_up(folder: &Path) {
-    let mut folders = vec![folder.to_path_buf()];
-    while let Some(folder) = folders.pop() {
-        let _ = fs::set_permissions(&folder, Permissions::from_mode(0o700));
-        let entries = fs::read_dir(&folder).into_iter().flatten().filter_map(Result::ok);
-        folders.extend(entries.filter(|e| e.file_type().is_ok_and(|kind| kind.is_dir())).map(|e| e.path()));
-    }
 }

@@ -25,7 +25,7 @@ pub(super) fn become_program() -> Result<(), Report> {
     let home = private::home(&plan.private);
     let mut command = Command::new(name);
     command.args(arguments).env_clear().env("TMPDIR", &home).env("HOME", &home).envs(&plan.env);
-    command.current_dir(&plan.working_dir);
+    command.current_dir(plan.working_dir.as_ref().unwrap_or(&home));
     command.stdin(stdin(&input).map_err(not_started)?).stdout(output()?).stderr(output()?);
 
     limits::set(&plan.limits).map_err(no_wall)?;
@@ -41,7 +41,7 @@ pub(super) fn become_program() -> Result<(), Report> {
     }
     let error = match plan.streams {
         Streams::Together => command.exec(),
-        Streams::Apart => match relay::become_relay(command) {
+        Streams::Apart | Streams::Live => match relay::become_relay(command, plan.streams) {
             Ok(never) => match never {},
             Err(error) => error,
         },

@@ -1,10 +1,15 @@
 //! Standing between a program and the pipe that leads out, to tell its two streams apart.
 //!
+//! Where the program goes on and is spoken to, the pipe is a pair of sockets, and what comes in by it is passed on to
+//! the program, which has none itself.
+//!
 //! The relay stands behind the same wall as the program and ends as the program ended. What is written after that by
 //! processes that the program left behind is waited for only a moment: they are ended with it.
 
 use std::convert::Infallible;
-use std::io::{self, Read};
+use std::fs::File;
+use std::io::{self, Read, Write};
+use std::os::fd::AsFd;
 use std::os::unix::process::ExitStatusExt;
 use std::process::{Child, Command, ExitStatus, Stdio};
 use std::sync::mpsc::{Receiver, RecvTimeoutError, SyncSender, sync_channel};
@@ -13,6 +18,7 @@ use std::time::{Duration, Instant};
 use nix::sys::signal::{self, Signal};
 
 use super::super::apart::{self, PART_MAX_BYTES, Stream};
+use super::super::plan::Streams;
 
 /// How often it is looked whether a program has ended whose streams are still open.
 const LOOK: Duration = Duration::from_millis(20);
@@ -30,7 +36,12 @@ const PARTS: usize = 4;
 ///
 /// # Errors
 /// When it cannot be started.
-pub(super) fn become_relay(mut command: Command) -> io::Result<Infallible> {
+pub(super) fn become_relay(mut command: Command, streams: Streams) -> io::Result<Infallible> {
+    let mut said = None;
+    if streams == Streams::Live {
+        said = Some(File::from(io::stderr().as_fd().try_clone_to_owned()?));
+        command.stdin(Stdio::piped());
+    }
     let mut child = command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn()?;
     let (sender, parts) = sync_channel(PARTS);
     if let Some(stdout) = child.stdout.take() {
@@ -40,6 +51,18 @@ pub(super) fn become_relay(mut command: Command) -> io::Result<Infallible> {
         read(stderr, Stream::Stderr, sender.clone());
     }
     drop(sender);
+    if let (Some(mut said), Some(mut stdin)) = (said, child.stdin.take()) {
+        std::thread::spawn(move || {
+            let mut buffer = vec![0; PART_MAX_BYTES];
+            // By hand: `io::copy` would splice, which keeps the program from reading for as long as nothing more comes.
+            while let Ok(count @ 1..) = said.read(&mut buffer) {
+                // A program that does not read any more is no fault.
+                if stdin.write_all(buffer.get(..count).unwrap_or_default()).is_err() {
+                    break;
+                }
+            }
+        });
+    }
     // When what it puts out cannot be passed on, it was started all the same: this is no failure to start it.
     let Ok(status) = passed_on(&mut child, &parts) else { std::process::exit(UNHEARD) };
     if let Some(signal) = status.signal().and_then(|number| Signal::try_from(number).ok()) {
