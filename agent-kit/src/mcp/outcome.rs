@@ -2,18 +2,22 @@
 
 use rmcp::model::{CallToolResult, ContentBlock, ReadResourceResult, ResourceContents};
 
+use crate::redact::Redactor;
 use crate::tool::{STORED_MAX_BYTES, bound};
 
 /// The text of a call's answer. What is no text is named with type and size and left out.
-pub fn of_call(result: CallToolResult) -> String {
-    let mut lines = Lines::default();
+pub fn of_call(result: CallToolResult, redactor: &Redactor) -> String {
+    let mut lines = Lines::new(redactor);
     for block in result.content {
         match block {
             ContentBlock::Text(text) => lines.add(&text.text),
             ContentBlock::Image(image) => lines.leave_out(&image.mime_type, &image.data),
             ContentBlock::Audio(audio) => lines.leave_out(&audio.mime_type, &audio.data),
             ContentBlock::Resource(embedded) => lines.add_resource(&embedded.resource),
-            ContentBlock::ResourceLink(link) => lines.add(&format!("[resource {}]", bound::line(&link.uri, 500))),
+            ContentBlock::ResourceLink(link) => {
+                let uri = redactor.text(&link.uri);
+                lines.add(&format!("[resource {}]", bound::line(&uri, 500)));
+            }
             _ => lines.add("[content of a kind that is not known, left out]"),
         }
     }
@@ -26,31 +30,37 @@ pub fn of_call(result: CallToolResult) -> String {
 }
 
 /// The text of a resource.
-pub fn of_resource(result: &ReadResourceResult) -> String {
-    let mut lines = Lines::default();
+pub fn of_resource(result: &ReadResourceResult, redactor: &Redactor) -> String {
+    let mut lines = Lines::new(redactor);
     for contents in &result.contents {
         lines.add_resource(contents);
     }
     lines.finish()
 }
 
-/// Texts, one below the other, no more than can be kept.
-#[derive(Default)]
-pub struct Lines {
+/// Texts, one below the other, no more than can be kept, redacted before they are cut.
+pub struct Lines<'r> {
+    redactor: &'r Redactor,
     text: String,
     /// Of everything, kept or not.
     bytes: usize,
 }
 
-impl Lines {
+impl<'r> Lines<'r> {
+    /// No texts yet.
+    pub fn new(redactor: &'r Redactor) -> Self {
+        Self { redactor, text: String::new(), bytes: 0 }
+    }
+
     /// Adds a text.
     pub fn add(&mut self, text: &str) {
+        let text = self.redactor.text(text);
         if self.bytes > 0 && self.text.len() < STORED_MAX_BYTES {
             self.text.push('\n');
         }
         self.bytes += text.len() + usize::from(self.bytes > 0);
         let room = STORED_MAX_BYTES.saturating_add(1).saturating_sub(self.text.len());
-        self.text.push_str(bound::beginning(text, room));
+        self.text.push_str(bound::beginning(&text, room));
     }
 
     fn add_resource(&mut self, contents: &ResourceContents) {
@@ -67,7 +77,8 @@ impl Lines {
     fn leave_out(&mut self, mime_type: &str, data: &str) {
         let padding = data.bytes().rev().take_while(|byte| *byte == b'=').count();
         let bytes = (data.len() / 4 * 3).saturating_sub(padding);
-        self.add(&format!("[{}, {}, left out]", bound::line(mime_type, 100), bound::bytes(bytes as u64)));
+        let kind = self.redactor.text(mime_type);
+        self.add(&format!("[{}, {}, left out]", bound::line(&kind, 100), bound::bytes(bytes as u64)));
     }
 
     fn is_empty(&self) -> bool {
@@ -85,7 +96,7 @@ mod tests {
     use super::*;
 
     fn text_of(json: &str) -> String {
-        of_call(serde_json::from_str(json).unwrap())
+        of_call(serde_json::from_str(json).unwrap(), &Redactor::default())
     }
 
     #[test]
@@ -112,11 +123,27 @@ mod tests {
 
     #[test]
     fn a_long_answer_is_cut_with_a_mark() {
-        let mut lines = Lines::default();
+        let redactor = Redactor::default();
+        let mut lines = Lines::new(&redactor);
         for _ in 0..3 {
             lines.add(&"é".repeat(STORED_MAX_BYTES / 4));
         }
         let text = lines.finish();
         assert!(text.len() <= STORED_MAX_BYTES && text.ends_with("é\n[cut here: 1,572,866 bytes in all]"));
+    }
+
+    #[test]
+    fn no_half_of_a_key_stands_where_an_answer_is_cut() {
+        const KEY: &str = "sk-0123456789";
+        let redactor = Redactor::new([("KEY".to_owned(), KEY.to_owned())]);
+        for before in STORED_MAX_BYTES - 60..STORED_MAX_BYTES {
+            let mut lines = Lines::new(&redactor);
+            lines.add(&format!("{}{KEY}{}", "x".repeat(before), "x".repeat(200)));
+            assert!(!lines.finish().contains("sk-"));
+        }
+        let link =
+            format!(r#"{{"content": [{{"type": "resource_link", "uri": "{}{KEY}", "name": "d"}}]}}"#, "x".repeat(490));
+        let text = of_call(serde_json::from_str(&link).unwrap(), &redactor);
+        assert!(!text.contains("sk-"), "{text}");
     }
 }

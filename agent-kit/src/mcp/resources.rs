@@ -13,6 +13,7 @@ use rondo_protocol::diagnostic::Code;
 use super::catalogue::MAX_PAGES;
 use super::outcome::{self, Lines};
 use super::server::Shared;
+use crate::redact::Redactor;
 use crate::tool::{Error, Invocation, Origin, Spec, Tool, bound};
 
 /// The name of the tool that lists resources, unless the server has one.
@@ -46,20 +47,20 @@ impl ListResources {
         Self { spec, shared }
     }
 
-    async fn list(&self) -> Result<String, Error> {
+    async fn list(&self, invocation: &Invocation) -> Result<String, Error> {
         let connection = self.shared.connection().await?;
-        self.shared.wait(&connection, pages(connection.peer())).await
+        self.shared.wait(&connection, pages(connection.peer(), &invocation.redactor)).await
     }
 }
 
 /// Every resource, through the pages of their list.
-async fn pages(peer: &Peer<RoleClient>) -> Result<String, ServiceError> {
-    let mut lines = Lines::default();
+async fn pages(peer: &Peer<RoleClient>, redactor: &Redactor) -> Result<String, ServiceError> {
+    let mut lines = Lines::new(redactor);
     let (mut listed, mut cursor) = (0, None);
     for _ in 0..MAX_PAGES {
         let page = peer.list_resources(Some(PaginatedRequestParams::default().with_cursor(cursor))).await?;
         for resource in page.resources.iter().take(MAX_RESOURCES - listed) {
-            lines.add(&line(resource));
+            lines.add(&line(resource, redactor));
             listed += 1;
         }
         cursor = page.next_cursor;
@@ -75,9 +76,10 @@ async fn pages(peer: &Peer<RoleClient>) -> Result<String, ServiceError> {
     Ok(lines.finish())
 }
 
-fn line(resource: &Resource) -> String {
+fn line(resource: &Resource, redactor: &Redactor) -> String {
+    let shown = |text: &str, max_chars| bound::line(&redactor.text(text), max_chars);
     let kind = resource.mime_type.as_deref().unwrap_or("-");
-    format!("{} {} {}", bound::line(&resource.uri, 500), bound::line(kind, 100), bound::line(&resource.name, 200))
+    format!("{} {} {}", shown(&resource.uri, 500), shown(kind, 100), shown(&resource.name, 200))
 }
 
 impl Tool for ListResources {
@@ -89,8 +91,8 @@ impl Tool for ListResources {
         Effect::External
     }
 
-    fn run<'a>(&'a self, _arguments: Value, _invocation: &'a Invocation) -> BoxFuture<'a, Result<String, Error>> {
-        Box::pin(self.list())
+    fn run<'a>(&'a self, _arguments: Value, invocation: &'a Invocation) -> BoxFuture<'a, Result<String, Error>> {
+        Box::pin(self.list(invocation))
     }
 }
 
@@ -116,7 +118,7 @@ impl ReadResource {
         params.meta = Some(Shared::meta(invocation));
         let asked = connection.peer().read_resource_once(params);
         match self.shared.wait(&connection, asked).await? {
-            ReadResourceResponse::Complete(result) => Ok(outcome::of_resource(&result)),
+            ReadResourceResponse::Complete(result) => Ok(outcome::of_resource(&result, &invocation.redactor)),
             _ => Err(self.shared.asks_back()),
         }
     }

@@ -47,7 +47,7 @@ impl McpTool {
         match self.shared.wait(&connection, asked).await? {
             CallToolResponse::Complete(result) => {
                 let has_failed = result.is_error == Some(true);
-                let text = outcome::of_call(result);
+                let text = outcome::of_call(result, &invocation.redactor);
                 if has_failed {
                     let message = format!("{} says that it failed", self.spec.name);
                     return Err(Error::new(Code::McpToolFailed, message).with_output(text));

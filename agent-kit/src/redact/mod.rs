@@ -1,11 +1,13 @@
 //! Keeping the operator's keys out of everything that is stored, hashed, shown or sent on.
 //!
 //! Redaction acts on what *enters* a thread: its input, tool results, model replies, faults. A known key value becomes
-//! `[redacted:NAME]`, also where any of its characters are spelt as escapes of JSON or YAML: a reader of the text would
-//! put the key together again. To the keys an author adds [`Pattern`]s, which are looked for after them, in order.
+//! `[redacted:NAME]`, also where a reader of the text would put the key together again: where any of its characters are
+//! spelt as escapes of JSON or YAML, percent-encoded or as entities of HTML; where it stands in base64, alone or in the
+//! middle of a longer text, or in hex; where only a long line of a key of several lines is shown. To the keys an author
+//! adds [`Pattern`]s, which are looked for after them, in order.
 //!
 //! Laws:
-//! - `no_secret`: no output holds a known key.
+//! - `no_secret`: no output holds a known key, in none of these spellings.
 //! - For every way of cutting a text into pieces, the pieces that leave a [`StreamRedactor`] make up
 //!   [`Redactor::text`] of the whole.
 //! - Redacting a redacted text changes nothing, unless a key has a part of such a mark as `[redacted:NAME]` in it.
@@ -13,6 +15,7 @@
 //! This module knows nothing of where keys and patterns come from, and no pattern of what a key may look like: that is
 //! the business of the `redact` hook.
 
+mod keys;
 mod mark;
 mod pass;
 mod pattern;
@@ -25,10 +28,10 @@ use std::sync::Arc;
 
 use rondo_protocol::Value;
 
+use keys::{Keys, Scan};
 use mark::Marks;
 use pass::Pass;
 pub use pattern::{InvalidPattern, MAX_PATTERN_BYTES, Pattern};
-use spelling::Match;
 
 /// The shortest value that is redacted. A shorter one would be found in the middle of words that are no secret.
 pub const MIN_SECRET_BYTES: usize = 8;
@@ -60,26 +63,18 @@ pub struct Ignored {
 /// Finds known key values in texts, and what patterns match, and puts their names in their place.
 #[derive(Clone, Default)]
 pub struct Redactor {
-    /// What is looked for, longest first, each with what stands in its place.
-    needles: Arc<[Needle]>,
-    /// The bytes with which a needle begins.
-    first_bytes: Arc<[u8]>,
-    ignored: Vec<Ignored>,
+    keys: Arc<Keys>,
+    ignored: Arc<[Ignored]>,
     /// What is looked for after the keys.
     patterns: Arc<[Pattern]>,
     /// All that may stand in the place of something. Empty without patterns: keys are found whatever surrounds them.
     marks: Arc<Marks>,
 }
 
-struct Needle {
-    text: String,
-    replacement: String,
-}
-
 impl fmt::Debug for Redactor {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Redactor")
-            .field("needles", &self.needles.len())
+            .field("needles", &self.keys.len())
             .field("ignored", &self.ignored)
             .field("patterns", &self.patterns)
             .finish_non_exhaustive()
@@ -89,27 +84,16 @@ impl fmt::Debug for Redactor {
 impl Redactor {
     /// Redacts these values, given as name and value.
     pub fn new(secrets: impl IntoIterator<Item = (String, String)>) -> Self {
-        let mut needles: Vec<Needle> = Vec::new();
         let mut ignored = Vec::new();
-        for (name, secret) in secrets {
+        let secrets = secrets.into_iter().filter_map(|(name, secret)| {
             if secret.len() < MIN_SECRET_BYTES {
                 ignored.push(Ignored { name, reason: "it is shorter than 8 bytes" });
-                continue;
+                return None;
             }
-            let replacement = mark::named(&name);
-            if !needles.iter().any(|known| known.text == secret) {
-                needles.push(Needle { text: secret, replacement });
-            }
-        }
-        needles.sort_by(|a, b| b.text.len().cmp(&a.text.len()).then_with(|| a.text.cmp(&b.text)));
-        let mut first_bytes: Vec<u8> = needles.iter().filter_map(|needle| needle.text.bytes().next()).collect();
-        if !needles.is_empty() {
-            // Its first character may be spelt as an escape.
-            first_bytes.push(b'\\');
-        }
-        first_bytes.sort_unstable();
-        first_bytes.dedup();
-        Self { needles: needles.into(), first_bytes: first_bytes.into(), ignored, ..Self::default() }
+            Some((name, secret))
+        });
+        let keys = Arc::new(Keys::new(secrets));
+        Self { keys, ignored: ignored.into(), ..Self::default() }
     }
 
     /// A redactor that also redacts what these patterns match, after the patterns that this one has.
@@ -119,7 +103,7 @@ impl Redactor {
         if patterns.is_empty() {
             return self.clone();
         }
-        let of_keys = self.needles.iter().map(|needle| needle.replacement.clone());
+        let of_keys = self.keys.replacements().map(str::to_owned);
         let of_patterns = patterns.iter().map(|pattern| pattern.replacement().to_owned());
         let marks = Arc::new(Marks::new(of_keys.chain(of_patterns)));
         Self { patterns, marks, ..self.clone() }
@@ -146,9 +130,16 @@ impl Redactor {
         })
     }
 
+    /// The beginning of a longer text, redacted: what could be a part of a key at its end is left out.
+    pub fn beginning(&self, text: &str) -> String {
+        let mut keyless = String::new();
+        self.keys.scan(text, false, &mut keyless);
+        self.patterns.iter().fold(keyless, |text, pattern| Pass::whole(pattern, &self.marks, &text).unwrap_or(text))
+    }
+
     fn without_keys<'a>(&self, text: &'a str) -> Cow<'a, str> {
         let mut out = String::new();
-        match self.scan(text, true, &mut out) {
+        match self.keys.scan(text, true, &mut out) {
             Scan { replaced: false, .. } => Cow::Borrowed(text),
             Scan { .. } => Cow::Owned(out),
         }
@@ -188,50 +179,6 @@ impl Redactor {
         let pass = |pattern: &Pattern| Pass::new(pattern.clone(), Arc::clone(&self.marks));
         StreamRedactor { redactor: self.clone(), held: String::new(), passes: self.patterns.iter().map(pass).collect() }
     }
-
-    /// Appends the beginning of `text` to `out`, without its keys. Unless the text is `whole`, it stops where what is left could
-    /// be the beginning of a key.
-    fn scan(&self, text: &str, whole: bool, out: &mut String) -> Scan {
-        let bytes = text.as_bytes();
-        let mut scan = Scan { read: 0, replaced: false };
-        let mut copied = 0;
-        loop {
-            let ahead = bytes.get(scan.read..).unwrap_or_default();
-            let Some(skipped) = ahead.iter().position(|byte| self.first_bytes.contains(byte)) else {
-                scan.read = bytes.len();
-                break;
-            };
-            scan.read += skipped;
-            let rest = text.get(scan.read..).unwrap_or_default();
-            let found = self.needles.iter().find_map(|needle| match spelling::find(&needle.text, rest, whole) {
-                Match::No => None,
-                // A longer needle is asked first, so that a shorter one is not taken too early.
-                Match::Begun => Some(None),
-                Match::Whole(spelt_bytes) => Some(Some((needle, spelt_bytes))),
-            });
-            match found {
-                None => scan.read += 1,
-                Some(None) => break,
-                Some(Some((needle, spelt_bytes))) => {
-                    out.push_str(text.get(copied..scan.read).unwrap_or_default());
-                    out.push_str(&needle.replacement);
-                    scan.read += spelt_bytes;
-                    scan.replaced = true;
-                    copied = scan.read;
-                }
-            }
-        }
-        if scan.replaced || !whole {
-            out.push_str(text.get(copied..scan.read).unwrap_or_default());
-        }
-        scan
-    }
-}
-
-struct Scan {
-    /// Bytes of the text that were read; always at a boundary of a character, because needles begin and end at one.
-    read: usize,
-    replaced: bool,
 }
 
 /// Redacts a text that arrives in pieces.
@@ -253,9 +200,20 @@ impl StreamRedactor {
     pub fn push(&mut self, piece: &str) -> String {
         self.held.push_str(piece);
         let mut out = String::new();
-        let scan = self.redactor.scan(&self.held, false, &mut out);
+        let scan = self.redactor.keys.scan(&self.held, false, &mut out);
         self.held.drain(..scan.read);
         self.passes.iter_mut().fold(out, |text, pass| pass.push(&text))
+    }
+
+    /// How much is held back, in bytes.
+    pub fn held_bytes(&self) -> usize {
+        self.held.len() + self.passes.iter().map(Pass::held_bytes).sum::<usize>()
+    }
+
+    /// What is held back for the sake of patterns, as if the text ended there: for whoever has no more room. What may be
+    /// part of a key is held back still.
+    pub fn give_way(&mut self) -> String {
+        self.passes.iter_mut().fold(String::new(), |text, pass| pass.push(&text) + &pass.finish())
     }
 
     /// What is left when the text is at its end.

@@ -73,6 +73,11 @@ impl Pass {
         self.advance(false)
     }
 
+    /// How much is held back, in bytes.
+    pub(super) fn held_bytes(&self) -> usize {
+        self.held.len()
+    }
+
     /// What is left when the text is at its end. Another text may follow.
     pub(super) fn finish(&mut self) -> String {
         let out = self.advance(true);

@@ -1,8 +1,49 @@
-//! Whether a key stands at the beginning of a text, as it is or spelt with escapes of JSON or YAML.
+//! Whether a needle stands at the beginning of a text, as it is or with characters spelt in the ways of JSON, YAML, URLs
+//! and HTML.
+//!
+//! Each character is spelt for itself: as it is, as an escape (`\"`, `\u0022`), percent-encoded (`%22`) or as an entity
+//! (`&quot;`, `&#34;`). Spellings of a bounded length only are known, so that a stream waits for a bounded time.
 
-/// What a key and the beginning of a text have in common.
+/// How the characters of a needle may be written, before any of them is escaped.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Alphabet {
+    /// As they are; a space may be a plus sign, as in forms.
+    Plain,
+    /// The standard one, which the needle is written in, or that of URLs; lines may be broken.
+    Base64,
+    /// Lower case, which the needle is written in, or upper; lines may be broken.
+    Hex,
+}
+
+impl Alphabet {
+    /// Whether `got` stands for `wanted`.
+    fn means(self, wanted: char, got: char) -> bool {
+        match self {
+            Self::Plain => got == wanted || (wanted == ' ' && got == '+'),
+            Self::Base64 => got == wanted || matches!((wanted, got), ('+', '-') | ('/', '_')),
+            Self::Hex => got.eq_ignore_ascii_case(&wanted),
+        }
+    }
+
+    /// The bytes with which what stands for `wanted` begins, unless it is escaped.
+    pub(super) fn first_bytes(self, wanted: char) -> Vec<u8> {
+        let mut utf8 = [0; 4];
+        let mut first = wanted.encode_utf8(&mut utf8).as_bytes().to_vec();
+        first.truncate(1);
+        // Whatever stands for another character is ASCII.
+        first.extend((0..0x80).filter(|byte| char::from(*byte) != wanted && self.means(wanted, char::from(*byte))));
+        first
+    }
+
+    /// Whether lines may be broken within it.
+    pub(super) fn is_wrapped(self) -> bool {
+        self != Self::Plain
+    }
+}
+
+/// What a needle and the beginning of a text have in common.
 pub(super) enum Match {
-    /// The key does not stand there.
+    /// The needle does not stand there.
     No,
     /// The text ends before that can be told.
     Begun,
@@ -10,69 +51,218 @@ pub(super) enum Match {
     Whole(usize),
 }
 
-/// Looks for `key` at the beginning of `text`. In a `whole` text nothing is left open.
-pub(super) fn find(key: &str, text: &str, whole: bool) -> Match {
-    if text.starts_with(key) {
-        return Match::Whole(key.len());
-    }
-    // Asked before the spelling: the key as it is goes first, however the text arrives.
-    if !whole && key.starts_with(text) {
-        return Match::Begun;
-    }
-    let mut rest = text;
-    for wanted in key.chars() {
-        match first_char(rest) {
-            Some((meant, after)) if meant == wanted => rest = after,
-            Some(_) => return Match::No,
-            None if whole => return Match::No,
-            None => return Match::Begun,
+/// What an escape may begin with. In a needle they are ambiguous: a text may escape them or not.
+pub(super) const INTRODUCERS: [char; 3] = ['\\', '%', '&'];
+
+/// The most characters of a line break.
+const BREAK_MAX: usize = 2;
+
+/// The most digits of an entity.
+const ENTITY_DIGITS_MAX: usize = 8;
+
+/// Looks for `needle` at the beginning of `text`. In a `whole` text nothing is left open.
+pub(super) fn find(needle: &str, alphabet: Alphabet, text: &str, whole: bool) -> Match {
+    // Only where a needle holds an introducer is there more than one way to read a text. In each way such a character
+    // is escaped wherever it can be taken for escaped, or stands for itself wherever it can.
+    for plain in 0_u8..1 << INTRODUCERS.len() {
+        let is_plain = |index: usize| plain >> index & 1 == 1;
+        if INTRODUCERS.iter().enumerate().any(|(index, c)| is_plain(index) && !needle.contains(*c)) {
+            continue;
         }
+        let stands_for_itself = |c| INTRODUCERS.iter().position(|known| *known == c).is_some_and(is_plain);
+        match read(needle, alphabet, text, whole, stands_for_itself) {
+            Match::No => {}
+            found => return found,
+        }
+    }
+    Match::No
+}
+
+fn read(needle: &str, alphabet: Alphabet, text: &str, whole: bool, stands_for_itself: impl Fn(char) -> bool) -> Match {
+    let mut rest = text;
+    for (index, wanted) in needle.chars().enumerate() {
+        if index > 0 && alphabet.is_wrapped() {
+            rest = match after_line_break(rest) {
+                Some(rest) => rest,
+                None if whole => return Match::No,
+                None => return Match::Begun,
+            };
+        }
+        let mut chars = rest.chars();
+        let Some(first) = chars.next() else { return if whole { Match::No } else { Match::Begun } };
+        let fits = alphabet.means(wanted, first);
+        rest = match escaped(rest) {
+            Escaped::Ended if !whole => return Match::Begun,
+            Escaped::As(meant, after) if alphabet.means(wanted, meant) && !(fits && stands_for_itself(first)) => after,
+            _ if fits => chars.as_str(),
+            _ => return Match::No,
+        };
     }
     Match::Whole(text.len() - rest.len())
 }
 
-/// The first character as it is meant, and the text after it. `None` when the text ends before that can be told.
-///
-/// An escape that is none stands for its backslash.
-fn first_char(text: &str) -> Option<(char, &str)> {
-    let mut chars = text.chars();
-    let first = chars.next()?;
-    if first != '\\' {
-        return Some((first, chars.as_str()));
+/// The text behind a line break, if it begins with one. `None` when it ends before that can be told.
+fn after_line_break(text: &str) -> Option<&str> {
+    let mut rest = text;
+    for _ in 0..BREAK_MAX {
+        rest = match (rest.chars().next(), escaped(rest)) {
+            (None, _) | (_, Escaped::Ended) => return None,
+            (Some('\r' | '\n'), _) => rest.get(1..).unwrap_or_default(),
+            (_, Escaped::As('\r' | '\n', after)) => after,
+            _ => return Some(rest),
+        };
     }
-    let backslash = ('\\', chars.as_str());
-    let kind = chars.next()?;
+    Some(rest)
+}
+
+/// What a text begins with, read as an escape.
+enum Escaped<'a> {
+    /// None, or one that stands for nothing.
+    No,
+    /// The text ends before that can be told.
+    Ended,
+    /// This character, and the text after it.
+    As(char, &'a str),
+}
+
+fn escaped(text: &str) -> Escaped<'_> {
+    match text.as_bytes().first() {
+        Some(b'\\') => backslashed(text.get(1..).unwrap_or_default()),
+        Some(b'%') => percent_encoded(text),
+        Some(b'&') => entity(text.get(1..).unwrap_or_default()),
+        _ => Escaped::No,
+    }
+}
+
+/// Whether `second`, behind the introducer `first`, may begin what stands for `wanted`.
+pub(super) fn may_escape(first: char, second: u8, alphabet: Alphabet, wanted: char) -> bool {
+    match first {
+        '\\' => {
+            matches!(second, b'x' | b'u' | b'U')
+                || !second.is_ascii()
+                || alphabet.means(wanted, short_escape(char::from(second)))
+        }
+        '%' => second.is_ascii_hexdigit(),
+        _ => second == b'#' || ENTITIES.iter().any(|(name, _)| name.as_bytes().first() == Some(&second)),
+    }
+}
+
+/// What stands behind a backslash.
+fn backslashed(text: &str) -> Escaped<'_> {
+    let mut chars = text.chars();
+    let Some(kind) = chars.next() else { return Escaped::Ended };
     let digits = match kind {
         'x' => 2,
+        'u' if chars.as_str().starts_with('{') => return braced(chars.as_str()),
         'u' => 4,
         'U' => 8,
-        _ => return Some((short_escape(kind), chars.as_str())),
+        _ => return Escaped::As(short_escape(kind), chars.as_str()),
     };
     let (number, after) = match hexadecimal(chars.as_str(), digits) {
         Digits::Number(number, after) => (number, after),
-        Digits::Ended => return None,
-        Digits::Other => return Some(backslash),
+        Digits::Ended => return Escaped::Ended,
+        Digits::Other => return Escaped::No,
     };
     if kind == 'u' && (0xd800..0xdc00).contains(&number) {
         return low_half(number, after);
     }
-    Some((char::from_u32(number).unwrap_or(char::REPLACEMENT_CHARACTER), after))
+    Escaped::As(char::from_u32(number).unwrap_or(char::REPLACEMENT_CHARACTER), after)
+}
+
+/// `{1f600}`, as Rust and JavaScript write it behind `\u`.
+fn braced(text: &str) -> Escaped<'_> {
+    let digits = text.get(1..).unwrap_or_default();
+    let length = digits.bytes().take(6).take_while(u8::is_ascii_hexdigit).count();
+    let (number, after) = digits.split_at(length);
+    if after.is_empty() {
+        return Escaped::Ended;
+    }
+    let meant = u32::from_str_radix(number, 16).ok().and_then(char::from_u32);
+    meant.zip(after.strip_prefix('}')).map_or(Escaped::No, |(meant, after)| Escaped::As(meant, after))
 }
 
 /// The character of a pair of halves as JSON spells it, of which the high one was read.
-fn low_half(high: u32, text: &str) -> Option<(char, &str)> {
-    let lonely = (char::REPLACEMENT_CHARACTER, text);
+fn low_half(high: u32, text: &str) -> Escaped<'_> {
+    let lonely = Escaped::As(char::REPLACEMENT_CHARACTER, text);
     let Some(digits) = text.strip_prefix("\\u") else {
-        return (!"\\u".starts_with(text)).then_some(lonely);
+        return if "\\u".starts_with(text) { Escaped::Ended } else { lonely };
     };
     match hexadecimal(digits, 4) {
         Digits::Number(low @ 0xdc00..0xe000, after) => {
             let number = 0x10000 + ((high - 0xd800) << 10) + (low - 0xdc00);
-            Some((char::from_u32(number).unwrap_or(char::REPLACEMENT_CHARACTER), after))
+            Escaped::As(char::from_u32(number).unwrap_or(char::REPLACEMENT_CHARACTER), after)
         }
-        Digits::Ended => None,
-        Digits::Number(..) | Digits::Other => Some(lonely),
+        Digits::Ended => Escaped::Ended,
+        Digits::Number(..) | Digits::Other => lonely,
     }
+}
+
+/// A character whose bytes are percent-encoded, all of them.
+fn percent_encoded(text: &str) -> Escaped<'_> {
+    let mut bytes = [0; 4];
+    let mut wanted = 1;
+    let mut rest = text;
+    for index in 0..bytes.len() {
+        if index == wanted {
+            break;
+        }
+        let Some(digits) = rest.strip_prefix('%') else {
+            return if rest.is_empty() { Escaped::Ended } else { Escaped::No };
+        };
+        let byte = match hexadecimal(digits, 2) {
+            Digits::Number(number, after) => {
+                rest = after;
+                u8::try_from(number).unwrap_or_default()
+            }
+            Digits::Ended => return Escaped::Ended,
+            Digits::Other => return Escaped::No,
+        };
+        if index == 0 {
+            wanted = match byte {
+                0xc2..=0xdf => 2,
+                0xe0..=0xef => 3,
+                0xf0..=0xf4 => 4,
+                _ => 1,
+            };
+        }
+        if let Some(place) = bytes.get_mut(index) {
+            *place = byte;
+        }
+    }
+    let meant = bytes.get(..wanted).and_then(|bytes| std::str::from_utf8(bytes).ok());
+    meant.and_then(|meant| meant.chars().next()).map_or(Escaped::No, |meant| Escaped::As(meant, rest))
+}
+
+/// The entities that have names everywhere.
+const ENTITIES: [(&str, char); 9] = [
+    ("amp;", '&'),
+    ("lt;", '<'),
+    ("gt;", '>'),
+    ("quot;", '"'),
+    ("apos;", '\''),
+    ("AMP;", '&'),
+    ("LT;", '<'),
+    ("GT;", '>'),
+    ("QUOT;", '"'),
+];
+
+/// What stands behind an ampersand.
+fn entity(text: &str) -> Escaped<'_> {
+    let Some(number) = text.strip_prefix('#') else {
+        if let Some((name, meant)) = ENTITIES.iter().find(|(name, _)| text.starts_with(name)) {
+            return Escaped::As(*meant, text.get(name.len()..).unwrap_or_default());
+        }
+        let is_begun = ENTITIES.iter().any(|(name, _)| name.starts_with(text));
+        return if is_begun { Escaped::Ended } else { Escaped::No };
+    };
+    let (digits, radix) = number.strip_prefix(['x', 'X']).map_or((number, 10), |digits| (digits, 16));
+    let length = digits.chars().take(ENTITY_DIGITS_MAX).take_while(|c| c.is_digit(radix)).count();
+    let (number, after) = digits.split_at(length);
+    if after.is_empty() {
+        return Escaped::Ended;
+    }
+    let meant = u32::from_str_radix(number, radix).ok().and_then(char::from_u32);
+    meant.zip(after.strip_prefix(';')).map_or(Escaped::No, |(meant, after)| Escaped::As(meant, after))
 }
 
 enum Digits<'a> {

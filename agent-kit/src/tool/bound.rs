@@ -26,6 +26,16 @@ pub fn beginning(text: &str, max_bytes: usize) -> &str {
     text.get(..text.floor_char_boundary(max_bytes)).unwrap_or_default()
 }
 
+/// How many bytes at the end of `bytes` are the beginning of a character that goes on behind them.
+pub fn begun_character(bytes: &[u8]) -> usize {
+    // A character is at most four bytes long.
+    let tail = bytes.get(bytes.len().saturating_sub(3)..).unwrap_or_default();
+    let Some(at) = tail.iter().rposition(|byte| byte & 0xc0 != 0x80) else { return 0 };
+    let begun = tail.get(at..).unwrap_or_default();
+    let is_cut = std::str::from_utf8(begun).is_err_and(|error| error.error_len().is_none());
+    if is_cut { begun.len() } else { 0 }
+}
+
 /// The text, cut to at most `max_bytes` with a last line that says so.
 pub fn cut(text: String, max_bytes: usize) -> String {
     let length = text.len();
@@ -80,6 +90,24 @@ mod tests {
         let cut = cut("é".repeat(1000), 101);
         assert!(cut.len() <= 101, "{}", cut.len());
         assert!(cut.ends_with("é\n[cut here: 2,000 bytes in all]"), "{cut}");
+    }
+
+    #[test]
+    fn a_character_that_is_cut_through_is_told_from_what_is_none() {
+        for (bytes, begun) in [
+            (&b""[..], 0),
+            (b"abc", 0),
+            ("aé".as_bytes(), 0),
+            (b"a\xc3", 1),
+            (b"\xe2\x82", 2),
+            (b"abc\xf0\x9f\x98", 3),
+            ("😀".as_bytes(), 0),
+            (b"\xff", 0),
+            (b"\x80\x80\x80", 0),
+            (b"\xe2a", 0),
+        ] {
+            assert_eq!(begun_character(bytes), begun, "{bytes:?}");
+        }
     }
 
     #[test]

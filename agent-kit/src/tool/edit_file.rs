@@ -11,6 +11,7 @@ use super::files::{named, on_a_thread};
 use super::near::nearest;
 use super::text::{CHANGED_MAX_BYTES, Text};
 use super::{BuiltIn, Error, Invocation};
+use crate::redact::Redactor;
 use crate::wall::files::{self, Workspace};
 
 /// The most places that an error names.
@@ -57,14 +58,14 @@ impl BuiltIn for EditFile {
         Effect::Writes(vec![named(&self.workspace, &arguments.path)])
     }
 
-    fn run<'a>(&'a self, arguments: Arguments, _: &'a Invocation) -> BoxFuture<'a, Result<String, Error>> {
-        let workspace = Arc::clone(&self.workspace);
+    fn run<'a>(&'a self, arguments: Arguments, invocation: &'a Invocation) -> BoxFuture<'a, Result<String, Error>> {
+        let (workspace, redactor) = (Arc::clone(&self.workspace), invocation.redactor.clone());
         on_a_thread(move |patience| {
             let mut target = workspace.target(&arguments.path)?;
             let path = target.path();
             let bytes = target.read(CHANGED_MAX_BYTES)?;
             let text = Text::read(&path, bytes.ok_or_else(|| files::Error::Missing { path: path.clone() })?)?;
-            let edited = edit(&path, &text, &arguments)?;
+            let edited = edit(&path, &text, &arguments, &redactor)?;
             let content = text.encode(&path, edited.content)?;
             patience.check()?;
             target.replace(&content)?;
@@ -79,7 +80,7 @@ struct Edited {
     places: String,
 }
 
-fn edit(path: &str, text: &Text, arguments: &Arguments) -> Result<Edited, Error> {
+fn edit(path: &str, text: &Text, arguments: &Arguments, redactor: &Redactor) -> Result<Edited, Error> {
     let fault = |message: String| Error::new(Code::EditUnclear, message);
     if arguments.old.is_empty() {
         return Err(fault("`old` is empty; give the text to replace, or use write_file for a new file".to_owned()));
@@ -98,7 +99,7 @@ fn edit(path: &str, text: &Text, arguments: &Arguments) -> Result<Edited, Error>
     let places = beginnings(content, &old);
     let lines = lines_of(content, &places);
     match places.len() {
-        0 => Err(fault(format!("`old` is not in {path:?}{}", nearest(content, &arguments.old)))),
+        0 => Err(fault(format!("`old` is not in {path:?}{}", nearest(content, &arguments.old, redactor)))),
         1 => Ok(Edited { content: content.replacen(&*old, &new, 1), places: lines }),
         _ if arguments.all => Ok(Edited { content: replaced(path, content, &old, &new)?, places: lines }),
         _ => Err(fault(format!(

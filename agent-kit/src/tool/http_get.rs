@@ -9,12 +9,15 @@ use schemars::JsonSchema;
 use serde::Deserialize;
 
 use super::{BuiltIn, Error, Invocation, STORED_MAX_BYTES, bound};
+use crate::redact::Redactor;
 use crate::wall::http::{Gate, Response};
 
 /// By which a server can tell a repetition (<https://datatracker.ietf.org/doc/draft-ietf-httpapi-idempotency-key-header>).
 const IDEMPOTENCY_KEY: HeaderName = HeaderName::from_static("idempotency-key");
 /// How much of the body of an error is shown.
 const MAX_ERROR_BYTES: usize = 4 << 10;
+/// How much of a content type is shown.
+const TYPE_MAX_CHARS: usize = 200;
 /// Of the room for a result, what the first line and a mark need at most.
 const AROUND_BYTES: usize = 32 << 10;
 
@@ -65,20 +68,23 @@ impl BuiltIn for HttpGet {
                 headers.insert(IDEMPOTENCY_KEY, key);
             }
             let max_bytes = arguments.max_bytes.unwrap_or(usize::MAX);
-            present(&self.gate.get(&arguments.url, &headers, max_bytes).await?)
+            present(&self.gate.get(&arguments.url, &headers, max_bytes).await?, &invocation.redactor)
         })
     }
 }
 
-/// The answer as a text.
-fn present(response: &Response) -> Result<String, Error> {
-    let text = text_of(response);
+/// The answer as a text. Of a body that was cut, what may be the beginning of a key is left out.
+fn present(response: &Response, redactor: &Redactor) -> Result<String, Error> {
+    let redacted =
+        |text: String| if response.cut { redactor.beginning(&text) } else { redactor.text(&text).into_owned() };
+    let text = text_of(response).map(redacted);
     if !(200..300).contains(&response.status) {
         let message = format!("{} answered {}", response.url, response.status_line);
         let output = text.map(|text| bound::cut(text, MAX_ERROR_BYTES)).unwrap_or_default();
         return Err(Error::new(Code::HttpStatus, message).with_output(output));
     }
-    let kind = response.content_type.as_deref().unwrap_or("of no named type");
+    let kind = response.content_type.as_deref().map(|kind| bound::line(&redactor.text(kind), TYPE_MAX_CHARS));
+    let kind = kind.as_deref().unwrap_or("of no named type");
     let size = size(response);
     let text = text.map_err(|why| {
         let message = format!("{} is {kind}, {size}: {why}, and only texts are read", response.url);
@@ -115,7 +121,11 @@ fn text_of(response: &Response) -> Result<String, &'static str> {
         return Err("it is no text");
     }
     let encoding = charset(content_type).map_or(Some(UTF_8), |label| Encoding::for_label(label.as_bytes()));
-    let (text, ..) = encoding.ok_or("nobody knows its character set")?.decode(&response.body);
+    let encoding = encoding.ok_or("nobody knows its character set")?;
+    // A character that the cut goes through is no fault of the body.
+    let is_begun = response.cut && encoding == UTF_8;
+    let end = response.body.len() - if is_begun { bound::begun_character(&response.body) } else { 0 };
+    let (text, ..) = encoding.decode(response.body.get(..end).unwrap_or_default());
     // A program that is sent as text is still none.
     if text.contains('\0') { Err("it holds zero bytes") } else { Ok(text.into_owned()) }
 }
@@ -164,11 +174,11 @@ mod tests {
     fn a_text_stands_behind_one_line_about_it() {
         let page = response(Some("text/html; charset=iso-8859-1"), b"caf\xe9");
         let text = "200 OK text/html; charset=iso-8859-1, 4 bytes, https://example.com/a\ncaf\u{e9}";
-        assert_eq!(present(&page).unwrap(), text);
+        assert_eq!(present(&page, &Redactor::default()).unwrap(), text);
 
         let cut = Response { cut: true, length_bytes: Some(12_345), ..response(None, b"{}") };
         let text = "200 OK of no named type, 12,345 bytes, https://example.com/a\n{}\n[cut here: the first 2 bytes of the body]";
-        assert_eq!(present(&cut).unwrap(), text);
+        assert_eq!(present(&cut, &Redactor::default()).unwrap(), text);
     }
 
     #[test]
@@ -180,7 +190,7 @@ mod tests {
             (response(Some("text/plain; charset=klingon"), b"x"), "nobody knows its character set"),
             (packed, "it is packed"),
         ] {
-            let error = present(&answer).unwrap_err();
+            let error = present(&answer, &Redactor::default()).unwrap_err();
             assert_eq!(error.code, Code::HttpNotText);
             assert!(error.message.contains(part), "{}", error.message);
         }
@@ -190,7 +200,7 @@ mod tests {
     fn a_status_without_success_is_an_error_with_the_beginning_of_the_body() {
         let status_line = "404 Not Found".to_owned();
         let missing = Response { status: 404, status_line, ..response(Some("text/plain"), &b"gone ".repeat(5000)) };
-        let error = present(&missing).unwrap_err();
+        let error = present(&missing, &Redactor::default()).unwrap_err();
         assert_eq!(
             (error.code, error.message.as_str()),
             (Code::HttpStatus, "https://example.com/a answered 404 Not Found")
@@ -205,6 +215,25 @@ mod tests {
     #[test]
     fn a_result_fits_the_store_however_its_characters_grow() {
         let umlauts = response(Some("text/plain; charset=iso-8859-1"), &vec![0xe9; STORED_MAX_BYTES]);
-        assert!(present(&umlauts).unwrap().len() <= STORED_MAX_BYTES);
+        assert!(present(&umlauts, &Redactor::default()).unwrap().len() <= STORED_MAX_BYTES);
+    }
+
+    #[test]
+    fn no_half_of_a_key_stands_where_a_body_is_cut() {
+        const KEY: &str = "sk-é-0123456789";
+        let redactor = Redactor::new([("KEY".to_owned(), KEY.to_owned())]);
+        let body = format!("a {KEY}");
+        for length in 0..body.len() {
+            let page = Response { cut: true, ..response(Some("text/plain"), &body.as_bytes()[..length]) };
+            let text = present(&page, &redactor).unwrap();
+            assert!(!text.contains("sk") && !text.contains('\u{fffd}'), "{text}");
+        }
+        let failed = format!("{}{KEY}", "x".repeat(MAX_ERROR_BYTES - 44));
+        let failed = Response { status: 500, ..response(Some("text/plain"), failed.as_bytes()) };
+        let output = present(&failed, &redactor).unwrap_err().output;
+        assert!(!output.contains("sk-"), "{output}");
+        let kind = format!("text/plain; x={}{KEY}", "x".repeat(175));
+        let shown = present(&response(Some(&kind), b""), &redactor).unwrap();
+        assert!(!shown.contains("sk-"), "{shown}");
     }
 }

@@ -46,6 +46,7 @@ pub use shell::{Shell, ShellArguments};
 pub use toolbox::{Clash, Lacking, Offer, ToolSet, Toolbox, means, wire_name};
 pub use write_file::WriteFile;
 
+use crate::redact::Redactor;
 use crate::wall::files::Watch;
 
 /// Bytes of one result that are kept; what is longer is cut with a visible mark.
@@ -71,6 +72,8 @@ pub trait Tool: Send + Sync {
     /// A tool that reads files [begins](Watch::begin) the invocation's watch and reaches them through a workspace that
     /// is [watched](crate::wall::files::Workspace::watched) by it. One that does not leaves the watch alone, and then
     /// nobody can tell what its result stands on.
+    ///
+    /// Whatever a tool cuts, a result or the words of an error, it redacts before it cuts: half a key is found by nobody.
     ///
     /// # Errors
     /// What the caller is shown instead of a result.
@@ -115,12 +118,20 @@ pub struct Invocation {
     pub idempotency_key: String,
     /// Notes which files the tool looks at.
     pub watch: Watch,
+    /// Takes keys out of what the tool cuts. What it says otherwise is redacted by whoever called it.
+    pub redactor: Redactor,
 }
 
 impl Invocation {
     /// An invocation of which nothing is noted yet.
     pub fn new(idempotency_key: impl Into<String>) -> Self {
-        Self { idempotency_key: idempotency_key.into(), watch: Watch::default() }
+        Self { idempotency_key: idempotency_key.into(), watch: Watch::default(), redactor: Redactor::default() }
+    }
+
+    /// The same invocation of a tool that redacts what it cuts.
+    #[must_use]
+    pub fn redacted_by(self, redactor: &Redactor) -> Self {
+        Self { redactor: redactor.clone(), ..self }
     }
 }
 

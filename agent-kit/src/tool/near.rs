@@ -1,9 +1,9 @@
 //! What in a file comes nearest to a text that is not in it, in words that a model can mend its call by.
 
-use std::borrow::Cow;
 use std::fmt::Write;
 
-use super::text::cut;
+use super::text::redacted;
+use crate::redact::Redactor;
 
 /// The most lines that come near which an error names.
 const NEAR_MAX: usize = 3;
@@ -16,13 +16,13 @@ const COMPARED_MAX: usize = 2_000;
 const NEAR_ENOUGH: f32 = 0.6;
 
 /// What in the file comes nearest to `old`, in words.
-pub(super) fn nearest(content: &str, old: &str) -> String {
+pub(super) fn nearest(content: &str, old: &str, redactor: &Redactor) -> String {
     let lines: Vec<&str> = content.lines().take(NEAR_LINES_MAX).collect();
     let wanted: Vec<&str> = old.lines().skip_while(|line| line.trim().is_empty()).collect();
     let Some(first) = wanted.first().map(|line| line.trim()) else {
         return "; it holds only white space".to_owned();
     };
-    if let Some(difference) = first_difference(&lines, &wanted) {
+    if let Some(difference) = first_difference(&lines, &wanted, redactor) {
         return difference;
     }
     let first = first.get(..first.floor_char_boundary(NEAR_LINE_MAX_BYTES)).unwrap_or_default();
@@ -49,7 +49,7 @@ pub(super) fn nearest(content: &str, old: &str) -> String {
 }
 
 /// Where the file goes on otherwise than `wanted`, at the place that agrees longest but for white space.
-fn first_difference(lines: &[&str], wanted: &[&str]) -> Option<String> {
+fn first_difference(lines: &[&str], wanted: &[&str], redactor: &Redactor) -> Option<String> {
     let agreeing = |at: usize| {
         let pairs = lines.iter().skip(at).zip(wanted);
         pairs.take_while(|(line, wanted)| line.trim() == wanted.trim()).count()
@@ -58,6 +58,7 @@ fn first_difference(lines: &[&str], wanted: &[&str]) -> Option<String> {
     let begins = lines.iter().enumerate().filter(|(_, line)| line.trim() == first).map(|(at, _)| at).take(1_000);
     let (length, at) = begins.map(|at| (agreeing(at), at)).max_by_key(|(length, at)| (*length, usize::MAX - at))?;
     let line = at + length + 1;
+    let shown = |line: &str| redacted(redactor, line.as_bytes(), NEAR_LINE_MAX_BYTES).into_owned();
     let Some(wanted) = wanted.get(length) else {
         return Some(format!(
             "; it is there at line {} but for white space: give indentation, tabs and line ends as they stand there",
@@ -66,8 +67,4 @@ fn first_difference(lines: &[&str], wanted: &[&str]) -> Option<String> {
     };
     let stands = lines.get(at + length).map_or("the end of the file".to_owned(), |line| format!("{:?}", shown(line)));
     Some(format!("; it agrees from line {} on, but line {line} is {stands} and not {:?}", at + 1, shown(wanted)))
-}
-
-fn shown(line: &str) -> Cow<'_, str> {
-    cut(line, NEAR_LINE_MAX_BYTES)
 }

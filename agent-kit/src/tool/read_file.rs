@@ -1,3 +1,4 @@
+use std::borrow::Cow;
 use std::fmt::Write;
 use std::io::{BufRead, BufReader};
 use std::sync::Arc;
@@ -8,10 +9,11 @@ use rondo_protocol::diagnostic::Code;
 use schemars::JsonSchema;
 use serde::Deserialize;
 
-use super::bound::grouped;
+use super::bound::{begun_character, grouped};
 use super::files::{Patience, reading, reads_file};
 use super::text::{SNIFFED_BYTES, binary};
 use super::{BuiltIn, Error, Invocation};
+use crate::redact::Redactor;
 use crate::wall::files::{self, OpenFile, Workspace};
 
 /// The most of a file that one call shows, with line numbers.
@@ -61,11 +63,17 @@ impl BuiltIn for ReadFile {
     }
 
     fn run<'a>(&'a self, arguments: Arguments, invocation: &'a Invocation) -> BoxFuture<'a, Result<String, Error>> {
-        reading(&self.workspace, invocation, move |workspace, patience| read(workspace, &arguments, patience))
+        let redactor = invocation.redactor.clone();
+        reading(&self.workspace, invocation, move |workspace, patience| read(workspace, &arguments, redactor, patience))
     }
 }
 
-fn read(workspace: &Workspace, arguments: &Arguments, patience: &Patience) -> Result<String, Error> {
+fn read(
+    workspace: &Workspace,
+    arguments: &Arguments,
+    redactor: Redactor,
+    patience: &Patience,
+) -> Result<String, Error> {
     let from = arguments.from_line.unwrap_or(1).max(1);
     let to = arguments.to_line.unwrap_or(u64::MAX);
     if to < from {
@@ -74,7 +82,7 @@ fn read(workspace: &Workspace, arguments: &Arguments, patience: &Patience) -> Re
     }
     let file = workspace.file(&arguments.path)?;
     let (path, size_bytes) = (file.path().to_owned(), file.stamp().size_bytes);
-    let mut part = Part { path, size_bytes, from, to, ..Part::default() };
+    let mut part = Part { redactor, path, size_bytes, from, to, ..Part::default() };
     part.read(file, patience)?;
     part.shown()
 }
@@ -82,6 +90,8 @@ fn read(workspace: &Workspace, arguments: &Arguments, patience: &Patience) -> Re
 /// The lines of a file that were asked for, as far as they fit.
 #[derive(Default)]
 struct Part {
+    /// A line that is too long is cut.
+    redactor: Redactor,
     path: String,
     size_bytes: u64,
     from: u64,
@@ -181,11 +191,17 @@ impl Part {
             return Err(binary(&self.path, self.size_bytes));
         }
         let line = line.strip_suffix(b"\r").unwrap_or(&line);
-        let text = String::from_utf8_lossy(line);
-        // A character that the cut goes through is no fault of the file.
-        if self.cut.is_none() && std::str::from_utf8(line).is_err() {
-            self.lossy_line.get_or_insert(self.line);
-        }
+        let text = if self.cut.is_some() {
+            // A character that the cut goes through is no fault of the file.
+            let whole = line.len() - begun_character(line);
+            let text = String::from_utf8_lossy(line.get(..whole).unwrap_or_default());
+            Cow::Owned(self.redactor.beginning(&text))
+        } else {
+            if std::str::from_utf8(line).is_err() {
+                self.lossy_line.get_or_insert(self.line);
+            }
+            String::from_utf8_lossy(line)
+        };
         // Writing to a string cannot fail.
         let _ = writeln!(self.text, "{:>6}\t{text}", self.line);
         self.last_shown = self.line;

@@ -11,9 +11,10 @@ use schemars::JsonSchema;
 use serde::Deserialize;
 
 use super::files::{Patience, reading, reads_below};
-use super::text::{Marks, cut};
+use super::text::{Marks, redacted};
 use super::tree::Tree;
 use super::{BuiltIn, Error, Invocation};
+use crate::redact::Redactor;
 use crate::wall::files::{Found, Kind, OpenFile, Workspace};
 
 /// The most matches of one search.
@@ -79,11 +80,19 @@ impl BuiltIn for SearchFiles {
     }
 
     fn run<'a>(&'a self, arguments: Arguments, invocation: &'a Invocation) -> BoxFuture<'a, Result<String, Error>> {
-        reading(&self.workspace, invocation, move |workspace, patience| search(workspace, &arguments, patience))
+        let redactor = invocation.redactor.clone();
+        reading(&self.workspace, invocation, move |workspace, patience| {
+            search(workspace, &arguments, redactor, patience)
+        })
     }
 }
 
-fn search(workspace: &Workspace, arguments: &Arguments, patience: &Patience) -> Result<String, Error> {
+fn search(
+    workspace: &Workspace,
+    arguments: &Arguments,
+    redactor: Redactor,
+    patience: &Patience,
+) -> Result<String, Error> {
     let context = usize::try_from(arguments.context).unwrap_or(CONTEXT_MAX).min(CONTEXT_MAX);
     let mut search = Search {
         matcher: compiled(arguments)?,
@@ -95,7 +104,14 @@ fn search(workspace: &Workspace, arguments: &Arguments, patience: &Patience) -> 
             .heap_limit(Some(HEAP_MAX_BYTES))
             .build(),
         patience,
-        hits: Hits { path: String::new(), has_context: context > 0, matches: 0, shown: String::new(), is_cut: false },
+        hits: Hits {
+            redactor,
+            path: String::new(),
+            has_context: context > 0,
+            matches: 0,
+            shown: String::new(),
+            is_cut: false,
+        },
         unread: Marks::default(),
     };
     match workspace.find(arguments.path.as_deref().unwrap_or("."))? {
@@ -196,6 +212,8 @@ impl Read for Timed<'_> {
 
 /// Lines found, as they are shown.
 struct Hits {
+    /// What is shown of a line is cut.
+    redactor: Redactor,
     /// The file that is being searched.
     path: String,
     has_context: bool,
@@ -207,11 +225,10 @@ struct Hits {
 impl Hits {
     /// Shows a line; `mark` stands between its parts.
     fn show(&mut self, mark: char, line: Option<u64>, bytes: &[u8]) {
-        let text = String::from_utf8_lossy(bytes);
-        let text = text.trim_end_matches(['\n', '\r']);
+        let end = bytes.iter().rposition(|byte| !matches!(byte, b'\n' | b'\r')).map_or(0, |last| last + 1);
+        let text = redacted(&self.redactor, bytes.get(..end).unwrap_or_default(), LINE_MAX_BYTES);
         // Writing to a string cannot fail.
-        let _ =
-            writeln!(self.shown, "{}{mark}{}{mark}{}", self.path, line.unwrap_or_default(), cut(text, LINE_MAX_BYTES));
+        let _ = writeln!(self.shown, "{}{mark}{}{mark}{text}", self.path, line.unwrap_or_default());
     }
 }
 

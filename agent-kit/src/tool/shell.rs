@@ -82,6 +82,7 @@ impl BuiltIn for Shell {
         Box::pin(async move {
             let seconds = arguments.timeout_seconds.unwrap_or(TIMEOUT_S).clamp(1, TIMEOUT_MAX_S);
             let mut command = Command::new(arguments.argv()?);
+            command.redactor = invocation.redactor.clone();
             command.timeout = Duration::from_secs(seconds);
             command.working_dir = arguments.working_dir.map_or(command.working_dir, WorkingDir::Folder);
             // What it runs is the project's own, and its modules lie beside it.

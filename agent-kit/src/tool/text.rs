@@ -6,7 +6,8 @@ use std::fmt::Write;
 use rondo_protocol::diagnostic::Code;
 
 use super::Error;
-use super::bound::grouped;
+use super::bound::{self, grouped};
+use crate::redact::Redactor;
 
 /// How much of a file's beginning tells whether it is binary, as git and grep have it.
 pub(super) const SNIFFED_BYTES: usize = 8192;
@@ -101,11 +102,32 @@ impl Marks {
     }
 }
 
+/// How much of a long line is redacted before it is cut, whatever stays of it.
+const REDACTED_MAX_BYTES: usize = 64 << 10;
+
+/// A line of a file, redacted and then cut to `max_bytes` with a mark.
+pub(super) fn redacted<'l>(redactor: &Redactor, line: &'l [u8], max_bytes: usize) -> Cow<'l, str> {
+    let Some(beginning) = line.get(..REDACTED_MAX_BYTES).filter(|beginning| beginning.len() < line.len()) else {
+        let line = String::from_utf8_lossy(line);
+        let redacted = match redactor.text(&line) {
+            Cow::Borrowed(_) => None,
+            Cow::Owned(redacted) => Some(redacted),
+        };
+        let line = redacted.map_or(line, Cow::Owned);
+        return if line.len() <= max_bytes { line } else { Cow::Owned(cut_of(&line, 0, max_bytes)) };
+    };
+    let whole = beginning.len() - bound::begun_character(beginning);
+    let beginning = String::from_utf8_lossy(beginning.get(..whole).unwrap_or_default());
+    Cow::Owned(cut_of(&redactor.beginning(&beginning), line.len() - whole, max_bytes))
+}
+
 /// A line cut to `max_bytes`, with a mark.
 pub(super) fn cut(line: &str, max_bytes: usize) -> Cow<'_, str> {
-    if line.len() <= max_bytes {
-        return Cow::Borrowed(line);
-    }
-    let kept = line.get(..line.floor_char_boundary(max_bytes)).unwrap_or_default();
-    Cow::Owned(format!("{kept} [{} more bytes]", grouped((line.len() - kept.len()) as u64)))
+    if line.len() <= max_bytes { Cow::Borrowed(line) } else { Cow::Owned(cut_of(line, 0, max_bytes)) }
+}
+
+/// The beginning of a line that goes on for `rest` bytes behind it, cut in the same way.
+fn cut_of(line: &str, rest: usize, max_bytes: usize) -> String {
+    let kept = bound::beginning(line, max_bytes);
+    format!("{kept} [{} more bytes]", grouped((line.len() - kept.len() + rest) as u64))
 }

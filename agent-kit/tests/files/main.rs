@@ -5,6 +5,7 @@ mod edit;
 mod list;
 mod patch;
 mod read;
+mod redacted;
 mod scene;
 mod search;
 mod seen;

@@ -4,6 +4,7 @@ use std::fs;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
+use rondo_agent_kit::redact::Redactor;
 use rondo_agent_kit::tool::{Error, Invocation, Tool, file_tools};
 use rondo_agent_kit::wall::files::{Access, Workspace};
 use rondo_protocol::call::Effect;
@@ -16,6 +17,7 @@ pub struct Scene {
     folder: TempDir,
     pub workspace: Arc<Workspace>,
     tools: Vec<Arc<dyn Tool>>,
+    pub redactor: Redactor,
 }
 
 impl Scene {
@@ -35,7 +37,7 @@ impl Scene {
         let access = Access { read: paths(read), write: paths(write), hidden: paths(&[".rondo"]) };
         let workspace = Arc::new(Workspace::open(folder.path(), access).unwrap());
         let tools = file_tools(&workspace);
-        Self { folder, workspace, tools }
+        Self { folder, workspace, tools, redactor: Redactor::default() }
     }
 
     pub fn path(&self) -> &Path {
@@ -57,7 +59,7 @@ impl Scene {
     /// What a call answers, and what it saw.
     pub fn watched(&self, tool: &str, arguments: &Value) -> (Result<String, Error>, Option<Seen>) {
         let arguments = canonical::from_slice(arguments.to_string().as_bytes()).unwrap();
-        let invocation = Invocation::new("key");
+        let invocation = Invocation::new("key").redacted_by(&self.redactor);
         let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
         let result = runtime.block_on(self.tool(tool).run(arguments, &invocation));
         (result, invocation.watch.take())

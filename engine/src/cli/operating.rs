@@ -106,7 +106,7 @@ pub async fn operating(workflow: &Workflow, provision: &Provision) -> Result<Ope
     let in_doubt = provision.in_doubt.map(InDoubt::from);
     let programs = provision.settings.hooks.clone();
     let processes = (!programs.is_empty()).then(|| tooling::hook_processes(&provision.settings)).transpose()?;
-    let ground = Ground { files, programs, processes };
+    let ground = Ground { files, programs, processes, redactor: Arc::clone(&operating.redactor) };
     let imposed = provision.settings.imposed.iter().map(|imposed| imposed.hook.clone()).collect();
     Ok(Operating { tools, servers, grants, imposed, approver, in_doubt, ground, ..operating })
 }

@@ -5,6 +5,7 @@ use std::fmt;
 use std::sync::Arc;
 
 use rondo_agent_kit::answer::Contract;
+use rondo_agent_kit::redact::Redactor;
 use rondo_agent_kit::tool::Origin;
 use rondo_agent_kit::wall::files::Workspace;
 use rondo_agent_kit::wall::process::Processes;
@@ -91,6 +92,8 @@ pub struct Ground {
     pub programs: BTreeMap<String, HookProgram>,
     /// The wall that these programs run behind.
     pub processes: Option<Arc<Processes>>,
+    /// Takes keys out of what these programs say, before it is cut.
+    pub redactor: Arc<Redactor>,
 }
 
 impl fmt::Debug for Ground {

@@ -319,7 +319,7 @@ async fn reach(tooling: &Tooling<'_>, call: &ToolCall) -> Result<ToolReply, Faul
     let read = found.and_then(|offer| Ok((offer, offer.read(&call.arguments)?)));
     let result = match read {
         Ok((offer, arguments)) => {
-            let invocation = Invocation::new(call.idempotency_key.clone());
+            let invocation = Invocation::new(call.idempotency_key.clone()).redacted_by(tooling.redactor);
             let said = offer.tool.run(arguments.into_value(), &invocation).await;
             said.map(|text| ToolReply { seen: invocation.watch.take(), ..ToolReply::said(text) })
         }

@@ -244,7 +244,7 @@ impl OpenAi {
         let mut body = String::from_utf8_lossy(&body).into_owned();
         if !is_whole {
             // What could be the beginning of a key is left out.
-            body = self.redactor.stream().push(&body);
+            body = self.redactor.beginning(&body);
         }
         let mut fault = refusal::of_status(status, &body, &self.redactor);
         if let Some(hint) = self.hint(status) {

@@ -1,3 +1,4 @@
+mod hunk;
 mod unified;
 
 use std::fmt::Write;
@@ -11,10 +12,17 @@ use serde::Deserialize;
 
 use super::files::{Patience, named, on_a_thread};
 use super::near::nearest;
-use super::text::{CHANGED_MAX_BYTES, Text};
+use super::text::{CHANGED_MAX_BYTES, Text, redacted};
 use super::{BuiltIn, Error, Invocation};
+use crate::redact::Redactor;
 use crate::wall::files::{self, Target, Workspace};
-use unified::{FilePatch, Hunk};
+use hunk::Hunk;
+use unified::FilePatch;
+
+/// The most that the files of one patch may have together, before and after it.
+const PATCH_MAX_BYTES: usize = 16 << 20;
+/// How much of a line an error shows.
+const SHOWN_MAX_BYTES: usize = 200;
 
 /// Applies a unified diff to several files.
 #[derive(Debug)]
@@ -52,9 +60,9 @@ impl BuiltIn for ApplyPatch {
         Effect::Writes(files.iter().map(|file| named(&self.workspace, file.path())).collect())
     }
 
-    fn run<'a>(&'a self, arguments: Arguments, _: &'a Invocation) -> BoxFuture<'a, Result<String, Error>> {
-        let workspace = Arc::clone(&self.workspace);
-        on_a_thread(move |patience| apply(&workspace, &arguments.patch, patience))
+    fn run<'a>(&'a self, arguments: Arguments, invocation: &'a Invocation) -> BoxFuture<'a, Result<String, Error>> {
+        let (workspace, redactor) = (Arc::clone(&self.workspace), invocation.redactor.clone());
+        on_a_thread(move |patience| apply(&workspace, &arguments.patch, &redactor, patience))
     }
 }
 
@@ -62,11 +70,22 @@ fn fault(message: String) -> Error {
     Error::new(Code::PatchUnusable, message)
 }
 
-fn apply(workspace: &Workspace, patch: &str, patience: &Patience) -> Result<String, Error> {
+fn apply(workspace: &Workspace, patch: &str, redactor: &Redactor, patience: &Patience) -> Result<String, Error> {
     let files = unified::read(patch).map_err(fault)?;
     let mut changes = Vec::with_capacity(files.len());
+    let mut bytes = 0;
     for file in &files {
-        let change = Change::plan(workspace, file, patience)?;
+        let change = Change::plan(workspace, file, redactor, patience)?;
+        // Until the last file is written, each of them is kept as it was and as it will be.
+        bytes += change.bytes();
+        if bytes > PATCH_MAX_BYTES {
+            let message = format!(
+                "the files of the patch, as they are and as they would be, have more than {} MiB together; make several \
+                 of it",
+                PATCH_MAX_BYTES >> 20
+            );
+            return Err(fault(message));
+        }
         if changes.iter().any(|known: &Change<'_>| known.target.path() == change.target.path()) {
             return Err(fault(format!("{} stands in the patch under two names", change.target.path())));
         }
@@ -99,25 +118,34 @@ struct Change<'w> {
 
 impl<'w> Change<'w> {
     /// Computes it; nothing is written yet.
-    fn plan(workspace: &'w Workspace, file: &FilePatch, patience: &Patience) -> Result<Self, Error> {
+    fn plan(
+        workspace: &'w Workspace,
+        file: &FilePatch,
+        redactor: &Redactor,
+        patience: &Patience,
+    ) -> Result<Self, Error> {
         let target = workspace.target(file.path())?;
         let path = target.path();
         let before = target.read(CHANGED_MAX_BYTES)?;
-        let text = match (&file.old, &before) {
+        let mut text = match (&file.old, &before) {
             (None, Some(_)) => return Err(fault(format!("the patch creates {path}, which is there already"))),
             (Some(_), None) => return Err(files::Error::Missing { path }.into()),
             (_, before) => Text::read(&path, before.clone().unwrap_or_default())?,
         };
-        let mut content = text.content.clone();
         for (index, hunk) in file.hunks.iter().enumerate() {
             patience.check()?;
-            content = applied(&path, &text, &content, index + 1, hunk)?;
+            apply_hunk(&path, &mut text, index + 1, hunk, redactor)?;
         }
+        let content = std::mem::take(&mut text.content);
         if file.new.is_none() && !content.is_empty() {
             return Err(fault(format!("the patch removes {path}, but leaves text in it; remove every line of it")));
         }
         let after = file.new.as_ref().map(|_| text.encode(&path, content)).transpose()?;
         Ok(Self { target, before, after })
+    }
+
+    fn bytes(&self) -> usize {
+        [&self.before, &self.after].into_iter().flatten().map(Vec::len).sum()
     }
 
     fn carry_out(&mut self) -> Result<(), files::Error> {
@@ -162,17 +190,17 @@ fn carry_out(changes: &mut [Change<'_>]) -> Result<(), Error> {
     Ok(())
 }
 
-/// The content with one hunk applied.
-fn applied(path: &str, text: &Text, content: &str, number: usize, hunk: &Hunk) -> Result<String, Error> {
-    let header = hunk.header();
-    let unfit = |why: String| fault(format!("hunk {number} of {path} ({header}) {why}"));
-    let body = text.in_its_newlines(&hunk.body);
-    let diff = format!("--- old\n+++ new\n{header}\n{body}");
-    let diff = diffy::Patch::from_str(&diff).map_err(|error| unfit(format!("cannot be read: {error}")))?;
-    diffy::apply(content, &diff).map_err(|_| {
+/// Applies one hunk to the text of a file.
+fn apply_hunk(path: &str, text: &mut Text, number: usize, hunk: &Hunk, redactor: &Redactor) -> Result<(), Error> {
+    let unfit = |why: String| fault(format!("hunk {number} of {path} ({}) {why}", hunk.header()));
+    let lines = hunk.lines_in(text).map_err(|why| unfit(format!("cannot be read: {why}")))?;
+    let Some(at) = lines.place(&text.content, hunk.new_start) else {
+        let content = &text.content;
         let stands = content.lines().nth(hunk.old_start.saturating_sub(1)).unwrap_or("the end of the file");
-        let stands = super::text::cut(stands, 200);
-        let near = nearest(content, &hunk.old_lines());
-        unfit(format!("does not fit: at line {} stands {stands:?}{near}", hunk.old_start))
-    })
+        let stands = redacted(redactor, stands.as_bytes(), SHOWN_MAX_BYTES);
+        let near = nearest(content, &hunk.old_lines(), redactor);
+        return Err(unfit(format!("does not fit: at line {} stands {stands:?}{near}", hunk.old_start)));
+    };
+    text.content.replace_range(at..at + lines.old.len(), &lines.new);
+    Ok(())
 }

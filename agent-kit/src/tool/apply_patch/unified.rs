@@ -3,17 +3,17 @@
 //! What a hunk's header says of its length is counted again, because it is often wrong; what a diff says besides changes
 //! of text (renames, modes, binary content) is refused, because passing over it would be half a patch.
 
-use std::fmt::Write;
+use std::str::Lines;
 
 use super::super::text::cut;
+use super::SHOWN_MAX_BYTES;
+use super::hunk::Hunk;
 
 /// The most files and hunks of one patch.
 const FILES_MAX: usize = 200;
 const HUNKS_MAX: usize = 2_000;
 /// The longest path, as Linux has it.
 const PATH_MAX_BYTES: usize = 4096;
-/// How much of a line an error shows.
-const SHOWN_MAX_BYTES: usize = 200;
 
 /// What a patch does to one file.
 #[derive(Debug, PartialEq, Eq)]
@@ -32,40 +32,12 @@ impl FilePatch {
     }
 }
 
-/// One place.
-#[derive(Debug, Default, PartialEq, Eq)]
-pub(super) struct Hunk {
-    /// The first line, in the old and in the new file, as its header says.
-    pub(super) old_start: usize,
-    pub(super) new_start: usize,
-    /// Its lines with their marks.
-    pub(super) body: String,
-}
-
-impl Hunk {
-    /// A header that fits the lines.
-    pub(super) fn header(&self) -> String {
-        let count = |marks: [char; 2]| self.body.lines().filter(|line| line.starts_with(marks)).count();
-        let (old, new) = (count([' ', '-']), count([' ', '+']));
-        format!("@@ -{},{old} +{},{new} @@", self.old_start, self.new_start)
-    }
-
-    /// The lines that must stand in the old file.
-    pub(super) fn old_lines(&self) -> String {
-        self.body.lines().filter(|line| line.starts_with([' ', '-'])).fold(String::new(), |mut old, line| {
-            // Writing to a string cannot fail.
-            let _ = writeln!(old, "{}", line.get(1..).unwrap_or_default());
-            old
-        })
-    }
-}
-
 /// Reads a patch.
 ///
 /// # Errors
 /// Why it cannot be applied, in words.
 pub(super) fn read(patch: &str) -> Result<Vec<FilePatch>, String> {
-    let mut reader = Reader { lines: patch.lines().collect(), at: 0, hunks: 0, header: None };
+    let mut reader = Reader { rest: patch.lines(), at: 0, hunks: 0, header: None };
     let mut files: Vec<FilePatch> = Vec::new();
     while let Some(line) = reader.next() {
         if line.starts_with("--- ") && reader.peek().is_some_and(|next| next.starts_with("+++ ")) {
@@ -89,7 +61,9 @@ pub(super) fn read(patch: &str) -> Result<Vec<FilePatch>, String> {
 }
 
 struct Reader<'p> {
-    lines: Vec<&'p str>,
+    /// The lines that were not read yet, and how many were. They are not put into a list: that of a patch of short lines
+    /// is many times as large as the patch.
+    rest: Lines<'p>,
     at: usize,
     hunks: usize,
     /// A `diff --git` line that says more than changes of text, and has had no `---` yet.
@@ -98,13 +72,12 @@ struct Reader<'p> {
 
 impl<'p> Reader<'p> {
     fn next(&mut self) -> Option<&'p str> {
-        let line = self.peek();
         self.at += 1;
-        line
+        self.rest.next()
     }
 
     fn peek(&self) -> Option<&'p str> {
-        self.lines.get(self.at).copied()
+        self.rest.clone().next()
     }
 
     /// A line that belongs to no file's hunks.
@@ -208,7 +181,7 @@ impl<'p> Reader<'p> {
             news = news.saturating_sub(usize::from(matches!(mark, ' ' | '+')));
             hunk.body.push_str(if line.is_empty() { " " } else { line });
             hunk.body.push('\n');
-            self.at += 1;
+            self.next();
         }
         if olds > 0 || news > 0 {
             // Empty lines at the end of a patch are no context that was lost.
@@ -220,8 +193,8 @@ impl<'p> Reader<'p> {
     }
 
     fn begins_file(&self) -> bool {
-        let is = |at: usize, mark: &str| self.lines.get(at).is_some_and(|line| line.starts_with(mark));
-        is(self.at, "--- ") && is(self.at + 1, "+++ ") && is(self.at + 2, "@@")
+        let mut ahead = self.rest.clone();
+        ["--- ", "+++ ", "@@"].iter().all(|mark| ahead.next().is_some_and(|line| line.starts_with(mark)))
     }
 }
 

@@ -197,6 +197,7 @@ impl Program {
             access: self.access(arguments)?,
             timeout: self.settings.timeout,
             output_max_bytes: self.settings.output_max_bytes.min(super::STORED_MAX_BYTES),
+            redactor: invocation.redactor.clone(),
             ..Command::new(argv)
         })
     }

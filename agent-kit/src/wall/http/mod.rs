@@ -241,7 +241,7 @@ async fn read(url: Url, mut response: reqwest::Response, max_bytes: usize) -> Re
     let status = response.status();
     let text_of = |name: &HeaderName| {
         let value = response.headers().get(name).and_then(|value| value.to_str().ok());
-        value.map(|value| bound::line(value, 200))
+        value.map(str::to_owned)
     };
     let content_type = text_of(&CONTENT_TYPE);
     let content_encoding = text_of(&reqwest::header::CONTENT_ENCODING);

@@ -7,6 +7,7 @@
 use std::io::{self, Write};
 
 use super::output::Kept;
+use crate::redact::Redactor;
 
 /// The longest part of a stream in one frame.
 pub(super) const PART_MAX_BYTES: usize = 64 << 10;
@@ -78,12 +79,12 @@ pub(super) enum Fault {
 }
 
 impl Apart {
-    /// Keeps at most so much of stdout.
-    pub(super) fn new(stdout_max_bytes: usize) -> Self {
+    /// Keeps at most so much of stdout, all of it as it is; stderr is redacted.
+    pub(super) fn new(stdout_max_bytes: usize, redactor: &Redactor) -> Self {
         Self {
             stdout: Vec::new(),
             stdout_max_bytes,
-            stderr: Kept::new(STDERR_MAX_BYTES),
+            stderr: Kept::new(STDERR_MAX_BYTES, redactor),
             header: Vec::new(),
             stream: Stream::Stdout,
             missing: 0,
@@ -168,20 +169,20 @@ mod tests {
                 write(&mut pipe, stream, part).unwrap();
                 all.extend_from_slice(part);
             }
-            let mut apart = Apart::new(1 << 20);
+            let mut apart = Apart::new(1 << 20, &Redactor::default());
             pipe.chunks(cut).for_each(|bytes| apart.push_frames(bytes));
             prop_assert_eq!(apart.fault(), None);
             prop_assert_eq!(apart.seen(), u64::try_from(stdout.len() + stderr.len()).unwrap());
             let (out, err) = apart.into_streams();
             prop_assert_eq!(out, stdout);
-            let mut text = Kept::new(STDERR_MAX_BYTES);
+            let mut text = Kept::new(STDERR_MAX_BYTES, &Redactor::default());
             text.push(&stderr);
             prop_assert_eq!(err, text.into_text().0);
         }
 
         #[test]
         fn whatever_comes_is_taken_or_is_a_fault(bytes in proptest::collection::vec(any::<u8>(), 0..400)) {
-            let mut apart = Apart::new(64);
+            let mut apart = Apart::new(64, &Redactor::default());
             bytes.chunks(7).for_each(|bytes| apart.push_frames(bytes));
             let (stdout, stderr) = apart.into_streams();
             prop_assert!(stdout.len() <= 64 && stderr.len() <= STDERR_MAX_BYTES);
@@ -190,16 +191,16 @@ mod tests {
 
     #[test]
     fn a_byte_too_many_on_stdout_is_a_flood_and_a_long_frame_is_broken() {
-        let mut apart = Apart::new(3);
+        let mut apart = Apart::new(3, &Redactor::default());
         apart.push(Stream::Stdout, b"abc");
         assert_eq!(apart.fault(), None);
         apart.push(Stream::Stdout, b"d");
         assert_eq!(apart.fault(), Some(Fault::Flooded));
 
-        let mut apart = Apart::new(3);
+        let mut apart = Apart::new(3, &Redactor::default());
         apart.push_frames(&[1, 0xFF, 0xFF, 0xFF, 0xFF, 0]);
         assert_eq!(apart.fault(), Some(Fault::Broken));
-        let mut apart = Apart::new(3);
+        let mut apart = Apart::new(3, &Redactor::default());
         apart.push_frames(&[3, 0, 0, 0, 1, 0]);
         assert_eq!(apart.fault(), Some(Fault::Broken));
     }

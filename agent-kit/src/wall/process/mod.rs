@@ -53,6 +53,7 @@ pub use plan::{Exit, Isolation, Limits};
 pub use self_test::Wall;
 
 use super::environment::{PYTHON_SAFE_PATH, absolute_path};
+use crate::redact::Redactor;
 use crate::tool::Error;
 use nested::Nested;
 use output::Output;
@@ -107,6 +108,8 @@ pub struct Command {
     pub timeout: Duration,
     /// How much of its output is kept.
     pub output_max_bytes: usize,
+    /// Takes keys out of what is kept, before it is cut.
+    pub redactor: Redactor,
     /// What it may use.
     pub limits: Limits,
 }
@@ -129,7 +132,7 @@ pub enum Access {
 /// A program that has ended.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Finished {
-    /// What it put out on both streams, in order of arrival.
+    /// What it put out on both streams, in order of arrival, redacted.
     pub output: String,
     /// How many bytes of it were left out in the middle.
     pub left_out_bytes: u64,
@@ -142,7 +145,7 @@ pub struct Finished {
 pub struct Answered {
     /// Every byte that it put out on stdout.
     pub stdout: Vec<u8>,
-    /// What it put out on stderr, cut in the middle where that was much.
+    /// What it put out on stderr, redacted, cut in the middle where that was much.
     pub stderr: String,
     /// How it ended.
     pub exit: Exit,
@@ -160,6 +163,7 @@ impl Command {
             access: Access::Write,
             timeout: Duration::from_mins(10),
             output_max_bytes: crate::tool::STORED_MAX_BYTES,
+            redactor: Redactor::default(),
             limits: Limits::default(),
         }
     }
@@ -289,9 +293,10 @@ async fn start(
     command: Command,
     streams: Streams,
 ) -> Result<(Output, Exit, Option<u8>), Error> {
-    let (timeout, output_max_bytes) = (command.timeout, command.output_max_bytes);
+    let output = Output::new(streams, command.output_max_bytes, &command.redactor);
+    let timeout = command.timeout;
     let (plan, stdin) = planned(settings, isolation, nested, command, streams)?;
-    running::run(&plan, &stdin, timeout, Output::new(streams, output_max_bytes)).await
+    running::run(&plan, &stdin, timeout, output).await
 }
 
 /// What the launcher is told, and what the program is to read.

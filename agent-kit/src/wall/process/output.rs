@@ -1,12 +1,17 @@
 //! What is kept of a program's output: its beginning and its end.
 //!
 //! The end of a test run says what failed, the beginning what was run. What lies between is counted and left out, so
-//! that memory stays small however much comes.
+//! that memory stays small however much comes. It is redacted as it comes, so that no cut leaves half a key.
 
 use std::collections::VecDeque;
 
 use super::apart::{Apart, Fault};
 use super::plan::Streams;
+use crate::redact::{Redactor, StreamRedactor};
+use crate::tool::bound;
+
+/// How much may wait for the end of what a pattern matches. What is longer than that is kept as it is.
+const HELD_MAX_BYTES: usize = 1 << 20;
 
 /// Room for the mark.
 const MARK_MAX_BYTES: usize = 64;
@@ -15,17 +20,17 @@ const MARK_MAX_BYTES: usize = 64;
 #[derive(Debug)]
 pub(super) enum Output {
     /// On both streams, in order of arrival.
-    Together(Kept),
+    Together(Box<Kept>),
     /// On each of them.
     Apart(Box<Apart>),
 }
 
 impl Output {
     /// Keeps at most `max_bytes`: of both streams, cut in the middle, or of stdout, where more of it is a flood.
-    pub fn new(streams: Streams, max_bytes: usize) -> Self {
+    pub fn new(streams: Streams, max_bytes: usize, redactor: &Redactor) -> Self {
         match streams {
-            Streams::Together => Self::Together(Kept::new(max_bytes)),
-            Streams::Apart | Streams::Live => Self::Apart(Box::new(Apart::new(max_bytes))),
+            Streams::Together => Self::Together(Box::new(Kept::new(max_bytes, redactor))),
+            Streams::Apart | Streams::Live => Self::Apart(Box::new(Apart::new(max_bytes, redactor))),
         }
     }
 
@@ -82,20 +87,47 @@ pub(super) struct Kept {
     tail: VecDeque<u8>,
     head_max: usize,
     tail_max: usize,
+    stream: StreamRedactor,
+    /// The beginning of a character of which the rest has not come.
+    begun: Vec<u8>,
+    /// How many bytes came, and how many there were after redaction.
     seen: u64,
+    redacted: u64,
 }
 
 impl Kept {
     /// Keeps at most `max_bytes` with the mark, a quarter of it from the beginning.
-    pub fn new(max_bytes: usize) -> Self {
+    pub fn new(max_bytes: usize, redactor: &Redactor) -> Self {
         let kept_max = max_bytes.saturating_sub(MARK_MAX_BYTES);
         let head_max = kept_max / 4;
-        Self { head: Vec::new(), tail: VecDeque::new(), head_max, tail_max: kept_max - head_max, seen: 0 }
+        Self {
+            head: Vec::new(),
+            tail: VecDeque::new(),
+            head_max,
+            tail_max: kept_max - head_max,
+            stream: redactor.stream(),
+            begun: Vec::new(),
+            seen: 0,
+            redacted: 0,
+        }
     }
 
-    /// Takes what came.
+    /// Takes what came. What is not UTF-8 becomes a question mark, so that the text is not longer than the bytes.
     pub fn push(&mut self, bytes: &[u8]) {
         self.seen = self.seen.saturating_add(length(bytes.len()));
+        let mut come = std::mem::take(&mut self.begun);
+        come.extend_from_slice(bytes);
+        self.begun = come.split_off(come.len() - bound::begun_character(&come));
+        let redacted = self.stream.push(&text(&come));
+        self.keep(redacted.as_bytes());
+        if self.stream.held_bytes() > HELD_MAX_BYTES {
+            let redacted = self.stream.give_way();
+            self.keep(redacted.as_bytes());
+        }
+    }
+
+    fn keep(&mut self, bytes: &[u8]) {
+        self.redacted = self.redacted.saturating_add(length(bytes.len()));
         let room = self.head_max.saturating_sub(self.head.len()).min(bytes.len());
         let (head, rest) = bytes.split_at(room);
         self.head.extend_from_slice(head);
@@ -110,12 +142,14 @@ impl Kept {
         self.seen
     }
 
-    /// What is kept, as text with a mark where something is left out, and how many bytes are left out. What is not
-    /// UTF-8 becomes a question mark, so that the text is not longer than the bytes.
-    pub fn into_text(self) -> (String, u64) {
-        let Self { mut head, tail, seen, .. } = self;
+    /// What is kept, as text with a mark where something is left out, and how many bytes of it are left out.
+    pub fn into_text(mut self) -> (String, u64) {
+        let begun = std::mem::take(&mut self.begun);
+        let rest = self.stream.push(&text(&begun)) + &self.stream.finish();
+        self.keep(rest.as_bytes());
+        let Self { mut head, tail, redacted, .. } = self;
         let tail = Vec::from(tail);
-        if seen == length(head.len() + tail.len()) {
+        if redacted == length(head.len() + tail.len()) {
             head.extend_from_slice(&tail);
             return (text(&head), 0);
         }
@@ -126,7 +160,7 @@ impl Kept {
         }
         let rest = tail.iter().take(3).take_while(|byte| (**byte & 0xC0) == 0x80).count();
         let (_, tail) = tail.split_at(rest);
-        let left_out = seen.saturating_sub(length(head.len() + tail.len()));
+        let left_out = redacted.saturating_sub(length(head.len() + tail.len()));
         (format!("{}\n[... {left_out} bytes left out ...]\n{}", text(&head), text(tail)), left_out)
     }
 }
@@ -151,7 +185,7 @@ mod tests {
     use super::*;
 
     fn kept(max: usize, parts: &[&[u8]]) -> (String, u64) {
-        let mut kept = Kept::new(max);
+        let mut kept = Kept::new(max, &Redactor::default());
         for part in parts {
             kept.push(part);
         }
@@ -180,12 +214,43 @@ mod tests {
 
     #[test]
     fn memory_and_text_stay_small_whatever_comes() {
-        let mut kept = Kept::new(1000);
+        let mut kept = Kept::new(1000, &Redactor::default());
         let flood = vec![0xFF; 1 << 20];
         (0..64).for_each(|_| kept.push(&flood));
         assert!(kept.head.len() + kept.tail.len() <= 1000 && kept.tail.capacity() <= 4096);
         let (text, left_out) = kept.into_text();
         assert!(text.len() <= 1000, "{}", text.len());
         assert!(left_out >= (64 << 20) - 1000);
+    }
+
+    #[test]
+    fn no_half_of_a_key_stands_at_the_cut_however_the_output_comes() {
+        const KEY: &str = "sk-é-0123456789";
+        let redactor = Redactor::new([("KEY".to_owned(), KEY.to_owned())]);
+        let output = format!("{KEY}{}{KEY}{}", "x".repeat(50), "y".repeat(40)).repeat(8);
+        for max in 64..400 {
+            for piece in [1, 7, 1000] {
+                let mut kept = Kept::new(max, &redactor);
+                output.as_bytes().chunks(piece).for_each(|bytes| kept.push(bytes));
+                let (text, left_out) = kept.into_text();
+                assert!(text.len() <= max && left_out > 0, "{text}");
+                assert!(!["sk-", "é", "0123", "6789"].iter().any(|part| text.contains(part)), "{max} {piece}: {text}");
+            }
+        }
+    }
+
+    #[test]
+    fn a_pattern_that_waits_for_its_end_holds_no_more_than_a_bound() {
+        let pattern = crate::redact::Pattern::new("(?s)<<.*?>>").unwrap();
+        let redactor = Redactor::new([("KEY".to_owned(), "sk-0123456789".to_owned())]).with_patterns([pattern]);
+        let mut kept = Kept::new(1000, &redactor);
+        kept.push(b"a <<b>> <<");
+        for _ in 0..200 {
+            kept.push(&[b'x'; 64 << 10]);
+            assert!(kept.stream.held_bytes() <= HELD_MAX_BYTES + (64 << 10));
+        }
+        kept.push(b"sk-0123456789");
+        let (text, _) = kept.into_text();
+        assert!(text.starts_with("a [redacted:pattern] <<xx") && text.ends_with("x[redacted:KEY]"), "{text}");
     }
 }

@@ -21,6 +21,7 @@ use std::time::Duration;
 
 use futures_util::future::BoxFuture;
 use rondo_agent_kit::answer::Contract;
+use rondo_agent_kit::redact::Redactor;
 use rondo_agent_kit::tool::{self, cut};
 use rondo_agent_kit::wall::process::{self, Answered, Exit, Limits, Processes};
 use rondo_protocol::Value;
@@ -91,6 +92,7 @@ impl HookKind for Command {
             name: name.to_owned(),
             program: program.clone(),
             processes: Arc::clone(processes),
+            redactor: Arc::clone(&ground.redactor),
             contracts: if hook.at == CallKind::Turn { contracts.collect() } else { BTreeMap::new() },
             is_bypassed: self.on_error(hook, ground) == OnHookError::Bypass,
             at_once: Arc::clone(&self.at_once),
@@ -104,6 +106,7 @@ struct Asking {
     name: String,
     program: HookProgram,
     processes: Arc<Processes>,
+    redactor: Arc<Redactor>,
     /// What the answers of each role must keep; only where it may answer whole turns.
     contracts: BTreeMap<RoleName, Contract>,
     /// Whether a call goes on when the program fails.
@@ -139,6 +142,7 @@ impl Asking {
             stdin,
             timeout: self.program.timeout_ms.map_or(DEFAULT_TIMEOUT, Duration::from_millis),
             output_max_bytes: DECISION_MAX_BYTES,
+            redactor: Redactor::clone(&self.redactor),
             limits: Limits { output_bytes: OUTPUT_MAX_BYTES, ..Limits::default() },
             ..process::Command::new(self.program.argv.clone())
         };

@@ -1,0 +1,225 @@
+//! The keys that are looked for, each in every encoding in which it may stand in a text.
+
+use super::mark;
+use super::spelling::{self, Alphabet, INTRODUCERS, Match};
+
+/// The shortest line of a key of several lines that is a key by itself: texts are shown, searched and compared by lines.
+const LINE_MIN_BYTES: usize = 16;
+
+/// How the first and last line of a PEM block begin. They say nothing of the key.
+const PEM_BOUNDARY: &str = "-----";
+
+/// The shortest piece of base64 that is looked for.
+const BASE64_MIN_CHARS: usize = 8;
+
+/// Keys, and where in a text each of them may begin.
+#[derive(Default)]
+pub(super) struct Keys {
+    /// What is looked for, longest first.
+    needles: Vec<Needle>,
+    /// For each byte, the needles that may begin with it, in order. Empty without needles.
+    of_first: Vec<Vec<usize>>,
+    /// A bit for each pair of bytes with which a needle may begin. Few pairs do, which makes a text without keys cheap.
+    pairs: Vec<u64>,
+}
+
+struct Needle {
+    text: String,
+    alphabet: Alphabet,
+    replacement: String,
+}
+
+/// How far a text was read.
+pub(super) struct Scan {
+    /// Bytes of the text that were read; always at a boundary of a character, because needles begin and end at one.
+    pub(super) read: usize,
+    /// Whether any key was found.
+    pub(super) replaced: bool,
+}
+
+impl Keys {
+    /// Looks for these values, given as name and value. Of equal values the first gives the name.
+    pub(super) fn new(secrets: impl IntoIterator<Item = (String, String)>) -> Self {
+        let mut needles: Vec<Needle> = Vec::new();
+        let mut add = |text: String, alphabet: Alphabet, name: &str| {
+            if !needles.iter().any(|known| known.text == text && known.alphabet == alphabet) {
+                needles.push(Needle { text, alphabet, replacement: mark::named(name) });
+            }
+        };
+        let secrets: Vec<(String, String)> = secrets.into_iter().collect();
+        for (name, secret) in &secrets {
+            add(secret.clone(), Alphabet::Plain, name);
+        }
+        for (name, secret) in &secrets {
+            add(hex(secret.as_bytes()), Alphabet::Hex, name);
+            for before in 0..3 {
+                let piece = base64(secret.as_bytes(), before);
+                if piece.len() >= BASE64_MIN_CHARS {
+                    add(piece, Alphabet::Base64, name);
+                }
+            }
+            let lines = secret.lines().map(str::trim).filter(|line| line.len() >= LINE_MIN_BYTES);
+            for line in lines.filter(|line| !line.starts_with(PEM_BOUNDARY)) {
+                add(line.to_owned(), Alphabet::Plain, name);
+            }
+        }
+        // Sorting is stable: a key as it is goes before what another one is encoded as.
+        needles.sort_by(|a, b| b.text.len().cmp(&a.text.len()).then_with(|| a.text.cmp(&b.text)));
+        Self::of(needles)
+    }
+
+    fn of(needles: Vec<Needle>) -> Self {
+        if needles.is_empty() {
+            return Self::default();
+        }
+        let mut keys = Self { of_first: vec![Vec::new(); 256], pairs: vec![0; 1024], needles };
+        for index in 0..keys.needles.len() {
+            let Some(beginning) = keys.needles.get(index).and_then(Needle::beginning) else { continue };
+            for first in beginning.firsts {
+                keys.begin(first, index, |second| beginning.seconds.contains(&second));
+            }
+            for introducer in INTRODUCERS {
+                let escapes = |second| spelling::may_escape(introducer, second, beginning.alphabet, beginning.wanted);
+                // ASCII.
+                keys.begin(u8::try_from(introducer).unwrap_or_default(), index, escapes);
+            }
+        }
+        keys
+    }
+
+    /// Notes that a needle may begin with `first` and those bytes behind it.
+    fn begin(&mut self, first: u8, needle: usize, is_second: impl Fn(u8) -> bool) {
+        if let Some(of_first) = self.of_first.get_mut(usize::from(first))
+            && !of_first.contains(&needle)
+        {
+            of_first.push(needle);
+        }
+        for second in (0..=u8::MAX).filter(|second| is_second(*second)) {
+            if let Some(word) = self.pairs.get_mut(word_of(first, second)) {
+                *word |= bit_of(second);
+            }
+        }
+    }
+
+    /// How many texts are looked for.
+    pub(super) fn len(&self) -> usize {
+        self.needles.len()
+    }
+
+    /// What may stand in the place of a key.
+    pub(super) fn replacements(&self) -> impl Iterator<Item = &str> {
+        self.needles.iter().map(|needle| needle.replacement.as_str())
+    }
+
+    /// Appends the beginning of `text` to `out`, without its keys. Unless the text is `whole`, it stops where what is left
+    /// could be the beginning of a key. What is whole and holds no key is not appended.
+    pub(super) fn scan(&self, text: &str, whole: bool, out: &mut String) -> Scan {
+        let mut scan = Scan { read: 0, replaced: false };
+        let mut copied = 0;
+        while let Some(at) = self.next_beginning(text, scan.read) {
+            scan.read = at;
+            let Some(found) = self.find(text.get(at..).unwrap_or_default(), whole) else {
+                scan.read += 1;
+                continue;
+            };
+            out.push_str(text.get(copied..at).unwrap_or_default());
+            let Some((needle, spelt_bytes)) = found else { return scan };
+            out.push_str(&needle.replacement);
+            scan.read += spelt_bytes;
+            scan.replaced = true;
+            copied = scan.read;
+        }
+        scan.read = text.len();
+        if scan.replaced || !whole {
+            out.push_str(text.get(copied..).unwrap_or_default());
+        }
+        scan
+    }
+
+    /// The first place at or after `from` where a needle may begin.
+    fn next_beginning(&self, text: &str, from: usize) -> Option<usize> {
+        let last = text.as_bytes().last().filter(|_| from < text.len())?;
+        let rest = text.as_bytes().get(from..)?;
+        let begins = |pair: &[u8]| match pair {
+            [first, second] => self.pairs.get(word_of(*first, *second)).is_some_and(|word| word & bit_of(*second) != 0),
+            _ => false,
+        };
+        let at = rest.windows(2).position(begins).map(|skipped| from + skipped);
+        // What follows the last byte is not known.
+        let begins_last = || self.of_first.get(usize::from(*last)).is_some_and(|needles| !needles.is_empty());
+        at.or_else(|| begins_last().then(|| text.len() - 1))
+    }
+
+    /// The first needle that `text` begins with, and how many bytes it takes up; `Some(None)` when the text ends before
+    /// that can be told.
+    fn find(&self, text: &str, whole: bool) -> Option<Option<(&Needle, usize)>> {
+        let of_first = self.of_first.get(usize::from(*text.as_bytes().first()?))?;
+        let needles = of_first.iter().filter_map(|index| self.needles.get(*index));
+        needles.into_iter().find_map(|needle| match spelling::find(&needle.text, needle.alphabet, text, whole) {
+            Match::No => None,
+            // A longer needle is asked first, so that a shorter one is not taken too early.
+            Match::Begun => Some(None),
+            Match::Whole(spelt_bytes) => Some(Some((needle, spelt_bytes))),
+        })
+    }
+}
+
+/// How a needle may begin.
+struct Beginning {
+    alphabet: Alphabet,
+    /// Its first character.
+    wanted: char,
+    /// The first byte, unless it is escaped, and the byte behind it.
+    firsts: Vec<u8>,
+    seconds: Vec<u8>,
+}
+
+impl Needle {
+    fn beginning(&self) -> Option<Beginning> {
+        let alphabet = self.alphabet;
+        let mut chars = self.text.chars();
+        let wanted = chars.next()?;
+        let seconds = match (self.text.as_bytes().get(1), chars.next()) {
+            (Some(second), _) if !wanted.is_ascii() => vec![*second],
+            (_, Some(next)) => {
+                let mut seconds = alphabet.first_bytes(next);
+                seconds.extend(INTRODUCERS.iter().filter_map(|introducer| u8::try_from(*introducer).ok()));
+                if alphabet.is_wrapped() {
+                    seconds.extend(b"\r\n");
+                }
+                seconds
+            }
+            _ => (0..=u8::MAX).collect(),
+        };
+        Some(Beginning { alphabet, wanted, firsts: alphabet.first_bytes(wanted), seconds })
+    }
+}
+
+/// Where in the table of pairs the bit for these two bytes stands.
+fn word_of(first: u8, second: u8) -> usize {
+    usize::from(first) << 2 | usize::from(second >> 6)
+}
+
+fn bit_of(second: u8) -> u64 {
+    1 << (second & 63)
+}
+
+fn hex(bytes: &[u8]) -> String {
+    let digits = bytes.iter().flat_map(|byte| [byte >> 4, byte & 15]);
+    digits.filter_map(|digit| char::from_digit(u32::from(digit), 16)).collect()
+}
+
+/// The base64 of a text in which so many bytes (0, 1 or 2) stand before the key in its group of three: the characters
+/// that the key alone determines.
+fn base64(key: &[u8], before: usize) -> String {
+    const ALPHABET: &[u8; 64] = b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/";
+    let first = (before * 8).div_ceil(6);
+    let end = (before + key.len()) * 8 / 6;
+    let byte = |at: usize| at.checked_sub(before).and_then(|at| key.get(at)).copied().unwrap_or_default();
+    let sextet = |index: usize| {
+        let bit = index * 6;
+        let pair = u16::from_be_bytes([byte(bit / 8), byte(bit / 8 + 1)]);
+        usize::from(pair >> (10 - bit % 8) & 63)
+    };
+    (first..end).filter_map(|index| ALPHABET.get(sextet(index)).copied().map(char::from)).collect()
+}
