@@ -6,7 +6,7 @@ use rondo_agent_kit::tool::{EffectWord, InDoubt, ProgramSettings, STORED_MAX_BYT
 use rondo_agent_kit::wall::process::WorkingDir;
 use rondo_protocol::{Value, canonical};
 
-use crate::config::Tool;
+use crate::config::{Cwd, Tool};
 
 /// How long a program may take where the operator does not say: less than a step, so that its role is told.
 const DEFAULT_TIMEOUT: Duration = Duration::from_mins(5);
@@ -27,7 +27,10 @@ pub fn settings(name: &str, tool: &Tool, schema: Option<String>) -> ProgramSetti
         schema,
         effect,
         paths: tool.paths.clone(),
-        working_dir: WorkingDir::workspace(),
+        working_dir: match tool.cwd {
+            Some(Cwd::Private) => WorkingDir::Private,
+            Some(Cwd::Workspace) | None => WorkingDir::workspace(),
+        },
         timeout: tool.timeout_ms.map_or(DEFAULT_TIMEOUT, Duration::from_millis),
         output_max_bytes: tool.output_max_bytes.and_then(|max| usize::try_from(max).ok()).unwrap_or(STORED_MAX_BYTES),
         in_doubt,

@@ -41,7 +41,7 @@ fn place(at: &str, on_error: &str, program: &str, settings: &str) -> Place {
     );
     place.file("notes.txt", "a note");
     place.file("guard.sh", program);
-    place.file("rondo.toml", format!("[hook.guard]\nargv = [\"sh\", \"guard.sh\"]\n{settings}\n"));
+    place.file("rondo.toml", format!("[hook.guard]\nargv = [\"sh\", \"guard.sh\"]\ncwd = \"workspace\"\n{settings}\n"));
     place
 }
 
@@ -339,7 +339,7 @@ async fn in_memory(at: &str, program: &str) -> Ran {
     let guard = HookProgram { argv, timeout_ms: Some(30_000), ..HookProgram::default() };
     let ground = Ground {
         programs: BTreeMap::from([("guard".to_owned(), guard)]),
-        processes: Some(Arc::new(processes)),
+        processes: BTreeMap::from([("guard".to_owned(), Arc::new(processes))]),
         ..Ground::default()
     };
     let operating = Operating { ground, ..equipped(&checked.workflow, &model, vec![act]) };

@@ -32,4 +32,5 @@ mod simulate;
 mod terminals;
 mod tool_cache;
 mod tools;
+mod trust;
 mod vocabulary;

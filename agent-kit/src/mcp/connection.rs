@@ -6,6 +6,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
+use reqwest::header::{HeaderMap, HeaderName, HeaderValue};
 use rmcp::model::{ClientCapabilities, ClientConfig, ErrorData, Implementation, ProtocolVersion};
 use rmcp::service::{ClientCacheConfig, ClientInitializeError, Peer, RequestContext, RunningService, ServiceError};
 use rmcp::transport::async_rw::AsyncRwTransport;
@@ -80,8 +81,8 @@ impl Connection {
                 let (process, transport) = over_pipes(settings, &program, &watch).await?;
                 (Some(process), timeout_at(deadline, Client.serve(transport)).await)
             }
-            Transport::Http { url, bearer } => {
-                let transport = over_http(settings, url, bearer.as_ref(), &watch)?;
+            Transport::Http { url, bearer, headers } => {
+                let transport = over_http(settings, url, bearer.as_ref(), headers, &watch)?;
                 (None, timeout_at(deadline, Client.serve(transport)).await)
             }
         };
@@ -204,9 +205,16 @@ fn over_http(
     settings: &ServerSettings,
     url: &str,
     bearer: Option<&Secret>,
+    headers: &[(String, Secret)],
     watch: &Watch,
 ) -> Result<Guarded<StreamableHttpClientTransport<reqwest::Client>>, Error> {
-    let client = web::client().no_proxy().referer(false).connect_timeout(CONNECT_TIMEOUT).build();
+    let headers = headers.iter().filter_map(|(name, value)| {
+        let mut value = HeaderValue::from_str(&value.value).ok()?;
+        value.set_sensitive(true);
+        Some((HeaderName::from_bytes(name.as_bytes()).ok()?, value))
+    });
+    let client = web::client().no_proxy().referer(false).connect_timeout(CONNECT_TIMEOUT);
+    let client = client.default_headers(headers.collect::<HeaderMap>()).build();
     let client = client.map_err(|error| {
         let cause = web::root_cause(&error);
         Error::new(Code::McpStart, format!("the MCP server {} cannot be reached: {cause}", settings.name))

@@ -4,7 +4,7 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use reqwest::Url;
-use reqwest::header::HeaderValue;
+use reqwest::header::{HeaderName, HeaderValue};
 use rondo_protocol::diagnostic::Code;
 
 use crate::redact::{Redactor, Secret};
@@ -57,6 +57,8 @@ pub enum Transport {
         url: String,
         /// What is sent as bearer token.
         bearer: Option<Secret>,
+        /// Headers of every request, by name.
+        headers: Vec<(String, Secret)>,
     },
 }
 
@@ -84,14 +86,17 @@ impl ServerSettings {
         match &self.transport {
             Transport::Stdio { command, .. } if command.is_empty() => fault("its command is empty"),
             Transport::Stdio { .. } => Ok(()),
-            Transport::Http { url, bearer } => {
+            Transport::Http { url, bearer, headers } => {
                 let Ok(url) = Url::parse(url) else { return fault("its `url` is no URL") };
                 let has_credentials = !url.username().is_empty() || url.password().is_some();
+                let is_header = |name: &str| HeaderName::from_bytes(name.as_bytes()).is_ok();
                 let is_bearer = |key: &Secret| HeaderValue::from_str(&key.value).is_ok();
                 if !matches!(url.scheme(), "http" | "https") || !url.has_host() {
                     fault("its `url` is not an http or https address")
                 } else if has_credentials {
                     fault("its `url` holds a user name or a password; give the key by `key_env`")
+                } else if !headers.iter().all(|(name, value)| is_header(name) && is_bearer(value)) {
+                    fault("`headers_env` names no header, or its value holds characters that cannot be sent")
                 } else if !bearer.iter().all(is_bearer) {
                     fault("its key holds characters that cannot be sent, such as a line end")
                 } else {
@@ -105,7 +110,9 @@ impl ServerSettings {
     pub(super) fn redactor(&self) -> Redactor {
         let secrets: Vec<&Secret> = match &self.transport {
             Transport::Stdio { env, .. } => env.iter().collect(),
-            Transport::Http { bearer, .. } => bearer.iter().collect(),
+            Transport::Http { bearer, headers, .. } => {
+                bearer.iter().chain(headers.iter().map(|(_, value)| value)).collect()
+            }
         };
         Redactor::new(secrets.into_iter().map(|secret| (secret.name.clone(), secret.value.clone())))
     }

@@ -7,7 +7,7 @@ use rondo_protocol::diagnostic::Code;
 use schemars::JsonSchema;
 use serde::Deserialize;
 
-use super::files::{named, on_a_thread};
+use super::files::{Room, named, on_a_thread};
 use super::near::nearest;
 use super::text::{CHANGED_MAX_BYTES, Text};
 use super::{BuiltIn, Error, Invocation};
@@ -60,7 +60,7 @@ impl BuiltIn for EditFile {
 
     fn run<'a>(&'a self, arguments: Arguments, invocation: &'a Invocation) -> BoxFuture<'a, Result<String, Error>> {
         let (workspace, redactor) = (Arc::clone(&self.workspace), invocation.redactor.clone());
-        on_a_thread(move |patience| {
+        on_a_thread(Room::Change, move |patience| {
             let mut target = workspace.target(&arguments.path)?;
             let path = target.path();
             let bytes = target.read(CHANGED_MAX_BYTES)?;

@@ -6,6 +6,7 @@ use std::time::{Duration, Instant};
 use futures_util::future::BoxFuture;
 use rondo_protocol::call::Effect;
 use rondo_protocol::diagnostic::Code;
+use tokio::sync::Semaphore;
 use tokio_util::sync::CancellationToken;
 
 use super::{ApplyPatch, EditFile, Error, Invocation, ListFiles, ReadFile, SearchFiles, Tool, Typed, WriteFile};
@@ -13,6 +14,32 @@ use crate::wall::files::{self, Workspace};
 
 /// How long one call may look at files.
 const PATIENCE: Duration = Duration::from_secs(20);
+
+/// How much memory all calls of this process may work with at a time, in MiB, besides what they were given and what they
+/// answer. A call waits until there is room for it.
+const ROOM_MIB: usize = 48;
+static ROOM: Semaphore = Semaphore::const_new(ROOM_MIB);
+
+/// How much room a call needs, whatever it is given and whatever stands in the files.
+#[derive(Debug, Clone, Copy)]
+pub(super) enum Room {
+    /// To read or write one file, a piece at a time.
+    Piece,
+    /// To walk through folders.
+    Walk,
+    /// To change files as a whole.
+    Change,
+}
+
+impl Room {
+    fn mib(self) -> u32 {
+        match self {
+            Self::Piece => 3,
+            Self::Walk => 24,
+            Self::Change => 48,
+        }
+    }
+}
 
 /// The tools that reach the files of a workspace, by name.
 pub fn file_tools(workspace: &Arc<Workspace>) -> Vec<Arc<dyn Tool>> {
@@ -80,12 +107,13 @@ impl Patience {
 pub(super) fn reading<'a>(
     workspace: &Workspace,
     invocation: &Invocation,
+    room: Room,
     work: impl FnOnce(&Workspace, &Patience) -> Result<String, Error> + Send + 'static,
 ) -> BoxFuture<'a, Result<String, Error>> {
     let watch = invocation.watch.clone();
     watch.begin();
     let workspace = workspace.watched(&watch);
-    on_a_thread(move |patience| {
+    on_a_thread(room, move |patience| {
         let result = work(&workspace, patience);
         if patience.is_over() {
             watch.give_up();
@@ -94,15 +122,23 @@ pub(super) fn reading<'a>(
     })
 }
 
-/// Does work that waits for the file system on a thread of its own. When the future is dropped, work that looks stops,
+/// Does work that waits for the file system on a thread of its own, once there is room for it. When the future is dropped, work that looks stops,
 /// and work that writes either has not begun or goes on to its end.
 pub(super) fn on_a_thread<'a>(
+    room: Room,
     work: impl FnOnce(&Patience) -> Result<String, Error> + Send + 'static,
 ) -> BoxFuture<'a, Result<String, Error>> {
     Box::pin(async move {
+        // It is never closed. Work that goes on after its future was dropped keeps its room.
+        let room = ROOM.acquire_many(room.mib()).await;
         let patience = Patience::new();
         let _guard = patience.dropped.clone().drop_guard();
-        let done = tokio::task::spawn_blocking(move || work(&patience)).await;
+        let done = tokio::task::spawn_blocking(move || {
+            let result = work(&patience);
+            drop(room);
+            result
+        });
+        let done = done.await;
         done.unwrap_or_else(|_| Err(Error::new(Code::FileAccessFailed, "the work on files was stopped before its end")))
     })
 }

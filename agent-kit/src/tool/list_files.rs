@@ -7,7 +7,7 @@ use schemars::JsonSchema;
 use serde::Deserialize;
 
 use super::bound::grouped;
-use super::files::{Patience, reading, reads_below};
+use super::files::{Patience, Room, reading, reads_below};
 use super::tree::Tree;
 use super::{BuiltIn, Error, Invocation};
 use crate::wall::files::{Entry, Folder, Found, Kind, Workspace, escaped};
@@ -60,7 +60,9 @@ impl BuiltIn for ListFiles {
     }
 
     fn run<'a>(&'a self, arguments: Arguments, invocation: &'a Invocation) -> BoxFuture<'a, Result<String, Error>> {
-        reading(&self.workspace, invocation, move |workspace, patience| list(workspace, &arguments, patience))
+        reading(&self.workspace, invocation, Room::Walk, move |workspace, patience| {
+            list(workspace, &arguments, patience)
+        })
     }
 }
 

@@ -15,6 +15,7 @@ mod edit_file;
 mod error;
 mod files;
 mod http_get;
+mod ignore_file;
 mod list_files;
 mod near;
 mod program;

@@ -10,7 +10,7 @@ use schemars::JsonSchema;
 use serde::Deserialize;
 
 use super::bound::{begun_character, grouped};
-use super::files::{Patience, reading, reads_file};
+use super::files::{Patience, Room, reading, reads_file};
 use super::text::{SNIFFED_BYTES, binary};
 use super::{BuiltIn, Error, Invocation};
 use crate::redact::Redactor;
@@ -64,7 +64,9 @@ impl BuiltIn for ReadFile {
 
     fn run<'a>(&'a self, arguments: Arguments, invocation: &'a Invocation) -> BoxFuture<'a, Result<String, Error>> {
         let redactor = invocation.redactor.clone();
-        reading(&self.workspace, invocation, move |workspace, patience| read(workspace, &arguments, redactor, patience))
+        reading(&self.workspace, invocation, Room::Piece, move |workspace, patience| {
+            read(workspace, &arguments, redactor, patience)
+        })
     }
 }
 

@@ -10,7 +10,7 @@ use rondo_protocol::diagnostic::Code;
 use schemars::JsonSchema;
 use serde::Deserialize;
 
-use super::files::{Patience, reading, reads_below};
+use super::files::{Patience, Room, reading, reads_below};
 use super::text::{Marks, redacted};
 use super::tree::Tree;
 use super::{BuiltIn, Error, Invocation};
@@ -81,7 +81,7 @@ impl BuiltIn for SearchFiles {
 
     fn run<'a>(&'a self, arguments: Arguments, invocation: &'a Invocation) -> BoxFuture<'a, Result<String, Error>> {
         let redactor = invocation.redactor.clone();
-        reading(&self.workspace, invocation, move |workspace, patience| {
+        reading(&self.workspace, invocation, Room::Walk, move |workspace, patience| {
             search(workspace, &arguments, redactor, patience)
         })
     }

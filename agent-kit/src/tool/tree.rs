@@ -1,27 +1,28 @@
 //! A folder with all below it, in order, as its ignore files let it be seen.
 //!
-//! The `ignore` crate's own walker opens paths by name, which the wall cannot allow; here every folder is entered through
-//! the wall, and the crate only says what rules mean.
+//! Every folder is entered through the wall, and what is held at a time is bounded: the names of the folders that are
+//! open, and the rules of their ignore files.
 
-use std::io::Read;
 use std::path::Path;
 
-use ignore::Match;
-use ignore::gitignore::{Gitignore, GitignoreBuilder};
 use ignore::overrides::{Override, OverrideBuilder};
 use rondo_protocol::diagnostic::Code;
 
 use super::Error;
 use super::files::Patience;
+use super::ignore_file::{IgnoreFile, Name};
 use super::text::Marks;
-use crate::wall::files::{Entry, Folder, Found, Kind, Workspace};
+use crate::wall::files::{self, Entry, Folder, Found, Kind, Listing, Workspace};
 
 /// How deep a walk goes at most. Each level holds a handle.
 const DEPTH_MAX: usize = 64;
 /// The most names that one walk looks at.
 const NAMES_MAX: usize = 200_000;
-/// The most of an ignore file that is read.
-const RULES_MAX_BYTES: u64 = 256 << 10;
+/// The most that the names may take that are held at a time, those of the folders that are open.
+const HELD_MAX_BYTES: usize = 16 << 20;
+/// The most that the ignore files of the folders that are open may have together, and the most rules in them.
+const RULES_MAX_BYTES: usize = 256 << 10;
+const RULES_MAX: usize = 10_000;
 /// The longest glob.
 const GLOB_MAX_BYTES: usize = 1024;
 
@@ -34,15 +35,19 @@ pub(super) struct Tree<'w> {
     rules: Vec<Rules>,
     depth_max: usize,
     names: usize,
+    /// What the names of the open folders take.
+    held_bytes: usize,
     /// Why the walk has not seen everything.
     pub(super) marks: Marks,
 }
 
 /// What the ignore files of one folder say.
 struct Rules {
+    /// How many names lie between the outermost folder and this one.
+    depth: usize,
     /// `.ignore`, which goes before any `.gitignore`.
-    ignore: Gitignore,
-    gitignore: Gitignore,
+    ignore: IgnoreFile,
+    gitignore: IgnoreFile,
 }
 
 /// What is done with each entry; `false` ends the walk.
@@ -58,8 +63,16 @@ impl<'w> Tree<'w> {
     ) -> Result<Self, Error> {
         let depth_max = depth.map_or(DEPTH_MAX, |depth| usize::try_from(depth).unwrap_or(DEPTH_MAX).min(DEPTH_MAX));
         let glob = compiled(folder.real(), glob)?;
-        let mut tree =
-            Self { workspace, patience, glob, rules: Vec::new(), depth_max, names: 0, marks: Marks::default() };
+        let mut tree = Self {
+            workspace,
+            patience,
+            glob,
+            rules: Vec::new(),
+            depth_max,
+            names: 0,
+            held_bytes: 0,
+            marks: Marks::default(),
+        };
         tree.inherit(folder.real());
         Ok(tree)
     }
@@ -74,7 +87,13 @@ impl<'w> Tree<'w> {
         if listing.is_cut {
             self.marks.push(format!("{} holds more names than are looked at", folder.path()));
         }
-        self.rules.push(Rules::of(folder));
+        let held_bytes = held_bytes(&listing);
+        if self.held_bytes + held_bytes > HELD_MAX_BYTES {
+            self.marks.push(format!("did not go into {}: there are too many names in it and above it", folder.path()));
+            return Ok(true);
+        }
+        self.held_bytes += held_bytes;
+        self.enter(folder);
         let mut goes_on = true;
         for entry in &listing.entries {
             self.patience.check()?;
@@ -90,6 +109,7 @@ impl<'w> Tree<'w> {
             }
         }
         self.rules.pop();
+        self.held_bytes -= held_bytes;
         Ok(goes_on)
     }
 
@@ -103,7 +123,7 @@ impl<'w> Tree<'w> {
         let path = folder.real().join(&entry.name);
         let is_folder = entry.stamp.kind == Kind::Folder;
         let chosen = self.glob.matched(&path, is_folder);
-        if chosen.is_ignore() || self.is_left_out(&path, entry, is_folder) {
+        if chosen.is_ignore() || self.is_left_out(&path, is_folder) {
             return Ok(true);
         }
         // Folders are walked whether a glob wants them or not, and named only when it does.
@@ -127,16 +147,15 @@ impl<'w> Tree<'w> {
     }
 
     /// Whether ignore files leave a path out, or its name, which begins with a dot, while no ignore file wants it.
-    fn is_left_out(&self, path: &Path, entry: &Entry, is_folder: bool) -> bool {
-        let nearest = |said: fn(&Rules) -> &Gitignore| {
-            let said = self.rules.iter().rev().map(|rules| said(rules).matched(path, is_folder));
-            said.map(|said| said.map(|_| ())).find(|said| !said.is_none())
+    fn is_left_out(&self, path: &Path, is_folder: bool) -> bool {
+        let below = path.strip_prefix(self.workspace.path()).unwrap_or(path);
+        let names: Vec<Name> = below.iter().map(|name| name.to_string_lossy().chars().collect()).collect();
+        let nearest = |file: fn(&Rules) -> &IgnoreFile| {
+            let mut rules = self.rules.iter().rev();
+            rules.find_map(|rules| file(rules).leaves_out(names.get(rules.depth..)?, is_folder))
         };
-        match nearest(|rules| &rules.ignore).or_else(|| nearest(|rules| &rules.gitignore)).unwrap_or(Match::None) {
-            Match::Ignore(()) => true,
-            Match::Whitelist(()) => false,
-            Match::None => entry.name.as_encoded_bytes().starts_with(b"."),
-        }
+        let said = nearest(|rules| &rules.ignore).or_else(|| nearest(|rules| &rules.gitignore));
+        said.unwrap_or_else(|| names.last().is_some_and(|name| name.first() == Some(&'.')))
     }
 
     /// Takes over the rules of the folders above.
@@ -144,33 +163,58 @@ impl<'w> Tree<'w> {
         let Ok(below) = real.strip_prefix(self.workspace.path()) else { return };
         let Ok(Found::Folder(mut folder)) = self.workspace.find(".") else { return };
         for name in below {
-            self.rules.push(Rules::of(&folder));
+            self.enter(&folder);
             match folder.folder(name) {
                 Ok(next) => folder = next,
                 Err(_) => return,
             }
         }
     }
+
+    /// Adds the rules of a folder. One without ignore files, or with such that are out of reach, has none.
+    fn enter(&mut self, folder: &Folder<'_>) {
+        let below = folder.real().strip_prefix(self.workspace.path()).unwrap_or(folder.real());
+        self.rules.push(Rules {
+            depth: below.iter().count(),
+            ignore: IgnoreFile::default(),
+            gitignore: IgnoreFile::default(),
+        });
+        let ignore = self.read_rules(folder, ".ignore");
+        if let Some(rules) = self.rules.last_mut() {
+            rules.ignore = ignore;
+        }
+        let gitignore = self.read_rules(folder, ".gitignore");
+        if let Some(rules) = self.rules.last_mut() {
+            rules.gitignore = gitignore;
+        }
+    }
+
+    /// Reads an ignore file, unless it has more than is left of what all may have.
+    fn read_rules(&mut self, folder: &Folder<'_>, name: &str) -> IgnoreFile {
+        let open = || self.rules.iter().flat_map(|rules| [&rules.ignore, &rules.gitignore]);
+        let bytes_left = RULES_MAX_BYTES.saturating_sub(open().map(IgnoreFile::size_bytes).sum());
+        let rules_left = RULES_MAX.saturating_sub(open().map(IgnoreFile::count).sum());
+        let read = folder.file(name.as_ref()).and_then(|mut file| file.read_whole(bytes_left as u64));
+        match read.map(|bytes| IgnoreFile::read(&String::from_utf8_lossy(&bytes))) {
+            Ok(file) if file.count() <= rules_left => return file,
+            Ok(_) | Err(files::Error::TooLarge { .. }) => self.marks.push(format!(
+                "{} was not applied: ignore files may have {} KiB and {RULES_MAX} rules, with those of the folders above",
+                folder.path_of(name.as_ref()),
+                RULES_MAX_BYTES >> 10
+            )),
+            Err(_) => {}
+        }
+        IgnoreFile::default()
+    }
 }
 
-impl Rules {
-    fn of(folder: &Folder<'_>) -> Self {
-        let read = |name: &str| {
-            let mut rules = GitignoreBuilder::new(folder.real());
-            let mut bytes = Vec::new();
-            // A folder without such a file, or with one that is out of reach, has no rules.
-            if let Ok(file) = folder.file(name.as_ref())
-                && file.take(RULES_MAX_BYTES).read_to_end(&mut bytes).is_ok()
-            {
-                for line in String::from_utf8_lossy(&bytes).lines() {
-                    // A line that is no rule is passed over, as git does.
-                    let _ = rules.add_line(None, line);
-                }
-            }
-            rules.build().unwrap_or_else(|_| Gitignore::empty())
-        };
-        Self { ignore: read(".ignore"), gitignore: read(".gitignore") }
-    }
+/// What the names of a folder take in memory.
+fn held_bytes(listing: &Listing) -> usize {
+    let of = |entry: &Entry| {
+        let target = entry.target.as_ref().map_or(0, |target| target.as_os_str().len());
+        size_of::<Entry>() + entry.name.len() + target
+    };
+    listing.entries.iter().map(of).sum()
 }
 
 /// Compiles a glob that is relative to `folder`.

@@ -6,7 +6,7 @@ use schemars::JsonSchema;
 use serde::Deserialize;
 
 use super::bound::grouped;
-use super::files::{named, on_a_thread};
+use super::files::{Room, named, on_a_thread};
 use super::{BuiltIn, Error, Invocation};
 use crate::wall::files::Workspace;
 
@@ -46,7 +46,7 @@ impl BuiltIn for WriteFile {
 
     fn run<'a>(&'a self, arguments: Arguments, _: &'a Invocation) -> BoxFuture<'a, Result<String, Error>> {
         let workspace = Arc::clone(&self.workspace);
-        on_a_thread(move |patience| {
+        on_a_thread(Room::Piece, move |patience| {
             let mut target = workspace.target(&arguments.path)?;
             patience.check()?;
             let written = target.replace(arguments.text.as_bytes())?;

@@ -1,6 +1,7 @@
 //! The file tools as a role calls them, on real folders.
 #![expect(clippy::unwrap_used, reason = "what sets a test up is part of it")]
 
+mod ceilings;
 mod edit;
 mod list;
 mod patch;

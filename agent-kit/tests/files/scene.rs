@@ -65,6 +65,18 @@ impl Scene {
         (result, invocation.watch.take())
     }
 
+    /// What so many calls answer that are made at once.
+    pub fn at_once(&self, count: usize, tool: &str, arguments: &Value) -> Vec<Result<String, Error>> {
+        let arguments: rondo_protocol::Value = canonical::from_slice(arguments.to_string().as_bytes()).unwrap();
+        let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(4).enable_all().build().unwrap();
+        let call = || {
+            let (tool, arguments) = (Arc::clone(self.tool(tool)), arguments.clone());
+            runtime.spawn(async move { tool.run(arguments, &Invocation::new("key")).await })
+        };
+        let calls: Vec<_> = (0..count).map(|_| call()).collect();
+        calls.into_iter().map(|call| runtime.block_on(call).unwrap()).collect()
+    }
+
     /// What a call answers, errors as a model is shown them.
     pub fn says(&self, tool: &str, arguments: &Value) -> String {
         self.call(tool, arguments).unwrap_or_else(|error| error.to_string())

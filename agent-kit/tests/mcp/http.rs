@@ -60,7 +60,7 @@ impl Address {
     fn settings(&self) -> ServerSettings {
         let bearer = Some(Secret { name: "ISSUES_KEY".to_owned(), value: KEY.to_owned() });
         let url = format!("http://127.0.0.1:{}/mcp", self.port);
-        ServerSettings::new("issues", Transport::Http { url, bearer })
+        ServerSettings::new("issues", Transport::Http { url, bearer, headers: Vec::new() })
     }
 
     fn requests(&self) -> Vec<Request> {
@@ -206,7 +206,7 @@ async fn a_refused_key_is_told_without_it() {
 
 async fn an_address_is_checked() {
     for url in ["", "docs", "ftp://example.com/", "https://user:password@example.com/mcp", "file:///mcp"] {
-        let settings = ServerSettings::new("issues", Transport::Http { url: url.to_owned(), bearer: None });
+        let settings = ServerSettings::new("issues", Transport::Http { url: url.to_owned(), bearer: None, headers: Vec::new() });
         let error = error_of(Server::start(settings).await);
         assert_eq!(error.code, Code::McpSettings, "{url}");
         assert!(!error.message.contains("password@"), "{}", error.message);

@@ -145,7 +145,7 @@ async fn server_everything_is_driven_over_http() {
         }
         tokio::spawn(async move { while let Ok(Some(_)) = lines.next_line().await {} });
         let url = format!("http://127.0.0.1:{port}/mcp");
-        let settings = ServerSettings::new("everything", Transport::Http { url, bearer: None });
+        let settings = ServerSettings::new("everything", Transport::Http { url, bearer: None, headers: Vec::new() });
         let server = Server::start(settings).await.unwrap();
         drive_everything(&server).await;
         return;

@@ -119,6 +119,8 @@ pub fn main() -> ExitCode {
     if let Some(exit) = rondo_agent_kit::wall::process::entered().or_else(rondo_agent_kit::mcp::entered) {
         return exit;
     }
+    // Before anything is started or read: the keys in the environment are nobody else's to look at.
+    rondo_agent_kit::wall::process::undumpable();
     std::panic::set_hook(Box::new(|panic| {
         let place = panic.location().map_or_else(String::new, |place| format!(" at {}:{}", place.file(), place.line()));
         tell(&format!(

@@ -90,12 +90,13 @@ pub fn scripted_cast(workflow: &Workflow) -> Result<Cast, Failure> {
 /// not granted. With answers from a script or a recording such a tool is missed only when it is called.
 pub async fn operating(workflow: &Workflow, provision: &Provision) -> Result<Operating, Failure> {
     let operating = speaking(workflow, provision)?;
-    let Tooling { mut tools, files, servers, unusable } = tooling::of_run(workflow, &provision.settings, &provision.grants).await?;
+    let is_played = provision.script.is_some() || provision.recorded.is_some();
+    let Tooling { mut tools, files, servers, unusable } = tooling::of_run(workflow, &provision.settings, &provision.grants, is_played).await?;
     for (server, failure) in unusable {
         tools.miss(server, failure.to_string());
     }
     let grants = provision.grants.clone();
-    if provision.script.is_none() && provision.recorded.is_none() {
+    if !is_played {
         let toolboxes = cast::toolboxes(workflow, &tools, &grants);
         let missing = toolboxes.iter().find_map(|(role, toolbox)| Some((role, toolbox.missing().into_iter().next()?)));
         if let Some((role, missing)) = missing {
@@ -104,8 +105,12 @@ pub async fn operating(workflow: &Workflow, provision: &Provision) -> Result<Ope
     }
     let approver = provision.is_attended.then(|| Arc::new(AtTerminal::default()) as Arc<dyn Approver>);
     let in_doubt = provision.in_doubt.map(InDoubt::from);
-    let programs = provision.settings.hooks.clone();
-    let processes = (!programs.is_empty()).then(|| tooling::hook_processes(&provision.settings)).transpose()?;
+    let settings = &provision.settings;
+    let mut programs = settings.hooks.clone();
+    for hook in programs.values_mut() {
+        hook.argv = tooling::found_from(hook.cwd, std::mem::take(&mut hook.argv), settings);
+    }
+    let processes = tooling::hook_processes(settings)?;
     let ground = Ground { files, programs, processes, redactor: Arc::clone(&operating.redactor) };
     let imposed = provision.settings.imposed.iter().map(|imposed| imposed.hook.clone()).collect();
     Ok(Operating { tools, servers, grants, imposed, approver, in_doubt, ground, ..operating })

@@ -20,7 +20,7 @@ use super::exit::Exit;
 use super::failure::Failure;
 use super::files::read_text;
 use super::output::tell;
-use crate::config::{self, Settings, ToolSchema};
+use crate::config::{self, Cwd, Settings, ToolSchema};
 use crate::grant::Grants;
 use crate::program;
 use crate::trust::{Book, server_key};
@@ -48,12 +48,20 @@ pub fn processes(settings: &Settings) -> Result<Arc<Processes>, Failure> {
     walled(settings, hidden_from_tools(settings))
 }
 
-/// The wall around programs that are hooks: that of tools, but for their own files, which no tool may replace.
+/// The wall around each program that is a hook: that of its own `sandbox`, else that of tools, but for the files of
+/// hooks, which no tool may replace.
 ///
 /// # Errors
 /// As [`processes`].
-pub fn hook_processes(settings: &Settings) -> Result<Arc<Processes>, Failure> {
-    walled(settings, hidden(settings))
+pub fn hook_processes(settings: &Settings) -> Result<BTreeMap<String, Arc<Processes>>, Failure> {
+    let wall = |(name, hook): (&String, &config::HookProgram)| {
+        let wall = match &hook.sandbox {
+            Some(sandbox) => Arc::new(sandboxed(&format!("[hook.{name}]"), sandbox, settings)?),
+            None => walled(settings, hidden(settings))?,
+        };
+        Ok((name.clone(), wall))
+    };
+    settings.hooks.iter().map(wall).collect()
 }
 
 fn walled(settings: &Settings, hidden: Vec<PathBuf>) -> Result<Arc<Processes>, Failure> {
@@ -106,7 +114,7 @@ pub fn local(settings: &Settings) -> Result<(ToolSet, Arc<Workspace>), Failure> 
     all.push(Arc::new(Typed::new(Shell::new(Arc::clone(&processes)))));
     all.push(Arc::new(Typed::new(HttpGet::new(gate))));
     for (name, tool) in &settings.tools {
-        all.push(Arc::new(program(name, tool, &processes)?));
+        all.push(Arc::new(program(name, tool, settings, &processes)?));
     }
     let mut tools = ToolSet::default();
     for tool in all {
@@ -116,11 +124,18 @@ pub fn local(settings: &Settings) -> Result<(ToolSet, Arc<Workspace>), Failure> 
 }
 
 /// The tools of a run of `workflow`: the local ones, and those of each server of which a role names a tool that is
-/// granted. No other server is started.
+/// granted. No other server is started; one of a run that is played from a script or a recording is started when a tool
+/// of it is called, and its tools are those that were pinned.
 ///
 /// # Errors
-/// As [`local`], and when a server has other tools than it had when it was agreed to.
-pub async fn of_run(workflow: &Workflow, settings: &Settings, grants: &Grants) -> Result<Tooling, Failure> {
+/// As [`local`], when a server has other tools than it had when it was agreed to, and when nothing is pinned of one that
+/// is not started.
+pub async fn of_run(
+    workflow: &Workflow,
+    settings: &Settings,
+    grants: &Grants,
+    is_played: bool,
+) -> Result<Tooling, Failure> {
     let named = named(workflow);
     if named.is_empty() {
         let tools = ToolSet::default();
@@ -129,16 +144,40 @@ pub async fn of_run(workflow: &Workflow, settings: &Settings, grants: &Grants) -
     let is_of = |server: &str, tool: &str| tool.strip_prefix(server).is_some_and(|tool| tool.starts_with('.'));
     let is_asked_for = |server: &str| named.keys().any(|tool| is_of(server, tool));
     let is_granted = |server: &str| grants.tools.iter().any(|rule| rule.tool() == "*" || is_of(server, rule.tool()));
-    let wanted = |server: &&str| is_asked_for(server) && is_granted(server);
+    let is_denied = |server: &str| {
+        grants.deny.iter().any(|rule| rule.covers_all() && rule.is_of(None, &format!("{server}.any")))
+    };
+    let wanted = |server: &&str| is_asked_for(server) && is_granted(server) && !is_denied(server);
     let asked: Vec<&str> = settings.mcp.keys().map(String::as_str).filter(wanted).collect();
-    with_servers(&asked, settings).await
+    if is_played { with_pinned(&asked, settings) } else { with_servers(&asked, settings).await }
+}
+
+/// The local tools, and those that were pinned of these servers, which are not started.
+fn with_pinned(servers: &[&str], settings: &Settings) -> Result<Tooling, Failure> {
+    let (tools, files) = local(settings)?;
+    let mut tooling = Tooling { tools, files: Some(files), servers: Vec::new(), unusable: Vec::new() };
+    let records = settings.trust.as_deref().filter(|_| !servers.is_empty());
+    let book = Book::read(records).map_err(|error| of_trust(&error))?;
+    for (name, mcp) in servers.iter().filter_map(|name| Some((*name, settings.mcp.get(*name)?))) {
+        let Some(pins) = book.pins(&key(name, mcp)) else {
+            let message = format!("nothing is pinned of the tools of the MCP server {name}, and no model is asked that could be told of them");
+            return Err(Failure::new(Code::NoPin, message)
+                .with_hint(format!("`rondo trust --server {name}` starts it, shows its tools and pins them")));
+        };
+        let server = pinned_server(name, mcp, pins.clone(), settings)?;
+        for tool in server.tools() {
+            add(&mut tooling.tools, tool)?;
+        }
+        tooling.servers.push(Arc::new(server));
+    }
+    Ok(tooling)
 }
 
 /// The local tools and those of these servers.
 ///
 /// # Errors
 /// As [`of_run`].
-pub async fn with_servers(servers: &[&str], settings: &Settings) -> Result<Tooling, Failure> {
+async fn with_servers(servers: &[&str], settings: &Settings) -> Result<Tooling, Failure> {
     let (tools, files) = local(settings)?;
     let mut tooling = Tooling { tools, files: Some(files), servers: Vec::new(), unusable: Vec::new() };
     let starting = servers.iter().filter_map(|name| Some((*name, settings.mcp.get(*name)?)));
@@ -165,8 +204,13 @@ pub async fn with_servers(servers: &[&str], settings: &Settings) -> Result<Tooli
 /// # Errors
 /// As [`local`].
 pub fn seen(settings: &Settings) -> Result<ToolSet, Failure> {
-    let (tools, _) = local(settings)?;
-    Ok(tools)
+    let known: Vec<&str> = {
+        let book = Book::read(settings.trust.as_deref().filter(|_| !settings.mcp.is_empty()));
+        let book = book.map_err(|error| of_trust(&error))?;
+        let is_pinned = |(name, mcp): &(&String, &config::Mcp)| book.pins(&key(name, mcp)).is_some();
+        settings.mcp.iter().filter(is_pinned).map(|(name, _)| name.as_str()).collect()
+    };
+    Ok(with_pinned(&known, settings)?.tools)
 }
 
 /// Each server of the settings, with what is known of its tools.
@@ -194,6 +238,22 @@ fn add(tools: &mut ToolSet, tool: Arc<dyn Tool>) -> Result<(), Failure> {
 }
 
 async fn start(name: &str, mcp: &config::Mcp, settings: &Settings) -> Result<Server, Failure> {
+    let server = server_settings(name, mcp, settings)?;
+    Server::start(server).await.map_err(|error| Failure::new(error.code, error.message).with_exit(Exit::InputOutput))
+}
+
+/// A server that is started when a tool of it is first called; until then its tools are those that were pinned.
+fn pinned_server(
+    name: &str,
+    mcp: &config::Mcp,
+    pins: BTreeMap<String, mcp::Pin>,
+    settings: &Settings,
+) -> Result<Server, Failure> {
+    Server::pinned(server_settings(name, mcp, settings)?, pins)
+        .map_err(|error| Failure::new(error.code, error.message).with_exit(Exit::InputOutput))
+}
+
+fn server_settings(name: &str, mcp: &config::Mcp, settings: &Settings) -> Result<ServerSettings, Failure> {
     let secret = |name: &String| settings.secrets.iter().find(|secret| secret.name == *name);
     let secret =
         |name: &String| secret(name).map(|secret| redact::Secret { name: name.clone(), value: secret.value.clone() });
@@ -201,24 +261,71 @@ async fn start(name: &str, mcp: &config::Mcp, settings: &Settings) -> Result<Ser
         (Some(command), _) => {
             let stated =
                 mcp.env.iter().map(|(name, value)| redact::Secret { name: name.clone(), value: value.clone() });
+            let words: Vec<String> = std::iter::once(command).chain(&mcp.args).cloned().collect();
+            let mut words = found_from(mcp.cwd, words, settings).into_iter();
             Transport::Stdio {
-                command: command.clone(),
-                args: mcp.args.clone(),
+                command: words.next().unwrap_or_default(),
+                args: words.collect(),
                 env: stated.chain(mcp.key_env.as_ref().and_then(secret)).collect(),
-                working_dir: WorkingDir::Folder(settings.workspace.clone()),
-                sandbox: None,
+                working_dir: match mcp.cwd {
+                    Some(Cwd::Workspace) => WorkingDir::Folder(settings.workspace.clone()),
+                    Some(Cwd::Private) | None => WorkingDir::Private,
+                },
+                sandbox: mcp
+                    .sandbox
+                    .as_ref()
+                    .map(|sandbox| sandboxed(&format!("[mcp.{name}]"), sandbox, settings))
+                    .transpose()?,
                 launcher: Some(launcher()?),
             }
         }
-        (None, url) => {
-            Transport::Http { url: url.clone().unwrap_or_default(), bearer: mcp.key_env.as_ref().and_then(secret) }
-        }
+        (None, url) => Transport::Http {
+            url: url.clone().unwrap_or_default(),
+            bearer: mcp.key_env.as_ref().and_then(secret),
+            headers: mcp
+                .headers_env
+                .iter()
+                .filter_map(|(header, variable)| Some((header.clone(), secret(variable)?)))
+                .collect(),
+        },
     };
     let mut server = ServerSettings::new(name, transport);
     if let Some(timeout_ms) = mcp.timeout_ms {
         server.call_timeout = Duration::from_millis(timeout_ms);
     }
-    Server::start(server).await.map_err(|error| Failure::new(error.code, error.message).with_exit(Exit::InputOutput))
+    Ok(server)
+}
+
+/// The words of a command for the folder that it starts in: a file that one names is found beside the settings that name
+/// it, also from a private folder. What is looked for in `PATH` stays so.
+pub fn found_from(cwd: Option<Cwd>, words: Vec<String>, settings: &Settings) -> Vec<String> {
+    if cwd == Some(Cwd::Workspace) {
+        return words;
+    }
+    let absolute = |(at, word): (usize, String)| {
+        let path = settings.workspace.join(&word);
+        let is_path = at > 0 || word.contains('/');
+        if is_path && !word.starts_with('-') && path.is_file() { path.to_string_lossy().into_owned() } else { word }
+    };
+    words.into_iter().enumerate().map(absolute).collect()
+}
+
+/// The sandbox that the operator puts around one program: it reads and writes what the table names.
+fn sandboxed(of: &str, sandbox: &config::Sandbox, settings: &Settings) -> Result<Processes, Failure> {
+    if !sandbox.hosts.is_empty() {
+        let message = format!("`sandbox` of {of} names hosts, which no program in a sandbox reaches yet");
+        return Err(Failure::new(Code::SettingsValue, message)
+            .with_hint("leave `hosts` out, or the whole `sandbox`, which gives the program all rights that you have"));
+    }
+    Ok(Processes::new(ProcessSettings {
+        launcher: launcher()?,
+        workspace: settings.workspace.clone(),
+        read: granted_paths(settings, Some(&sandbox.read)),
+        write: granted_paths(settings, Some(&sandbox.write)),
+        hidden: hidden(settings),
+        sandbox: true,
+        env: settings.environment.clone(),
+    }))
 }
 
 /// Holds the tools of a server to those that were agreed to; those of a new server are pinned.
@@ -298,7 +405,12 @@ fn key(name: &str, mcp: &config::Mcp) -> String {
     server_key(name, &command, mcp.url.as_deref())
 }
 
-fn program(name: &str, tool: &config::Tool, processes: &Arc<Processes>) -> Result<Program, Failure> {
+fn program(
+    name: &str,
+    tool: &config::Tool,
+    settings: &Settings,
+    processes: &Arc<Processes>,
+) -> Result<Program, Failure> {
     let schema = match &tool.schema {
         None => None,
         Some(ToolSchema::Inline(text)) => Some(text.clone()),
@@ -306,8 +418,10 @@ fn program(name: &str, tool: &config::Tool, processes: &Arc<Processes>) -> Resul
             Some(read_text(Path::new(file), MAX_SCHEMA_BYTES)?)
         }
     };
-    Program::new(program::settings(name, tool, schema), Arc::clone(processes))
-        .map_err(|error| Failure::new(Code::SettingsValue, format!("[tool.{name}] in rondo.toml: {error}")))
+    let argv = found_from(Some(tool.cwd.unwrap_or(Cwd::Workspace)), tool.argv.clone(), settings);
+    let tool = config::Tool { argv, ..tool.clone() };
+    Program::new(program::settings(name, &tool, schema), Arc::clone(processes))
+        .map_err(|error| Failure::new(Code::SettingsValue, format!("[tool.{name}]: {error}")))
 }
 
 /// Granted paths: `~` is the user's home, the rest is relative to the workspace, which is granted by default.

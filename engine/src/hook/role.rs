@@ -90,8 +90,8 @@ pub struct Ground {
     pub files: Option<Arc<Workspace>>,
     /// The programs that hooks may be, by name.
     pub programs: BTreeMap<String, HookProgram>,
-    /// The wall that these programs run behind.
-    pub processes: Option<Arc<Processes>>,
+    /// The wall that each of these programs runs behind.
+    pub processes: BTreeMap<String, Arc<Processes>>,
     /// Takes keys out of what these programs say, before it is cut.
     pub redactor: Arc<Redactor>,
 }

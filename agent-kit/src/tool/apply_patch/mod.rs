@@ -10,7 +10,7 @@ use rondo_protocol::diagnostic::Code;
 use schemars::JsonSchema;
 use serde::Deserialize;
 
-use super::files::{Patience, named, on_a_thread};
+use super::files::{Patience, Room, named, on_a_thread};
 use super::near::nearest;
 use super::text::{CHANGED_MAX_BYTES, Text, redacted};
 use super::{BuiltIn, Error, Invocation};
@@ -62,7 +62,7 @@ impl BuiltIn for ApplyPatch {
 
     fn run<'a>(&'a self, arguments: Arguments, invocation: &'a Invocation) -> BoxFuture<'a, Result<String, Error>> {
         let (workspace, redactor) = (Arc::clone(&self.workspace), invocation.redactor.clone());
-        on_a_thread(move |patience| apply(&workspace, &arguments.patch, &redactor, patience))
+        on_a_thread(Room::Change, move |patience| apply(&workspace, &arguments.patch, &redactor, patience))
     }
 }
 

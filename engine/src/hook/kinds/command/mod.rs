@@ -23,7 +23,7 @@ use futures_util::future::BoxFuture;
 use rondo_agent_kit::answer::Contract;
 use rondo_agent_kit::redact::Redactor;
 use rondo_agent_kit::tool::{self, cut};
-use rondo_agent_kit::wall::process::{self, Answered, Exit, Limits, Processes};
+use rondo_agent_kit::wall::process::{self, Access, Answered, Exit, Limits, Processes, WorkingDir};
 use rondo_protocol::Value;
 use rondo_protocol::call::{Call, CallKind, Fault, FaultClass, Reply, Site};
 use rondo_protocol::diagnostic::Code;
@@ -31,7 +31,7 @@ use rondo_protocol::id::RoleName;
 use rondo_protocol::workflow::{HookUse, OnHookError};
 use tokio::sync::Semaphore;
 
-use crate::config::HookProgram;
+use crate::config::{Cwd, HookProgram};
 use crate::hook::visits::Visits;
 use crate::hook::{Context, Ground, Hook, HookKind, Instead, Making, Next};
 use decision::{Decided, Decision};
@@ -86,7 +86,7 @@ impl HookKind for Command {
         let Making { hook, roles, ground, .. } = making;
         let name = self.program(hook).ok_or("`name`, the program's table in rondo.toml, is missing")?;
         let program = ground.programs.get(name).ok_or_else(|| format!("rondo.toml has no [hook.{name}]"))?;
-        let processes = ground.processes.as_ref().ok_or("there is no wall for programs to run behind")?;
+        let processes = ground.processes.get(name).ok_or("there is no wall for programs to run behind")?;
         let contracts = roles.iter().filter_map(|(role, view)| Some((role.clone(), view.contract.clone()?)));
         Ok(Arc::new(Asking {
             name: name.to_owned(),
@@ -144,6 +144,11 @@ impl Asking {
             output_max_bytes: DECISION_MAX_BYTES,
             redactor: Redactor::clone(&self.redactor),
             limits: Limits { output_bytes: OUTPUT_MAX_BYTES, ..Limits::default() },
+            working_dir: match self.program.cwd {
+                Some(Cwd::Workspace) => WorkingDir::workspace(),
+                Some(Cwd::Private) | None => WorkingDir::Private,
+            },
+            access: if self.program.sandbox.is_some() { Access::Granted } else { Access::Write },
             ..process::Command::new(self.program.argv.clone())
         };
         let Answered { stdout, stderr, exit } = self.processes.ask(command).await.map_err(|error| {
