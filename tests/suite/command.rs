@@ -332,6 +332,8 @@ async fn in_memory(at: &str, program: &str) -> Ran {
         read: Vec::new(),
         write: vec![".".into()],
         hidden: Vec::new(),
+        read_only: Vec::new(),
+        protected: Vec::new(),
         sandbox: true,
         env: BTreeMap::new(),
     });

@@ -54,7 +54,8 @@ fn a_kill_between_effect_and_record_repeats_nothing_unless_that_is_wanted() {
     let asked = Running::of(with_path(&place, &["resume", "--json", "--trust"])).finish().exits(8);
     assert_eq!(asked.event("error")["code"], "RN1605");
     assert_eq!(keys(&place).len(), 1);
-    let skipped = Running::of(with_path(&place, &["resume", "--json", "--in-doubt", "skip", "--trust"])).finish().exits(0);
+    let skipped =
+        Running::of(with_path(&place, &["resume", "--json", "--in-doubt", "skip", "--trust"])).finish().exits(0);
     assert_eq!(skipped.event("thread_finished")["outcome"], "done");
     assert_eq!(keys(&place).len(), 1);
 
@@ -63,7 +64,9 @@ fn a_kill_between_effect_and_record_repeats_nothing_unless_that_is_wanted() {
     Running::of(with_path(&place, &["resume", "--json", "--trust"])).finish().exits(0);
     assert_eq!(keys(&place).len(), 1);
 
-    for (in_doubt, words) in [("in_doubt = \"retry\"", vec!["resume", "--trust"]), ("", vec!["resume", "--in-doubt", "retry", "--trust"])] {
+    for (in_doubt, words) in
+        [("in_doubt = \"retry\"", vec!["resume", "--trust"]), ("", vec!["resume", "--in-doubt", "retry", "--trust"])]
+    {
         let place = pushing(in_doubt);
         killed_in_between(&place);
         Running::of(with_path(&place, &words)).finish().exits(0);

@@ -230,7 +230,11 @@ fn a_store_of_another_user_is_told_and_left_alone() {
         [&["threads"][..], &["show", "last"], &["run", "pair", "--offline", "-i", "topic=x"], &["resume", "last"]]
     {
         let told = as_nobody(words).exits(3);
-        assert!(told.stderr.contains("RN1309") && told.stderr.contains("belongs to user 0"), "{words:?}: {}", told.stderr);
+        assert!(
+            told.stderr.contains("RN1309") && told.stderr.contains("belongs to user 0"),
+            "{words:?}: {}",
+            told.stderr
+        );
     }
     place.run(["verify", "last"]).exits(0);
 }

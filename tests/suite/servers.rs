@@ -89,7 +89,9 @@ fn a_server_is_not_started_before_a_tool_of_it_is_called_and_never_by_those_who_
     office.0.trust(&["ask"]);
     office.0.file("ask/idle.yaml", "a: [ { body: nothing asked } ]\n");
     office.run(&["run", "ask", "--script", "ask/idle.yaml"]).exits(0);
-    for words in [&["tools", "ask"][..], &["tools"], &["validate", "ask"], &["graph", "ask"], &["simulate", "ask"], &["doctor"]] {
+    for words in
+        [&["tools", "ask"][..], &["tools"], &["validate", "ask"], &["graph", "ask"], &["simulate", "ask"], &["doctor"]]
+    {
         office.run(words).exits(0);
     }
     let listed = office.run(&["tools", "ask", "--json"]).exits(0).json();

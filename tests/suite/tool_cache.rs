@@ -77,7 +77,7 @@ impl Bench {
     fn new() -> Self {
         let folder = TempDir::new().unwrap();
         let all = || vec![".".into()];
-        let access = Access { read: all(), write: all(), hidden: Vec::new() };
+        let access = Access { read: all(), write: all(), ..Access::default() };
         let files = Arc::new(Workspace::open(folder.path(), access).unwrap());
         let store = Arc::new(MemoryStore::default());
         let engine = Engine::new(Arc::clone(&store) as _, Arc::new(SystemEnv::default()), registry());

@@ -172,7 +172,8 @@ fn what_is_written_by_init_asks_nothing_until_it_asks_for_more() {
     std::fs::write(&file, text.replace("two sentences", "three sentences").replace("steps: 20", "steps: 30")).unwrap();
     place.run(["run", "demo", "--offline"]).exits(0);
     let text = std::fs::read_to_string(&file).unwrap();
-    let more = text.replace("system: { file: prompts/editor.md }", "system: { file: prompts/editor.md }\n    tools: [shell]");
+    let more =
+        text.replace("system: { file: prompts/editor.md }", "system: { file: prompts/editor.md }\n    tools: [shell]");
     std::fs::write(&file, more).unwrap();
     let refused = place.run(["run", "demo", "--offline"]).exits(3);
     assert!(refused.stderr.contains("shell"), "{refused:?}");
@@ -191,7 +192,8 @@ fn each_change_of_what_was_agreed_to_asks_again() {
         ("an address", &|place| drop(place.file("rondo.toml", SETTINGS.replace(":9/v1", ":10/v1")))),
         ("a prompt", &|place| drop(place.file("clerk/workflow.yaml", WORKFLOW.replace("File it.", "File all.")))),
         ("a retry", &|place| {
-            let more = WORKFLOW.replace("tools: [read_file, note] }", "tools: [read_file, note], retry: { attempts: 2 } }");
+            let more =
+                WORKFLOW.replace("tools: [read_file, note] }", "tools: [read_file, note], retry: { attempts: 2 } }");
             place.file("clerk/workflow.yaml", more);
         }),
     ];
@@ -311,7 +313,8 @@ fn a_store_that_came_with_a_folder_is_read_and_nothing_runs_over_it() {
         for words in [&["threads"][..], &["show", "last"], &["verify", "last"]] {
             place.run(words).exits(0);
         }
-        for words in [&["run", "demo", "--offline"][..], &["resume", "last"], &["cancel", "last"], &["cache", "clear"]] {
+        for words in [&["run", "demo", "--offline"][..], &["resume", "last"], &["cancel", "last"], &["cache", "clear"]]
+        {
             let refused = place.run(words);
             assert_eq!(refused.code, Some(3), "{words:?}: {refused:?}");
             assert!(refused.stderr.contains("RN1706") && refused.stderr.contains("trust --store"), "{refused:?}");

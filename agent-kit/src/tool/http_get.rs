@@ -1,5 +1,7 @@
 //! `http_get`: a page of a host that the operator grants.
 
+use std::collections::BTreeMap;
+
 use encoding_rs::{Encoding, UTF_8};
 use futures_util::future::BoxFuture;
 use reqwest::header::{ACCEPT, HeaderMap, HeaderName, HeaderValue};
@@ -24,12 +26,20 @@ const AROUND_BYTES: usize = 32 << 10;
 /// Reads pages through the wall.
 pub struct HttpGet {
     gate: Gate,
+    /// For callers who may reach more than others.
+    gates: BTreeMap<String, Gate>,
 }
 
 impl HttpGet {
     /// Reads through `gate`.
     pub fn new(gate: Gate) -> Self {
-        Self { gate }
+        Self { gate, gates: BTreeMap::new() }
+    }
+
+    /// Reads through these gates on behalf of the callers of these names, and as before on behalf of all others.
+    #[must_use]
+    pub fn with_gates(self, gates: BTreeMap<String, Gate>) -> Self {
+        Self { gates, ..self }
     }
 }
 
@@ -68,7 +78,9 @@ impl BuiltIn for HttpGet {
                 headers.insert(IDEMPOTENCY_KEY, key);
             }
             let max_bytes = arguments.max_bytes.unwrap_or(usize::MAX);
-            present(&self.gate.get(&arguments.url, &headers, max_bytes).await?, &invocation.redactor)
+            let of_caller = invocation.caller.as_ref().and_then(|caller| self.gates.get(caller));
+            let gate = of_caller.unwrap_or(&self.gate);
+            present(&gate.get(&arguments.url, &headers, max_bytes).await?, &invocation.redactor)
         })
     }
 }

@@ -121,12 +121,21 @@ pub struct Invocation {
     pub watch: Watch,
     /// Takes keys out of what the tool cuts. What it says otherwise is redacted by whoever called it.
     pub redactor: Redactor,
+    /// On whose behalf it is made, where the operator grants to some what is not granted to others.
+    pub caller: Option<String>,
 }
 
 impl Invocation {
     /// An invocation of which nothing is noted yet.
     pub fn new(idempotency_key: impl Into<String>) -> Self {
-        Self { idempotency_key: idempotency_key.into(), watch: Watch::default(), redactor: Redactor::default() }
+        let (watch, redactor) = (Watch::default(), Redactor::default());
+        Self { idempotency_key: idempotency_key.into(), watch, redactor, caller: None }
+    }
+
+    /// The same invocation on behalf of a caller.
+    #[must_use]
+    pub fn by(self, caller: &str) -> Self {
+        Self { caller: Some(caller.to_owned()), ..self }
     }
 
     /// The same invocation of a tool that redacts what it cuts.

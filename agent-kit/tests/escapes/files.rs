@@ -6,6 +6,7 @@ mod links;
 mod listings;
 mod patches;
 mod paths;
+mod protected;
 mod races;
 mod scene;
 mod special;
@@ -33,6 +34,7 @@ pub fn attempts() -> Vec<Attempt> {
         hidden::hidden(),
         hidden::settings(),
         special::attempts(),
+        protected::attempts(),
         patches::attempts(),
         listings::attempts(),
         races::attempts(),

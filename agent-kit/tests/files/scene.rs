@@ -34,7 +34,7 @@ impl Scene {
             fs::write(path, text).unwrap();
         }
         let paths = |paths: &[&str]| paths.iter().map(PathBuf::from).collect();
-        let access = Access { read: paths(read), write: paths(write), hidden: paths(&[".rondo"]) };
+        let access = Access { read: paths(read), write: paths(write), hidden: paths(&[".rondo"]), ..Access::default() };
         let workspace = Arc::new(Workspace::open(folder.path(), access).unwrap());
         let tools = file_tools(&workspace);
         Self { folder, workspace, tools, redactor: Redactor::default() }

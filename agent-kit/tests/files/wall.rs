@@ -55,6 +55,7 @@ fn what_is_hidden_by_a_link_is_hidden_where_it_leads() {
         read: vec![PathBuf::from(".")],
         write: vec![PathBuf::from(".")],
         hidden: vec![folder.path().join("alias")],
+        ..Access::default()
     };
     let workspace = Workspace::open(&folder.path().join("root"), access).unwrap();
     assert!(matches!(workspace.file("store/x"), Err(Error::Hidden { .. })));

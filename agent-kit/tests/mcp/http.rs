@@ -206,7 +206,8 @@ async fn a_refused_key_is_told_without_it() {
 
 async fn an_address_is_checked() {
     for url in ["", "docs", "ftp://example.com/", "https://user:password@example.com/mcp", "file:///mcp"] {
-        let settings = ServerSettings::new("issues", Transport::Http { url: url.to_owned(), bearer: None, headers: Vec::new() });
+        let settings =
+            ServerSettings::new("issues", Transport::Http { url: url.to_owned(), bearer: None, headers: Vec::new() });
         let error = error_of(Server::start(settings).await);
         assert_eq!(error.code, Code::McpSettings, "{url}");
         assert!(!error.message.contains("password@"), "{}", error.message);

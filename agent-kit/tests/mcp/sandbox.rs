@@ -60,6 +60,8 @@ impl Ground {
             workspace: self.path("workspace"),
             write: vec![self.path("given")],
             hidden: vec![self.path("granted/keys"), self.path("workspace/rondo.toml")],
+            read_only: Vec::new(),
+            protected: Vec::new(),
             sandbox: isolation.is_some(),
             env: BTreeMap::new(),
         });

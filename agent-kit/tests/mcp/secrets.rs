@@ -43,6 +43,8 @@ pub fn entered() -> Option<ExitCode> {
                 launcher,
                 write: Vec::new(),
                 hidden: Vec::new(),
+                read_only: Vec::new(),
+                protected: Vec::new(),
                 sandbox: true,
                 env: BTreeMap::new(),
             });

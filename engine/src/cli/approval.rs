@@ -172,11 +172,17 @@ mod tests {
         assert_eq!(word(&call("docs.send", Effect::External, r#"{"to":"x"}"#)).as_deref(), Some("docs.send"));
         assert_eq!(word(&call("shell", Effect::External, r#"{"script":"\u202erm x"}"#)).as_deref(), Some("shell"));
         assert_eq!(word(&call("write_file", Effect::Writes(Vec::new()), "{}")), None);
-        for (line, answer) in
-            [("rm", Answer::Once), ("always rm", Answer::Always), ("y", Answer::No), ("a", Answer::No), ("", Answer::No)]
-        {
+        for (line, answer) in [
+            ("rm", Answer::Once),
+            ("always rm", Answer::Always),
+            ("y", Answer::No),
+            ("a", Answer::No),
+            ("", Answer::No),
+        ] {
             assert_eq!(typed(line, "rm"), answer, "{line:?}");
         }
-        assert!(question(&remove).contains("Type rm to allow this call, always rm to allow every call of shell by dev"));
+        assert!(
+            question(&remove).contains("Type rm to allow this call, always rm to allow every call of shell by dev")
+        );
     }
 }

@@ -245,7 +245,10 @@ impl Asked {
             }
             if let Some(part) = &self.workflow {
                 let digest = if own { part.own_digest } else { part.digest };
-                book.agree_to_workflow(part.file.clone(), Agreement { digest, own, asks: part.asks.clone(), agreed_at_ms });
+                book.agree_to_workflow(
+                    part.file.clone(),
+                    Agreement { digest, own, asks: part.asks.clone(), agreed_at_ms },
+                );
             }
         })
         .map_err(|error| of_trust(&error))
@@ -253,8 +256,11 @@ impl Asked {
 
     /// Records and the secret say what is believed: what lies in a folder that is asked about could say it itself.
     fn records_lie_outside(&self, whole: &Settings) -> Result<(), Failure> {
-        let folders: Vec<PathBuf> =
-            self.parts().filter(|part| !shipped::is_one(&part.file)).map(|part| folder_name(&part.file).into()).collect();
+        let folders: Vec<PathBuf> = self
+            .parts()
+            .filter(|part| !shipped::is_one(&part.file))
+            .map(|part| folder_name(&part.file).into())
+            .collect();
         let kept = [("trust records", &whole.trust), ("secret", &whole.secret_file)];
         for (what, file) in kept {
             let Some(file) = file else { continue };
@@ -266,8 +272,9 @@ impl Asked {
                     file.display(),
                     folder.display()
                 );
-                return Err(Failure::new(Code::NotTrusted, message)
-                    .with_hint("set XDG_DATA_HOME to a folder outside it; `--trust` agrees for one run without records"));
+                return Err(Failure::new(Code::NotTrusted, message).with_hint(
+                    "set XDG_DATA_HOME to a folder outside it; `--trust` agrees for one run without records",
+                ));
             }
         }
         Ok(())
@@ -356,7 +363,8 @@ fn of_workflow(subject: &Subject<'_>, settings: &Settings, granted: &[Rule]) -> 
     for (name, server) in &settings.mcp {
         if named.keys().any(|tool| tool.strip_prefix(name.as_str()).is_some_and(|rest| rest.starts_with('.'))) {
             let command: Vec<String> = server.command.iter().chain(&server.args).cloned().collect();
-            let place = server.url.as_deref().map_or_else(|| keys::masked_words(&command).join(" "), keys::masked_address);
+            let place =
+                server.url.as_deref().map_or_else(|| keys::masked_words(&command).join(" "), keys::masked_address);
             asks.push(Ask::new(Kind::Server, name, place));
         }
     }
@@ -386,7 +394,11 @@ fn folders_outside(file: &str, settings: &Settings) -> Vec<Ask> {
     let workspace = real(&settings.workspace);
     let mut asks = Vec::new();
     if !real(Path::new(file)).starts_with(&workspace) {
-        asks.push(Ask::new(Kind::Read, settings.workspace.to_string_lossy(), "where it is run; the workflow lies elsewhere"));
+        asks.push(Ask::new(
+            Kind::Read,
+            settings.workspace.to_string_lossy(),
+            "where it is run; the workflow lies elsewhere",
+        ));
     }
     for (kind, list) in [(Kind::Read, &settings.grant.read), (Kind::Write, &settings.grant.write)] {
         let paths = granted_paths(settings, list.as_deref()).into_iter().map(|path| workspace.join(path));
@@ -420,7 +432,9 @@ fn remark(ask: &Ask) -> &'static str {
     let has = |key: &str, wanted: &str| ask.value.get(key).and_then(Value::as_str).is_some_and(|value| value == wanted);
     let address = |key: &str| ask.value.get(key).and_then(Value::as_str).is_some_and(is_plain_http);
     match ask.kind {
-        Kind::Server if ask.value.get("command").is_some() && has("sandbox", "none") => "\n             ! it runs outside every sandbox, with all rights that you have",
+        Kind::Server if ask.value.get("command").is_some() && has("sandbox", "none") => {
+            "\n             ! it runs outside every sandbox, with all rights that you have"
+        }
         Kind::Provider if address("base_url") => "\n             ! prompts and the key go over plain http",
         Kind::Server if address("url") => "\n             ! calls and the key go over plain http",
         Kind::Owner => "\n             ! that user can change it at any time",
@@ -539,7 +553,8 @@ fn rules(texts: &[String]) -> Vec<Rule> {
 
 /// Who grants a tool that a workflow names; `None` = nobody.
 pub fn granted_by(asked: &Asked, settings: &Settings, tool: &str) -> Option<&'static str> {
-    let part = asked.workflow.as_ref().filter(|part| part.asks.iter().any(|ask| ask.kind == Kind::Tool && ask.name == tool));
+    let part =
+        asked.workflow.as_ref().filter(|part| part.asks.iter().any(|ask| ask.kind == Kind::Tool && ask.name == tool));
     match part {
         Some(part) if part.is_agreed => Some("trust"),
         Some(_) => None,
@@ -563,10 +578,13 @@ mod tests {
 
     #[test]
     fn plain_http_is_what_leaves_the_machine_readable() {
-        for address in ["http://example.org/v1", "http://10.0.0.1:8080", "http://localhost.example.org", "http://[2001:db8::1]/"] {
+        for address in
+            ["http://example.org/v1", "http://10.0.0.1:8080", "http://localhost.example.org", "http://[2001:db8::1]/"]
+        {
             assert!(is_plain_http(address), "{address}");
         }
-        for address in ["https://example.org", "http://127.0.0.1:9/v1", "http://localhost:11434/v1", "http://[::1]:80/"] {
+        for address in ["https://example.org", "http://127.0.0.1:9/v1", "http://localhost:11434/v1", "http://[::1]:80/"]
+        {
             assert!(!is_plain_http(address), "{address}");
         }
     }

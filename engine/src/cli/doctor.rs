@@ -15,8 +15,8 @@ use super::{JsonArgs, StoreArgs, tooling};
 use crate::config::keys::{masked_address, masked_words};
 use crate::config::layers::ignored;
 use crate::config::{Flags, KEEP_FOR, KEEP_PREFIX, Origin, Settings, Sourced};
-use crate::store::folder::{self, Found};
 use crate::store;
+use crate::store::folder::{self, Found};
 
 /// Show what is in force and where it came from
 #[derive(Debug, clap::Args)]
@@ -164,7 +164,9 @@ fn of_trust(sources: &Sources, settings: &Settings) -> Vec<Finding> {
     if let Some(project) = sources.project() {
         let (mark, standing) = match sources.whole().and_then(|whole| Asked::of(sources, &whole, None)) {
             Err(failure) => (true, failure.to_string()),
-            Ok(asked) if asked.settings.is_none() => (false, "nothing in it needs consent: all of it counts".to_owned()),
+            Ok(asked) if asked.settings.is_none() => {
+                (false, "nothing in it needs consent: all of it counts".to_owned())
+            }
             Ok(asked) if asked.is_agreed() => (false, "you agreed to it as it is: all of it counts".to_owned()),
             Ok(asked) => {
                 let ignored: Vec<String> =
@@ -181,7 +183,9 @@ fn of_trust(sources: &Sources, settings: &Settings) -> Vec<Finding> {
         Ok(Found::Nothing) => ("not there yet; the one that the first run makes is yours".to_owned(), false),
         Ok(Found::Store(signed)) => match is_own(signed, settings) {
             Ok(true) => ("yours, by its tag".to_owned(), false),
-            Ok(false) => ("not known as yours: it is read, and nothing runs over it; `rondo trust --store`".to_owned(), true),
+            Ok(false) => {
+                ("not known as yours: it is read, and nothing runs over it; `rondo trust --store`".to_owned(), true)
+            }
             Err(failure) => (failure.to_string(), true),
         },
         Err(error) => (error.to_string(), true),
@@ -191,6 +195,7 @@ fn of_trust(sources: &Sources, settings: &Settings) -> Vec<Finding> {
     findings.extend(unwalled.map(|(name, _)| {
         Finding::new(format!("mcp.{name} runs"), "outside every sandbox, with all rights that you have")
     }));
+    findings.extend(tooling::code_in_reach(settings).iter().map(|what| unbelieved("code in reach", what)));
     findings
 }
 
@@ -229,8 +234,12 @@ fn of_tools(settings: &Settings) -> Vec<Finding> {
     if !grant.approve.is_empty() {
         findings.push(Finding::new("grant.approve", grant.approve.join(", ")));
     }
-    findings
-        .extend(settings.tools.iter().map(|(name, tool)| Finding::new(format!("tool.{name}"), masked_words(&tool.argv).join(" "))));
+    findings.extend(
+        settings
+            .tools
+            .iter()
+            .map(|(name, tool)| Finding::new(format!("tool.{name}"), masked_words(&tool.argv).join(" "))),
+    );
     findings.extend(settings.mcp.iter().map(|(name, mcp)| {
         let command: Vec<String> = mcp.command.iter().chain(&mcp.args).cloned().collect();
         let place = mcp.url.as_deref().map_or_else(|| masked_words(&command).join(" "), masked_address);

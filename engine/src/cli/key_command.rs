@@ -41,7 +41,10 @@ pub fn with_keys(mut settings: Settings, workflow: &Workflow) -> Result<Settings
             // Not the working folder, which may be a stranger's.
             program.current_dir(folder_of_file(command.from.is_project()).unwrap_or_else(|| "/".into()));
             let key = printed(program).map_err(|what| {
-                Failure::new(Code::NoProvider, format!("the key of provider {name}, printed by {}: {what}", command.from))
+                Failure::new(
+                    Code::NoProvider,
+                    format!("the key of provider {name}, printed by {}: {what}", command.from),
+                )
             })?;
             found.push((name.clone(), Secret { name: format!("{name}_key"), value: key }));
         }

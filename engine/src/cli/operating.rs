@@ -91,7 +91,8 @@ pub fn scripted_cast(workflow: &Workflow) -> Result<Cast, Failure> {
 pub async fn operating(workflow: &Workflow, provision: &Provision) -> Result<Operating, Failure> {
     let operating = speaking(workflow, provision)?;
     let is_played = provision.script.is_some() || provision.recorded.is_some();
-    let Tooling { mut tools, files, servers, unusable } = tooling::of_run(workflow, &provision.settings, &provision.grants, is_played).await?;
+    let Tooling { mut tools, files, servers, unusable } =
+        tooling::of_run(workflow, &provision.settings, &provision.grants, is_played).await?;
     for (server, failure) in unusable {
         tools.miss(server, failure.to_string());
     }

@@ -17,9 +17,10 @@ use super::run::{ScriptArgs, read_script, recording, script, warn_of_plain_http}
 use super::session::{self, look_into, no_threads, of_store, thread, unfinished};
 use super::terminal::{Request, ResumeRequest};
 use super::watch::{Showing, watch};
-use super::{JsonArgs, StoreArgs, working_folder};
-use crate::config::Flags;
+use super::{JsonArgs, StoreArgs, workflow, working_folder};
+use crate::config::{Flags, Settings};
 use crate::rebuild;
+use crate::shipped;
 use crate::store::Status;
 
 use super::operating::{InDoubtChoice, Provision};
@@ -104,6 +105,12 @@ pub fn resume(args: &ResumeArgs, output: &mut Output) -> Result<Exit, Failure> {
         (script, recorded, grants)
     };
     let is_played = script.is_some() || recorded.is_some() || has_ended;
+    let file = origin.as_ref().and_then(|origin| origin.file.as_deref()).filter(|file| !shipped::is_one(file));
+    // The file may be gone by now: then there is nothing of it to hold.
+    let loaded = file.and_then(|file| workflow::read(file.into()).ok());
+    let script_file = script.as_ref().map(|(_, file)| file.as_str());
+    let held = loaded.map(|loaded| loaded.files(script_file, &here)).unwrap_or_default();
+    let settings = Settings { held, ..settings };
     let settings = match rebuild::beginning(store, &row) {
         Ok(beginning) if !is_played => with_keys(settings, &beginning.workflow)?,
         _ => settings,

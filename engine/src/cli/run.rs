@@ -10,7 +10,7 @@ use rondo_protocol::event::Durability;
 use rondo_protocol::source::Source;
 use rondo_protocol::workflow::Workflow;
 
-use super::consent::{Asked, By, Subject, is_plain_http};
+use super::consent::{Asked, By, Subject, is_plain_http, named};
 use super::exit::Exit;
 use super::failure::{Failure, Faulty};
 use super::files::{absolute, read_text};
@@ -24,7 +24,7 @@ use super::recording::Recording;
 use super::session::{self, own_store};
 use super::terminal::{Request, RunRequest};
 use super::watch::{Showing, watch};
-use super::{JsonArgs, StoreArgs, report, workflow, working_folder};
+use super::{JsonArgs, StoreArgs, report, tooling, workflow, working_folder};
 use crate::config::{Flags, Settings};
 
 /// The most bytes of a script; the reader's own budget is lower and has better words.
@@ -128,6 +128,10 @@ pub(super) fn start(args: &RunArgs, record: Option<PathBuf>, output: &mut Output
     let grants = Asked::of(&sources, &settings, Some(subject))?.permitted(&args.workflow, by, &settings)?;
     let (store, durability) = (own_store(&settings, by)?, settings.durability.value);
     let is_played = script.is_some() || recorded.is_some();
+    let settings = Settings { held: loaded.files(script_file.as_deref(), &here), ..settings };
+    for warning in tooling::code_in_reach(&settings).iter().filter(|_| !named(&checked.workflow).is_empty()) {
+        tell(&format!("{warning}\n"));
+    }
     let settings = if is_played { settings } else { with_keys(settings, &checked.workflow)? };
     warn_of_plain_http(&settings, is_played);
     let flags = args.flags.clone();
@@ -155,7 +159,9 @@ pub(super) fn warn_of_plain_http(settings: &Settings, is_played: bool) {
     for (name, provider) in settings.providers.iter().filter(|(_, provider)| !is_played && provider.is_usable()) {
         if is_plain_http(&provider.base_url.value) {
             let from = &provider.base_url.from;
-            tell(&format!("provider {name}: prompts and the key go over plain http, by {from}; anybody on the way reads them\n"));
+            tell(&format!(
+                "provider {name}: prompts and the key go over plain http, by {from}; anybody on the way reads them\n"
+            ));
         }
     }
 }

@@ -241,8 +241,9 @@ pub fn own_store(settings: &Settings, by: By) -> Result<OwnStore, Failure> {
     let shown = own.folder.display();
     let foreign = || {
         let message = format!("the store {shown} is not known as yours: it carries no tag by your secret");
-        Failure::new(Code::StoreForeign, message)
-            .with_hint("`rondo trust --store` makes it yours, `--trust` uses it for one run, `--store DIR` uses another")
+        Failure::new(Code::StoreForeign, message).with_hint(
+            "`rondo trust --store` makes it yours, `--trust` uses it for one run, `--store DIR` uses another",
+        )
     };
     if by == By::Nobody {
         return Err(foreign());

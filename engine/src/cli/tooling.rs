@@ -9,8 +9,9 @@ use rondo_agent_kit::mcp::{self, Server, ServerSettings, Transport};
 use rondo_agent_kit::redact;
 use rondo_agent_kit::tool::{HttpGet, Program, Shell, Tool, ToolSet, Typed, file_tools};
 use rondo_agent_kit::wall::files::{Access, Workspace};
-use rondo_agent_kit::wall::http::{Gate, GateSettings};
+use rondo_agent_kit::wall::http::{Gate, GateSettings, HostError};
 use rondo_agent_kit::wall::process::{ProcessSettings, Processes, WorkingDir};
+use rondo_agent_kit::wall::{CREDENTIALS, protected, reached};
 use rondo_protocol::Digest;
 use rondo_protocol::diagnostic::Code;
 use rondo_protocol::workflow::Workflow;
@@ -72,6 +73,8 @@ fn walled(settings: &Settings, hidden: Vec<PathBuf>) -> Result<Arc<Processes>, F
         read: granted_paths(settings, grant.read.as_deref()),
         write: granted_paths(settings, grant.write.as_deref()),
         hidden,
+        read_only: read_only(settings),
+        protected: protected_names(settings),
         sandbox: grant.sandbox.unwrap_or(true),
         env: environment.clone(),
     })))
@@ -103,16 +106,17 @@ pub fn local(settings: &Settings) -> Result<(ToolSet, Arc<Workspace>), Failure> 
         read: granted_paths(settings, grant.read.as_deref()),
         write: granted_paths(settings, grant.write.as_deref()),
         hidden: hidden_from_tools(settings),
+        read_only: read_only(settings),
+        protected: protected_names(settings),
     };
     let workspace = Workspace::open(workspace, access)
         .map_err(|error| refused(format!("the workspace {}: {error}", workspace.display())))?;
     let processes = processes(settings)?;
-    let gate = Gate::new(GateSettings { hosts: grant.hosts.clone(), ..GateSettings::default() })
-        .map_err(|error| refused(format!("[grant] hosts: {error}")))?;
+    let (gate, gates) = gates(&grant.hosts).map_err(|error| refused(format!("[grant] hosts: {error}")))?;
     let workspace = Arc::new(workspace);
     let mut all = file_tools(&workspace);
     all.push(Arc::new(Typed::new(Shell::new(Arc::clone(&processes)))));
-    all.push(Arc::new(Typed::new(HttpGet::new(gate))));
+    all.push(Arc::new(Typed::new(HttpGet::new(gate).with_gates(gates))));
     for (name, tool) in &settings.tools {
         all.push(Arc::new(program(name, tool, settings, &processes)?));
     }
@@ -121,6 +125,20 @@ pub fn local(settings: &Settings) -> Result<(ToolSet, Arc<Workspace>), Failure> 
         add(&mut tools, tool)?;
     }
     Ok((tools, workspace))
+}
+
+/// The gate of everybody, and those of roles that may reach more: `ROLE/host` is granted to that role alone.
+fn gates(hosts: &[String]) -> Result<(Gate, BTreeMap<String, Gate>), HostError> {
+    let gate = |hosts: Vec<String>| Gate::new(GateSettings { hosts, ..GateSettings::default() });
+    let of_role = |host: &String| host.split_once('/').map(|(role, host)| (role.to_owned(), host.to_owned()));
+    let common: Vec<String> = hosts.iter().filter(|host| of_role(host).is_none()).cloned().collect();
+    let mut of_roles: BTreeMap<String, Vec<String>> = BTreeMap::new();
+    for (role, host) in hosts.iter().filter_map(of_role) {
+        of_roles.entry(role).or_insert_with(|| common.clone()).push(host);
+    }
+    let of_roles = of_roles.into_iter().map(|(role, hosts)| Ok((role, gate(hosts)?)));
+    let of_roles = of_roles.collect::<Result<_, HostError>>()?;
+    Ok((gate(common)?, of_roles))
 }
 
 /// The tools of a run of `workflow`: the local ones, and those of each server of which a role names a tool that is
@@ -144,9 +162,8 @@ pub async fn of_run(
     let is_of = |server: &str, tool: &str| tool.strip_prefix(server).is_some_and(|tool| tool.starts_with('.'));
     let is_asked_for = |server: &str| named.keys().any(|tool| is_of(server, tool));
     let is_granted = |server: &str| grants.tools.iter().any(|rule| rule.tool() == "*" || is_of(server, rule.tool()));
-    let is_denied = |server: &str| {
-        grants.deny.iter().any(|rule| rule.covers_all() && rule.is_of(None, &format!("{server}.any")))
-    };
+    let is_denied =
+        |server: &str| grants.deny.iter().any(|rule| rule.covers_all() && rule.is_of(None, &format!("{server}.any")));
     let wanted = |server: &&str| is_asked_for(server) && is_granted(server) && !is_denied(server);
     let asked: Vec<&str> = settings.mcp.keys().map(String::as_str).filter(wanted).collect();
     if is_played { with_pinned(&asked, settings) } else { with_servers(&asked, settings).await }
@@ -160,7 +177,9 @@ fn with_pinned(servers: &[&str], settings: &Settings) -> Result<Tooling, Failure
     let book = Book::read(records).map_err(|error| of_trust(&error))?;
     for (name, mcp) in servers.iter().filter_map(|name| Some((*name, settings.mcp.get(*name)?))) {
         let Some(pins) = book.pins(&key(name, mcp)) else {
-            let message = format!("nothing is pinned of the tools of the MCP server {name}, and no model is asked that could be told of them");
+            let message = format!(
+                "nothing is pinned of the tools of the MCP server {name}, and no model is asked that could be told of them"
+            );
             return Err(Failure::new(Code::NoPin, message)
                 .with_hint(format!("`rondo trust --server {name}` starts it, shows its tools and pins them")));
         };
@@ -323,6 +342,8 @@ fn sandboxed(of: &str, sandbox: &config::Sandbox, settings: &Settings) -> Result
         read: granted_paths(settings, Some(&sandbox.read)),
         write: granted_paths(settings, Some(&sandbox.write)),
         hidden: hidden(settings),
+        read_only: read_only(settings),
+        protected: protected_names(settings),
         sandbox: true,
         env: settings.environment.clone(),
     }))
@@ -414,9 +435,7 @@ fn program(
     let schema = match &tool.schema {
         None => None,
         Some(ToolSchema::Inline(text)) => Some(text.clone()),
-        Some(ToolSchema::File(file)) => {
-            Some(read_text(Path::new(file), MAX_SCHEMA_BYTES)?)
-        }
+        Some(ToolSchema::File(file)) => Some(read_text(Path::new(file), MAX_SCHEMA_BYTES)?),
     };
     let argv = found_from(Some(tool.cwd.unwrap_or(Cwd::Workspace)), tool.argv.clone(), settings);
     let tool = config::Tool { argv, ..tool.clone() };
@@ -438,14 +457,61 @@ pub fn granted_paths(settings: &Settings, granted: Option<&[String]>) -> Vec<Pat
         .collect()
 }
 
-/// What no tool reaches: also the files of hooks, which decide what tools may do, where a tool could write them.
+/// The names that no tool writes at any depth.
+fn protected_names(settings: &Settings) -> Vec<String> {
+    settings.sandbox.protected.clone().unwrap_or_else(protected)
+}
+
+/// What tools read and do not write: the running workflow, and the files that declared programs are made of.
+fn read_only(settings: &Settings) -> Vec<PathBuf> {
+    let words = settings.tools.values().flat_map(|tool| &tool.argv);
+    files_among(words, &settings.workspace).chain(settings.held.iter().cloned()).collect()
+}
+
+/// What no tool reaches: also the code of hooks, which decide what tools may do, where a tool could write it.
 fn hidden_from_tools(settings: &Settings) -> Vec<PathBuf> {
-    let Settings { workspace, grant, hooks, .. } = settings;
-    let written = granted_paths(settings, grant.write.as_deref());
-    let writable: Vec<PathBuf> = written.iter().map(|path| workspace.join(path)).chain([workspace.clone()]).collect();
+    let Settings { workspace, hooks, .. } = settings;
+    let writable = writable(settings);
     let is_writable = |path: &PathBuf| writable.iter().any(|folder| path.starts_with(folder));
     let words = hooks.values().flat_map(|hook| &hook.argv);
-    hidden(settings).into_iter().chain(files_among(words, workspace).filter(is_writable)).collect()
+    let code = files_among(words, workspace).map(|file| closed_with(file, workspace));
+    hidden(settings).into_iter().chain(code.filter(is_writable)).collect()
+}
+
+/// The folders that tools may write.
+fn writable(settings: &Settings) -> Vec<PathBuf> {
+    let written = granted_paths(settings, settings.grant.write.as_deref());
+    written.iter().map(|path| settings.workspace.join(path)).collect()
+}
+
+/// What is closed with a script: the folder that it lies in, which it loads its other parts from, unless that is the
+/// workspace itself.
+fn closed_with(file: PathBuf, workspace: &Path) -> PathBuf {
+    match file.parent() {
+        Some(folder) if folder != workspace && folder.starts_with(workspace) => folder.to_owned(),
+        _ => file,
+    }
+}
+
+/// Servers and hook programs whose code lies where tools may write, a sentence each: what they load from beside their
+/// script could be replaced.
+pub fn code_in_reach(settings: &Settings) -> Vec<String> {
+    let Settings { workspace, mcp, hooks, .. } = settings;
+    let servers =
+        mcp.iter().map(|(name, mcp)| (format!("server {name}"), mcp.command.iter().chain(&mcp.args).collect()));
+    let hooks = hooks.iter().map(|(name, hook)| (format!("hook {name}"), hook.argv.iter().collect()));
+    let writable = writable(settings);
+    let told = |(what, words): (String, Vec<&String>)| {
+        let file = files_among(words.into_iter(), workspace).find(|file| {
+            closed_with(file.clone(), workspace) == *file && writable.iter().any(|folder| file.starts_with(folder))
+        })?;
+        let folder = file.parent().unwrap_or(workspace).display();
+        Some(format!(
+            "{what}: {} lies in {folder}, which tools may write; what it loads from there could be replaced",
+            file.display()
+        ))
+    };
+    servers.chain(hooks).filter_map(told).collect()
 }
 
 /// The files that words of a command name, seen from the workspace.
@@ -465,7 +531,7 @@ fn hidden(settings: &Settings) -> Vec<PathBuf> {
         _ => None,
     });
     let servers = settings.mcp.values().flat_map(|mcp| mcp.command.iter().chain(&mcp.args));
-    let servers = files_among(servers, workspace);
+    let servers = files_among(servers, workspace).map(|file| closed_with(file, workspace));
     let fixed = [Some(settings.store.value.clone()), settings.file.clone(), trust, this].into_iter().flatten();
     let in_workspace = fixed.chain(schemas).chain(servers).chain([workspace.join(config::FILE_NAME)]);
     let home = settings.environment.get("HOME");
@@ -474,24 +540,5 @@ fn hidden(settings: &Settings) -> Vec<PathBuf> {
     let granted = [settings.grant.read.as_deref(), settings.grant.write.as_deref()];
     let granted: Vec<PathBuf> = granted.into_iter().flat_map(|list| granted_paths(settings, list)).collect();
     let granted: Vec<PathBuf> = granted.iter().map(|path| workspace.join(path)).chain([workspace.clone()]).collect();
-    let is_granted = |path: &PathBuf| granted.iter().any(|folder| path.starts_with(folder));
-    in_workspace.chain(keys.filter(|path| path.exists())).filter(is_granted).collect()
+    reached(in_workspace.chain(keys), &granted)
 }
-
-/// Where programs keep keys below the home of a user: out of reach also within what is granted.
-const CREDENTIALS: [&str; 14] = [
-    ".cargo/credentials",
-    ".cargo/credentials.toml",
-    ".npmrc",
-    ".pypirc",
-    ".netrc",
-    ".git-credentials",
-    ".ssh",
-    ".gnupg",
-    ".aws",
-    ".azure",
-    ".kube",
-    ".docker/config.json",
-    ".config/gcloud",
-    ".config/gh",
-];

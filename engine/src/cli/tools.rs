@@ -64,12 +64,7 @@ pub fn tools(args: &ToolsArgs, output: &mut Output) -> Result<Exit, Failure> {
     runtime.block_on(list(args, &sources, &settings, output))
 }
 
-async fn list(
-    args: &ToolsArgs,
-    sources: &Sources,
-    settings: &Settings,
-    output: &mut Output,
-) -> Result<Exit, Failure> {
+async fn list(args: &ToolsArgs, sources: &Sources, settings: &Settings, output: &mut Output) -> Result<Exit, Failure> {
     let lines = match &args.workflow {
         Some(name) => of_workflow(name, sources, settings)?,
         None => of_everybody(settings)?,

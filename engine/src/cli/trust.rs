@@ -48,7 +48,8 @@ pub struct TrustArgs {
 
 /// Reads the digest that is agreed to.
 fn digest(text: &str) -> Result<Digest, String> {
-    Digest::from_hex(text).ok_or_else(|| "a digest has 64 lower-case hex digits, as `rondo trust` prints them".to_owned())
+    Digest::from_hex(text)
+        .ok_or_else(|| "a digest has 64 lower-case hex digits, as `rondo trust` prints them".to_owned())
 }
 
 /// What is asked for, for programs.

@@ -17,6 +17,9 @@ const FILE_NAMES: [&str; 2] = ["workflow.yaml", "workflow.json"];
 /// The folder whose folders are workflows that can be called by name.
 const FOLDER: &str = "workflows";
 
+/// The folder of scenarios beside a workflow.
+const TESTS: &str = "tests";
+
 /// The most bytes of a workflow file; the reader's own budget is lower and has better words.
 const MAX_FILE_BYTES: usize = 16 << 20;
 
@@ -38,6 +41,17 @@ impl Loaded {
     /// The folder that it lies in.
     pub fn folder(&self) -> &Path {
         folder_of(&self.path)
+    }
+
+    /// The files and folders that it is made of, as absolute paths: its file and what that includes, the script that
+    /// answers for it, its tests. Nothing of one that ships with rondo.
+    pub fn files(&self, script: Option<&str>, here: &Path) -> Vec<PathBuf> {
+        if self.path.to_str().is_some_and(shipped::is_one) {
+            return Vec::new();
+        }
+        let tests = self.folder().join(TESTS);
+        let named = self.sources.keys().map(PathBuf::from).chain(script.map(PathBuf::from)).chain([tests]);
+        named.map(|file| here.join(file)).filter(|file| file.exists()).collect()
     }
 }
 
@@ -83,7 +97,9 @@ fn not_found(name: &str, here: &Path, is_folder: bool) -> Failure {
     known.dedup();
     let failure = Failure::new(
         Code::WorkflowNotFound,
-        format!("{shown:?} is neither a file, nor a folder with a workflow, nor a name below {FOLDER}/ or of a workflow that ships with rondo"),
+        format!(
+            "{shown:?} is neither a file, nor a folder with a workflow, nor a name below {FOLDER}/ or of a workflow that ships with rondo"
+        ),
     );
     match nearest(name, known.iter().map(String::as_str)) {
         Some(near) => failure.with_hint(format!("did you mean `{near}`?")),

@@ -45,7 +45,8 @@ fn has_password(value: &str) -> bool {
 
 /// Letters and digits mixed without a blank, a dot, a slash or a colon: no word, no path, no address, no version.
 fn looks_like_a_key(value: &str) -> bool {
-    let is_part = |c: char| c.is_ascii_alphanumeric() || matches!(c, '_' | '-' | '+' | '=' | '!' | '$' | '%' | '&' | '#');
+    let is_part =
+        |c: char| c.is_ascii_alphanumeric() || matches!(c, '_' | '-' | '+' | '=' | '!' | '$' | '%' | '&' | '#');
     let (mut digits, mut letters) = (0, 0);
     for c in value.chars() {
         digits += usize::from(c.is_ascii_digit());

@@ -7,8 +7,8 @@
 
 use std::collections::BTreeMap;
 
-use rondo_protocol::{Value, canonical};
 use rondo_protocol::event::Durability;
+use rondo_protocol::{Value, canonical};
 
 use super::file::{Stated, StatedProvider};
 use super::{
@@ -20,7 +20,9 @@ use crate::trust::{Ask, Kind};
 
 /// A table of a project that would take the place of one of the user's.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-#[error("[{table}] stands in {project} of the project and in {user} of the user, and a project never replaces a user's")]
+#[error(
+    "[{table}] stands in {project} of the project and in {user} of the user, and a project never replaces a user's"
+)]
 pub struct Clash {
     /// Its name, such as `tool.build`.
     pub table: String,
@@ -44,7 +46,8 @@ pub fn without_asking(project: &Stated, user: &Stated) -> Stated {
 /// What of a project's file needs consent, one entry a value. Empty = all of it counts anyway.
 pub fn asks(project: &Stated, user: &Stated) -> Vec<Ask> {
     // What stands here by `_` counts without asking, as `without_asking` has it.
-    let Stated { store, durability, providers, models, mcp, tools, hooks, imposed, sandbox, grant, limits: _ } = project;
+    let Stated { store, durability, providers, models, mcp, tools, hooks, imposed, sandbox, grant, limits: _ } =
+        project;
     // Programs may use the lower of what the two files say; the paths that no tool writes are the user's alone.
     let SandboxSettings { protected: _, memory_bytes: _, processes: _, disk_bytes: _ } = sandbox;
     let mut asks = Vec::new();
@@ -57,9 +60,9 @@ pub fn asks(project: &Stated, user: &Stated) -> Vec<Ask> {
     asks.extend(mcp.iter().map(|(name, server)| Ask::new(Kind::Server, name, of_server(server))));
     asks.extend(tools.iter().map(|(name, tool)| Ask::new(Kind::Program, name, of_tool(tool))));
     asks.extend(hooks.iter().map(|(name, hook)| Ask::new(Kind::Hook, name, of_hook(hook))));
-    asks.extend(imposed.iter().map(|Imposed { hook, stated, from: _ }| {
-        Ask::new(Kind::Impose, &hook.kind, stated.clone())
-    }));
+    asks.extend(
+        imposed.iter().map(|Imposed { hook, stated, from: _ }| Ask::new(Kind::Impose, &hook.kind, stated.clone())),
+    );
     asks.extend(of_grant(grant));
     asks
 }
@@ -104,9 +107,8 @@ pub fn clashes(project: &Stated, user: &Stated) -> Vec<Clash> {
     ) -> Vec<Clash> {
         let clash = |(name, table): (&String, &T)| {
             let own = user.get(name)?;
-            let (at_project, at_user) = lines(table, own).map_or_else(Default::default, |(project, user)| {
-                (format!(":{project}"), format!(":{user}"))
-            });
+            let (at_project, at_user) = lines(table, own)
+                .map_or_else(Default::default, |(project, user)| (format!(":{project}"), format!(":{user}")));
             Some(Clash {
                 table: format!("{kind}.{name}"),
                 project: format!("{FILE_NAME}{at_project}"),
@@ -115,8 +117,7 @@ pub fn clashes(project: &Stated, user: &Stated) -> Vec<Clash> {
         };
         project.iter().filter_map(clash).collect()
     }
-    let mut clashes =
-        both("provider", &project.providers, &user.providers, |a, b| Some((a.line, b.line)));
+    let mut clashes = both("provider", &project.providers, &user.providers, |a, b| Some((a.line, b.line)));
     clashes.extend(both("mcp", &project.mcp, &user.mcp, |a, b| Some((a.line, b.line))));
     clashes.extend(both("tool", &project.tools, &user.tools, |a, b| Some((a.line, b.line))));
     clashes.extend(both("hook", &project.hooks, &user.hooks, |a, b| Some((a.line, b.line))));
@@ -293,11 +294,8 @@ fn models(user: BTreeMap<String, Model>, project: BTreeMap<String, Model>) -> BT
     for (name, stated) in project {
         let model = models.entry(name).or_default();
         let Model { provider, model: id, price } = std::mem::take(model);
-        *model = Model {
-            provider: stated.provider.or(provider),
-            model: stated.model.or(id),
-            price: stated.price.or(price),
-        };
+        *model =
+            Model { provider: stated.provider.or(provider), model: stated.model.or(id), price: stated.price.or(price) };
     }
     models
 }
@@ -376,7 +374,8 @@ mod tests {
             asks.iter().map(|ask| format!("{} {}: {}", ask.kind.word(), ask.name, ask.shown())).collect();
         insta::assert_snapshot!(shown.join("\n"));
         // Nothing that is asked is among what counts.
-        let Stated { store, durability, providers, models, mcp, tools, hooks, imposed, sandbox, grant, limits } = harmless;
+        let Stated { store, durability, providers, models, mcp, tools, hooks, imposed, sandbox, grant, limits } =
+            harmless;
         assert_eq!((store, durability, grant, sandbox.protected), (None, None, Grant::default(), None));
         assert!(providers.is_empty() && mcp.is_empty() && tools.is_empty() && hooks.is_empty() && imposed.is_empty());
         assert!(models.values().all(|model| model.provider.is_none()));
@@ -422,7 +421,10 @@ mod tests {
         let clashes = clashes(&theirs, &own);
         assert_eq!(clashes.len(), 1);
         let told = clashes[0].to_string();
-        assert!(told.contains("[tool.build]") && told.contains("rondo.toml:3") && told.contains("config.toml:2"), "{told}");
+        assert!(
+            told.contains("[tool.build]") && told.contains("rondo.toml:3") && told.contains("config.toml:2"),
+            "{told}"
+        );
         assert_eq!(merged(own, theirs).tools["build"].argv, ["make"]);
     }
 }

@@ -135,6 +135,8 @@ pub struct Settings {
     pub imposed: Vec<Imposed>,
     /// What programs may use, and which paths no tool writes.
     pub sandbox: SandboxSettings,
+    /// Files and folders of the running workflow, which no tool writes.
+    pub held: Vec<PathBuf>,
     /// Every key that is known, for the redactor.
     pub secrets: Vec<Secret>,
 }

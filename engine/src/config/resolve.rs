@@ -184,6 +184,7 @@ pub fn resolve(
         hooks: stated.hooks,
         imposed: stated.imposed,
         sandbox: stated.sandbox,
+        held: Vec::new(),
         secrets,
     })
 }

@@ -9,8 +9,7 @@ fn in_force(text: &str, flags: &Flags, variables: &[(&str, &str)]) -> Settings {
     let stated = read("rondo.toml", text, Layer::Project).expect("the file is good");
     let variable = |name: &str| variables.iter().find(|(key, _)| *key == name).map(|(_, value)| (*value).to_owned());
     let files = Files { project: Some("/here/rondo.toml".into()), user: None };
-    resolve(Path::new("/here/sub"), &files, stated, flags, &variable)
-        .expect("the environment is good")
+    resolve(Path::new("/here/sub"), &files, stated, flags, &variable).expect("the environment is good")
 }
 
 fn faults(text: &str) -> String {
@@ -185,5 +184,9 @@ fn a_project_is_looked_for_below_the_home_and_never_in_it() {
     std::fs::write(home.join("project/rondo.toml"), "").unwrap();
     assert_eq!(found(&home.join("project/sub")), Some(home.join("project/rondo.toml")));
     assert_eq!(found(root.path()), Some(root.path().join("rondo.toml")));
-    assert_eq!(find_project(&home.join("other"), None), Some(home.join("rondo.toml")), "without a home, below the root");
+    assert_eq!(
+        find_project(&home.join("other"), None),
+        Some(home.join("rondo.toml")),
+        "without a home, below the root"
+    );
 }

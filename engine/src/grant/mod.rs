@@ -66,9 +66,8 @@ impl Grants {
     /// What becomes of a call. What cannot be told of its arguments counts for `deny` and `approve`, and against `tools`.
     pub fn decide(&self, call: &ToolCall) -> Decision {
         let (role, name) = (Some(&call.site.role), call.name.as_str());
-        let of_tool = |rules: &'_ [Rule]| -> Vec<Rule> {
-            rules.iter().filter(|rule| rule.is_of(role, name)).cloned().collect()
-        };
+        let of_tool =
+            |rules: &'_ [Rule]| -> Vec<Rule> { rules.iter().filter(|rule| rule.is_of(role, name)).cloned().collect() };
         if let Some(rule) = of_tool(&self.deny).iter().find(|rule| rule.may_cover(call)) {
             let message = format!("this call of {name} is denied: {:?} stands in `deny` of [grant]", rule.as_str());
             return Decision::Denied(message);

@@ -87,7 +87,9 @@ impl FromStr for Rule {
             Some(only) if WITH_PATH.contains(&tool) => {
                 Only::Path(names(only).ok_or_else(|| invalid("has no path below the workspace behind its `:`"))?)
             }
-            Some(_) => return Err(invalid("has a `:`, which only shell (first words) and the file tools (a path) take")),
+            Some(_) => {
+                return Err(invalid("has a `:`, which only shell (first words) and the file tools (a path) take"));
+            }
         };
         Ok(Self { text: text.to_owned(), role, tool: tool.to_owned(), only })
     }

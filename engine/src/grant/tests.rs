@@ -73,7 +73,8 @@ fn a_path_is_compared_without_its_detours() {
     let write = |path: &str| grants.decide(&call("a", "write_file", &format!("{{\"path\":\"{path}\"}}")));
     assert_eq!(write("notes/a.txt"), Decision::Granted);
     assert_eq!(write("./x/../notes/a.txt"), Decision::Granted);
-    for denied in ["notes/keys.txt", "notes/./keys.txt", "src/a.txt", "notes/a/b.txt", "../notes/a.txt", "/notes/a.txt"] {
+    for denied in ["notes/keys.txt", "notes/./keys.txt", "src/a.txt", "notes/a/b.txt", "../notes/a.txt", "/notes/a.txt"]
+    {
         assert!(matches!(write(denied), Decision::Denied(_)), "{denied}");
     }
 }

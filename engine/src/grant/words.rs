@@ -94,8 +94,23 @@ mod tests {
         assert_eq!(words(r#"git  push 'a b' "c \"d\"" e\ f g'h'"#).as_deref(), Some("git|push|a b|c \"d\"|e f|gh"));
         assert_eq!(words("git \\\npush").as_deref(), Some("git|push"));
         for sly in [
-            "git status; git push", "git status && x", "a | b", "a & b", "$(git push)", "`git push`", "a > b", "a $X",
-            "a \"$X\"", "gi? push", "a\nb", "(git push)", "{ git; }", "'open", "\"open", "", "# git",
+            "git status; git push",
+            "git status && x",
+            "a | b",
+            "a & b",
+            "$(git push)",
+            "`git push`",
+            "a > b",
+            "a $X",
+            "a \"$X\"",
+            "gi? push",
+            "a\nb",
+            "(git push)",
+            "{ git; }",
+            "'open",
+            "\"open",
+            "",
+            "# git",
         ] {
             assert_eq!(split(sly), None, "{sly:?}");
         }

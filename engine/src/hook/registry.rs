@@ -159,7 +159,9 @@ impl Registry {
     /// The nodes of uses that the operator puts around every workflow, outermost first.
     pub fn impose(&self, uses: &[HookUse]) -> Vec<Placed> {
         let numbered = uses.iter().enumerate();
-        numbered.map(|(at, hook)| Placed { node: format!("imposed_{}_{}", at + 1, hook.kind), hook: hook.clone() }).collect()
+        numbered
+            .map(|(at, hook)| Placed { node: format!("imposed_{}_{}", at + 1, hook.kind), hook: hook.clone() })
+            .collect()
     }
 }
 

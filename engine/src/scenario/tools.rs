@@ -57,7 +57,7 @@ impl Kit {
             return Ok(kit);
         }
         let copy = Copy::of(folder, scenario.workspace.as_deref())?;
-        let access = Access { read: vec![PathBuf::from(".")], write: vec![PathBuf::from(".")], hidden: Vec::new() };
+        let access = Access { read: vec![PathBuf::from(".")], write: vec![PathBuf::from(".")], ..Access::default() };
         let workspace = Workspace::open(copy.path(), access).map_err(|error| format!("the workspace: {error}"))?;
         let workspace = Arc::new(workspace);
         let mut specs = vec![spec::<Shell>(), spec::<HttpGet>()];
@@ -132,6 +132,8 @@ fn declared(copy: &Copy) -> Result<Vec<Spec>, String> {
         read: Vec::new(),
         write: Vec::new(),
         hidden: Vec::new(),
+        read_only: Vec::new(),
+        protected: Vec::new(),
         sandbox: true,
         env: std::collections::BTreeMap::new(),
     }));

@@ -320,6 +320,7 @@ async fn reach(tooling: &Tooling<'_>, call: &ToolCall) -> Result<ToolReply, Faul
     let result = match read {
         Ok((offer, arguments)) => {
             let invocation = Invocation::new(call.idempotency_key.clone()).redacted_by(tooling.redactor);
+            let invocation = invocation.by(call.site.role.as_str());
             let said = offer.tool.run(arguments.into_value(), &invocation).await;
             said.map(|text| ToolReply { seen: invocation.watch.take(), ..ToolReply::said(text) })
         }

@@ -7,7 +7,9 @@
 use std::collections::BTreeMap;
 use std::fs::{self, DirBuilder, Metadata, OpenOptions, Permissions};
 use std::io::{ErrorKind, Read as _, Write as _};
-use std::os::unix::fs::{DirBuilderExt as _, FileTypeExt as _, MetadataExt as _, OpenOptionsExt as _, PermissionsExt as _};
+use std::os::unix::fs::{
+    DirBuilderExt as _, FileTypeExt as _, MetadataExt as _, OpenOptionsExt as _, PermissionsExt as _,
+};
 use std::path::Path;
 
 use rustix::fs::OFlags;
@@ -286,7 +288,10 @@ mod tests {
         fs::set_permissions(&folder, Permissions::from_mode(0o777)).unwrap();
         fs::set_permissions(folder.join("db/000001.log"), Permissions::from_mode(0o666)).unwrap();
         make(&folder).unwrap();
-        assert_eq!((mode(&folder), mode(&folder.join("db")), mode(&folder.join("db/000001.log"))), (0o700, 0o700, 0o600));
+        assert_eq!(
+            (mode(&folder), mode(&folder.join("db")), mode(&folder.join("db/000001.log"))),
+            (0o700, 0o700, 0o600)
+        );
     }
 
     #[test]

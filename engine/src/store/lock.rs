@@ -35,7 +35,8 @@ impl FolderLock {
         let path = store.join(FILE);
         let io = |error| Error::io(&path, &error);
         let mut options = OpenOptions::new();
-        let mut file = folder::opened(&path, options.read(true).write(true).create(true).truncate(false)).map_err(io)?;
+        let mut file =
+            folder::opened(&path, options.read(true).write(true).create(true).truncate(false)).map_err(io)?;
         for attempt in 1.. {
             match file.try_lock() {
                 Ok(()) => break,

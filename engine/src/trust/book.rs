@@ -94,7 +94,9 @@ pub enum Error {
         what: &'static str,
     },
     /// There is no place for them.
-    #[error("there is no place for trust records: set XDG_DATA_HOME or HOME; `--trust` agrees for one run without them")]
+    #[error(
+        "there is no place for trust records: set XDG_DATA_HOME or HOME; `--trust` agrees for one run without them"
+    )]
     NoPlace,
 }
 

@@ -102,7 +102,8 @@ impl Secret {
         getrandom::fill(&mut bytes).map_err(|error| failed(io::Error::other(error.to_string())))?;
         // Written whole under another name and then linked, so that nobody reads half of it and the first one stays.
         let new = path.with_extension(format!("new-{}", std::process::id()));
-        let mut file = OpenOptions::new().write(true).create(true).truncate(true).mode(0o600).open(&new).map_err(failed)?;
+        let mut file =
+            OpenOptions::new().write(true).create(true).truncate(true).mode(0o600).open(&new).map_err(failed)?;
         let written = file.write_all(&bytes).and_then(|()| file.sync_all());
         let linked = written.and_then(|()| match fs::hard_link(&new, path) {
             Err(error) if error.kind() != io::ErrorKind::AlreadyExists => Err(error),

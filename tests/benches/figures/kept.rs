@@ -172,7 +172,7 @@ pub fn validated() {
     std::fs::write(folder.path().join("a.rs"), "a line of text\n".repeat(RESULT_BYTES / 15)).expect("a file");
     age(folder.path());
     let here = vec![".".into()];
-    let access = Access { read: here.clone(), write: here, hidden: Vec::new() };
+    let access = Access { read: here.clone(), write: here, ..Access::default() };
     let workspace = Arc::new(Workspace::open(folder.path(), access).expect("a workspace"));
     let tools = file_tools(&workspace);
     let tool: &Arc<dyn Tool> = tools.iter().find(|tool| tool.spec().name == "read_file").expect("a tool");

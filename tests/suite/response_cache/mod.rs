@@ -551,7 +551,7 @@ impl Folder {
         let dir = tempfile::tempdir().unwrap();
         std::fs::write(dir.path().join("a.txt"), "first\n").unwrap();
         let here = vec![".".into()];
-        let access = Access { read: here.clone(), write: here, hidden: Vec::new() };
+        let access = Access { read: here.clone(), write: here, ..Access::default() };
         let workspace = Arc::new(Workspace::open(dir.path(), access).unwrap());
         Self { dir, workspace }
     }

@@ -18,7 +18,7 @@ use rondo_protocol::workflow::types::Validator;
 use rondo_protocol::{Value, canonical};
 
 use super::{Error, InDoubt, Invocation, Origin, Spec, Tool};
-use crate::wall::process::{Access, Command, Exit, Finished, Processes, WorkingDir};
+use crate::wall::process::{Access, Command, Exit, Finished, Processes, WorkingDir, told};
 use template::Template;
 
 /// The variable that holds the key of a call.
@@ -219,7 +219,8 @@ fn argument_names(schema: &str) -> Result<Vec<String>, InvalidProgram> {
 
 /// What a caller is told of a program that has ended.
 pub(super) fn outcome(finished: Finished) -> Result<String, Error> {
-    let Finished { output, exit, .. } = finished;
+    let Finished { mut output, exit, made, .. } = finished;
+    output.extend(told(&made).map(|told| format!("\n{told}\n")));
     match exit {
         Exit::Code(0) => Ok(output),
         Exit::Code(code) => Err(Error::new(Code::ProgramFailed, format!("exit code {code}")).with_output(output)),

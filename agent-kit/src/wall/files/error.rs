@@ -37,6 +37,15 @@ pub enum Error {
         /// The path.
         path: String,
     },
+    /// It may be read and never written.
+    #[error(
+        "{path:?} may be read but not written, because other programs take commands from it or this run is made of it; \
+         leave it as it is and say what should be changed there"
+    )]
+    ReadOnly {
+        /// The path.
+        path: String,
+    },
     /// It is not what is needed.
     #[error("{path:?} is {kind}; {wanted}")]
     Kind {
@@ -109,7 +118,7 @@ impl Error {
         match self {
             Self::Path { .. } | Self::Endless { .. } => Code::PathUnusable,
             Self::Outside { .. } | Self::NotGranted { .. } => Code::OutsideWorkspace,
-            Self::Hidden { .. } => Code::OutOfReach,
+            Self::Hidden { .. } | Self::ReadOnly { .. } => Code::OutOfReach,
             Self::Kind { .. } | Self::Link { .. } => Code::NotAFile,
             Self::Missing { .. } => Code::NoSuchFile,
             Self::TooLarge { .. } => Code::NotText,

@@ -148,7 +148,7 @@ impl<'a> Folder<'a> {
         }
         let open = step::folder(&self.dir, name).and_then(|dir| Ok((step::stamp(&dir)?, dir)));
         let (stamp, dir) = open.map_err(|source| Error::System { path: path.clone(), doing: "open", source })?;
-        if self.hidden.hold(&stamp) {
+        if self.hidden.hold(&stamp) || rules.closes_repository(&dir) {
             return Err(Error::Hidden { path });
         }
         Ok(Folder { workspace: self.workspace, dir, real, stamp, hidden: Arc::clone(&self.hidden) })

@@ -8,15 +8,18 @@
 //! Laws:
 //! - Nothing outside the workspace and the granted folders is opened, listed, created or removed.
 //! - What is hidden is out of reach under every name: by path whatever its case, and by device and inode, so that a hard
-//!   link and a second mount are known. `.git` is hidden at any depth, and a `rondo.toml` is written at none.
+//!   link and a second mount are known. A hidden path that is a link is hidden itself and where it leads.
+//! - Protected names ([`PROTECTED`](super::PROTECTED) unless the operator says otherwise) are held at any depth below
+//!   what is granted: `.git` and `.rondo` are hidden, with every folder that git would take for a repository, and no
+//!   folder is made one; the others, such as `rondo.toml`, are not written.
 //! - Only regular files are opened. A FIFO, a device or a socket is refused before it is opened; if one takes a file's
 //!   place in between, opening it does not wait and nothing is read from it.
 //! - What is written is what was named: no link is followed for writing, and a file is replaced as a whole or stays as
 //!   it was. Its other hard links keep the old text, so that a link made to a file elsewhere changes nothing there.
 //! - What is read is bounded by the caller, not by the size that a file claims.
 //!
-//! One thing cannot be told: a hard link to a file *inside* a hidden folder. Whoever can make one has reached into that
-//! folder by other means.
+//! Two things cannot be told: a hard link to a file *inside* a hidden folder, because whoever can make one has reached
+//! into that folder by other means; and a second mount of a folder that is protected by its name alone.
 //!
 //! Whatever a caller gets to see has a [`Stamp`]: that of each file opened and each folder listed. A [`Watch`] notes
 //! them, and names that are not there, so that whoever keeps a result can ask later whether all of it
@@ -56,20 +59,36 @@ pub use still::{Reach, Still};
 pub use target::{Target, Written};
 pub use watch::Watch;
 
+use super::names::Names;
+use super::objects::names_of;
+use super::protected::protected;
 use name::Lexical;
 use passage::Passage;
 use rules::Rules;
 
 /// What the operator grants, and what stays out of reach. Relative paths begin at the workspace's root.
-#[derive(Debug, Clone, Default, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Access {
     /// Folders and files that may be read. What lies outside the root is named by its absolute path; what does not exist
     /// when the workspace is opened grants nothing.
     pub read: Vec<PathBuf>,
     /// Folders and files that may be written.
     pub write: Vec<PathBuf>,
-    /// Out of reach with everything below, whether it exists yet or not.
+    /// Out of reach with everything below, whether it exists yet or not. Of a link both it and what it leads to.
     pub hidden: Vec<PathBuf>,
+    /// Read as far as granted, and never written, with everything below, whether it exists yet or not.
+    pub read_only: Vec<PathBuf>,
+    /// Names and relative paths that are protected at any depth below what is granted; `*` is any part of one name.
+    /// What [`PROTECTED`](super::PROTECTED) lists is held as it says there, any other is not written.
+    pub protected: Vec<String>,
+}
+
+impl Default for Access {
+    /// Nothing is granted, and the shipped names are protected.
+    fn default() -> Self {
+        let none = Vec::new;
+        Self { read: none(), write: none(), hidden: none(), read_only: none(), protected: protected() }
+    }
 }
 
 /// A folder, and what may be done in it.
@@ -111,7 +130,7 @@ impl Workspace {
     pub fn open(root: &Path, access: Access) -> Result<Self, Error> {
         let root = std::path::absolute(root).unwrap_or_else(|_| root.to_owned());
         let mut roots = vec![Root::open(&root)?];
-        let Access { read, write, hidden } = access;
+        let Access { read, write, hidden, read_only, protected } = access;
         let mut elsewhere = Vec::new();
         let mut granted = |paths: Vec<PathBuf>| -> Vec<PathBuf> {
             let real = paths.iter().filter_map(|path| root.join(path).canonicalize().ok().map(|real| (path, real)));
@@ -121,17 +140,17 @@ impl Workspace {
             })
             .collect()
         };
-        let real = |path: &Path| rules::real(&root.join(path));
-        let rules = Rules {
+        let names = |path: &Path| names_of(&root.join(path));
+        let mut rules = Rules {
             read: granted(read),
             write: granted(write),
-            // `.git` is hidden by its name; here the workspace's own is also known by its inode.
-            hidden: hidden.iter().map(PathBuf::as_path).chain([Path::new(".git")]).map(real).collect(),
+            // The workspace's own `.git` is hidden whatever names are, and is known by its inode too.
+            hidden: hidden.iter().map(PathBuf::as_path).chain([Path::new(".git")]).flat_map(names).collect(),
+            read_only: read_only.iter().map(PathBuf::as_path).flat_map(names).collect(),
+            names: Names::new(&protected),
+            roots: Vec::new(),
         };
         let home = roots.first().map(|root| root.path.clone()).unwrap_or_default();
-        if rules.hides(&home) {
-            return Err(Error::Hidden { path: escaped(&home) });
-        }
         for (given, real) in elsewhere {
             if real.starts_with(&home) {
                 continue;
@@ -140,6 +159,14 @@ impl Workspace {
             let folder = if real.is_dir() { Some(given.as_path()) } else { given.parent() };
             roots.extend(folder.map(Root::open).transpose()?);
         }
+        // One that is granted elsewhere grants nothing when it is out of reach: no path leads into it.
+        let repositories = roots.iter().filter(|root| rules.closes_repository(&root.dir));
+        let repositories: Vec<PathBuf> = repositories.map(|root| root.path.clone()).collect();
+        rules.hidden.extend(repositories);
+        if rules.hides(&home) {
+            return Err(Error::Hidden { path: escaped(&home) });
+        }
+        rules.roots = [&home].into_iter().chain(&rules.read).chain(&rules.write).cloned().collect();
         Ok(Self { roots: roots.into(), rules: Arc::new(rules), watch: None })
     }
 

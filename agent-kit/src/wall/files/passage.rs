@@ -167,7 +167,12 @@ impl<'a> Passage<'a> {
     fn refuse_hidden(&self) -> Result<(), Error> {
         let stamp = step::stamp(self.dir());
         let stamp = stamp.map_err(|source| Error::System { path: self.named.clone(), doing: "look at", source })?;
-        if self.hidden.hold(&stamp) { Err(Error::Hidden { path: self.named.clone() }) } else { Ok(()) }
+        // A root was looked at when it was opened; what lies around the operator's folders is the operator's.
+        let is_closed = self.dir.as_ref().is_some_and(|dir| self.workspace.rules.closes_repository(dir));
+        if is_closed || self.hidden.hold(&stamp) {
+            return Err(Error::Hidden { path: self.named.clone() });
+        }
+        Ok(())
     }
 
     fn refuse_ungranted(&self, real: &Path) -> Result<(), Error> {

@@ -1,32 +1,45 @@
 //! Which paths may be read and written.
 
 use std::ffi::OsStr;
-use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 
-use super::Stamp;
+use cap_std::fs::Dir;
 
-/// The operator's settings, which nobody else writes.
-const SETTINGS: &[u8] = b"rondo.toml";
+use super::super::names::Names;
+use super::super::objects::starts_with_any_case;
+use super::super::repository::{Shape, is_part};
+use super::{Stamp, step};
 
-/// What is granted and what is hidden. Paths are absolute and hold no links.
+/// What is granted and what is hidden. Paths are absolute and, but for a link that is hidden itself, hold no links.
 #[derive(Debug)]
 pub(super) struct Rules {
     pub(super) read: Vec<PathBuf>,
     pub(super) write: Vec<PathBuf>,
     pub(super) hidden: Vec<PathBuf>,
+    pub(super) read_only: Vec<PathBuf>,
+    pub(super) names: Names,
+    /// The workspace, and what is granted.
+    pub(super) roots: Vec<PathBuf>,
 }
 
-/// What is hidden, by device and inode, at one moment. It is taken anew for each walk, because a hidden file may be
-/// created or replaced by its owner at any time.
+/// What is hidden and what is only read, by device and inode, at one moment. It is taken anew for each walk, because
+/// such a file may be created or replaced by its owner at any time.
 #[derive(Debug)]
-pub(super) struct Identities(Vec<(u64, u64)>);
+pub(super) struct Identities {
+    hidden: Vec<(u64, u64)>,
+    read_only: Vec<(u64, u64)>,
+}
 
 impl Identities {
     /// Whether this is something hidden under another name.
     pub(super) fn hold(&self, stamp: &Stamp) -> bool {
-        self.0.contains(&(stamp.device, stamp.inode))
+        self.hidden.contains(&(stamp.device, stamp.inode))
+    }
+
+    /// Whether this is something under another name that may not be written.
+    pub(super) fn hold_from_writing(&self, stamp: &Stamp) -> bool {
+        self.read_only.contains(&(stamp.device, stamp.inode))
     }
 }
 
@@ -48,50 +61,47 @@ impl Rules {
 
     /// Whether its name is out of reach.
     pub(super) fn hides(&self, path: &Path) -> bool {
-        path.iter().any(is_git) || self.hidden.iter().any(|hidden| starts_with_any_case(path, hidden))
+        self.names.closes(path) || self.hidden.iter().any(|hidden| starts_with_any_case(path, hidden))
     }
 
-    /// Whether its name is out of reach for writing.
-    pub(super) fn hides_from_writing(&self, path: &Path) -> bool {
-        self.hides(path) || path.iter().any(|name| name.as_bytes().eq_ignore_ascii_case(SETTINGS))
+    /// Whether its name may be read at most.
+    pub(super) fn is_read_only(&self, path: &Path) -> bool {
+        let above = self.roots.iter().filter(|root| path.starts_with(root));
+        let granted = above.map(|root| root.iter().count()).min().unwrap_or(0);
+        self.names.protection(path, granted).is_some()
+            || self.read_only.iter().any(|held| starts_with_any_case(path, held))
     }
 
-    /// What is hidden now.
+    /// Whether a folder is a repository of git under another name.
+    pub(super) fn closes_repository(&self, dir: &Dir) -> bool {
+        self.names.close_repositories() && shape(dir).is_repository()
+    }
+
+    /// Whether a new name would make a folder a repository of git.
+    pub(super) fn closes_making(&self, dir: &Dir, name: &OsStr) -> bool {
+        if !self.makes_part(name) {
+            return false;
+        }
+        let mut shape = shape(dir);
+        shape.add(name);
+        shape.is_repository()
+    }
+
+    /// Whether a new name can make a folder a repository of git.
+    pub(super) fn makes_part(&self, name: &OsStr) -> bool {
+        self.names.close_repositories() && is_part(name)
+    }
+
+    /// What is hidden, and what may only be read, now.
     pub(super) fn identities(&self) -> Identities {
-        let known = self.hidden.iter().filter_map(|path| path.metadata().ok());
-        Identities(known.map(|metadata| (metadata.dev(), metadata.ino())).collect())
+        let known = |paths: &[PathBuf]| {
+            let known = paths.iter().filter_map(|path| path.metadata().ok());
+            known.map(|metadata| (metadata.dev(), metadata.ino())).collect()
+        };
+        Identities { hidden: known(&self.hidden), read_only: known(&self.read_only) }
     }
 }
 
-/// Whether a name is `.git` on any file system: some ignore case, HFS+ also ignores invisible characters, and NTFS has a
-/// short name for it (CVE-2014-9390).
-fn is_git(name: &OsStr) -> bool {
-    let bytes = name.as_bytes();
-    if bytes.eq_ignore_ascii_case(b".git") || bytes.eq_ignore_ascii_case(b"git~1") {
-        return true;
-    }
-    let visible = |c: &char| !matches!(c, '\u{200c}'..='\u{200f}' | '\u{202a}'..='\u{202e}' | '\u{206a}'..='\u{206f}' | '\u{feff}');
-    // Only a short name can be one in disguise.
-    bytes.len() <= 64
-        && !bytes.is_ascii()
-        && name
-            .to_str()
-            .is_some_and(|name| name.chars().filter(visible).collect::<String>().eq_ignore_ascii_case(".git"))
-}
-
-/// As [`Path::starts_with`] without regard to case: what is hidden may not exist yet, so that its inode is unknown.
-fn starts_with_any_case(path: &Path, prefix: &Path) -> bool {
-    let mut names = path.iter();
-    prefix.iter().all(|wanted| names.next().is_some_and(|name| name.eq_ignore_ascii_case(wanted)))
-}
-
-/// Where a path really is, also when its end does not exist yet.
-pub(super) fn real(path: &Path) -> PathBuf {
-    if let Ok(real) = path.canonicalize() {
-        return real;
-    }
-    match (path.parent(), path.file_name()) {
-        (Some(parent), Some(name)) => real(parent).join(name),
-        _ => path.to_owned(),
-    }
+fn shape(dir: &Dir) -> Shape {
+    Shape::of(|name| step::look(dir, name).is_ok())
 }

@@ -7,6 +7,7 @@ use std::hash::{BuildHasher, Hasher};
 use std::io::{self, Write};
 use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
+use std::sync::{Mutex, PoisonError};
 
 use cap_std::fs::Dir;
 use rustix::fs::Mode;
@@ -23,6 +24,9 @@ const MODE_NEW: Mode = Mode::from_bits_retain(0o666);
 const MODE_PRIVATE: Mode = Mode::from_bits_retain(0o600);
 /// Permissions that are kept. Set-user-id and its like are not: they were given to the old content.
 const MODE_KEPT: u32 = 0o777;
+
+/// Held while a name is made that can be what a folder lacks to be a repository of git.
+static PARTS: Mutex<()> = Mutex::new(());
 
 /// A place for a file, with what stands there now.
 #[derive(Debug)]
@@ -59,8 +63,11 @@ impl<'a> Target<'a> {
         let rules = &workspace.rules;
         let hidden = rules.identities();
         let real = root.path.join(parts.iter().collect::<PathBuf>());
-        if rules.hides_from_writing(&real) {
+        if rules.hides(&real) {
             return Err(Error::Hidden { path: named.to_owned() });
+        }
+        if rules.is_read_only(&real) {
+            return Err(Error::ReadOnly { path: named.to_owned() });
         }
         if !rules.may_write(&real) {
             return Err(Error::NotGranted { path: named.to_owned(), access: "written" });
@@ -88,6 +95,7 @@ impl<'a> Target<'a> {
             target.enter(folder, &at)?;
         }
         target.existing = if target.missing.is_empty() { target.look()? } else { None };
+        target.refuse_making(target.missing.first().unwrap_or(&target.name))?;
         Ok(target)
     }
 
@@ -120,7 +128,18 @@ impl<'a> Target<'a> {
 
     fn refuse_hidden_parent(&self) -> Result<(), Error> {
         let stamp = step::stamp(&self.parent).map_err(|source| system(&self.path(), "reach", source))?;
-        if self.hidden.hold(&stamp) { Err(Error::Hidden { path: self.path() }) } else { Ok(()) }
+        if self.hidden.hold(&stamp) || self.workspace.rules.closes_repository(&self.parent) {
+            return Err(Error::Hidden { path: self.path() });
+        }
+        if self.hidden.hold_from_writing(&stamp) { Err(Error::ReadOnly { path: self.path() }) } else { Ok(()) }
+    }
+
+    /// Refuses a new name that would make a repository of the folder that it is in.
+    fn refuse_making(&self, name: &OsStr) -> Result<(), Error> {
+        if self.existing.is_none() && self.workspace.rules.closes_making(&self.parent, name) {
+            return Err(Error::Hidden { path: self.path() });
+        }
+        Ok(())
     }
 
     /// What stands under the name now.
@@ -132,6 +151,7 @@ impl<'a> Target<'a> {
         };
         match stamp.kind {
             _ if self.hidden.hold(&stamp) => Err(Error::Hidden { path: self.path() }),
+            _ if self.hidden.hold_from_writing(&stamp) => Err(Error::ReadOnly { path: self.path() }),
             Kind::File => Ok(Some(stamp)),
             Kind::Link => Err(Error::Link { path: self.path() }),
             kind => Err(Error::Kind { path: self.path(), kind, wanted: "only regular files can be written" }),
@@ -174,10 +194,22 @@ impl<'a> Target<'a> {
     /// # Durability
     /// The file and its folder have been synced.
     pub fn replace(&mut self, content: &[u8]) -> Result<Written, Error> {
-        self.make_parents()?;
-        let (temporary, mut file) = self.temporary()?;
+        let is_part = |name: &OsString| self.workspace.rules.makes_part(name);
+        // What two writers make at once is looked at by one after the other.
+        let _one = self.missing.iter().chain([&self.name]).any(is_part).then(|| {
+            // Whoever panicked while holding it was writing a file, which is whole all the same.
+            PARTS.lock().unwrap_or_else(PoisonError::into_inner)
+        });
+        let (temporary, mut file) = match self.make_parents().and_then(|()| self.temporary()) {
+            Ok(made) => made,
+            Err(error) => {
+                self.unmake_parents();
+                return Err(error);
+            }
+        };
         let written = self.fill(&mut file, content).and_then(|()| {
             self.refuse_changed()?;
+            self.refuse_making(&self.name)?;
             let renamed = self.parent.rename(&temporary, &self.parent, &self.name);
             renamed.map_err(|source| system(&self.path(), "put in its place", source))
         });
@@ -206,6 +238,7 @@ impl<'a> Target<'a> {
 
     fn make_parents(&mut self) -> Result<(), Error> {
         for folder in std::mem::take(&mut self.missing) {
+            self.refuse_making(&folder)?;
             match self.parent.create_dir(&folder) {
                 Err(error) if error.kind() != io::ErrorKind::AlreadyExists => {
                     return Err(system(&self.path(), "make the folder of", error));

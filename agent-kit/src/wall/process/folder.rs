@@ -34,10 +34,10 @@ pub(super) fn with_access(mut plan: Plan, access: Access, write: &[PathBuf]) -> 
             let granted: Vec<PathBuf> = plan.read.iter().cloned().map(canonical).collect();
             // A place is kept for what does not exist, and for a server it would be kept for long: only where this
             // program could make it.
-            plan.hidden.retain(|hidden| {
-                let lies_in = |roots: &[PathBuf]| roots.iter().any(|root| hidden.starts_with(root));
-                lies_in(&plan.write) || (hidden.exists() && lies_in(&granted))
-            });
+            let lies_in = |path: &PathBuf, roots: &[PathBuf]| roots.iter().any(|root| path.starts_with(root));
+            plan.hidden.retain(|path| lies_in(path, &plan.write) || (path.exists() && lies_in(path, &granted)));
+            plan.read_only.retain(|path| lies_in(path, &plan.write));
+            plan.kept.retain(|path| lies_in(path, &plan.write));
         }
     }
     plan

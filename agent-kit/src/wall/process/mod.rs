@@ -7,11 +7,16 @@
 //! Laws:
 //! - A program reads the folders of the system, the workspace and what was granted; it writes the workspace (or less,
 //!   [`Access`]), what was granted and a private folder that is gone afterwards. What is hidden it neither reads,
-//!   writes, replaces nor creates. The workspace's `.git` is hidden always, and so are every nested `.git` and
-//!   `rondo.toml` that are there when it starts, within the bounds of [`nested`]. Where the host itself replaces what is
-//!   masked in a namespace, the mask falls off, and the program is ended within a moment (50 ms).
-//! - What it starts and imports is not taken from the folder that it happens to start in: its `PATH` has no relative
+//!   writes, replaces nor creates; what is read-only it neither writes, replaces nor creates. The workspace's `.git` is
+//!   hidden always.
+//! - Protected names ([`PROTECTED`](super::PROTECTED) unless the operator says otherwise), and folders that git takes for
+//!   a repository, are held wherever below a granted folder they are when a program starts; see [`nested`]. What is
+//!   missing is kept from being made right in each folder that is granted for writing, as far as the table says so.
+//!   What is made deeper down is not prevented: it is told ([`Finished::made`]), and held from then on.
+//! - Where the host itself replaces what is masked or held in a namespace, that falls off, and the program is ended
+//!   within a moment (50 ms).
 //!   part, and Python is told so, unless the operator's variables or the command say otherwise.
+
 //! - It has no socket, no privilege, no file but its three streams, and no variable but those that were allowed.
 //! - When [`Processes::run`] returns, and at the latest two seconds after its future was dropped or this process was
 //!   killed, no process of the tree is alive, whatever it did to detach itself.
@@ -53,9 +58,12 @@ pub use plan::{Exit, Isolation, Limits};
 pub use self_test::Wall;
 
 use super::environment::{PYTHON_SAFE_PATH, absolute_path};
+use super::names::Names;
+use super::objects::names_of;
+use super::protected::{Kept, Protection};
 use crate::redact::Redactor;
 use crate::tool::Error;
-use nested::Nested;
+use nested::{Found, Nested, Roots};
 use output::Output;
 use plan::{Plan, Streams, Writable};
 
@@ -71,9 +79,15 @@ pub struct ProcessSettings {
     pub read: Vec<PathBuf>,
     /// Files and folders that they may write: `.` is the whole workspace, what is relative lies in it.
     pub write: Vec<PathBuf>,
-    /// Files and folders that are out of reach, whether they exist or not: the store, the operator's settings. The
-    /// workspace's `.git` is out of reach without being named.
+    /// Files and folders that are out of reach, whether they exist or not: the store, the operator's settings. Of a link
+    /// what it leads to; one that lies where a program may write is refused when that is to start. The workspace's `.git`
+    /// is out of reach without being named.
     pub hidden: Vec<PathBuf>,
+    /// Files and folders that are not written, whether they exist or not, and read as far as granted.
+    pub read_only: Vec<PathBuf>,
+    /// Names and relative paths that are protected at any depth below what is granted, as in
+    /// [`files::Access`](super::files::Access).
+    pub protected: Vec<String>,
     /// Whether there is a sandbox; `false` only on the operator's word.
     pub sandbox: bool,
     /// The variables that programs see. `HOME` and `TMPDIR` are a private folder unless they are named here.
@@ -138,6 +152,9 @@ pub struct Finished {
     pub left_out_bytes: u64,
     /// How it ended.
     pub exit: Exit,
+    /// Protected names that were made or replaced while it ran, where that could not be prevented, and folders that were
+    /// made repositories.
+    pub made: Vec<PathBuf>,
 }
 
 /// A program that has ended, its two streams told apart.
@@ -145,7 +162,8 @@ pub struct Finished {
 pub struct Answered {
     /// Every byte that it put out on stdout.
     pub stdout: Vec<u8>,
-    /// What it put out on stderr, redacted, cut in the middle where that was much.
+    /// What it put out on stderr, redacted, cut in the middle where that was much, and a line on protected names that it
+    /// made.
     pub stderr: String,
     /// How it ended.
     pub exit: Exit,
@@ -204,7 +222,8 @@ impl Processes {
 
     /// A wall with these settings. Nothing is started yet.
     pub fn new(settings: ProcessSettings) -> Self {
-        Self { settings: Arc::new(settings), wall: Arc::default(), nested: Arc::default() }
+        let nested = Arc::new(Nested::new(&settings.protected));
+        Self { settings: Arc::new(settings), wall: Arc::default(), nested }
     }
 
     /// The same with these layers, without a self-test: for tests of one kind of wall on a machine that has another.
@@ -227,8 +246,9 @@ impl Processes {
     /// # Cancel safety
     /// Dropping the future ends the whole tree of processes.
     pub async fn run(&self, command: Command) -> Result<Finished, Error> {
-        let (output, exit) = self.begin(command, Streams::Together).await?;
-        Ok(finished(output, exit))
+        let (output, exit, made) = self.begin(command, Streams::Together).await?;
+        let (output, left_out_bytes) = output.into_text();
+        Ok(Finished { output, left_out_bytes, exit, made })
     }
 
     /// Runs a program whose answer is what it puts out on stdout, all of it: more than the command's
@@ -240,8 +260,9 @@ impl Processes {
     /// # Cancel safety
     /// Dropping the future ends the whole tree of processes.
     pub async fn ask(&self, command: Command) -> Result<Answered, Error> {
-        let (output, exit) = self.begin(command, Streams::Apart).await?;
-        let (stdout, stderr) = output.into_streams();
+        let (output, exit, made) = self.begin(command, Streams::Apart).await?;
+        let (stdout, mut stderr) = output.into_streams();
+        stderr.extend(told(&made).map(|told| format!("\n{told}\n")));
         Ok(Answered { stdout, stderr, exit })
     }
 
@@ -253,49 +274,159 @@ impl Processes {
     /// # Cancel safety
     /// Dropping the future, or [`Live::running`], ends the whole tree of processes.
     pub async fn open(&self, command: Command) -> Result<Live, Error> {
-        let (isolation, nested) = self.ready().await?;
-        let (plan, _) = planned(&self.settings, isolation, nested, command, Streams::Live)?;
+        let Ready { isolation, found, kept, .. } = self.ready(&command.access).await?;
+        let (plan, _) = planned(&self.settings, isolation, found, &kept, command, Streams::Live)?;
         running::open(plan).await
     }
 
-    async fn begin(&self, command: Command, streams: Streams) -> Result<(Output, Exit), Error> {
-        let (isolation, nested) = self.ready().await?;
-        start(&self.settings, isolation, nested, command, streams).await.map(|(output, exit, _)| (output, exit))
+    async fn begin(&self, command: Command, streams: Streams) -> Result<(Output, Exit, Vec<PathBuf>), Error> {
+        let Ready { isolation, roots, found, kept } = self.ready(&command.access).await?;
+        let ended = start(&self.settings, isolation, found.clone(), &kept, command, streams).await;
+        if roots.write.is_empty() {
+            return ended.map(|(output, exit, _)| (output, exit, Vec::new()));
+        }
+        let made = self.looked(move |nested| nested.made_since(&found, &roots)).await?;
+        match ended {
+            Ok((output, exit, _)) => Ok((output, exit, made)),
+            Err(mut error) => {
+                error.message.extend(told(&made).map(|told| format!("; {told}")));
+                Err(error)
+            }
+        }
     }
 
-    /// The layers of the next program, and what is hidden from it beside what the settings name.
-    async fn ready(&self) -> Result<(Isolation, Vec<PathBuf>), Error> {
+    /// Looks at what the next program of this access is to be held to.
+    async fn ready(&self, access: &Access) -> Result<Ready, Error> {
         undumpable();
         if !self.settings.sandbox {
-            return Ok((Isolation::Off, Vec::new()));
+            return Ok(Ready::default());
         }
         let wall = self.self_test().await;
         let isolation = wall.isolation.ok_or_else(|| wall.refusal())?;
-        let (nested, settings) = (Arc::clone(&self.nested), Arc::clone(&self.settings));
-        let looked = tokio::task::spawn_blocking(move || nested.look(&settings.workspace)).await;
-        let nested =
-            looked.map_err(|error| not_started(format!("the workspace could not be looked through: {error}")))?;
-        Ok((isolation, nested?))
+        let roots = Arc::new(roots(&self.settings, access)?);
+        let found = self.looked({
+            let roots = Arc::clone(&roots);
+            move |nested| nested.look(&roots)
+        });
+        let found = found.await??;
+        let kept = kept(self.nested.names(), &self.settings, &roots, access);
+        refuse_protected(self.nested.names(), &roots, access)?;
+        Ok(Ready { isolation, roots, found, kept })
+    }
+
+    async fn looked<T: Send + 'static>(&self, look: impl FnOnce(&Nested) -> T + Send + 'static) -> Result<T, Error> {
+        let nested = Arc::clone(&self.nested);
+        let looked = tokio::task::spawn_blocking(move || look(&nested)).await;
+        looked.map_err(|error| not_started(format!("the granted folders could not be looked through: {error}")))
     }
 }
 
-fn finished(output: Output, exit: Exit) -> Finished {
-    let (output, left_out_bytes) = output.into_text();
-    Finished { output, left_out_bytes, exit }
+/// In a line, what is to be known of protected names that a program made.
+pub(crate) fn told(made: &[PathBuf]) -> Option<String> {
+    let first = made.first()?;
+    let more = made.len().saturating_sub(1);
+    let others = if more == 0 { String::new() } else { format!(" and {more} more") };
+    Some(format!(
+        "note: {}{others} was made or replaced, which other programs take commands from; a person should look at it, and \
+         it is out of reach from now on",
+        super::files::escaped(first)
+    ))
 }
 
-/// Runs a program behind these layers, with `nested` hidden as well: what it put out, how it ended, and the version of
-/// Landlock in force, as the launcher told it.
+/// Where a program of this access may write and read.
+fn roots(settings: &ProcessSettings, access: &Access) -> Result<Roots, Error> {
+    let workspace = settings.workspace.canonicalize();
+    let workspace =
+        workspace.map_err(|error| not_started(format!("the workspace {}: {error}", settings.workspace.display())))?;
+    let real = |paths: &[PathBuf]| -> Vec<PathBuf> {
+        outermost(paths.iter().filter_map(|path| workspace.join(path).canonicalize().ok()))
+    };
+    let write = match access {
+        Access::Read => Vec::new(),
+        // What is missing of them is made; what lies elsewhere is refused by the launcher, with a reason.
+        Access::Paths(paths) => {
+            let paths = paths.iter().map(|path| super::objects::real(&workspace.join(path)));
+            outermost(paths.filter(|path| path.starts_with(&workspace)))
+        }
+        Access::Write | Access::Granted => real(&settings.write),
+    };
+    let others = if matches!(access, Access::Write | Access::Granted) { &[][..] } else { &settings.write };
+    let read: Vec<PathBuf> = real(&settings.read).into_iter().chain(real(others)).collect();
+    let read = outermost(read.into_iter().filter(|path| !path.starts_with(&workspace)));
+    Ok(Roots { workspace, write, read })
+}
+
+/// What the next program is held to. The default is that of no sandbox.
+struct Ready {
+    isolation: Isolation,
+    roots: Arc<Roots>,
+    /// What was found in the folders that it is granted.
+    found: Found,
+    /// What is kept from being made.
+    kept: Vec<KeptName>,
+}
+
+impl Default for Ready {
+    fn default() -> Self {
+        Self { isolation: Isolation::Off, roots: Arc::default(), found: Found::default(), kept: Vec::new() }
+    }
+}
+
+/// A name that is kept from being made, where it is missing.
+struct KeptName {
+    path: PathBuf,
+    protection: Protection,
+}
+
+/// The protected names of each folder that may be written, and of the home if that lies in one.
+fn kept(names: &Names, settings: &ProcessSettings, roots: &Roots, access: &Access) -> Vec<KeptName> {
+    let home = settings.env.get("HOME").map(PathBuf::from).or_else(|| std::env::var_os("HOME").map(PathBuf::from));
+    let home = home.and_then(|home| home.canonicalize().ok());
+    let home = home.filter(|home| roots.write.iter().any(|root| home.starts_with(root)));
+    // The folders that a declared tool writes are its own, and nobody starts there.
+    let is_granted = |root: &&PathBuf| !matches!(access, Access::Paths(_)) || **root == roots.workspace;
+    let granted: Vec<&PathBuf> =
+        roots.write.iter().filter(is_granted).chain(&home).filter(|root| root.is_dir()).collect();
+    let mut kept = Vec::new();
+    for (path, pattern) in names.plain() {
+        let (folders, path) = match pattern.kept {
+            Kept::InFolders => (granted.clone(), Path::new(&path)),
+            Kept::WithFolder => (granted.clone(), Path::new(&path).parent().unwrap_or(Path::new(&path))),
+            Kept::InHome => (home.iter().collect(), Path::new(&path)),
+            Kept::Nowhere => continue,
+        };
+        let protection = pattern.protection;
+        kept.extend(folders.into_iter().map(|folder| KeptName { path: folder.join(path), protection }));
+    }
+    kept
+}
+
+/// Declared paths may come from a model.
+fn refuse_protected(names: &Names, roots: &Roots, access: &Access) -> Result<(), Error> {
+    let Access::Paths(paths) = access else { return Ok(()) };
+    for path in paths {
+        let real = super::objects::real(&roots.workspace.join(path));
+        if names.protection(&real, roots.workspace.iter().count()).is_some() {
+            let message = format!("{} cannot be written: its name is protected", path.display());
+            return Err(not_started(message));
+        }
+    }
+    Ok(())
+}
+
+/// Runs a program behind these layers, with `found` held as well, and `kept` kept from being made: what it put out, how
+/// it ended, and the version of Landlock in force, as the launcher told it.
 async fn start(
     settings: &ProcessSettings,
     isolation: Isolation,
-    nested: Vec<PathBuf>,
+    found: Found,
+    kept: &[KeptName],
     command: Command,
     streams: Streams,
 ) -> Result<(Output, Exit, Option<u8>), Error> {
     let output = Output::new(streams, command.output_max_bytes, &command.redactor);
     let timeout = command.timeout;
-    let (plan, stdin) = planned(settings, isolation, nested, command, streams)?;
+    let (plan, stdin) = planned(settings, isolation, found, kept, command, streams)?;
     running::run(&plan, &stdin, timeout, output).await
 }
 
@@ -303,7 +434,8 @@ async fn start(
 fn planned(
     settings: &ProcessSettings,
     isolation: Isolation,
-    nested: Vec<PathBuf>,
+    found: Found,
+    kept: &[KeptName],
     command: Command,
     streams: Streams,
 ) -> Result<(Plan, Vec<u8>), Error> {
@@ -313,7 +445,19 @@ fn planned(
         return Err(not_started("there is no program to start: argv is empty"));
     }
     let workspace = settings.workspace.canonicalize().map_err(failed)?;
-    let hidden = outermost(settings.hidden.iter().map(|path| real(path)).chain([workspace.join(".git")]).chain(nested));
+    let names =
+        |paths: &[PathBuf]| -> Vec<PathBuf> { paths.iter().flat_map(|path| names_of(&workspace.join(path))).collect() };
+    let closed = kept.iter().filter(|kept| kept.protection == Protection::Closed).map(|kept| kept.path.clone());
+    let hidden = names(&settings.hidden).into_iter().chain([workspace.join(".git")]).chain(closed).chain(found.closed);
+    let hidden = outermost(hidden);
+    let not_written = kept.iter().filter(|kept| kept.protection == Protection::ReadOnly).map(|kept| kept.path.clone());
+    let held = names(&settings.read_only).into_iter().chain(found.read_only).chain(not_written);
+    // What exists is held. The place of what is missing is kept, and an empty folder may be what keeps it.
+    let (held, missing): (Vec<PathBuf>, Vec<PathBuf>) = held.partition(|path| path.exists() && !is_empty(path));
+    let is_seen = |path: &PathBuf| !hidden.iter().any(|hidden| path.starts_with(hidden));
+    let read_only = outermost(held.into_iter().filter(is_seen));
+    let is_free = |path: &PathBuf| is_seen(path) && !read_only.iter().any(|held| path.starts_with(held));
+    let kept = outermost(missing.into_iter().filter(is_free));
     let working_dir = match working_dir {
         WorkingDir::Private => None,
         WorkingDir::Folder(path) => Some(beneath(&workspace, &hidden, &path)?),
@@ -339,6 +483,8 @@ fn planned(
         read,
         write: Vec::new(),
         hidden,
+        read_only,
+        kept,
         temporary: std::env::temp_dir(),
         private: PathBuf::new(),
         limits,
@@ -375,17 +521,8 @@ fn not_started(message: impl Into<String>) -> Error {
     Error::new(Code::ProgramNotStarted, message)
 }
 
-/// The path without links as far as it exists, so that it is hidden by whichever name it is reached.
-fn real(path: &Path) -> PathBuf {
-    if path.is_symlink() {
-        // The link itself is what is hidden; the launcher refuses it with a reason.
-        let parent = path.parent().map(real);
-        return parent.zip(path.file_name()).map_or_else(|| path.to_path_buf(), |(parent, name)| parent.join(name));
-    }
-    path.canonicalize().unwrap_or_else(|_| {
-        let parent = path.parent().map(real);
-        parent.zip(path.file_name()).map_or_else(|| path.to_path_buf(), |(parent, name)| parent.join(name))
-    })
+fn is_empty(folder: &Path) -> bool {
+    std::fs::read_dir(folder).is_ok_and(|mut entries| entries.next().is_none())
 }
 
 /// The folder `path` below the workspace. What happens to it between here and the start gains nobody anything: being

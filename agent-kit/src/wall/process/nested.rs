@@ -1,109 +1,399 @@
-//! What is out of reach by its name, wherever in the workspace it stands: repositories and operators' settings.
+//! What is protected by its name, or by being a repository, wherever below the granted folders it stands.
 //!
 //! Whoever writes a nested `.git` names hooks and filters that the user's own git runs later, and a nested `rondo.toml`
-//! is believed by whoever starts there. What is looked through is bounded, the outermost folders first. What was found
-//! once stays out of reach as long as it exists, so that no program buries it under entries.
+//! is believed by whoever starts there. It is looked for before a program starts, the outermost folders first, within
+//! bounds: a folder that a program may write and that is larger is not given to it. What was found once stays protected
+//! as long as it exists. What the program may only read is looked through once.
 //!
-//! Not covered: what is created after a program was started, what lies beyond the bounds, links of these names, and
-//! empty folders, which are no repository.
+//! Not covered: what is made in nested folders after a program was started, also in empty folders and links of these
+//! names. It is looked for when the program has ended, told to whoever ran it, and protected from then on.
 
-use std::collections::{BTreeSet, VecDeque};
-use std::fs::{self, DirEntry};
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
+use std::ffi::OsStr;
+use std::fs::{self, Metadata};
+use std::io::Read;
+use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 use std::sync::{Mutex, PoisonError};
 
+use super::super::names::Names;
+use super::super::protected::Protection;
+use super::super::repository::Shape;
 use super::not_started;
 use crate::tool::Error;
 
-/// The names that are out of reach.
-const NAMES: [&str; 2] = [".git", "rondo.toml"];
 /// How deep it is looked.
-const DEPTH_MAX: usize = 24;
-/// How many entries are looked at.
-const ENTRIES_MAX: usize = 100_000;
-/// How many paths are masked.
+const DEPTH_MAX: usize = 128;
+/// How many entries of one granted folder are looked at.
+const ENTRIES_MAX: usize = 1_000_000;
+/// How many paths are masked or held.
 const FOUND_MAX: usize = 1_000;
+/// The longest `.git` that is a file, and the longest `commondir`.
+const POINTER_MAX_BYTES: u64 = 8 << 10;
 
-/// What was found in a workspace so far.
+/// What one program may do where.
+#[derive(Debug, Clone, Default)]
+pub(super) struct Roots {
+    /// Without links.
+    pub workspace: PathBuf,
+    /// What the program may write, without links.
+    pub write: Vec<PathBuf>,
+    /// What it may read beside the workspace, without links.
+    pub read: Vec<PathBuf>,
+}
+
+/// What was found.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub(super) struct Found {
+    /// Out of reach.
+    pub closed: BTreeSet<PathBuf>,
+    /// Not written.
+    pub read_only: BTreeSet<PathBuf>,
+    /// Every protected name where the program may write, with device and inode, links and files too.
+    marks: BTreeMap<PathBuf, (u64, u64)>,
+    /// A folder that was not looked through to its end.
+    cut: Option<PathBuf>,
+}
+
+/// What was found in granted folders so far.
 #[derive(Debug, Default)]
-pub(super) struct Nested(Mutex<BTreeSet<PathBuf>>);
+pub(super) struct Nested {
+    names: Names,
+    entries_max: usize,
+    known: Mutex<Found>,
+    /// What was found below each folder that is only read.
+    read: Mutex<BTreeMap<PathBuf, Found>>,
+}
 
 impl Nested {
+    pub fn new(protected: &[String]) -> Self {
+        Self { names: Names::new(protected), entries_max: ENTRIES_MAX, ..Self::default() }
+    }
+
+    pub fn names(&self) -> &Names {
+        &self.names
+    }
+
     /// Looks again, and tells all that is there.
     ///
     /// # Errors
-    /// More than can be masked.
-    pub fn look(&self, workspace: &Path) -> Result<Vec<PathBuf>, Error> {
-        let found = workspace.canonicalize().map(|workspace| find(&workspace)).unwrap_or_default();
-        let mut known = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        known.retain(|path| is_covered(path));
-        known.extend(found);
-        if known.len() > FOUND_MAX {
+    /// More than can be looked at where the program may write, or more than can be held.
+    pub fn look(&self, roots: &Roots) -> Result<Found, Error> {
+        let mut found = Found::default();
+        for root in &roots.write {
+            let below = self.find(root, true, roots);
+            if let Some(folder) = &below.cut {
+                return Err(self.too_large(root, folder));
+            }
+            if below.closed.contains(root) {
+                let message = format!(
+                    "{} is itself a repository of git (it holds HEAD, objects and refs), whose hooks and settings no \
+                     program may write; grant a folder beside it",
+                    root.display()
+                );
+                return Err(not_started(message));
+            }
+            found.add(below);
+        }
+        let is_written = |path: &PathBuf| roots.write.iter().any(|root| path.starts_with(root));
+        if !is_written(&roots.workspace) {
+            // What lies beyond the bounds is read and not written.
+            found.add(self.find(&roots.workspace, false, roots));
+        }
+        for root in roots.read.iter().filter(|root| !is_written(root)) {
+            let mut read = self.read.lock().unwrap_or_else(PoisonError::into_inner);
+            let below = read.entry(root.clone()).or_insert_with(|| self.find(root, false, roots));
+            if let Some(folder) = &below.cut {
+                return Err(self.too_large(root, folder));
+            }
+            found.add(below.clone());
+        }
+        found.cut = None;
+        self.remembered(found, roots)
+    }
+
+    /// What was made or replaced since, where the program may write.
+    pub fn made_since(&self, before: &Found, roots: &Roots) -> Vec<PathBuf> {
+        let mut made = Vec::new();
+        for root in &roots.write {
+            let now = self.find(root, true, roots);
+            made.extend(now.cut);
+            let is_new = |(path, mark): &(PathBuf, (u64, u64))| before.marks.get(path) != Some(mark);
+            made.extend(now.marks.into_iter().filter(is_new).map(|(path, _)| path));
+        }
+        made.sort();
+        made.dedup();
+        made
+    }
+
+    /// With what was found before and is still there.
+    fn remembered(&self, mut found: Found, roots: &Roots) -> Result<Found, Error> {
+        let mut known = self.known.lock().unwrap_or_else(PoisonError::into_inner);
+        let is_reached = |path: &&PathBuf| roots.all().any(|root| path.starts_with(root));
+        known.closed.retain(|path| is_covered(path));
+        known.read_only.retain(|path| is_covered(path));
+        known.closed.extend(found.closed.iter().cloned());
+        known.read_only.extend(found.read_only.iter().cloned());
+        found.closed.extend(known.closed.iter().filter(is_reached).cloned());
+        let writable = |path: &&PathBuf| roots.write.iter().any(|root| path.starts_with(root));
+        found.read_only.extend(known.read_only.iter().filter(writable).cloned());
+        drop(known);
+        let count = found.closed.len().saturating_add(found.read_only.len());
+        if count > FOUND_MAX {
             let message = format!(
-                "the workspace has more than {FOUND_MAX} nested .git and rondo.toml, which cannot all be kept out of \
-                 reach; give a smaller workspace"
+                "the granted folders hold {count} protected names such as .git and .github, more than the {FOUND_MAX} that \
+                 can be held; grant less, use a declared tool with the paths that it writes, or shorten the list of \
+                 protected names"
             );
             return Err(not_started(message));
         }
-        Ok(known.iter().cloned().collect())
+        Ok(found)
     }
-}
 
-/// Looks through a folder, level by level. Links are not followed.
-fn find(workspace: &Path) -> BTreeSet<PathBuf> {
-    let mut found = BTreeSet::new();
-    let mut folders = VecDeque::from([(workspace.to_path_buf(), 0)]);
-    let mut entries_left = ENTRIES_MAX;
-    while let Some((folder, depth)) = folders.pop_front() {
-        for entry in fs::read_dir(&folder).into_iter().flatten().filter_map(Result::ok) {
-            if entries_left == 0 {
+    fn too_large(&self, root: &Path, folder: &Path) -> Error {
+        not_started(format!(
+            "{} cannot be looked through for names that are out of reach (more than {} entries or {DEPTH_MAX} levels, \
+             at {}); grant a smaller folder, or use a declared tool with the paths that it writes",
+            root.display(),
+            self.entries_max,
+            folder.display()
+        ))
+    }
+
+    /// Looks through a folder, level by level. Links are not followed.
+    fn find(&self, root: &Path, is_written: bool, roots: &Roots) -> Found {
+        let mut found = Found::default();
+        let mut folders = VecDeque::from([Folder { path: root.to_path_buf(), depth: 0, is_held: false }]);
+        let mut entries_left = self.entries_max;
+        while let Some(folder) = folders.pop_front() {
+            let entries = match fs::read_dir(&folder.path) {
+                Ok(entries) => entries,
+                // One that we cannot look into could be opened up by a program of the same user.
+                Err(error) if error.kind() == std::io::ErrorKind::PermissionDenied && folder.path != root => {
+                    found.closed.insert(folder.path);
+                    continue;
+                }
+                Err(_) => continue,
+            };
+            let (mut shape, mut below) = (Shape::default(), Vec::new());
+            for entry in entries.filter_map(Result::ok) {
+                if entries_left == 0 {
+                    found.cut = Some(folder.path);
+                    return found;
+                }
+                entries_left -= 1;
+                let name = entry.file_name();
+                shape.add(&name);
+                let protection = self.names.of_entry(&folder.path, &name);
+                if let Some(protection) = protection {
+                    found.note(&folder, &name, protection, is_written, roots);
+                }
+                let is_entered = protection != Some(Protection::Closed) && !is_left_out(&entry.path());
+                if is_entered && entry.file_type().is_ok_and(|kind| kind.is_dir()) {
+                    let is_held = folder.is_held || protection.is_some();
+                    below.push(Folder { path: entry.path(), depth: folder.depth + 1, is_held });
+                }
+            }
+            // Where nothing is written a repository is only read, as toolchains do with those that they keep.
+            if is_written && self.names.close_repositories() && shape.is_repository() {
+                found.mark(&folder.path);
+                found.closed.insert(folder.path);
+                continue;
+            }
+            if folder.depth >= DEPTH_MAX && !below.is_empty() {
+                found.cut = Some(folder.path);
                 return found;
             }
-            entries_left -= 1;
-            if has_a_name(&entry) {
-                let path = entry.path();
-                if is_covered(&path) {
-                    found.insert(path);
-                }
-            } else if depth < DEPTH_MAX && entry.file_type().is_ok_and(|kind| kind.is_dir()) {
-                folders.push_back((entry.path(), depth + 1));
-            }
+            folders.extend(below);
         }
+        found
     }
-    found
 }
 
-fn has_a_name(entry: &DirEntry) -> bool {
-    NAMES.iter().any(|name| entry.file_name() == *name)
+/// A folder that is yet to be looked through.
+struct Folder {
+    path: PathBuf,
+    depth: usize,
+    /// Whether it lies in what may not be written anyway.
+    is_held: bool,
+}
+
+impl Roots {
+    fn all(&self) -> impl Iterator<Item = &PathBuf> {
+        [&self.workspace].into_iter().chain(&self.write).chain(&self.read)
+    }
+
+    /// Whether a folder may be closed because something names it: it lies below what is granted, and holds none of that.
+    fn may_close(&self, path: &Path) -> bool {
+        self.all().any(|root| path.starts_with(root)) && !self.all().any(|root| root.starts_with(path))
+    }
+}
+
+impl Found {
+    fn add(&mut self, other: Self) {
+        self.closed.extend(other.closed);
+        self.read_only.extend(other.read_only);
+        self.marks.extend(other.marks);
+    }
+
+    fn note(&mut self, folder: &Folder, name: &OsStr, protection: Protection, is_written: bool, roots: &Roots) {
+        let path = folder.path.join(name);
+        if is_written {
+            self.mark(&path);
+        }
+        match protection {
+            Protection::Closed if is_covered(&path) => {
+                self.closed.extend(pointed_to(&path).into_iter().filter(|path| roots.may_close(path)));
+                self.closed.insert(path);
+            }
+            Protection::ReadOnly if is_written && !folder.is_held => {
+                // Of a link what it leads to, where a program could write that.
+                let real =
+                    path.canonicalize().ok().filter(|real| roots.write.iter().any(|root| real.starts_with(root)));
+                let is_inner = |real: &PathBuf| !roots.all().any(|root| root.starts_with(real));
+                self.read_only.extend(real.filter(|real| is_covered(real) && is_inner(real)));
+            }
+            Protection::Closed | Protection::ReadOnly => {}
+        }
+    }
+
+    fn mark(&mut self, path: &Path) {
+        let is_there = |found: &Metadata| !(found.is_dir() && is_empty(path));
+        if let Some(found) = fs::symlink_metadata(path).ok().filter(is_there) {
+            self.marks.insert(path.to_path_buf(), (found.dev(), found.ino()));
+        }
+    }
+}
+
+/// Where a `.git` that is a file says that the repository is, and where that says that the rest of it is.
+fn pointed_to(git: &Path) -> Vec<PathBuf> {
+    let said = |file: &Path| {
+        let mut text = String::new();
+        let is_file = fs::symlink_metadata(file).is_ok_and(|found| found.is_file());
+        let read = is_file.then(|| fs::File::open(file).ok()?.take(POINTER_MAX_BYTES).read_to_string(&mut text).ok());
+        read.flatten().map(|_| text)
+    };
+    let Some((folder, text)) = git.parent().zip(said(git)) else { return Vec::new() };
+    let Some(target) = text.strip_prefix("gitdir:") else { return Vec::new() };
+    let target = super::super::objects::real(&folder.join(target.trim()));
+    let common = said(&target.join("commondir")).map(|text| super::super::objects::real(&target.join(text.trim())));
+    [target].into_iter().chain(common).collect()
+}
+
+/// What the system makes of its own state is not looked through.
+fn is_left_out(path: &Path) -> bool {
+    ["/proc", "/sys", "/dev"].iter().any(|system| path == Path::new(system))
 }
 
 /// Whether it is there and can be masked. A folder that cannot be listed counts as a full one.
 fn is_covered(path: &Path) -> bool {
-    let is_empty_folder = || fs::read_dir(path).is_ok_and(|mut entries| entries.next().is_none());
-    fs::symlink_metadata(path).is_ok_and(|found| !(found.is_symlink() || found.is_dir() && is_empty_folder()))
+    fs::symlink_metadata(path).is_ok_and(|found| !(found.is_symlink() || found.is_dir() && is_empty(path)))
+}
+
+fn is_empty(folder: &Path) -> bool {
+    fs::read_dir(folder).is_ok_and(|mut entries| entries.next().is_none())
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::wall::protected::protected;
+
+    /// A folder with these files in it.
+    fn folder(files: &[&str]) -> (tempfile::TempDir, Roots) {
+        let folder = tempfile::tempdir().unwrap();
+        let workspace = folder.path().canonicalize().unwrap();
+        for file in files {
+            fs::create_dir_all(workspace.join(file).parent().unwrap()).unwrap();
+            fs::write(workspace.join(file), "x").unwrap();
+        }
+        (folder, Roots { workspace: workspace.clone(), write: vec![workspace], read: Vec::new() })
+    }
+
+    fn paths(roots: &Roots, names: &[&str]) -> BTreeSet<PathBuf> {
+        names.iter().map(|name| roots.workspace.join(name)).collect()
+    }
 
     #[test]
     fn nested_repositories_and_settings_are_found_and_remembered() {
-        let folder = tempfile::tempdir().unwrap();
-        let workspace = folder.path().canonicalize().unwrap();
-        for inner in ["a/b/.git/objects", "empty/.git", "c", "d"] {
-            fs::create_dir_all(workspace.join(inner)).unwrap();
-        }
-        for file in ["c/.git", "a/rondo.toml", "a/b/.git/rondo.toml", "other.toml"] {
-            fs::write(workspace.join(file), "x").unwrap();
-        }
-        std::os::unix::fs::symlink("../c/.git", workspace.join("d/.git")).unwrap();
-        let nested = Nested::default();
-        let expected: Vec<PathBuf> = ["a/b/.git", "a/rondo.toml", "c/.git"].map(|path| workspace.join(path)).into();
-        assert_eq!(nested.look(&workspace).unwrap(), expected);
+        let files = ["a/b/.git/objects", "c/.git", "a/rondo.toml", "a/b/.git/rondo.toml", "other.toml", "d/x"];
+        let (_folder, roots) = folder(&files);
+        fs::create_dir_all(roots.workspace.join("empty/.git")).unwrap();
+        std::os::unix::fs::symlink("../c/.git", roots.workspace.join("d/.git")).unwrap();
+        let nested = Nested::new(&protected());
+        let found = nested.look(&roots).unwrap();
+        assert_eq!(found.closed, paths(&roots, &["a/b/.git", "c/.git"]));
+        assert_eq!(found.read_only, paths(&roots, &["a/rondo.toml"]));
 
         // What was found stays, also where it would not be found any more; what is gone goes.
-        fs::remove_file(workspace.join("a/rondo.toml")).unwrap();
-        assert_eq!(nested.look(&workspace.join("d")).unwrap(), [expected[0].clone(), expected[2].clone()]);
+        fs::remove_file(roots.workspace.join("a/rondo.toml")).unwrap();
+        let nothing = Nested { names: Names::default(), ..nested };
+        let found = nothing.look(&roots).unwrap();
+        assert_eq!((found.closed, found.read_only), (paths(&roots, &["a/b/.git", "c/.git"]), BTreeSet::new()));
+    }
+
+    #[test]
+    fn repositories_are_found_by_their_shape_and_by_who_points_to_them() {
+        let (_folder, roots) = folder(&[
+            "bare/HEAD",
+            "bare/objects/x",
+            "bare/refs/x",
+            "bare/src/.envrc",
+            "part/HEAD",
+            "part/objects/x",
+            "work/.git",
+            "meta/one/commondir",
+            "shared/x",
+        ]);
+        fs::write(roots.workspace.join("work/.git"), "gitdir: ../meta/one\n").unwrap();
+        fs::write(roots.workspace.join("meta/one/commondir"), "../../shared\n").unwrap();
+        let nested = Nested::new(&protected());
+        assert_eq!(nested.look(&roots).unwrap().closed, paths(&roots, &["bare", "meta/one", "shared", "work/.git"]));
+        // What is granted itself is not closed by what a file says.
+        fs::write(roots.workspace.join("work/.git"), "gitdir: ..\n").unwrap();
+        assert_eq!(Nested::new(&protected()).look(&roots).unwrap().closed, paths(&roots, &["bare", "work/.git"]));
+        // Without the name, neither shapes nor pointers mean anything.
+        assert_eq!(Nested::new(&[]).look(&roots).unwrap(), Found::default());
+        let inside =
+            Roots { workspace: roots.workspace.join("bare"), write: vec![roots.workspace.join("bare")], ..roots };
+        assert!(nested.look(&inside).unwrap_err().message.contains("is itself a repository"));
+    }
+
+    #[test]
+    fn a_folder_that_is_too_large_is_refused_only_where_it_is_written() {
+        let (_folder, mut roots) = folder(&["a/b/1", "a/b/2", "a/b/3", "out/x"]);
+        let nested = Nested { entries_max: 4, ..Nested::new(&protected()) };
+        let refusal = nested.look(&roots).unwrap_err();
+        assert!(refusal.message.contains("more than 4 entries"), "{refusal}");
+        roots.write = vec![roots.workspace.join("out")];
+        assert!(nested.look(&roots).is_ok());
+        // What is granted beside the workspace has to be known, and is looked through once.
+        let (_other, mut read) = folder(&["sub/.git/x"]);
+        roots.read = vec![read.workspace.clone()];
+        assert_eq!(nested.look(&roots).unwrap().closed, paths(&read, &["sub/.git"]));
+        read.write.clear();
+        for file in ["1", "2", "3", "4"] {
+            fs::write(read.workspace.join(file), "").unwrap();
+        }
+        assert!(nested.look(&roots).is_ok());
+        let again = Nested { entries_max: 4, ..Nested::new(&protected()) };
+        assert!(again.look(&roots).unwrap_err().message.contains("cannot be looked through"));
+    }
+
+    #[test]
+    fn what_was_made_or_replaced_is_told() {
+        let (_folder, roots) = folder(&["a/.envrc", "b/.git/config"]);
+        let nested = Nested::new(&protected());
+        let before = nested.look(&roots).unwrap();
+        assert_eq!(nested.made_since(&before, &roots), Vec::<PathBuf>::new());
+        fs::rename(roots.workspace.join("a"), roots.workspace.join("old")).unwrap();
+        for file in ["a/.envrc", "c/.git/config", "d/HEAD", "d/commondir"] {
+            fs::create_dir_all(roots.workspace.join(file).parent().unwrap()).unwrap();
+            fs::write(roots.workspace.join(file), "x").unwrap();
+        }
+        fs::create_dir(roots.workspace.join(".vscode")).unwrap();
+        std::os::unix::fs::symlink("a", roots.workspace.join(".idea")).unwrap();
+        let made = paths(&roots, &[".idea", "a/.envrc", "c/.git", "d", "old/.envrc"]);
+        assert_eq!(BTreeSet::from_iter(nested.made_since(&before, &roots)), made);
     }
 }

@@ -22,7 +22,8 @@ pub enum Isolation {
     /// Namespaces of our own.
     Namespaces,
     /// No namespaces. What is hidden is left out of what is granted, entry by entry: beside a hidden path, a nested one
-    /// too, a program neither lists the folder nor creates anything in it.
+    /// too, a program neither lists the folder nor creates anything in it; beside what is read-only it lists the folder
+    /// and creates nothing in it. So nothing is created right in a granted folder, where protected names would be.
     Landlock,
     /// No wall at all, on the operator's word.
     Off,
@@ -98,13 +99,18 @@ pub(super) struct Plan {
     pub env: BTreeMap<String, String>,
     /// None is the program's part of the private folder.
     pub working_dir: Option<PathBuf>,
-    /// Without links, as all of `hidden`. An empty one is filled in by the first stage with the program's part of the
-    /// private folder: there is no other.
+    /// Without links. An empty one is filled in by the first stage with the program's part of the private folder: there is
+    /// no other.
     pub workspace: PathBuf,
     pub writable: Writable,
     pub read: Vec<PathBuf>,
     pub write: Vec<PathBuf>,
+    /// In folders without links. One that is a link itself is hidden where that leads, which is listed too.
     pub hidden: Vec<PathBuf>,
+    /// What exists and is not written, where it would be.
+    pub read_only: Vec<PathBuf>,
+    /// What is kept from being made, and if it exists, from being written.
+    pub kept: Vec<PathBuf>,
     /// Where private folders are made.
     pub temporary: PathBuf,
     /// The private folder of this run, filled in by the first stage.

@@ -93,6 +93,7 @@ mod probed {
     use std::time::Duration;
 
     use super::super::launch::{self, Escape};
+    use super::super::nested::Found;
     use super::super::plan::{Exit, Streams};
     use super::super::{Command, start};
     use super::{Isolation, ProcessSettings, Wall};
@@ -126,6 +127,8 @@ mod probed {
             read: vec![settings.launcher.clone()],
             write: vec![PathBuf::from(".")],
             hidden: vec![hidden.clone(), ground.workspace().join("missing")],
+            read_only: Vec::new(),
+            protected: Vec::new(),
             env: std::collections::BTreeMap::new(),
             launcher: settings.launcher.clone(),
             sandbox: true,
@@ -134,8 +137,9 @@ mod probed {
         let outside = text(&ground.0.join("outside"))?;
         let argv = launch::probe(&text(&settings.launcher)?, &outside, &text(&hidden)?, std::process::id());
         let command = Command { timeout: TIMEOUT, ..Command::new(argv) };
-        let (output, exit, landlock) =
-            start(&settings, isolation, Vec::new(), command, Streams::Together).await.map_err(|error| error.message)?;
+        let (output, exit, landlock) = start(&settings, isolation, Found::default(), &[], command, Streams::Together)
+            .await
+            .map_err(|error| error.message)?;
         let (output, _) = output.into_text();
         let escaped: Vec<Escape> =
             serde_json::from_str(&output).map_err(|_| format!("the probe ended with {exit:?}: {output}"))?;

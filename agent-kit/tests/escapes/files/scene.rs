@@ -54,6 +54,13 @@ impl Scene {
 
     /// With these grants.
     pub fn with(read: &[&str], write: &[&str]) -> Self {
+        let paths = |paths: &[&str]| paths.iter().map(PathBuf::from).collect();
+        let hidden = paths(&[".rondo", "rondo.toml", "../trust"]);
+        Self::made(|_| {}, |_| Access { read: paths(read), write: paths(write), hidden, ..Access::default() })
+    }
+
+    /// Prepared by somebody, with a wall of one's own; both are told the folder that holds `root` and `outside`.
+    pub fn made(prepare: impl FnOnce(&Path), access: impl FnOnce(&Path) -> Access) -> Self {
         let folder = tempfile::tempdir().unwrap();
         let at = folder.path();
         for path in ["outside", "root/src", "root/docs", "root/.git/hooks"] {
@@ -65,10 +72,8 @@ impl Scene {
         }
         fs::write(at.join("root/src/main.rs"), "fn main() {}\n").unwrap();
         fs::write(at.join("root/docs/guide.md"), "harmless\n").unwrap();
-        let paths = |paths: &[&str]| paths.iter().map(PathBuf::from).collect();
-        let access =
-            Access { read: paths(read), write: paths(write), hidden: paths(&[".rondo", "rondo.toml", "../trust"]) };
-        let workspace = Arc::new(Workspace::open(&at.join("root"), access).unwrap());
+        prepare(at);
+        let workspace = Arc::new(Workspace::open(&at.join("root"), access(at)).unwrap());
         let tools = file_tools(&workspace);
         let mut scene = Self { folder, tools, before: Vec::new() };
         scene.before = scene.sealed();

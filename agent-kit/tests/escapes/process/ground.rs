@@ -9,6 +9,7 @@ use std::time::Duration;
 
 use rondo_agent_kit::tool::Error;
 use rondo_agent_kit::wall::process::{Answered, Command, Exit, Finished, Isolation, ProcessSettings, Processes};
+use rondo_agent_kit::wall::protected;
 use rondo_protocol::diagnostic::Code;
 use tempfile::TempDir;
 
@@ -25,10 +26,35 @@ pub enum Walled {
 /// Whether an attempt got out; `Err` = it could not be made.
 pub type Attack = fn(&Ground) -> Result<bool, String>;
 
+/// What a wall holds beside its own.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Hold {
+    pub protected: Vec<String>,
+    /// Seen from the folder that holds the workspace.
+    pub hidden: Vec<&'static str>,
+    pub read_only: Vec<&'static str>,
+}
+
+impl Hold {
+    pub fn usual() -> Self {
+        Self {
+            protected: protected(),
+            hidden: vec!["outside/keys"],
+            read_only: vec!["workspace/flow", "workspace/parts/one/flow.yaml", "workspace/later.yaml"],
+        }
+    }
+
+    pub fn nothing() -> Self {
+        Self { protected: Vec::new(), hidden: Vec::new(), read_only: Vec::new() }
+    }
+}
+
 /// A workspace and what is around it.
 pub struct Ground {
     folder: TempDir,
     pub walled: Walled,
+    /// What else its wall holds; an attempt that concerns it is tried without it too.
+    pub hold: Hold,
     pub runtime: tokio::runtime::Runtime,
 }
 
@@ -36,13 +62,21 @@ impl Ground {
     pub fn new(walled: Walled) -> Self {
         let folder = tempfile::Builder::new().prefix("escapes").tempdir().unwrap();
         let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(1).enable_all().build().unwrap();
-        let ground = Self { folder, walled, runtime };
+        let ground = Self { folder, walled, hold: Hold::usual(), runtime };
         for inner in ["outside", "workspace/.git", "workspace/.rondo", "workspace/deep/store", "workspace/src"] {
             fs::create_dir_all(ground.root().join(inner)).unwrap();
         }
         for inner in ["workspace/parts/one/.git", "workspace/parts/two"] {
             fs::create_dir_all(ground.root().join(inner)).unwrap();
         }
+        // A second folder that is granted, with keys that are hidden by the name of a link to them.
+        for inner in ["second/deep/.git", "second/keys", "workspace/flow"] {
+            fs::create_dir_all(ground.root().join(inner)).unwrap();
+        }
+        for file in ["second/deep/.git/config", "second/deep/.envrc", "second/keys/one", "workspace/flow/part.yaml"] {
+            fs::write(ground.root().join(file), SECRET).unwrap();
+        }
+        std::os::unix::fs::symlink("../second/keys", ground.outside().join("keys")).unwrap();
         for file in ["parts/one/.git/config", "parts/two/.git", "parts/two/rondo.toml"] {
             fs::write(ground.workspace().join(file), SECRET).unwrap();
         }
@@ -76,11 +110,17 @@ impl Ground {
             read: vec![launcher.clone()],
             launcher,
             workspace: self.workspace(),
-            write: vec![PathBuf::from(".")],
-            hidden: hidden.to_vec(),
+            write: vec![PathBuf::from("."), self.root().join("second")],
+            hidden: hidden.into_iter().chain(self.below(&self.hold.hidden)).collect(),
+            read_only: self.below(&self.hold.read_only),
+            protected: self.hold.protected.clone(),
             sandbox: self.walled != Walled::No,
             env: BTreeMap::from([("PATH".to_owned(), "/usr/local/bin:/usr/bin:/bin".to_owned())]),
         }
+    }
+
+    fn below(&self, paths: &[&str]) -> Vec<PathBuf> {
+        paths.iter().map(|path| self.root().join(path)).collect()
     }
 
     pub fn processes(&self) -> Processes {
@@ -191,6 +231,15 @@ pub fn held(attack: Attack) -> Result<(), String> {
         }
     }
     Ok(())
+}
+
+/// Where the wall does not hold what is concerned, and all the rest, the attempt succeeds.
+pub fn succeeds_without_hold(attack: Attack) -> Result<(), String> {
+    // The last kind holds more than it is asked for: beside what is hidden nothing is made.
+    let Some(isolation) = walls().iter().find(|isolation| isolation.has_namespaces()) else { return succeeds(attack) };
+    let mut ground = Ground::new(Walled::By(*isolation));
+    ground.hold = Hold::nothing();
+    if attack(&ground)? { Ok(()) } else { Err("it fails without what it is held by, and proves nothing".to_owned()) }
 }
 
 /// Without a wall the attempt succeeds.

@@ -9,6 +9,7 @@ mod files;
 mod ground;
 mod limits;
 mod others;
+mod protected;
 mod starts;
 mod works;
 
@@ -18,10 +19,15 @@ pub use works::works;
 use super::Attempt;
 
 pub fn attempts() -> Vec<Attempt> {
-    [files::attempts(), calls::attempts(), others::attempts(), endings::attempts(), limits::attempts()]
-        .into_iter()
-        .flatten()
-        .collect()
+    let groups = [
+        files::attempts(),
+        protected::attempts(),
+        calls::attempts(),
+        others::attempts(),
+        endings::attempts(),
+        limits::attempts(),
+    ];
+    groups.into_iter().flatten().collect()
 }
 
 /// An attempt by the name of a function that tells whether it got out.

@@ -17,7 +17,7 @@ use super::starts;
 /// Each with every kind of wall that there is.
 pub fn works() -> Vec<Trial> {
     type Work = fn(&Ground) -> Result<(), String>;
-    let works: [(&str, Work); 24] = [
+    let works: [(&str, Work); 26] = [
         ("a_script_reads_and_writes_the_workspace", a_script),
         ("tools_of_the_system_work", tools_of_the_system),
         ("python_works_with_processes_of_its_own", python),
@@ -42,6 +42,8 @@ pub fn works() -> Vec<Trial> {
         ("nothing_is_searched_where_a_program_starts", starts::closed_search),
         ("one_that_has_only_what_was_granted_does_not_read_the_workspace", starts::granted_only),
         ("many_at_once_keep_each_others_masks", many),
+        ("protected_names_that_a_program_makes_deeper_down_are_told", told),
+        ("what_git_and_editors_have_is_read", protected_is_read),
     ];
     let works = works.into_iter().map(|(name, work)| {
         Trial::test(format!("process::{name}"), move || {
@@ -275,12 +277,12 @@ fn granted(ground: &Ground) -> Result<(), String> {
     let mut settings = ground.settings();
     settings.read.push(ground.outside().join("secret"));
     settings.write.push(ground.outside().join("mine"));
-    fs::create_dir(ground.outside().join("mine")).unwrap();
+    fs::create_dir_all(ground.outside().join("mine/in")).unwrap();
     let command = shell(
-        "cat ../outside/secret; echo x > ../outside/mine/a; chmod 600 src/open; echo x > ../outside/b; ls ../outside/mine",
+        "cat ../outside/secret; echo x > ../outside/mine/in/a; chmod 600 src/open; echo x > ../outside/b; ls ../outside/mine/in/a",
     );
     let finished = ground.runtime.block_on(ground.processes_of(settings).run(command)).map_err(|e| e.to_string())?;
-    if ground.outside().join("b").exists() || !finished.output.ends_with("a\n") {
+    if ground.outside().join("b").exists() || !finished.output.ends_with("mine/in/a\n") {
         return Err(finished.output);
     }
     expect(finished.output.get(..SECRET.len()).unwrap_or_default(), SECRET)
@@ -393,6 +395,45 @@ fn many(ground: &Ground) -> Result<(), String> {
         end.map_err(|error| error.to_string())?;
     }
     if ground.workspace().join("rondo.toml").exists() { Err("a program made the settings".to_owned()) } else { Ok(()) }
+}
+
+fn told(ground: &Ground) -> Result<(), String> {
+    let processes = ground.processes();
+    let run = |script: &str| ground.runtime.block_on(processes.run(shell(script))).map_err(|error| error.to_string());
+    let finished = run(
+        "mkdir -p src/new/.git src/bare/objects src/bare/refs; echo x > src/new/.git/config; echo x > src/bare/HEAD",
+    )?;
+    let made = ["src/bare", "src/new/.git"].map(|path| ground.workspace().join(path));
+    if finished.made != made {
+        return Err(format!("{finished:?}"));
+    }
+    // From now on it is out of reach.
+    let finished =
+        run("cat src/new/.git/config src/bare/HEAD; echo y > src/new/.git/config; echo y > src/bare/config")?;
+    let config = fs::read_to_string(ground.workspace().join("src/new/.git/config")).unwrap();
+    let is_kept = config == "x\n" && !ground.workspace().join("src/bare/config").exists();
+    if is_kept && finished.made.is_empty() && !finished.output.contains("x\n") {
+        return Ok(());
+    }
+    Err(format!("{finished:?}"))
+}
+
+fn protected_is_read(ground: &Ground) -> Result<(), String> {
+    for (path, content) in [(".github/ci.yml", "jobs"), (".cargo/config.toml", "cargo"), ("src/.envrc", "envrc")] {
+        fs::create_dir_all(ground.workspace().join(path).parent().unwrap()).unwrap();
+        fs::write(ground.workspace().join(path), content).unwrap();
+    }
+    let before = names(ground);
+    expect(&succeeds(ground, shell("cat .github/ci.yml .cargo/config.toml src/.envrc"))?, "jobscargoenvrc")?;
+    // What kept places is gone.
+    if names(ground) == before { Ok(()) } else { Err(format!("{:?}", names(ground))) }
+}
+
+fn names(ground: &Ground) -> Vec<String> {
+    let entries = fs::read_dir(ground.workspace()).unwrap().map(|entry| entry.unwrap().file_name());
+    let mut names: Vec<String> = entries.map(|name| name.to_string_lossy().into_owned()).collect();
+    names.sort();
+    names
 }
 
 fn self_test() -> Result<(), String> {

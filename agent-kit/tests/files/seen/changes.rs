@@ -159,7 +159,11 @@ fn what_may_not_be_seen_any_more_has_changed() {
     let (_, listing) = seen(&scene, "list_files", &json!({ "path": "src" }));
     let with = |read: &[&str], hidden: &[&str]| {
         let paths = |paths: &[&str]| paths.iter().map(PathBuf::from).collect();
-        Workspace::open(scene.path(), Access { read: paths(read), write: vec![], hidden: paths(hidden) }).unwrap()
+        Workspace::open(
+            scene.path(),
+            Access { read: paths(read), write: vec![], hidden: paths(hidden), ..Access::default() },
+        )
+        .unwrap()
     };
     let same = with(&["."], &[".rondo"]);
     assert_eq!((same.still(&file, soon()), same.still(&listing, soon())), (Still::Holds, Still::Holds));

@@ -40,6 +40,9 @@ pub(super) fn command(plan: &Plan) -> io::Result<Command> {
     for path in hidden::pinned(plan) {
         bind("--bind", &path, &path);
     }
+    for path in hidden::held(plan) {
+        bind("--ro-bind", path, path);
+    }
     for path in hidden::masked(plan) {
         bind("--ro-bind", if path.is_dir() { &folder } else { &file }, path);
     }

@@ -87,7 +87,11 @@ fn opened(workspace: &OwnedFd, at: &Path, path: &Path) -> io::Result<Option<Owne
 
 fn check(plan: &Plan, real: &Path, path: &Path) -> io::Result<()> {
     let is_hidden = plan.hidden.iter().any(|hidden| real.starts_with(hidden));
-    if is_hidden { Err(refused(path, "it is out of reach")) } else { Ok(()) }
+    if is_hidden {
+        return Err(refused(path, "it is out of reach"));
+    }
+    let is_held = plan.read_only.iter().chain(&plan.kept).any(|held| real.starts_with(held));
+    if is_held { Err(refused(path, "it may be read but not written")) } else { Ok(()) }
 }
 
 /// The error for a path that is not granted. Its kind tells that nothing is wrong with the wall.

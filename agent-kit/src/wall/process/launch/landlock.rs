@@ -164,14 +164,22 @@ impl Rules {
         if plan.isolation.has_namespaces() {
             return self.grant(&path, access);
         }
-        // What is hidden is no link, nor are the folders above it: see `Processes`.
-        let mut paths = vec![path];
-        while let Some(path) = paths.pop() {
+        // No folder above what is hidden or held is a link: see `Processes`.
+        let held = || plan.read_only.iter().chain(&plan.kept);
+        let mut paths = vec![(path, access)];
+        while let Some((path, mut access)) = paths.pop() {
             if plan.hidden.iter().any(|hidden| path.starts_with(hidden)) {
                 continue;
             }
+            if held().any(|held| path.starts_with(held)) {
+                access &= AccessFs::from_read(self.abi);
+            }
+            let is_written = access != access & AccessFs::from_read(self.abi);
             if plan.hidden.iter().any(|hidden| hidden.starts_with(&path)) {
-                paths.extend(entries(&path)?);
+                paths.extend(entries(&path)?.into_iter().map(|entry| (entry, access)));
+            } else if is_written && path.is_dir() && held().any(|held| held.starts_with(&path)) {
+                self.grant(&path, access & AccessFs::from_read(self.abi))?;
+                paths.extend(entries(&path)?.into_iter().map(|entry| (entry, access)));
             } else if let Ok(file) = open(&path, libc::O_NOFOLLOW) {
                 // A link to elsewhere would take its target along.
                 let is_link = rustix::fs::FileType::from_raw_mode(rustix::fs::fstat(&file)?.st_mode).is_symlink();
@@ -189,6 +197,10 @@ impl Rules {
         let real = declared::real(&file)?;
         if !plan.isolation.has_namespaces() && plan.hidden.iter().any(|hidden| hidden.starts_with(&real)) {
             return Err(declared::refused(path, "something out of reach lies in it"));
+        }
+        let mut held = plan.read_only.iter().chain(&plan.kept);
+        if !plan.isolation.has_namespaces() && held.any(|held| held.starts_with(&real)) {
+            return Err(declared::refused(path, "something lies in it that may be read but not written"));
         }
         if plan.hidden.iter().any(|hidden| real.starts_with(hidden)) {
             return Err(declared::refused(path, "it is out of reach"));

@@ -114,7 +114,7 @@ fn supervised(plan: &Plan, stdin: &[u8]) -> Result<(), Report> {
     if plan.isolation == Isolation::Landlock {
         return supervise::as_ancestor(plan, stdin);
     }
-    let places = Places::keep(&plan.hidden)?;
+    let places = Places::keep(plan)?;
     let watched = Watched::new(plan);
     let ended = started_in_namespaces(plan, stdin).and_then(|child| supervise::until_ended(child, watched));
     places.clear();

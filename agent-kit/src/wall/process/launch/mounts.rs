@@ -2,11 +2,12 @@
 //!
 //! Landlock says which files are opened, made and removed, but not whose rights, owners and times are changed.
 
+use std::collections::BTreeSet;
 use std::ffi::OsString;
 use std::fs;
 use std::io;
 use std::os::unix::ffi::OsStringExt;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use nix::errno::Errno;
 use nix::mount::{MsFlags, mount};
@@ -51,6 +52,20 @@ pub(super) fn make_read_only(plan: &Plan) -> io::Result<()> {
             // It was read-only before us, and stays so.
             Ok(()) | Err(Errno::EPERM) => {}
             Err(error) => return Err(error.into()),
+        }
+    }
+    Ok(())
+}
+
+/// Makes each of these mounts, and what is mounted in it, read-only.
+pub(super) fn make_read_only_below(paths: &[&Path]) -> io::Result<()> {
+    if paths.is_empty() {
+        return Ok(());
+    }
+    let paths: BTreeSet<&Path> = paths.iter().copied().collect();
+    for Mount { point, flags } in mounts()? {
+        if point.ancestors().any(|above| paths.contains(above)) {
+            remount(&point, flags | MsFlags::MS_RDONLY)?;
         }
     }
     Ok(())

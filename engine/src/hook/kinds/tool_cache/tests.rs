@@ -114,7 +114,7 @@ impl Desk {
     fn new(tools: Vec<Arc<dyn Tool>>) -> Self {
         let folder = TempDir::new().unwrap();
         let all = || vec![".".into()];
-        let access = Access { read: all(), write: all(), hidden: Vec::new() };
+        let access = Access { read: all(), write: all(), ..Access::default() };
         let files = Arc::new(Workspace::open(folder.path(), access).unwrap());
         let tools = file_tools(&files).into_iter().chain(tools);
         Self {

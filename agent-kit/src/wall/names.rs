@@ -1,0 +1,214 @@
+//! Path patterns, and which of them a path meets.
+
+use std::ffi::OsStr;
+use std::os::unix::ffi::OsStrExt;
+use std::path::Path;
+
+use super::protected::{Kept, PROTECTED, Protection};
+
+/// Longer names are no disguise of a listed one.
+const NAME_MAX_BYTES: usize = 128;
+
+/// The patterns that are in force.
+#[derive(Debug, Clone, Default)]
+pub(crate) struct Names(Vec<Pattern>);
+
+/// One of them.
+#[derive(Debug, Clone)]
+pub(crate) struct Pattern {
+    /// Lowercase.
+    parts: Vec<String>,
+    /// What it keeps off: as the table says, and to write where it is not listed there.
+    pub(crate) protection: Protection,
+    /// Where it is kept from being made.
+    pub(crate) kept: Kept,
+}
+
+impl Names {
+    /// Patterns as an operator writes them. One without a name in it means nothing.
+    pub(crate) fn new(patterns: &[String]) -> Self {
+        let pattern = |text: &String| {
+            let parts: Vec<String> =
+                text.split('/').filter(|part| !part.is_empty() && *part != ".").map(str::to_lowercase).collect();
+            let row = PROTECTED.iter().find(|row| row.pattern.eq_ignore_ascii_case(&parts.join("/")));
+            let (protection, kept) =
+                row.map_or((Protection::ReadOnly, Kept::InFolders), |row| (row.protection, row.kept));
+            (!parts.is_empty()).then_some(Pattern { parts, protection, kept })
+        };
+        Self(patterns.iter().filter_map(pattern).collect())
+    }
+
+    /// What protects a path by a name among its parts, or by one of a folder above it. What may not be written counts
+    /// after the first `granted` parts only: to grant a folder of such a name is to know it.
+    pub(crate) fn protection(&self, path: &Path, granted: usize) -> Option<Protection> {
+        let parts: Vec<&OsStr> = path.iter().collect();
+        let mut found = None;
+        for end in 1..=parts.len() {
+            let Some(until) = parts.get(..end) else { break };
+            for pattern in self.0.iter().filter(|pattern| pattern.ends(until)) {
+                match pattern.protection {
+                    Protection::Closed => return Some(Protection::Closed),
+                    Protection::ReadOnly if end > granted => found = Some(Protection::ReadOnly),
+                    Protection::ReadOnly => {}
+                }
+            }
+        }
+        found
+    }
+
+    /// Whether a path is closed by a name.
+    pub(crate) fn closes(&self, path: &Path) -> bool {
+        let closed = || self.0.iter().filter(|pattern| pattern.protection == Protection::Closed);
+        // Nearly every name that is looked at is no such one.
+        let may_end = |name: &OsStr| closed().any(|pattern| pattern.last_is(name));
+        path.iter().any(may_end) && self.protection(path, usize::MAX) == Some(Protection::Closed)
+    }
+
+    /// What protects the name of an entry of a folder, whatever protects that folder.
+    pub(crate) fn of_entry(&self, folder: &Path, name: &OsStr) -> Option<Protection> {
+        let mut ending = self.0.iter().filter(|pattern| pattern.last_is(name)).peekable();
+        ending.peek()?;
+        let path = folder.join(name);
+        let parts: Vec<&OsStr> = path.iter().collect();
+        let protections = ending.filter(|pattern| pattern.ends(&parts)).map(|pattern| pattern.protection);
+        protections.min_by_key(|protection| *protection != Protection::Closed)
+    }
+
+    /// Whether folders in the shape of a repository are closed.
+    pub(crate) fn close_repositories(&self) -> bool {
+        self.0.iter().any(|pattern| pattern.parts == [".git"])
+    }
+
+    /// The patterns, each as a relative path. Those with a `*` name nothing that could be kept.
+    pub(crate) fn plain(&self) -> impl Iterator<Item = (String, &Pattern)> {
+        let plain = self.0.iter().filter(|pattern| !pattern.parts.iter().any(|part| part.contains('*')));
+        plain.map(|pattern| (pattern.parts.join("/"), pattern))
+    }
+}
+
+impl Pattern {
+    fn last_is(&self, name: &OsStr) -> bool {
+        self.parts.last().is_some_and(|part| is_meant(part, name))
+    }
+
+    /// Whether `parts` end with it.
+    fn ends(&self, parts: &[&OsStr]) -> bool {
+        let Some(from) = parts.len().checked_sub(self.parts.len()) else { return false };
+        let ending = parts.get(from..).unwrap_or_default();
+        self.parts.iter().zip(ending).rev().all(|(part, name)| is_meant(part, name))
+    }
+}
+
+/// Whether a name is meant on any file system: some ignore case, HFS+ also ignores invisible characters, and NTFS has a
+/// short name for `.git` (CVE-2014-9390).
+fn is_meant(part: &str, name: &OsStr) -> bool {
+    let bytes = name.as_bytes();
+    if bytes.len() > NAME_MAX_BYTES {
+        return part.contains('*') && glob(part.as_bytes(), &bytes.to_ascii_lowercase());
+    }
+    if part == ".git" && bytes.eq_ignore_ascii_case(b"git~1") {
+        return true;
+    }
+    if bytes.is_ascii() {
+        return matches(part, bytes);
+    }
+    let visible = |c: &char| !matches!(c, '\u{200c}'..='\u{200f}' | '\u{202a}'..='\u{202e}' | '\u{206a}'..='\u{206f}' | '\u{feff}');
+    name.to_str().is_some_and(|name| {
+        let shown: String = name.chars().filter(visible).collect();
+        matches(part, shown.to_lowercase().as_bytes())
+    })
+}
+
+fn matches(part: &str, name: &[u8]) -> bool {
+    if part.contains('*') {
+        glob(part.as_bytes(), &name.to_ascii_lowercase())
+    } else {
+        name.eq_ignore_ascii_case(part.as_bytes())
+    }
+}
+
+/// Whether `name` is `pattern`, in which `*` stands for any bytes. Linear but for going back to the last `*`.
+fn glob(pattern: &[u8], name: &[u8]) -> bool {
+    let (mut at, mut read, mut star) = (0, 0, None);
+    while read < name.len() {
+        match pattern.get(at) {
+            Some(b'*') => {
+                star = Some((at, read));
+                at += 1;
+            }
+            Some(byte) if name.get(read) == Some(byte) => {
+                at += 1;
+                read += 1;
+            }
+            _ => {
+                let Some((back, taken)) = star else { return false };
+                star = Some((back, taken + 1));
+                at = back + 1;
+                read = taken + 1;
+            }
+        }
+    }
+    pattern.get(at..).is_some_and(|rest| rest.iter().all(|byte| *byte == b'*'))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::wall::protected::protected;
+
+    fn names(patterns: &[&str]) -> Names {
+        Names::new(&patterns.iter().map(|&pattern| pattern.to_owned()).collect::<Vec<_>>())
+    }
+
+    #[test]
+    fn names_count_at_any_depth_and_below() {
+        let names = Names::new(&protected());
+        let of = |path: &str| names.protection(Path::new(path), 2);
+        let closed = ["/w/.git", "/w/a/.GIT/config", "/w/.g\u{200c}it/x", "/w/a/GIT~1", "/w/b/.rondo/db", "/.git/w"];
+        for path in closed {
+            assert_eq!(of(path), Some(Protection::Closed), "{path}");
+            assert!(names.closes(Path::new(path)), "{path}");
+        }
+        let held = [
+            "/w/rondo.toml",
+            "/w/a/b/.ENVRC",
+            "/w/.vscode/tasks.json",
+            "/w/a/.cargo/config.toml",
+            "/w/.cargo/Config",
+            "/w/x/.config/fish/config.fish",
+        ];
+        for path in held {
+            assert_eq!(of(path), Some(Protection::ReadOnly), "{path}");
+            assert!(!names.closes(Path::new(path)), "{path}");
+        }
+        for path in ["/w/Makefile", "/w/.gitignore", "/w/.cargo/audit.toml", "/w/config.toml", "/w/git/x", "/w"] {
+            assert_eq!(of(path), None, "{path}");
+        }
+        // A granted folder of such a name was meant, but for what is closed.
+        assert_eq!(names.protection(Path::new("/home/.claude/notes"), 3), None);
+        assert_eq!(names.protection(Path::new("/home/.config/fish/x"), 3), Some(Protection::ReadOnly));
+    }
+
+    #[test]
+    fn an_operator_has_a_list_of_his_own() {
+        let own = names(&["Makefile", "*.SH", "ops/*/deploy-*", "./.git/", ""]);
+        let of = |path: &str| own.protection(Path::new(path), 1);
+        for path in ["/w/a/makefile", "/w/run.sh", "/w/ops/eu/deploy-all/now"] {
+            assert_eq!(of(path), Some(Protection::ReadOnly), "{path}");
+        }
+        for path in ["/w/.envrc", "/w/run.shx", "/w/ops/deploy-all", "/w/ops/eu/x/deploy-all"] {
+            assert_eq!(of(path), None, "{path}");
+        }
+        assert_eq!(of("/w/.git"), Some(Protection::Closed));
+        assert!(own.close_repositories() && !names(&["Makefile"]).close_repositories());
+    }
+
+    #[test]
+    fn an_entry_is_told_by_its_name_and_the_folder_before_it() {
+        let names = Names::new(&protected());
+        let of = |folder: &str, name: &str| names.of_entry(Path::new(folder), OsStr::new(name));
+        assert_eq!(of("/w/.cargo", "config.toml"), Some(Protection::ReadOnly));
+        assert_eq!((of("/w", "config.toml"), of("/w/.vscode", "tasks.json")), (None, None));
+        assert_eq!(of("/w/.vscode", ".git"), Some(Protection::Closed));
+    }
+}

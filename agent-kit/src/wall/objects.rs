@@ -1,0 +1,99 @@
+//! The names by which one file or folder is known: as it is written, each link on its way, and where it really is.
+
+use std::ffi::OsStr;
+use std::os::unix::ffi::OsStrExt;
+use std::path::{Path, PathBuf};
+
+/// The most links that one name leads through, as Linux has it.
+const LINKS_MAX: usize = 40;
+
+/// Where a path is: the name itself, the links that it leads through, and what they lead to, whether that exists or not.
+/// The folders above each are without links.
+pub(crate) fn names_of(path: &Path) -> Vec<PathBuf> {
+    let mut names = Vec::new();
+    let mut at = in_real_folder(path);
+    while names.len() <= LINKS_MAX && !names.contains(&at) {
+        let target = at.read_link();
+        names.push(at.clone());
+        let Ok(target) = target else { break };
+        at = in_real_folder(&at.parent().map_or(target.clone(), |folder| folder.join(&target)));
+    }
+    names
+}
+
+/// A name in the folder where it really is.
+fn in_real_folder(path: &Path) -> PathBuf {
+    match (path.parent(), path.file_name()) {
+        (Some(parent), Some(name)) => real(parent).join(name),
+        _ => real(path),
+    }
+}
+
+/// Where a path really is, also when its end does not exist yet.
+pub(crate) fn real(path: &Path) -> PathBuf {
+    if let Ok(real) = path.canonicalize() {
+        return real;
+    }
+    match (path.parent(), path.file_name()) {
+        (Some(parent), Some(name)) => real(parent).join(name),
+        _ => path.to_owned(),
+    }
+}
+
+/// As [`Path::starts_with`] without regard to case: what is out of reach may not exist yet, so that its inode is unknown.
+pub(crate) fn starts_with_any_case(path: &Path, prefix: &Path) -> bool {
+    let mut names = path.iter();
+    prefix.iter().all(|wanted| names.next().is_some_and(|name| is_same(name, wanted)))
+}
+
+fn is_same(name: &OsStr, wanted: &OsStr) -> bool {
+    if name.eq_ignore_ascii_case(wanted) {
+        return true;
+    }
+    // Beyond ASCII case is folded by few file systems, and asked for by few names.
+    !wanted.as_bytes().is_ascii()
+        && name.to_str().zip(wanted.to_str()).is_some_and(|(name, wanted)| name.to_lowercase() == wanted.to_lowercase())
+}
+
+/// Those of the paths that lie, by any of their names, in what is granted, or around it: what is to be hidden beside it.
+/// What lies elsewhere is not reached anyway, and each path that is hidden costs a program's start.
+pub fn reached(paths: impl Iterator<Item = PathBuf>, granted: &[PathBuf]) -> Vec<PathBuf> {
+    let granted: Vec<PathBuf> = granted.iter().map(|path| real(path)).collect();
+    let is_granted = |name: &PathBuf| {
+        granted.iter().any(|folder| starts_with_any_case(name, folder) || starts_with_any_case(folder, name))
+    };
+    paths.filter(|path| names_of(path).iter().any(is_granted)).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use std::fs;
+    use std::os::unix::fs::symlink;
+
+    use super::*;
+
+    #[test]
+    fn each_name_of_a_linked_folder_is_known() {
+        let folder = tempfile::tempdir().unwrap();
+        let at = folder.path().canonicalize().unwrap();
+        fs::create_dir_all(at.join("home")).unwrap();
+        fs::create_dir_all(at.join("data/aws")).unwrap();
+        symlink("../second", at.join("home/.aws")).unwrap();
+        symlink(at.join("data/aws"), at.join("second")).unwrap();
+        symlink(at.join("data/later"), at.join("home/.kube")).unwrap();
+        symlink("circle", at.join("home/circle")).unwrap();
+        let names = |path: &str| names_of(&at.join(path));
+        assert_eq!(names("home/.aws"), [at.join("home/.aws"), at.join("second"), at.join("data/aws")]);
+        assert_eq!(names("home/.kube"), [at.join("home/.kube"), at.join("data/later")]);
+        assert_eq!(names("home/circle"), [at.join("home/circle")]);
+        assert_eq!(names("home/nowhere/x"), [at.join("home/nowhere/x")]);
+
+        // What is granted is met by the name that lies in it, be it there yet or not.
+        let keys = [at.join("home/.aws"), at.join("home/.kube"), at.join("home/.ssh")];
+        let reached = |granted: &str| reached(keys.iter().cloned(), &[at.join(granted)]);
+        assert_eq!(reached("data"), keys[..2]);
+        assert_eq!(reached("data/aws/sub"), keys[..1]);
+        assert_eq!(reached("elsewhere"), Vec::<PathBuf>::new());
+        assert_eq!(reached("home"), keys);
+    }
+}
