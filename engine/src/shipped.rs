@@ -7,9 +7,9 @@ use rondo_workflows::FILES;
 /// How the name of a file of theirs begins.
 pub const SCHEME: &str = "rondo:";
 
-/// Whether a file is one of theirs.
+/// Whether a file is one of theirs. A folder on disk may be called so as well, and is not.
 pub fn is_one(file: &str) -> bool {
-    file.starts_with(SCHEME)
+    text(Path::new(file)).is_some()
 }
 
 /// The text of the file at `path`, such as `rondo:debate/prompts/host.md`.
@@ -44,6 +44,7 @@ mod tests {
         let file = file("review-loop").unwrap();
         assert!(text(Path::new(&file)).unwrap().contains("rondo: 1"));
         assert!(text(&Path::new(&file).parent().unwrap().join("./script.yaml")).is_some());
+        assert!(is_one(&file) && !is_one("rondo:evil/workflow.yaml"));
         for other in ["rondo:review-loop/../debate/workflow.yaml", "rondo:none", "review-loop/workflow.yaml"] {
             assert_eq!(text(Path::new(other)), None, "{other}");
         }

@@ -334,6 +334,7 @@ async fn in_memory(at: &str, program: &str) -> Ran {
         hidden: Vec::new(),
         read_only: Vec::new(),
         protected: Vec::new(),
+        ceilings: rondo_agent_kit::wall::process::Limits::default(),
         sandbox: true,
         env: BTreeMap::new(),
     });

@@ -181,7 +181,8 @@ fn what_is_written_by_init_asks_nothing_until_it_asks_for_more() {
 
 #[test]
 fn each_change_of_what_was_agreed_to_asks_again() {
-    let changes: [(&str, &dyn Fn(&Place)); 6] = [
+    type Change<'c> = (&'c str, &'c dyn Fn(&Place));
+    let changes: [Change<'_>; 6] = [
         ("a script", &|place| drop(place.file("mark.sh", "echo more >> marks\n"))),
         ("a script that became a link", &|place| {
             std::fs::rename(place.path().join("mark.sh"), place.path().join("other.sh")).unwrap();

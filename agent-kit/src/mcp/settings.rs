@@ -44,7 +44,7 @@ pub enum Transport {
         /// The folder that it starts in. With a sandbox it lies below the workspace of that.
         working_dir: WorkingDir,
         /// The wall that it runs behind: it reads and writes what the settings of that name in `read` and `write`,
-        /// nothing of the workspace beside it, and has no network. `HOME` is then a private folder. Without one it is
+        /// nothing of the workspace beside it, and has no network but the hosts that were given to them. `HOME` is then a private folder. Without one it is
         /// a program of the user as any other.
         sandbox: Option<Processes>,
         /// A binary whose `main` begins with [`entered`](super::entered): it starts the program and ends it when this

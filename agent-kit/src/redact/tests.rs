@@ -1,3 +1,5 @@
+#![expect(clippy::format_collect, reason = "how long a test takes to spell a key does not matter")]
+
 use proptest::prelude::*;
 
 use super::*;

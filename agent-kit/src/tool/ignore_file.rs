@@ -280,7 +280,8 @@ mod tests {
             is_folder in any::<bool>(),
         ) {
             // What has empty names, or begins or ends with `**`, is read differently by each.
-            prop_assume!(file.iter().all(|line| !line.contains("//") && !line.trim_start_matches('!').starts_with("/**")));
+            let is_read_alike = |line: &String| !line.contains("//") && !line.trim_start_matches('!').starts_with("/**");
+            let file: Vec<String> = file.into_iter().filter(is_read_alike).collect();
             let mut builder = GitignoreBuilder::new("/");
             for line in &file {
                 builder.add_line(None, line).unwrap();

@@ -44,7 +44,9 @@ mod tests {
     fn a_repository_is_told_by_what_it_holds() {
         let of = |names: &[&str]| {
             let mut shape = Shape::default();
-            names.iter().for_each(|name| shape.add(OsStr::new(name)));
+            for name in names {
+                shape.add(OsStr::new(name));
+            }
             assert_eq!(
                 shape.is_repository(),
                 Shape::of(|part| names.iter().any(|name| part.eq_ignore_ascii_case(name))).is_repository()

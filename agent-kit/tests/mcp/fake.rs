@@ -53,9 +53,9 @@ impl Fake {
                 let words = format!("The\u{ad} text.{hidden}");
                 tools[0]["inputSchema"]["properties"] = json!({"text": {"type": "string", "description": words}});
                 tools[0]["inputSchema"]["required"] = json!(["text"]);
-                let mut named = tool("call", "A tool.");
-                named["inputSchema"]["properties"] = json!({"te\u{200b}xt": {"type": "string"}});
-                tools.extend([named, tool(&format!("seen{hidden}"), "A tool.")]);
+                let mut sly = tool("call", "A tool.");
+                sly["inputSchema"]["properties"] = json!({"te\u{200b}xt": {"type": "string"}});
+                tools.extend([sly, tool(&format!("seen{hidden}"), "A tool.")]);
             }
             "slyer" => tools = vec![tool("echo", "A tool.\u{7}\u{200b}")],
             "large_schema" => tools[1]["inputSchema"]["title"] = json!("x".repeat(100_000)),

@@ -2,6 +2,8 @@
 
 use std::collections::BTreeMap;
 use std::fs;
+use std::io::{Read, Write};
+use std::net::TcpListener;
 use std::path::{Path, PathBuf};
 use std::sync::OnceLock;
 use std::time::{Duration, Instant};
@@ -9,6 +11,7 @@ use std::time::{Duration, Instant};
 use libtest_mimic::Trial;
 use rondo_agent_kit::mcp::{Server, ServerSettings, Transport};
 use rondo_agent_kit::redact::Secret;
+use rondo_agent_kit::wall::http::{Gate, GateSettings};
 use rondo_agent_kit::wall::process::{Isolation, ProcessSettings, Processes, WorkingDir};
 use rondo_protocol::diagnostic::Code;
 use tempfile::TempDir;
@@ -25,6 +28,7 @@ pub fn trials() -> Vec<Trial> {
         trial("sandbox::what_ends_a_walled_server_is_told", what_ends_a_walled_server_is_told),
         trial("sandbox::a_walled_server_ends_with_all_it_started", a_walled_server_ends_with_all_it_started),
         trial("sandbox::a_crash_behind_the_wall_is_told_and_mended", a_crash_behind_the_wall_is_told_and_mended),
+        trial("sandbox::a_walled_server_reaches_the_hosts_it_was_given", a_walled_server_reaches_its_hosts),
         trial("sandbox::much_is_said_both_ways", much_is_said_both_ways),
     ]
 }
@@ -62,6 +66,7 @@ impl Ground {
             hidden: vec![self.path("granted/keys"), self.path("workspace/rondo.toml")],
             read_only: Vec::new(),
             protected: Vec::new(),
+            ceilings: rondo_agent_kit::wall::process::Limits::default(),
             sandbox: isolation.is_some(),
             env: BTreeMap::new(),
         });
@@ -226,6 +231,36 @@ async fn a_crash_behind_the_wall_is_told_and_mended() {
         let message = "the MCP server fake ended with exit code 9; it last wrote: out of memory";
         assert_eq!((error.code, error.message.as_str()), (Code::McpEnded, message), "{isolation:?}");
         assert!(call(&tool(&server, "fake.echo"), "{}").await.is_ok());
+    }
+}
+
+async fn a_walled_server_reaches_its_hosts() {
+    if std::process::Command::new("curl").arg("--version").output().is_err() {
+        return eprintln!("skipped: curl is not installed");
+    }
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    let host = listener.local_addr().unwrap().to_string();
+    std::thread::spawn(move || {
+        for mut stream in listener.incoming().flatten() {
+            let _ = stream.read(&mut [0; 4096]);
+            let _ = stream.write_all(b"HTTP/1.1 200 OK\r\nContent-Length: 7\r\nConnection: close\r\n\r\nreached");
+        }
+    });
+    for isolation in walls().await.iter().filter(|isolation| isolation.has_namespaces()) {
+        let ground = Ground::new();
+        let fetch = format!("curl -sS -m 20 http://{host}/ 2>&1");
+        let without = ground.start("script", *isolation).await;
+        assert!(!script(&without, &fetch).await.contains("reached"), "{isolation:?}");
+
+        let mut settings = ground.settings("script", Some(*isolation), &[]);
+        if let Transport::Stdio { sandbox, .. } = &mut settings.transport {
+            let gate = Gate::new(GateSettings { hosts: vec![host.clone()], ..GateSettings::default() }).unwrap();
+            *sandbox = sandbox.take().map(|processes| processes.with_hosts(gate));
+        }
+        let server = Server::start(settings).await.unwrap();
+        assert_eq!(script(&server, &fetch).await, "reached", "{isolation:?}");
+        let other = script(&server, "curl -sS -m 20 http://example.com/ 2>&1").await;
+        assert!(other.contains("is not granted"), "{isolation:?}: {other}");
     }
 }
 

@@ -45,6 +45,7 @@ pub fn entered() -> Option<ExitCode> {
                 hidden: Vec::new(),
                 read_only: Vec::new(),
                 protected: Vec::new(),
+                ceilings: rondo_agent_kit::wall::process::Limits::default(),
                 sandbox: true,
                 env: BTreeMap::new(),
             });

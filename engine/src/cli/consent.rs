@@ -117,14 +117,14 @@ impl Asked {
             let file = whole.file.as_deref().map_or_else(String::new, |file| file.to_string_lossy().into_owned());
             let digest = digest(&asks).map_err(|error| internal(&error))?;
             let standing = book.settings(&folder_name(&file), digest);
-            Ok::<_, Failure>(Part::new(file, asks, digest, digest, standing))
+            Ok::<_, Failure>(Part::new(file, asks, digest, digest, &standing))
         });
         let workflow = of_workflow.map(|(subject, asks)| {
             let definition = definition(&subject)?;
             let lasting: Vec<Ask> = asks.iter().filter(|ask| ask.kind != Kind::Limits).cloned().collect();
             let own = digest(&lasting).map_err(|error| internal(&error))?;
             let standing = book.workflow(subject.file, definition, own);
-            Ok::<_, Failure>(Part::new(subject.file.to_owned(), asks, definition, own, standing))
+            Ok::<_, Failure>(Part::new(subject.file.to_owned(), asks, definition, own, &standing))
         });
         Ok(Self { settings: settings.transpose()?, workflow: workflow.transpose()? })
     }
@@ -311,7 +311,7 @@ impl Asked {
 }
 
 impl Part {
-    fn new(file: String, asks: Vec<Ask>, digest: Digest, own_digest: Digest, standing: Standing<'_>) -> Self {
+    fn new(file: String, asks: Vec<Ask>, digest: Digest, own_digest: Digest, standing: &Standing<'_>) -> Self {
         let is_agreed = matches!(standing, Standing::Agreed(_));
         let agreed = match standing {
             Standing::Agreed(agreement) | Standing::Changed(agreement) => Some(agreement.asks.clone()),

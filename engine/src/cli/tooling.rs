@@ -10,7 +10,7 @@ use rondo_agent_kit::redact;
 use rondo_agent_kit::tool::{HttpGet, Program, Shell, Tool, ToolSet, Typed, file_tools};
 use rondo_agent_kit::wall::files::{Access, Workspace};
 use rondo_agent_kit::wall::http::{Gate, GateSettings, HostError};
-use rondo_agent_kit::wall::process::{ProcessSettings, Processes, WorkingDir};
+use rondo_agent_kit::wall::process::{Limits, ProcessSettings, Processes, WorkingDir};
 use rondo_agent_kit::wall::{CREDENTIALS, protected, reached};
 use rondo_protocol::Digest;
 use rondo_protocol::diagnostic::Code;
@@ -21,7 +21,7 @@ use super::exit::Exit;
 use super::failure::Failure;
 use super::files::read_text;
 use super::output::tell;
-use crate::config::{self, Cwd, Settings, ToolSchema};
+use crate::config::{self, Cwd, SandboxSettings, Settings, ToolSchema};
 use crate::grant::Grants;
 use crate::program;
 use crate::trust::{Book, server_key};
@@ -75,6 +75,7 @@ fn walled(settings: &Settings, hidden: Vec<PathBuf>) -> Result<Arc<Processes>, F
         hidden,
         read_only: read_only(settings),
         protected: protected_names(settings),
+        ceilings: ceilings(settings),
         sandbox: grant.sandbox.unwrap_or(true),
         env: environment.clone(),
     })))
@@ -331,12 +332,7 @@ pub fn found_from(cwd: Option<Cwd>, words: Vec<String>, settings: &Settings) -> 
 
 /// The sandbox that the operator puts around one program: it reads and writes what the table names.
 fn sandboxed(of: &str, sandbox: &config::Sandbox, settings: &Settings) -> Result<Processes, Failure> {
-    if !sandbox.hosts.is_empty() {
-        let message = format!("`sandbox` of {of} names hosts, which no program in a sandbox reaches yet");
-        return Err(Failure::new(Code::SettingsValue, message)
-            .with_hint("leave `hosts` out, or the whole `sandbox`, which gives the program all rights that you have"));
-    }
-    Ok(Processes::new(ProcessSettings {
+    let wall = Processes::new(ProcessSettings {
         launcher: launcher()?,
         workspace: settings.workspace.clone(),
         read: granted_paths(settings, Some(&sandbox.read)),
@@ -344,9 +340,28 @@ fn sandboxed(of: &str, sandbox: &config::Sandbox, settings: &Settings) -> Result
         hidden: hidden(settings),
         read_only: read_only(settings),
         protected: protected_names(settings),
+        ceilings: ceilings(settings),
         sandbox: true,
         env: settings.environment.clone(),
-    }))
+    });
+    if sandbox.hosts.is_empty() {
+        return Ok(wall);
+    }
+    let gate = Gate::new(GateSettings { hosts: sandbox.hosts.clone(), ..GateSettings::default() });
+    let gate = gate.map_err(|error| Failure::new(Code::SettingsValue, format!("`sandbox` of {of}: {error}")))?;
+    Ok(wall.with_hosts(gate))
+}
+
+/// What the operator lets every program use.
+fn ceilings(settings: &Settings) -> Limits {
+    let SandboxSettings { protected: _, memory_bytes, processes, disk_bytes } = &settings.sandbox;
+    let most = Limits::default();
+    Limits {
+        memory_bytes: memory_bytes.unwrap_or(most.memory_bytes),
+        processes: processes.unwrap_or(most.processes),
+        file_bytes: disk_bytes.unwrap_or(most.file_bytes),
+        ..most
+    }
 }
 
 /// Holds the tools of a server to those that were agreed to; those of a new server are pinned.

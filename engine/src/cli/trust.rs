@@ -28,8 +28,8 @@ pub struct TrustArgs {
     #[arg(long, requires = "workflow")]
     own: bool,
     /// Make a store yours [default: the one in use here]
-    #[arg(long, value_name = "DIR", num_args = 0..=1, conflicts_with_all = ["workflow", "server", "list"])]
-    store: Option<Option<PathBuf>>,
+    #[arg(long, value_name = "DIR", num_args = 0..=1, default_missing_value = "", conflicts_with_all = ["workflow", "server", "list"])]
+    store: Option<PathBuf>,
     /// Start this MCP server, show its tools, and pin them
     #[arg(long, value_name = "NAME", conflicts_with_all = ["workflow", "revoke", "list"])]
     server: Option<String>,
@@ -78,7 +78,8 @@ struct AgreedLine<'a> {
 
 /// Shows what is asked for and records the answer.
 pub fn trust(args: &TrustArgs, output: &mut Output) -> Result<Exit, Failure> {
-    let flags = Flags { store: args.store.clone().flatten(), durability: None };
+    let named = args.store.clone().filter(|store| !store.as_os_str().is_empty());
+    let flags = Flags { store: named, durability: None };
     let sources = session::sources(&flags)?;
     if args.list {
         return list(&sources.without_asking()?, output);
@@ -119,7 +120,7 @@ fn consider(
 ) -> Result<Exit, Failure> {
     let digest = asked.digest()?;
     let (asks, changed) = (asked.asks(), asked.changed());
-    let folder = settings.file.as_deref().map(files::folder_of).unwrap_or(&settings.workspace).to_string_lossy();
+    let folder = settings.file.as_deref().map_or(settings.workspace.as_path(), files::folder_of).to_string_lossy();
     if output.is_json() {
         let line = TrustLine { event: "trust", folder: &folder, digest, asks: &asks, changed: &changed };
         output.line(&line)?;
@@ -228,7 +229,9 @@ fn store(args: &TrustArgs, settings: &Settings, output: &mut Output) -> Result<E
     let shown = at.to_string_lossy();
     // What is in it stands for it: a thread more, and it is another store.
     let mut bytes = format!("rondo/store-consent/v1\n{shown}\n{signed:?}\n").into_bytes();
-    rows.iter().for_each(|(id, row)| bytes.extend(format!("{id} {} {}\n", row.version, row.seq).into_bytes()));
+    for (id, row) in &rows {
+        bytes.extend(format!("{id} {} {}\n", row.version, row.seq).into_bytes());
+    }
     let digest = Digest::sha256(&bytes);
     if output.is_json() {
         output.line(&StoreLine { event: "trust", store: &shown, digest, threads: rows.len(), own })?;

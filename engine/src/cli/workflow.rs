@@ -63,6 +63,10 @@ impl Loaded {
 pub fn find(name: &str, here: &Path) -> Result<PathBuf, Failure> {
     let path = Path::new(name);
     let full = here.join(path);
+    if let Some(shipped) = name.strip_prefix(shipped::SCHEME) {
+        // What is called so on disk is reached by `./rondo:NAME`.
+        return shipped::file(shipped).map(PathBuf::from).ok_or_else(|| not_found(name, here, false));
+    }
     if full.is_dir() {
         if let Some(file) = file_in(path, here) {
             return Ok(file);
@@ -72,7 +76,7 @@ pub fn find(name: &str, here: &Path) -> Result<PathBuf, Failure> {
     }
     let is_plain = !name.is_empty() && path.components().all(|part| matches!(part, Component::Normal(_)));
     let named = is_plain.then(|| file_in(&Path::new(FOLDER).join(name), here)).flatten();
-    let shipped = || shipped::file(name.strip_prefix(shipped::SCHEME).unwrap_or(name)).map(PathBuf::from);
+    let shipped = || shipped::file(name).map(PathBuf::from);
     named.or_else(shipped).ok_or_else(|| not_found(name, here, full.is_dir()))
 }
 
@@ -168,7 +172,10 @@ mod tests {
         assert_eq!(find("debate", root.path()), Ok(PathBuf::from("rondo:debate/workflow.yaml")), "it ships with rondo");
         assert_eq!(find("rondo:review-loop", root.path()), Ok(PathBuf::from("rondo:review-loop/workflow.yaml")));
         assert!(find("own", &root.path().join("deep/er")).is_err(), "nothing above the working folder is looked into");
-        assert!(find("rondo:own", root.path()).is_err());
+        std::fs::create_dir(root.path().join("rondo:own")).unwrap();
+        std::fs::write(root.path().join("rondo:own/workflow.yaml"), "rondo: 1").unwrap();
+        assert!(find("rondo:own", root.path()).is_err(), "a folder on disk is none of those that ship with rondo");
+        assert_eq!(find("./rondo:own", root.path()), Ok(PathBuf::from("./rondo:own/workflow.yaml")));
     }
 
     #[test]

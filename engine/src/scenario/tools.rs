@@ -134,6 +134,7 @@ fn declared(copy: &Copy) -> Result<Vec<Spec>, String> {
         hidden: Vec::new(),
         read_only: Vec::new(),
         protected: Vec::new(),
+        ceilings: rondo_agent_kit::wall::process::Limits::default(),
         sandbox: true,
         env: std::collections::BTreeMap::new(),
     }));

@@ -5,6 +5,7 @@
 //! store's random id and a tag of it by the user's secret; what makes and checks tags is not known here.
 
 use std::collections::BTreeMap;
+use std::fmt::Write as _;
 use std::fs::{self, DirBuilder, Metadata, OpenOptions, Permissions};
 use std::io::{ErrorKind, Read as _, Write as _};
 use std::os::unix::fs::{
@@ -246,7 +247,10 @@ pub fn has_database(folder: &Path) -> bool {
 }
 
 fn hex(bytes: &[u8]) -> String {
-    bytes.iter().map(|byte| format!("{byte:02x}")).collect()
+    bytes.iter().fold(String::new(), |mut text, byte| {
+        let _ = write!(text, "{byte:02x}");
+        text
+    })
 }
 
 fn bytes<const N: usize>(text: &str) -> Option<[u8; N]> {

@@ -30,6 +30,7 @@ fn program(settings: ProgramSettings) -> Result<Program, InvalidProgram> {
         hidden: Vec::new(),
         read_only: Vec::new(),
         protected: Vec::new(),
+        ceilings: crate::wall::process::Limits::default(),
         sandbox: true,
         env: BTreeMap::new(),
     });

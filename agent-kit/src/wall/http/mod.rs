@@ -18,6 +18,7 @@ mod hosts;
 mod resolver;
 mod target;
 
+use std::fmt;
 use std::net::{IpAddr, SocketAddr};
 use std::sync::Arc;
 use std::time::Duration;
@@ -25,6 +26,7 @@ use std::time::Duration;
 use reqwest::Url;
 use reqwest::header::{CONTENT_TYPE, HeaderMap, HeaderName, LOCATION};
 use rondo_protocol::diagnostic::Code;
+use tokio::net::TcpStream;
 
 use crate::tool::{Error, bound};
 use crate::web;
@@ -105,6 +107,12 @@ struct Passed {
     addresses: Vec<SocketAddr>,
 }
 
+impl fmt::Debug for Gate {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Gate").field("hosts", &self.settings.hosts).finish_non_exhaustive()
+    }
+}
+
 impl Gate {
     /// Sets the wall up; nothing is sent.
     ///
@@ -134,6 +142,23 @@ impl Gate {
         tokio::time::timeout(limit, follow)
             .await
             .unwrap_or_else(|_| Err(Error::new(Code::HttpSilent, format!("the request took longer than {limit:?}"))))
+    }
+
+    /// Connects to the host of `url` as a request to it would, for somebody who then speaks for himself.
+    ///
+    /// # Errors
+    /// As of [`get`](Self::get), up to the connection.
+    pub async fn connect(&self, url: &str) -> Result<TcpStream, Error> {
+        let passed = self.check(target::parse(url)?).await?;
+        let url = &passed.url;
+        let limit = self.settings.connect_timeout;
+        match tokio::time::timeout(limit, TcpStream::connect(passed.addresses.as_slice())).await {
+            Ok(Ok(stream)) => Ok(stream),
+            Ok(Err(error)) => {
+                Err(Error::new(Code::HttpUnreachable, format!("{url} could not be connected to: {error}")))
+            }
+            Err(_) => Err(Error::new(Code::HttpSilent, format!("{url} did not answer within {limit:?}"))),
+        }
     }
 
     async fn follow(&self, url: &str, mut headers: HeaderMap, max_bytes: usize) -> Result<Response, Error> {

@@ -23,6 +23,8 @@ const STDERR_MAX_BYTES: usize = 64 << 10;
 pub(super) enum Stream {
     Stdout,
     Stderr,
+    /// None, but a connection to the proxy: a socket comes with the frame, and no part.
+    Connection,
 }
 
 /// Which stream the frame with this header is of, and how long its part is; `None` = it is no header.
@@ -37,22 +39,28 @@ impl Stream {
         match self {
             Self::Stdout => 1,
             Self::Stderr => 2,
+            Self::Connection => 3,
         }
     }
 
     fn of(number: u8) -> Option<Self> {
-        [Self::Stdout, Self::Stderr].into_iter().find(|stream| stream.number() == number)
+        [Self::Stdout, Self::Stderr, Self::Connection].into_iter().find(|stream| stream.number() == number)
     }
 }
 
 /// Writes a part of a stream, at most [`PART_MAX_BYTES`], as a frame.
 pub(super) fn write(to: &mut impl Write, stream: Stream, part: &[u8]) -> io::Result<()> {
+    to.write_all(&frame(stream, part)?)
+}
+
+/// A part of a stream as a frame.
+pub(super) fn frame(stream: Stream, part: &[u8]) -> io::Result<Vec<u8>> {
     let length = u32::try_from(part.len()).map_err(io::Error::other)?.to_be_bytes();
     let mut frame = Vec::with_capacity(HEADER_BYTES + part.len());
     frame.push(stream.number());
     frame.extend_from_slice(&length);
     frame.extend_from_slice(part);
-    to.write_all(&frame)
+    Ok(frame)
 }
 
 /// What has come of both streams: of stdout every byte up to a bound, of stderr its beginning and its end.
@@ -120,6 +128,8 @@ impl Apart {
     pub(super) fn push(&mut self, stream: Stream, part: &[u8]) {
         self.seen = self.seen.saturating_add(u64::try_from(part.len()).unwrap_or(u64::MAX));
         match stream {
+            // Where there is a proxy, they are taken out before.
+            Stream::Connection => self.fault = Some(Fault::Broken),
             Stream::Stderr => self.stderr.push(part),
             Stream::Stdout if self.stdout.len() + part.len() <= self.stdout_max_bytes => {
                 self.stdout.extend_from_slice(part);
@@ -201,7 +211,7 @@ mod tests {
         apart.push_frames(&[1, 0xFF, 0xFF, 0xFF, 0xFF, 0]);
         assert_eq!(apart.fault(), Some(Fault::Broken));
         let mut apart = Apart::new(3, &Redactor::default());
-        apart.push_frames(&[3, 0, 0, 0, 1, 0]);
+        apart.push_frames(&[4, 0, 0, 0, 1, 0]);
         assert_eq!(apart.fault(), Some(Fault::Broken));
     }
 }

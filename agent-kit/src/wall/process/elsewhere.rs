@@ -1,6 +1,7 @@
 //! A program that runs where no wall is known. It is reached with the sandbox off only.
 
 use std::process::Stdio;
+use std::sync::Arc;
 use std::time::Duration;
 
 use rondo_protocol::diagnostic::Code;
@@ -15,6 +16,7 @@ use super::not_started;
 use super::output::Output;
 use super::plan::{Exit, Plan};
 use crate::tool::Error;
+use crate::wall::http::Gate;
 
 /// Ends a group of processes when it is dropped.
 struct Group(Option<Pid>);
@@ -28,7 +30,7 @@ impl Drop for Group {
 }
 
 /// Where no wall is known, nothing goes on behind one.
-pub(super) async fn open(_: Plan) -> Result<super::Live, Error> {
+pub(super) async fn open(_: Plan, _: Option<Arc<Gate>>) -> Result<super::Live, Error> {
     Err(Error::new(Code::WallMissing, "a server with a sandbox is started on Linux only"))
 }
 
@@ -38,6 +40,7 @@ pub(super) async fn run(
     stdin: &[u8],
     time: Duration,
     mut kept: Output,
+    _: Option<Arc<Gate>>,
 ) -> Result<(Output, Exit, Option<u8>), Error> {
     use std::os::unix::process::ExitStatusExt;
 

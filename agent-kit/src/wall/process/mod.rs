@@ -15,9 +15,11 @@
 //!   What is made deeper down is not prevented: it is told ([`Finished::made`]), and held from then on.
 //! - Where the host itself replaces what is masked or held in a namespace, that falls off, and the program is ended
 //!   within a moment (50 ms).
+//! - What it starts and imports is not taken from the folder that it happens to start in: its `PATH` has no relative
 //!   part, and Python is told so, unless the operator's variables or the command say otherwise.
-
-//! - It has no socket, no privilege, no file but its three streams, and no variable but those that were allowed.
+//! - It has no socket but, where hosts were given to it ([`Processes::with_hosts`]), those that lead to a proxy of ours,
+//!   and through that to these hosts. It has no privilege, no file but its three streams, and no variable but those that
+//!   were allowed.
 //! - When [`Processes::run`] returns, and at the latest two seconds after its future was dropped or this process was
 //!   killed, no process of the tree is alive, whatever it did to detach itself.
 //! - Its output is kept within a bound, and is cut in the middle with a mark.
@@ -31,11 +33,15 @@
 mod apart;
 mod folder;
 #[cfg(target_os = "linux")]
+mod frames;
+#[cfg(target_os = "linux")]
 mod launch;
 mod live;
 mod nested;
 mod output;
 mod plan;
+#[cfg(target_os = "linux")]
+mod proxy;
 #[cfg(target_os = "linux")]
 mod running;
 #[cfg(not(target_os = "linux"))]
@@ -58,6 +64,7 @@ pub use plan::{Exit, Isolation, Limits};
 pub use self_test::Wall;
 
 use super::environment::{PYTHON_SAFE_PATH, absolute_path};
+use super::http::Gate;
 use super::names::Names;
 use super::objects::names_of;
 use super::protected::{Kept, Protection};
@@ -90,6 +97,8 @@ pub struct ProcessSettings {
     pub protected: Vec<String>,
     /// Whether there is a sandbox; `false` only on the operator's word.
     pub sandbox: bool,
+    /// What every program may use at most, whatever its call says.
+    pub ceilings: Limits,
     /// The variables that programs see. `HOME` and `TMPDIR` are a private folder unless they are named here.
     pub env: BTreeMap<String, String>,
 }
@@ -101,6 +110,8 @@ pub struct Processes {
     /// Chosen by the self-test at the first start, or given.
     wall: Arc<OnceCell<Wall>>,
     nested: Arc<Nested>,
+    /// The hosts that programs may reach; `None` = they have no network.
+    gate: Option<Arc<Gate>>,
 }
 
 /// One program to run.
@@ -217,13 +228,22 @@ impl Processes {
     /// The same kind of wall with other settings; it is tried once for both.
     #[must_use]
     pub fn with_settings(&self, settings: ProcessSettings) -> Self {
-        Self { settings: Arc::new(settings), wall: Arc::clone(&self.wall), nested: Arc::default() }
+        let nested = Arc::new(Nested::new(&settings.protected));
+        Self { settings: Arc::new(settings), wall: Arc::clone(&self.wall), nested, gate: None }
+    }
+
+    /// The same wall, through which programs reach the hosts of this gate by a proxy that their variables name
+    /// (`HTTPS_PROXY` and its kin). It needs namespaces: without them nothing is started. With the sandbox off programs
+    /// have the network anyway, and no proxy.
+    #[must_use]
+    pub fn with_hosts(self, gate: Gate) -> Self {
+        Self { gate: Some(Arc::new(gate)), ..self }
     }
 
     /// A wall with these settings. Nothing is started yet.
     pub fn new(settings: ProcessSettings) -> Self {
         let nested = Arc::new(Nested::new(&settings.protected));
-        Self { settings: Arc::new(settings), wall: Arc::default(), nested }
+        Self { settings: Arc::new(settings), wall: Arc::default(), nested, gate: None }
     }
 
     /// The same with these layers, without a self-test: for tests of one kind of wall on a machine that has another.
@@ -275,13 +295,16 @@ impl Processes {
     /// Dropping the future, or [`Live::running`], ends the whole tree of processes.
     pub async fn open(&self, command: Command) -> Result<Live, Error> {
         let Ready { isolation, found, kept, .. } = self.ready(&command.access).await?;
-        let (plan, _) = planned(&self.settings, isolation, found, &kept, command, Streams::Live)?;
-        running::open(plan).await
+        let gate = self.gate(isolation)?;
+        let (mut plan, _) = planned(&self.settings, isolation, found, &kept, command, Streams::Live)?;
+        plan.has_proxy = gate.is_some();
+        running::open(plan, gate).await
     }
 
     async fn begin(&self, command: Command, streams: Streams) -> Result<(Output, Exit, Vec<PathBuf>), Error> {
         let Ready { isolation, roots, found, kept } = self.ready(&command.access).await?;
-        let ended = start(&self.settings, isolation, found.clone(), &kept, command, streams).await;
+        let gate = self.gate(isolation)?;
+        let ended = start(&self.settings, isolation, found.clone(), &kept, command, streams, gate).await;
         if roots.write.is_empty() {
             return ended.map(|(output, exit, _)| (output, exit, Vec::new()));
         }
@@ -292,6 +315,19 @@ impl Processes {
                 error.message.extend(told(&made).map(|told| format!("; {told}")));
                 Err(error)
             }
+        }
+    }
+
+    /// What a program behind these layers reaches hosts by; `None` = it has no proxy.
+    fn gate(&self, isolation: Isolation) -> Result<Option<Arc<Gate>>, Error> {
+        match &self.gate {
+            Some(gate) if isolation.has_namespaces() => Ok(Some(Arc::clone(gate))),
+            Some(_) if isolation == Isolation::Landlock => {
+                let message = "a program can be given hosts only where it has a network of its own, and this system \
+                               offers no namespaces; take `hosts` out of its sandbox, or install bubblewrap";
+                Err(Error::new(Code::WallMissing, message))
+            }
+            _ => Ok(None),
         }
     }
 
@@ -338,7 +374,7 @@ fn roots(settings: &ProcessSettings, access: &Access) -> Result<Roots, Error> {
     let workspace = settings.workspace.canonicalize();
     let workspace =
         workspace.map_err(|error| not_started(format!("the workspace {}: {error}", settings.workspace.display())))?;
-    let real = |paths: &[PathBuf]| -> Vec<PathBuf> {
+    let resolved = |paths: &[PathBuf]| -> Vec<PathBuf> {
         outermost(paths.iter().filter_map(|path| workspace.join(path).canonicalize().ok()))
     };
     let write = match access {
@@ -348,12 +384,12 @@ fn roots(settings: &ProcessSettings, access: &Access) -> Result<Roots, Error> {
             let paths = paths.iter().map(|path| super::objects::real(&workspace.join(path)));
             outermost(paths.filter(|path| path.starts_with(&workspace)))
         }
-        Access::Write | Access::Granted => real(&settings.write),
+        Access::Write | Access::Granted => resolved(&settings.write),
     };
     let others = if matches!(access, Access::Write | Access::Granted) { &[][..] } else { &settings.write };
-    let read: Vec<PathBuf> = real(&settings.read).into_iter().chain(real(others)).collect();
-    let read = outermost(read.into_iter().filter(|path| !path.starts_with(&workspace)));
-    Ok(Roots { workspace, write, read })
+    let read: Vec<PathBuf> = resolved(&settings.read).into_iter().chain(resolved(others)).collect();
+    let elsewhere = read.into_iter().filter(|path| !path.starts_with(&workspace));
+    Ok(Roots { read: outermost(elsewhere), workspace, write })
 }
 
 /// What the next program is held to. The default is that of no sandbox.
@@ -423,11 +459,13 @@ async fn start(
     kept: &[KeptName],
     command: Command,
     streams: Streams,
+    gate: Option<Arc<Gate>>,
 ) -> Result<(Output, Exit, Option<u8>), Error> {
     let output = Output::new(streams, command.output_max_bytes, &command.redactor);
     let timeout = command.timeout;
-    let (plan, stdin) = planned(settings, isolation, found, kept, command, streams)?;
-    running::run(&plan, &stdin, timeout, output).await
+    let (mut plan, stdin) = planned(settings, isolation, found, kept, command, streams)?;
+    plan.has_proxy = gate.is_some();
+    running::run(&plan, &stdin, timeout, output, gate).await
 }
 
 /// What the launcher is told, and what the program is to read.
@@ -471,9 +509,11 @@ fn planned(
         env.entry(name.to_owned()).or_insert_with(|| value.to_owned());
     }
     let read = settings.read.iter().map(|path| workspace.join(path)).collect();
+    let limits = limits.at_most(&settings.ceilings);
     let plan = Plan {
         isolation,
         streams,
+        has_proxy: false,
         launcher: settings.launcher.clone(),
         argv,
         env,

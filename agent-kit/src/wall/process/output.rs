@@ -5,7 +5,7 @@
 
 use std::collections::VecDeque;
 
-use super::apart::{Apart, Fault};
+use super::apart::{Apart, Fault, Stream};
 use super::plan::Streams;
 use crate::redact::{Redactor, StreamRedactor};
 use crate::tool::bound;
@@ -31,6 +31,14 @@ impl Output {
         match streams {
             Streams::Together => Self::Together(Box::new(Kept::new(max_bytes, redactor))),
             Streams::Apart | Streams::Live => Self::Apart(Box::new(Apart::new(max_bytes, redactor))),
+        }
+    }
+
+    /// Takes a part of a stream.
+    pub fn take(&mut self, stream: Stream, part: &[u8]) {
+        match self {
+            Self::Together(kept) => kept.push(part),
+            Self::Apart(apart) => apart.push(stream, part),
         }
     }
 
@@ -246,7 +254,7 @@ mod tests {
         let mut kept = Kept::new(1000, &redactor);
         kept.push(b"a <<b>> <<");
         for _ in 0..200 {
-            kept.push(&[b'x'; 64 << 10]);
+            kept.push(&vec![b'x'; 64 << 10]);
             assert!(kept.stream.held_bytes() <= HELD_MAX_BYTES + (64 << 10));
         }
         kept.push(b"sk-0123456789");

@@ -53,6 +53,21 @@ pub struct Limits {
     pub output_bytes: u64,
 }
 
+impl Limits {
+    /// The lower of each.
+    #[must_use]
+    pub fn at_most(self, other: &Self) -> Self {
+        Self {
+            cpu: self.cpu.min(other.cpu),
+            memory_bytes: self.memory_bytes.min(other.memory_bytes),
+            file_bytes: self.file_bytes.min(other.file_bytes),
+            open_files: self.open_files.min(other.open_files),
+            processes: self.processes.min(other.processes),
+            output_bytes: self.output_bytes.min(other.output_bytes),
+        }
+    }
+}
+
 impl Default for Limits {
     /// Enough to build and test a large project.
     fn default() -> Self {
@@ -94,6 +109,8 @@ pub(super) enum Streams {
 pub(super) struct Plan {
     pub isolation: Isolation,
     pub streams: Streams,
+    /// Whether the program is given a proxy. Then what it puts out goes out as frames in any case.
+    pub has_proxy: bool,
     pub launcher: PathBuf,
     pub argv: Vec<String>,
     pub env: BTreeMap<String, String>,

@@ -3,11 +3,12 @@
 use std::os::fd::OwnedFd;
 use std::os::unix::net::UnixStream as StdUnixStream;
 use std::process::Stdio;
+use std::sync::Arc;
 use std::time::Duration;
 
 use rondo_protocol::diagnostic::Code;
 use rustix::process::{Pid, Signal, kill_process_group};
-use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt, duplex};
+use tokio::io::{AsyncReadExt, AsyncWrite, AsyncWriteExt, duplex};
 use tokio::net::UnixStream;
 use tokio::net::unix::pipe::Receiver;
 use tokio::process::{Child, ChildStdin, ChildStdout, Command};
@@ -15,13 +16,16 @@ use tokio::sync::watch;
 use tokio::time::{Instant, timeout, timeout_at};
 use tokio_util::sync::CancellationToken;
 
-use super::apart::{self, HEADER_BYTES, Stream};
+use super::apart::Stream;
+use super::frames::{Frame, Frames};
 use super::launch;
 use super::live::{Live, Running};
 use super::not_started;
 use super::output::Output;
 use super::plan::{Exit, Plan, Report};
+use super::proxy::Proxy;
 use crate::tool::Error;
+use crate::wall::http::Gate;
 
 /// How long the launcher may take to end a tree of processes before it is ended itself.
 const GRACE: Duration = Duration::from_millis(1500);
@@ -98,13 +102,13 @@ pub(super) async fn run(
     stdin: &[u8],
     time: Duration,
     mut kept: Output,
+    gate: Option<Arc<Gate>>,
 ) -> Result<(Output, Exit, Option<u8>), Error> {
     let failed = |error: std::io::Error| not_started(format!("the program could not be started: {error}"));
     let deadline = Instant::now() + time;
     let frame = plan.frame(stdin).map_err(failed)?;
-    let (output, writer) = std::io::pipe().map_err(failed)?;
-    let mut launched = launch(plan, writer.into()).map_err(failed)?;
-    let mut output = Receiver::from_owned_fd(OwnedFd::from(output)).map_err(failed)?;
+    let (mut output, writer) = Source::new(gate).map_err(failed)?;
+    let mut launched = launch(plan, writer).map_err(failed)?;
 
     let work = async {
         if let Some(lifeline) = &mut launched.lifeline {
@@ -184,7 +188,7 @@ fn launch(plan: &Plan, output: OwnedFd) -> std::io::Result<Launched> {
 }
 
 /// Starts the program of `plan`, which goes on.
-pub(super) async fn open(plan: Plan) -> Result<Live, Error> {
+pub(super) async fn open(plan: Plan, gate: Option<Arc<Gate>>) -> Result<Live, Error> {
     let failed = |error: std::io::Error| not_started(format!("the program could not be started: {error}"));
     let frame = plan.frame(&[]).map_err(failed)?;
     let (ours, theirs) = StdUnixStream::pair().map_err(failed)?;
@@ -199,7 +203,7 @@ pub(super) async fn open(plan: Plan) -> Result<Live, Error> {
     let (told, (over, ended)) = (CancellationToken::new(), watch::channel(None));
     let running = Running::new(told.clone(), ended);
     tokio::spawn(async move {
-        let mut passing = std::pin::pin!(pass_on(frames, to_stdout, to_stderr));
+        let mut passing = std::pin::pin!(pass_on(Frames::new(frames), gate.map(Proxy::new), to_stdout, to_stderr));
         tokio::select! {
             () = &mut passing => {}
             // Whoever told it has let go of its input, and with that it is closed.
@@ -219,34 +223,69 @@ pub(super) async fn open(plan: Plan) -> Result<Live, Error> {
 /// Passes on the parts of both streams until there are no more, or something else than frames comes. What nobody
 /// reads any more is left out.
 async fn pass_on(
-    mut frames: impl AsyncRead + Unpin,
+    mut frames: Frames,
+    mut proxy: Option<Proxy>,
     mut stdout: impl AsyncWrite + Unpin,
     mut stderr: impl AsyncWrite + Unpin,
 ) {
-    let mut header = [0; HEADER_BYTES];
-    while frames.read_exact(&mut header).await.is_ok() {
-        let Some((stream, length)) = apart::header(header) else { return };
-        let mut part = vec![0; length];
-        if frames.read_exact(&mut part).await.is_err() {
-            return;
+    while let Ok(Some(frame)) = frames.next().await {
+        match (frame, &mut proxy) {
+            (Frame::Part(Stream::Stderr, part), _) => drop(stderr.write_all(&part).await),
+            (Frame::Part(_, part), _) => drop(stdout.write_all(&part).await),
+            (Frame::Connection(socket), Some(proxy)) => proxy.serve(socket),
+            // Nobody was given any.
+            (Frame::Connection(_), None) => {}
         }
-        let _ = match stream {
-            Stream::Stdout => stdout.write_all(&part).await,
-            Stream::Stderr => stderr.write_all(&part).await,
-        };
     }
 }
 
-async fn collect(output: &mut Receiver, kept: &mut Output, most: u64) -> std::io::Result<Ending> {
-    let mut buffer = vec![0; 64 << 10];
-    loop {
-        let count = output.read(&mut buffer).await?;
-        if count == 0 {
-            return Ok(Ending::Closed);
+/// Where the output comes from.
+enum Source {
+    /// A pipe, of what the program put out or of frames.
+    Pipe(Receiver, Vec<u8>),
+    /// A pair of sockets, of frames with connections to a proxy among them.
+    Frames(Frames, Proxy),
+}
+
+impl Source {
+    /// With its other end.
+    fn new(gate: Option<Arc<Gate>>) -> std::io::Result<(Self, OwnedFd)> {
+        let Some(gate) = gate else {
+            let (output, writer) = std::io::pipe()?;
+            return Ok((Self::Pipe(Receiver::from_owned_fd(output.into())?, vec![0; 64 << 10]), writer.into()));
+        };
+        let (ours, theirs) = StdUnixStream::pair()?;
+        ours.set_nonblocking(true)?;
+        // Nothing is said to the program this way.
+        let (frames, _) = UnixStream::from_std(ours)?.into_split();
+        Ok((Self::Frames(Frames::new(frames), Proxy::new(gate)), theirs.into()))
+    }
+
+    /// Takes what comes next; false at the end.
+    async fn read(&mut self, kept: &mut Output) -> std::io::Result<bool> {
+        match self {
+            Self::Pipe(pipe, buffer) => {
+                let count = pipe.read(buffer).await?;
+                kept.push(buffer.get(..count).unwrap_or_default());
+                Ok(count > 0)
+            }
+            Self::Frames(frames, proxy) => {
+                match frames.next().await? {
+                    Some(Frame::Part(stream, part)) => kept.take(stream, &part),
+                    Some(Frame::Connection(socket)) => proxy.serve(socket),
+                    None => return Ok(false),
+                }
+                Ok(true)
+            }
         }
-        kept.push(buffer.get(..count).unwrap_or_default());
+    }
+}
+
+async fn collect(output: &mut Source, kept: &mut Output, most: u64) -> std::io::Result<Ending> {
+    while output.read(kept).await? {
         if kept.is_full(most) {
             return Ok(Ending::Full);
         }
     }
+    Ok(Ending::Closed)
 }

@@ -129,6 +129,7 @@ mod probed {
             hidden: vec![hidden.clone(), ground.workspace().join("missing")],
             read_only: Vec::new(),
             protected: Vec::new(),
+            ceilings: crate::wall::process::Limits::default(),
             env: std::collections::BTreeMap::new(),
             launcher: settings.launcher.clone(),
             sandbox: true,
@@ -137,9 +138,10 @@ mod probed {
         let outside = text(&ground.0.join("outside"))?;
         let argv = launch::probe(&text(&settings.launcher)?, &outside, &text(&hidden)?, std::process::id());
         let command = Command { timeout: TIMEOUT, ..Command::new(argv) };
-        let (output, exit, landlock) = start(&settings, isolation, Found::default(), &[], command, Streams::Together)
-            .await
-            .map_err(|error| error.message)?;
+        let (output, exit, landlock) =
+            start(&settings, isolation, Found::default(), &[], command, Streams::Together, None)
+                .await
+                .map_err(|error| error.message)?;
         let (output, _) = output.into_text();
         let escaped: Vec<Escape> =
             serde_json::from_str(&output).map_err(|_| format!("the probe ended with {exit:?}: {output}"))?;

@@ -87,11 +87,11 @@ fn is_not_written(path: &str) -> Outcome {
     let path = named(&scene, path);
     scene.refuses("write_file", &json!({ "path": path, "text": PWNED }), OutOfReach)?;
     let target = path.trim_start_matches('/');
-    let patch = format!("--- /dev/null\n+++ b/{target}\n@@ -0,0 +1 @@\n+{PWNED}\n");
+    let edit = format!("--- /dev/null\n+++ b/{target}\n@@ -0,0 +1 @@\n+{PWNED}\n");
     if path.starts_with('/') {
         return Ok(());
     }
-    match scene.call("apply_patch", &json!({ "patch": patch })) {
+    match scene.call("apply_patch", &json!({ "patch": edit })) {
         Err(_) => scene.unharmed(),
         Ok(result) => Err(format!("the patch was let through: {result}")),
     }

@@ -17,6 +17,10 @@ pub fn entered() -> Option<ExitCode> {
     if verb == super::endings::HOST {
         return Some(super::endings::host(rest));
     }
+    if verb == super::hosts::VERB {
+        super::hosts::say(rest);
+        return Some(ExitCode::SUCCESS);
+    }
     if verb != VERB {
         return None;
     }

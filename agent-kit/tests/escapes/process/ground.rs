@@ -114,6 +114,7 @@ impl Ground {
             hidden: hidden.into_iter().chain(self.below(&self.hold.hidden)).collect(),
             read_only: self.below(&self.hold.read_only),
             protected: self.hold.protected.clone(),
+            ceilings: rondo_agent_kit::wall::process::Limits::default(),
             sandbox: self.walled != Walled::No,
             env: BTreeMap::from([("PATH".to_owned(), "/usr/local/bin:/usr/bin:/bin".to_owned())]),
         }

@@ -7,6 +7,7 @@ mod calls;
 mod endings;
 mod files;
 mod ground;
+mod hosts;
 mod limits;
 mod others;
 mod protected;

@@ -180,6 +180,7 @@ fn make_a_missing_read_only_file(ground: &Ground) -> Result<bool, String> {
     Ok(is_made(ground, &["workspace/later.yaml"]))
 }
 
+#[expect(clippy::unnecessary_wraps, reason = "it is an attempt as the others are")]
 fn write_a_declared_path_of_a_protected_name(ground: &Ground) -> Result<bool, String> {
     let access = Access::Paths(vec!["src/.vscode/tasks.json".into()]);
     // Whether it is refused or does nothing: it is not written.

@@ -39,7 +39,7 @@ pub fn granted_only(ground: &Ground) -> Result<(), String> {
     settings.write = vec![ground.root().join("given"), ground.workspace().join("src")];
     let (outside, given) = (ground.outside().join("secret"), ground.root().join("given/new"));
     let script = format!(
-        "cd {workspace}; cat {outside} deep/store/steps .rondo/store .git/config parts/two/.git parts/two/rondo.toml; \
+        "cd {workspace}; cat {outside} deep/store/steps .rondo/store .git/config parts/two/.git; \
          cat src/open parts/two/open; echo x > {given}; echo x > src/new; echo x > parts/new; echo x > new; exit 0",
         workspace = text(&ground.workspace()),
         outside = text(&outside),

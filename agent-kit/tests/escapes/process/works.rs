@@ -55,7 +55,7 @@ pub fn works() -> Vec<Trial> {
         })
     });
     let self_test = Trial::test("process::the_self_test_finds_the_best_wall", || self_test().map_err(Failed::from));
-    works.chain([self_test]).collect()
+    works.chain([self_test]).chain(super::hosts::trials()).collect()
 }
 
 pub fn expect(what: &str, expected: &str) -> Result<(), String> {

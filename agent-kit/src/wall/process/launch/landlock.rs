@@ -7,8 +7,8 @@ use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
 
 use landlock::{
-    ABI, Access as _, AccessFs, AccessNet, BitFlags, CompatLevel, Compatible, PathBeneath, Ruleset, RulesetAttr,
-    RulesetCreated, RulesetCreatedAttr, RulesetStatus, Scope,
+    ABI, Access as _, AccessFs, AccessNet, BitFlags, CompatLevel, Compatible, NetPort, PathBeneath, Ruleset,
+    RulesetAttr, RulesetCreated, RulesetCreatedAttr, RulesetStatus, Scope,
 };
 
 use super::super::plan::{Plan, Writable};
@@ -74,12 +74,12 @@ const DEVICES: &[&str] = &["/dev/full", "/dev/null", "/dev/random", "/dev/urando
 /// namespace, outside processes could be signalled.
 const VERSIONS: &[(u8, ABI)] = &[(6, ABI::V6), (5, ABI::V5), (4, ABI::V4), (3, ABI::V3)];
 
-/// Restricts this process, and tells the version in force.
-pub(super) fn restrict(plan: &Plan) -> io::Result<u8> {
+/// Restricts this process, and tells the version in force. The port is the one that may be connected to.
+pub(super) fn restrict(plan: &Plan, port: Option<u16>) -> io::Result<u8> {
     let mut missing = None;
     for (number, abi) in VERSIONS.iter().filter(|(number, _)| *number >= 6 || plan.isolation.has_namespaces()) {
         match ruleset(*abi) {
-            Ok(ruleset) => return Rules { ruleset: Some(ruleset), abi: *abi }.of(plan).map(|()| *number),
+            Ok(ruleset) => return Rules { ruleset: Some(ruleset), abi: *abi }.of(plan, port).map(|()| *number),
             Err(error) => missing = Some(error),
         }
     }
@@ -106,7 +106,7 @@ struct Rules {
 }
 
 impl Rules {
-    fn of(mut self, plan: &Plan) -> io::Result<()> {
+    fn of(mut self, plan: &Plan, port: Option<u16>) -> io::Result<()> {
         let (read, all) = (AccessFs::from_read(self.abi), self.all());
         for path in SYSTEM.iter().map(Path::new) {
             self.grant_if_there(path, read)?;
@@ -126,7 +126,10 @@ impl Rules {
         for path in declared::paths(plan) {
             self.grant_declared(path, plan)?;
         }
-        let ruleset = self.ruleset.ok_or_else(|| io::Error::other("there are no rules"))?;
+        let mut ruleset = self.ruleset.ok_or_else(|| io::Error::other("there are no rules"))?;
+        if let Some(port) = port.filter(|_| self.abi >= ABI::V4) {
+            ruleset = ruleset.add_rule(NetPort::new(port, AccessNet::ConnectTcp)).map_err(io::Error::other)?;
+        }
         let status = ruleset.restrict_self().map_err(io::Error::other)?;
         if status.ruleset == RulesetStatus::FullyEnforced && status.no_new_privs {
             return Ok(());

@@ -16,6 +16,7 @@
 
 mod bubblewrap;
 mod declared;
+mod entrance;
 mod hidden;
 mod landlock;
 mod limits;

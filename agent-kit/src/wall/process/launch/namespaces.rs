@@ -13,7 +13,7 @@ use rustix::thread::{
 };
 
 use super::super::plan::{Isolation, Plan};
-use super::{hidden, mounts, private};
+use super::{entrance, hidden, mounts, private};
 
 /// Who root is inside. Whoever is not root keeps the number.
 const ROOT_INSIDE: u32 = 1000;
@@ -39,6 +39,9 @@ pub(super) fn enter(plan: &Plan) -> io::Result<()> {
     fs::write("/proc/self/setgroups", "deny")?;
     fs::write("/proc/self/uid_map", format!("{} {user} 1", number_inside(user)))?;
     fs::write("/proc/self/gid_map", format!("{} {group} 1", number_inside(group)))?;
+    if plan.has_proxy {
+        entrance::switch_loopback_on()?;
+    }
     let none: Option<&str> = None;
     mount(none, "/", none, MsFlags::MS_REC | MsFlags::MS_PRIVATE, none)?;
     mounts::make_read_only(plan)?;

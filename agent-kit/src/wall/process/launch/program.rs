@@ -10,6 +10,7 @@ use rustix::fs::{MemfdFlags, memfd_create};
 use rustix::process::{Signal, set_parent_process_death_signal};
 
 use super::super::plan::{Isolation, Plan, Report, Streams};
+use super::entrance::Entrance;
 use super::{close_all_others, landlock, limits, namespaces, no_wall, not_started, private, relay, seccomp};
 
 /// Becomes the program, or says why not.
@@ -28,9 +29,16 @@ pub(super) fn become_program() -> Result<(), Report> {
     command.current_dir(plan.working_dir.as_ref().unwrap_or(&home));
     command.stdin(stdin(&input).map_err(not_started)?).stdout(output()?).stderr(output()?);
 
+    // Opened before the wall stands, which lets nothing be opened.
+    let entrance = plan.has_proxy.then(Entrance::open).transpose().map_err(no_wall)?;
+    if let Some(entrance) = &entrance {
+        entrance.name_to(&mut command);
+        command.envs(&plan.env);
+    }
     limits::set(&plan.limits).map_err(no_wall)?;
     if plan.isolation != Isolation::Off {
-        let abi = landlock::restrict(&plan).map_err(|error| match error.kind() {
+        let port = entrance.as_ref().map(|entrance| entrance.port);
+        let abi = landlock::restrict(&plan, port).map_err(|error| match error.kind() {
             // What was asked for cannot be granted; the wall itself is fine.
             ErrorKind::PermissionDenied => Report::NotStarted(error.to_string()),
             _ => no_wall(error),
@@ -40,8 +48,8 @@ pub(super) fn become_program() -> Result<(), Report> {
         seccomp::restrict(&plan).map_err(no_wall)?;
     }
     let error = match plan.streams {
-        Streams::Together => command.exec(),
-        Streams::Apart | Streams::Live => match relay::become_relay(command, plan.streams) {
+        Streams::Together if entrance.is_none() => command.exec(),
+        streams => match relay::become_relay(command, streams, entrance) {
             Ok(never) => match never {},
             Err(error) => error,
         },

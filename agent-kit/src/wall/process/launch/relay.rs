@@ -19,6 +19,7 @@ use nix::sys::signal::{self, Signal};
 
 use super::super::apart::{self, PART_MAX_BYTES, Stream};
 use super::super::plan::Streams;
+use super::entrance::Entrance;
 
 /// How often it is looked whether a program has ended whose streams are still open.
 const LOOK: Duration = Duration::from_millis(20);
@@ -36,14 +37,30 @@ const PARTS: usize = 4;
 ///
 /// # Errors
 /// When it cannot be started.
-pub(super) fn become_relay(mut command: Command, streams: Streams) -> io::Result<Infallible> {
+pub(super) fn become_relay(
+    mut command: Command,
+    streams: Streams,
+    entrance: Option<Entrance>,
+) -> io::Result<Infallible> {
     let mut said = None;
     if streams == Streams::Live {
         said = Some(File::from(io::stderr().as_fd().try_clone_to_owned()?));
         command.stdin(Stdio::piped());
     }
-    let mut child = command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn()?;
     let (sender, parts) = sync_channel(PARTS);
+    command.stdout(Stdio::piped()).stderr(Stdio::piped());
+    if streams == Streams::Together {
+        // One pipe for both keeps their order.
+        let (reader, writer) = io::pipe()?;
+        command.stdout(writer.try_clone()?).stderr(writer);
+        read(reader, Stream::Stdout, sender.clone());
+    }
+    let mut child = command.spawn()?;
+    // It holds ends of pipes that are the program's now.
+    drop(command);
+    if let Some(entrance) = entrance {
+        entrance.serve();
+    }
     if let Some(stdout) = child.stdout.take() {
         read(stdout, Stream::Stdout, sender.clone());
     }

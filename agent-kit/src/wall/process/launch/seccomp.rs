@@ -13,8 +13,6 @@ use super::super::plan::{Plan, Writable};
 /// Refused whatever the arguments.
 const REFUSED: &[i64] = &[
     // The network, and every socket of another process. Landlock alone lets UDP, netlink and named sockets out.
-    libc::SYS_socket,
-    libc::SYS_connect,
     libc::SYS_bind,
     libc::SYS_listen,
     // Opens, connects and sends without any of the calls above.
@@ -73,6 +71,14 @@ const REFUSED: &[i64] = &[
     #[cfg(target_arch = "x86_64")]
     libc::SYS_modify_ldt,
 ];
+
+/// The rest of the network, but for a program that has a proxy: that makes streams of IPv4 and connects them. In its
+/// network namespace there is nothing but the proxy to connect to, and no socket of these finds one that has a name.
+const CONNECTING: &[i64] = &[libc::SYS_socket, libc::SYS_connect];
+const INTERNET_FAMILY: u64 = 2;
+const STREAM_KIND: u64 = 1;
+/// Of such a stream: the usual protocol, and the same by its name.
+const STREAM_PROTOCOLS: [u64; 2] = [0, 6];
 
 /// What changes the attributes of a file by its name.
 const ATTRIBUTES: &[i64] = &[
@@ -253,6 +259,13 @@ fn refused(plan: &Plan) -> Result<Rules, BackendError> {
         rules.entry(number).or_default().push(SeccompRule::new(conditions)?);
         Ok(())
     };
+    if plan.has_proxy {
+        add(libc::SYS_socket, vec![is_not(0, INTERNET_FAMILY)?])?;
+        for kind in (0..=SOCKET_KIND).filter(|kind| *kind != STREAM_KIND) {
+            add(libc::SYS_socket, vec![has_of(1, SOCKET_KIND, kind)?])?;
+        }
+        add(libc::SYS_socket, STREAM_PROTOCOLS.into_iter().map(|number| is_not(2, number)).collect::<Result<_, _>>()?)?;
+    }
     for flag in NEW_NAMESPACES.iter().filter_map(|flag| u64::try_from(*flag).ok()) {
         add(libc::SYS_clone, vec![has(0, flag)?])?;
     }
@@ -294,6 +307,9 @@ fn refused(plan: &Plan) -> Result<Rules, BackendError> {
         Attributes::OfOpenFiles => &[ATTRIBUTES, SHARED],
         Attributes::OfNone => &[ATTRIBUTES, OPEN_ATTRIBUTES, SHARED],
     };
+    if !plan.has_proxy {
+        rules.extend(CONNECTING.iter().map(|number| (*number, Vec::new())));
+    }
     rules.extend(whole.iter().copied().flatten().map(|number| (*number, Vec::new())));
     #[cfg(target_arch = "x86_64")]
     {

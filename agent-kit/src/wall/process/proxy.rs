@@ -1,0 +1,143 @@
+//! The way of a walled program to the hosts that it was given: a proxy that speaks HTTP, outside the wall.
+//!
+//! Laws:
+//! - A program behind the wall has no network but this. It says to which host it wants, and the gate decides, as for
+//!   every other request: a host that is granted, with its port, and a public address.
+//! - The proxy looks names up; a program never does.
+//! - Heads, connections at once and the time until a head is there are bounded. All ends with the program.
+
+use std::io;
+use std::os::fd::OwnedFd;
+use std::os::unix::net::UnixStream as StdUnixStream;
+use std::sync::Arc;
+use std::time::Duration;
+
+use rondo_protocol::diagnostic::Code;
+use tokio::io::{AsyncReadExt, AsyncWriteExt, copy_bidirectional};
+use tokio::net::UnixStream;
+use tokio::task::JoinSet;
+use tokio::time::timeout;
+
+use crate::tool::{Error, bound};
+use crate::wall::http::Gate;
+
+/// The most bytes of the head of a request.
+const HEAD_MAX_BYTES: usize = 32 << 10;
+/// How long a head may take.
+const HEAD_TIMEOUT: Duration = Duration::from_secs(30);
+/// The most connections of one program at once.
+pub(super) const CONNECTIONS_MAX: usize = 64;
+
+/// The connections of one program. Dropping it ends them.
+pub(super) struct Proxy {
+    gate: Arc<Gate>,
+    connections: JoinSet<()>,
+}
+
+impl Proxy {
+    /// Connects as this gate allows.
+    pub(super) fn new(gate: Arc<Gate>) -> Self {
+        Self { gate, connections: JoinSet::new() }
+    }
+
+    /// Serves one connection; one too many is closed.
+    pub(super) fn serve(&mut self, socket: OwnedFd) {
+        while self.connections.try_join_next().is_some() {}
+        if self.connections.len() >= CONNECTIONS_MAX {
+            return;
+        }
+        let gate = Arc::clone(&self.gate);
+        self.connections.spawn(async move {
+            // One that breaks off is the program's to notice.
+            let _ = serve(&gate, socket).await;
+        });
+    }
+}
+
+async fn serve(gate: &Gate, socket: OwnedFd) -> io::Result<()> {
+    let socket = StdUnixStream::from(socket);
+    socket.set_nonblocking(true)?;
+    let mut client = UnixStream::from_std(socket)?;
+    let (head, rest) = timeout(HEAD_TIMEOUT, head(&mut client)).await??;
+    match connected(gate, &head).await {
+        Ok((mut server, said)) => {
+            match said {
+                Said::ToClient(words) => client.write_all(words.as_bytes()).await?,
+                Said::ToServer(words) => server.write_all(words.as_bytes()).await?,
+            }
+            server.write_all(&rest).await?;
+            copy_bidirectional(&mut client, &mut server).await.map(drop)
+        }
+        Err(error) => {
+            let body = format!("{error}\n");
+            let length = body.len();
+            let answer = format!(
+                "HTTP/1.1 403 Forbidden\r\nContent-Type: text/plain; charset=utf-8\r\nContent-Length: {length}\r\n\
+                 Connection: close\r\n\r\n{body}"
+            );
+            client.write_all(answer.as_bytes()).await?;
+            client.shutdown().await
+        }
+    }
+}
+
+/// The head of a request, and what came behind it.
+async fn head(client: &mut UnixStream) -> io::Result<(String, Vec<u8>)> {
+    const END: &[u8] = b"\r\n\r\n";
+    let mut bytes = Vec::new();
+    while bytes.len() <= HEAD_MAX_BYTES {
+        if let Some(at) = bytes.windows(END.len()).position(|window| window == END) {
+            let rest = bytes.split_off(at + END.len());
+            return String::from_utf8(bytes).map(|head| (head, rest)).map_err(io::Error::other);
+        }
+        if client.read_buf(&mut bytes).await? == 0 {
+            break;
+        }
+    }
+    Err(io::Error::other("there is no head"))
+}
+
+/// What is said when the connection stands.
+enum Said {
+    ToClient(String),
+    ToServer(String),
+}
+
+async fn connected(gate: &Gate, head: &str) -> Result<(tokio::net::TcpStream, Said), Error> {
+    let fault = |why: &str| {
+        let line = bound::line(head.lines().next().unwrap_or_default(), 200);
+        Error::new(Code::HttpUrl, format!("{line:?} cannot be done: {why}"))
+    };
+    let (line, headers) = head.split_once("\r\n").unwrap_or((head, ""));
+    let mut words = line.split(' ');
+    let (Some(method), Some(target), Some("HTTP/1.1" | "HTTP/1.0"), None) =
+        (words.next(), words.next(), words.next(), words.next())
+    else {
+        return Err(fault("it is no request to a proxy"));
+    };
+    if method == "CONNECT" {
+        let is_authority = target.chars().all(|c| c.is_ascii_alphanumeric() || "-.:[]_".contains(c));
+        if !is_authority || !target.contains(':') {
+            return Err(fault("a host with its port was expected"));
+        }
+        let server = gate.connect(&format!("https://{target}/")).await?;
+        return Ok((server, Said::ToClient("HTTP/1.1 200 Connection established\r\n\r\n".to_owned())));
+    }
+    let Some(rest) = target.strip_prefix("http://") else {
+        return Err(fault("only http and CONNECT are passed on"));
+    };
+    let server = gate.connect(target).await?;
+    let path = rest.find(['/', '?']).map_or("/", |at| rest.get(at..).unwrap_or("/"));
+    let gap = if path.starts_with('/') { "" } else { "/" };
+    // Of a second request on this connection nobody would see where it goes.
+    let is_ours = |line: &&str| {
+        let name = line.split(':').next().unwrap_or_default().to_ascii_lowercase();
+        !matches!(name.as_str(), "connection" | "keep-alive") && !name.starts_with("proxy-")
+    };
+    let headers: String = headers
+        .split("\r\n")
+        .filter(|line| !line.is_empty())
+        .filter(is_ours)
+        .fold(String::new(), |headers, line| headers + line + "\r\n");
+    Ok((server, Said::ToServer(format!("{method} {gap}{path} HTTP/1.1\r\n{headers}Connection: close\r\n\r\n"))))
+}
