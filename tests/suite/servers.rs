@@ -78,7 +78,7 @@ fn without_a_pin_a_run_without_a_model_names_how_to_get_one() {
     let office = Office::new("sh");
     let refused = office.run(&["run", "ask", "--offline"]).exits(3);
     assert!(refused.stderr.contains("RN1707") && refused.stderr.contains("rondo trust --server docs"), "{refused:?}");
-    assert!(!office.0.store().exists(), "no thread was begun");
+    assert!(office.run(&["threads", "--json"]).lines.is_empty(), "no thread was begun");
 }
 
 #[test]

@@ -34,7 +34,8 @@ args = ["mark.sh", "server"]
 cwd = "workspace"
 [tool.note]
 argv = ["sh", "mark.sh", "tool"]
-effect = "external"
+effect = "writes"
+paths = ["marks.txt"]
 [hook.guard]
 argv = ["sh", "mark.sh", "hook"]
 cwd = "workspace"
@@ -50,13 +51,13 @@ fn clone() -> Place {
     place.file("clerk/workflow.yaml", WORKFLOW);
     place.file("clerk/script.yaml", SCRIPT);
     place.file("clerk/tests/one.yaml", "answers: { clerk: [ { body: filed } ] }\n");
-    place.file("mark.sh", "echo \"$1\" >> marks\n");
+    place.file("mark.sh", "echo \"$1\" >> marks.txt\n");
     place.file("rondo.toml", SETTINGS);
     place
 }
 
 fn marks(place: &Place) -> String {
-    std::fs::read_to_string(place.path().join("marks")).unwrap_or_default()
+    std::fs::read_to_string(place.path().join("marks.txt")).unwrap_or_default()
 }
 
 /// Every file below a folder, with its size.
@@ -183,10 +184,10 @@ fn what_is_written_by_init_asks_nothing_until_it_asks_for_more() {
 fn each_change_of_what_was_agreed_to_asks_again() {
     type Change<'c> = (&'c str, &'c dyn Fn(&Place));
     let changes: [Change<'_>; 6] = [
-        ("a script", &|place| drop(place.file("mark.sh", "echo more >> marks\n"))),
+        ("a script", &|place| drop(place.file("mark.sh", "echo more >> marks.txt\n"))),
         ("a script that became a link", &|place| {
             std::fs::rename(place.path().join("mark.sh"), place.path().join("other.sh")).unwrap();
-            std::fs::write(place.path().join("evil.sh"), "echo evil >> marks\n").unwrap();
+            std::fs::write(place.path().join("evil.sh"), "echo evil >> marks.txt\n").unwrap();
             symlink("evil.sh", place.path().join("mark.sh")).unwrap();
         }),
         ("an argument", &|place| drop(place.file("rondo.toml", SETTINGS.replace("\"tool\"", "\"more\"")))),
@@ -425,7 +426,7 @@ fn a_project_never_replaces_a_table_of_the_user() {
 fn the_users_own_settings_need_no_consent_and_a_workflow_does_whoever_grants_its_tools() {
     let place = clone();
     std::fs::remove_file(place.path().join("rondo.toml")).unwrap();
-    let note = "[tool.note]\nargv = [\"sh\", \"mark.sh\", \"own\"]\n[grant]\ntools = [\"note\", \"read_file\"]\n";
+    let note = "[tool.note]\nargv = [\"sh\", \"mark.sh\", \"own\"]\neffect = \"writes\"\npaths = [\"marks.txt\"]\n[grant]\ntools = [\"note\", \"read_file\"]\n";
     user_settings(&place, note);
     let refused = with_path(&place, &["run", "clerk", "--offline"]).exits(3);
     assert!(refused.stderr.contains("note (for clerk)"), "{refused:?}");
@@ -490,12 +491,13 @@ fn a_key_that_a_program_prints_is_used_and_shown_nowhere() {
     place.run(["init", "demo"]).exits(0);
     user_settings(
         &place,
-        "[provider.openai]\nbase_url = \"http://127.0.0.1:9/v1\"\nkey_command = [\"sh\", \"-c\", \"echo asked >> asked; echo sk-printed-0123456789\"]\n",
+        "[provider.openai]\nbase_url = \"http://127.0.0.1:9/v1\"\nkey_command = [\"sh\", \"-c\", \"echo asked >> asked; cat key.txt\"]\n",
     );
+    std::fs::write(place.home().join(".config/rondo/key.txt"), "sk-printed-0123456789\n").unwrap();
     let asked = place.home().join(".config/rondo/asked");
     with_path(&place, &["run", "demo", "--offline"]).exits(0);
     assert!(!asked.exists(), "no provider is asked");
     let failed = with_path(&place, &["run", "demo", "--json"]).exits(5);
     assert!(asked.exists() && !failed.text().contains("sk-printed"), "{failed:?}");
-    assert!(!with_path(&place, &["doctor"]).exits(0).text().contains("sk-printed-0123456789"));
+    assert!(!with_path(&place, &["doctor"]).exits(0).text().contains("sk-printed"));
 }

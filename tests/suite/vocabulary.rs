@@ -12,7 +12,7 @@ const ROOMS: [&str; 4] = [
 ];
 
 /// Names that hold the word and mean none of rondo's own, with the places where they stand.
-const NAMES: [(&str, &str); 12] = [
+const NAMES: [(&str, &str); 13] = [
     // Figures of a provider, as its interface and ours call them.
     ("", "cached_tokens"),
     ("", "cached_input"),
@@ -31,6 +31,7 @@ const NAMES: [(&str, &str); 12] = [
     // Names of the system and of the standard library.
     ("protocol/src/", "sort_by_cached_key"),
     ("agent-kit/src/", "ld.so.cache"),
+    ("agent-kit/src/wall/credentials.rs", ".cache/huggingface"),
 ];
 
 /// Calls of the MCP package, which has the word in two names.

@@ -195,16 +195,16 @@ pub fn look(args: &StoreArgs) -> Result<Option<Look>, Failure> {
 ///
 /// # Errors
 /// As [`look`].
-pub fn look_into(folder: &Path) -> Result<Option<Look>, Failure> {
-    let is_empty = std::fs::read_dir(folder).is_ok_and(|mut entries| entries.next().is_none());
-    if is_empty || std::fs::symlink_metadata(folder).is_err() {
+pub fn look_into(at: &Path) -> Result<Option<Look>, Failure> {
+    // Whose files these are comes before what they say.
+    if folder::look(at).map_err(|error| of_store(&error))? == Found::Nothing {
         return Ok(None);
     }
-    if store::is_unwritten(folder).map_err(|error| of_store(&error))? {
+    if store::is_unwritten(at).map_err(|error| of_store(&error))? {
         return Ok(None);
     }
-    let is_held = store::holder(folder).map_err(|error| of_store(&error))?.is_some();
-    let (reader, opened) = store::RocksReader::open(folder).map_err(|error| of_store(&error))?;
+    let is_held = store::holder(at).map_err(|error| of_store(&error))?.is_some();
+    let (reader, opened) = store::RocksReader::open(at).map_err(|error| of_store(&error))?;
     for notice in opened.notices {
         tell(&format!("store: {notice}\n"));
     }

@@ -1,0 +1,134 @@
+//! One attempt: what is set up, what is done, what must not have happened, and the double in which it does happen.
+
+use std::panic::{AssertUnwindSafe, catch_unwind};
+
+use crate::scene::{Program, Scene, Who};
+
+type Act = Box<dyn Fn(&Scene<'_>)>;
+type Harm = Box<dyn Fn(&Scene<'_>) -> bool>;
+
+/// The same with the defence off.
+enum Double {
+    /// Below the public face of the binary; whether harm was done.
+    By(Harm),
+    /// Why there is none.
+    None(&'static str),
+}
+
+/// One attempt.
+pub struct Attempt {
+    /// What is tried.
+    pub name: String,
+    /// Whether issue 11 names this shape.
+    pub is_named: bool,
+    set_up: Act,
+    tried: Act,
+    double: Double,
+    is_for_all: bool,
+    needs_root: bool,
+}
+
+impl Attempt {
+    /// One whose shape the issue names.
+    pub fn named(name: impl Into<String>) -> Self {
+        Self::of(name.into(), true)
+    }
+
+    /// One of another shape.
+    pub fn other(name: impl Into<String>) -> Self {
+        Self::of(name.into(), false)
+    }
+
+    fn of(name: String, is_named: bool) -> Self {
+        let double = Double::None("nobody has said");
+        Self {
+            name,
+            is_named,
+            set_up: Box::new(|_| {}),
+            tried: Box::new(|_| {}),
+            double,
+            is_for_all: true,
+            needs_root: false,
+        }
+    }
+
+    /// The same, of a shape that the issue does not name.
+    pub fn unnamed(self) -> Self {
+        Self { is_named: false, ..self }
+    }
+
+    /// What lies there before.
+    pub fn set_up(self, set_up: impl Fn(&Scene<'_>) + 'static) -> Self {
+        Self { set_up: Box::new(set_up), ..self }
+    }
+
+    /// What the victim does, and what is held of it besides that nothing happened outside.
+    pub fn tried(self, tried: impl Fn(&Scene<'_>) + 'static) -> Self {
+        Self { tried: Box::new(tried), ..self }
+    }
+
+    /// The same with the defence off: whether harm was done.
+    pub fn double(self, double: impl Fn(&Scene<'_>) -> bool + 'static) -> Self {
+        Self { double: Double::By(Box::new(double)), ..self }
+    }
+
+    /// Why it cannot be made with the defence off.
+    pub fn without_double(self, why: &'static str) -> Self {
+        Self { double: Double::None(why), ..self }
+    }
+
+    /// It makes sense for the user of the tests alone.
+    pub fn only_own(self) -> Self {
+        Self { is_for_all: false, ..self }
+    }
+
+    /// Its setting needs root, who gives files away.
+    pub fn needs_root(self) -> Self {
+        Self { needs_root: true, ..self }
+    }
+}
+
+/// Makes every attempt, and fails with the names of those that got through.
+pub fn hold(attempts: Vec<Attempt>) {
+    let (own, nobody) = (Program::own(), Program::for_nobody());
+    let is_root = rustix::process::geteuid().is_root();
+    let only = std::env::var("ATTEMPT").unwrap_or_default();
+    let mut through = Vec::new();
+    for attempt in attempts.iter().filter(|attempt| attempt.name.contains(&only)) {
+        if attempt.needs_root && !is_root {
+            println!("skipped: {:?} needs root", attempt.name);
+            continue;
+        }
+        let other = nobody.as_ref().filter(|_| attempt.is_for_all);
+        for (program, who) in [Some((&own, Who::Own)), other.map(|other| (other, Who::Nobody))].into_iter().flatten() {
+            let scene = Scene::new(program, who);
+            let made = catch_unwind(AssertUnwindSafe(|| {
+                (attempt.set_up)(&scene);
+                (attempt.tried)(&scene);
+                if let Some(harm) = scene.harm() {
+                    panic!("{harm}");
+                }
+            }));
+            if let Err(why) = made {
+                let why = why.downcast_ref::<String>().map(String::as_str).unwrap_or_default();
+                // The whole of it was told when it came.
+                let why: String = why.split_whitespace().collect::<Vec<_>>().join(" ").chars().take(200).collect();
+                through.push(format!("{} (as {who:?}): {why}", attempt.name));
+            }
+        }
+        match &attempt.double {
+            Double::None(why) => println!("{}: no double, {why}", attempt.name),
+            Double::By(double) => {
+                let scene = Scene::new(&own, Who::Own);
+                let harmed = catch_unwind(AssertUnwindSafe(|| {
+                    (attempt.set_up)(&scene);
+                    double(&scene)
+                }));
+                if !harmed.unwrap_or(false) {
+                    through.push(format!("{}: it does not succeed with the defence off either", attempt.name));
+                }
+            }
+        }
+    }
+    assert!(through.is_empty(), "{} failures of {} attempts:\n- {}", through.len(), attempts.len(), through.join("\n- "));
+}
