@@ -43,6 +43,18 @@ pub fn is_plain(text: &str) -> bool {
     !text.contains(|c| is_steering(c) || is_invisible(c))
 }
 
+/// A text as one word of a POSIX shell, for commands that are shown to be typed.
+///
+/// Source: POSIX.1-2024, Shell Command Language, 2.2.2.
+pub fn shell_word(text: &str) -> Cow<'_, str> {
+    let is_safe = |c: char| c.is_alphanumeric() || "-_./:@%+=,".contains(c);
+    if !text.is_empty() && text.chars().all(is_safe) {
+        Cow::Borrowed(text)
+    } else {
+        Cow::Owned(format!("'{}'", text.replace('\'', "'\\''")))
+    }
+}
+
 /// `text` without the characters that steer or are not seen. Every kind of line end becomes a newline.
 pub fn plain(text: &str) -> Cow<'_, str> {
     if is_plain(text) {
@@ -80,6 +92,20 @@ fn has_forms(c: char) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_word_of_the_shell_is_one_word() {
+        for (text, word) in [
+            ("review-loop", "review-loop"),
+            ("./w/workflow.yaml", "./w/workflow.yaml"),
+            ("", "''"),
+            ("a;touch x", "'a;touch x'"),
+            ("it's $(x)", "'it'\\''s $(x)'"),
+            ("~root", "'~root'"),
+        ] {
+            assert_eq!(shell_word(text), word);
+        }
+    }
 
     #[test]
     fn what_is_read_stays() {

@@ -7,14 +7,6 @@ use crate::scene::{Program, Scene, Who};
 type Act = Box<dyn Fn(&Scene<'_>)>;
 type Harm = Box<dyn Fn(&Scene<'_>) -> bool>;
 
-/// The same with the defence off.
-enum Double {
-    /// Below the public face of the binary; whether harm was done.
-    By(Harm),
-    /// Why there is none.
-    None(&'static str),
-}
-
 /// One attempt.
 pub struct Attempt {
     /// What is tried.
@@ -23,8 +15,8 @@ pub struct Attempt {
     pub is_named: bool,
     set_up: Act,
     tried: Act,
-    double: Double,
-    is_for_all: bool,
+    /// The same below the public face of the binary, with the defence off: whether harm was done.
+    double: Harm,
     needs_root: bool,
 }
 
@@ -40,14 +32,12 @@ impl Attempt {
     }
 
     fn of(name: String, is_named: bool) -> Self {
-        let double = Double::None("nobody has said");
         Self {
             name,
             is_named,
             set_up: Box::new(|_| {}),
             tried: Box::new(|_| {}),
-            double,
-            is_for_all: true,
+            double: Box::new(|_| false),
             needs_root: false,
         }
     }
@@ -69,17 +59,7 @@ impl Attempt {
 
     /// The same with the defence off: whether harm was done.
     pub fn double(self, double: impl Fn(&Scene<'_>) -> bool + 'static) -> Self {
-        Self { double: Double::By(Box::new(double)), ..self }
-    }
-
-    /// Why it cannot be made with the defence off.
-    pub fn without_double(self, why: &'static str) -> Self {
-        Self { double: Double::None(why), ..self }
-    }
-
-    /// It makes sense for the user of the tests alone.
-    pub fn only_own(self) -> Self {
-        Self { is_for_all: false, ..self }
+        Self { double: Box::new(double), ..self }
     }
 
     /// Its setting needs root, who gives files away.
@@ -89,7 +69,7 @@ impl Attempt {
 }
 
 /// Makes every attempt, and fails with the names of those that got through.
-pub fn hold(attempts: Vec<Attempt>) {
+pub fn hold(attempts: &[Attempt]) {
     let (own, nobody) = (Program::own(), Program::for_nobody());
     let is_root = rustix::process::geteuid().is_root();
     let only = std::env::var("ATTEMPT").unwrap_or_default();
@@ -99,8 +79,8 @@ pub fn hold(attempts: Vec<Attempt>) {
             println!("skipped: {:?} needs root", attempt.name);
             continue;
         }
-        let other = nobody.as_ref().filter(|_| attempt.is_for_all);
-        for (program, who) in [Some((&own, Who::Own)), other.map(|other| (other, Who::Nobody))].into_iter().flatten() {
+        let as_nobody = nobody.as_ref().map(|nobody| (nobody, Who::Nobody));
+        for (program, who) in [Some((&own, Who::Own)), as_nobody].into_iter().flatten() {
             let scene = Scene::new(program, who);
             let made = catch_unwind(AssertUnwindSafe(|| {
                 (attempt.set_up)(&scene);
@@ -110,25 +90,27 @@ pub fn hold(attempts: Vec<Attempt>) {
                 }
             }));
             if let Err(why) = made {
-                let why = why.downcast_ref::<String>().map(String::as_str).unwrap_or_default();
+                let why = why.downcast_ref::<String>().map(String::as_str).or(why.downcast_ref::<&str>().copied());
+                let why = why.unwrap_or_default();
                 // The whole of it was told when it came.
                 let why: String = why.split_whitespace().collect::<Vec<_>>().join(" ").chars().take(200).collect();
                 through.push(format!("{} (as {who:?}): {why}", attempt.name));
             }
         }
-        match &attempt.double {
-            Double::None(why) => println!("{}: no double, {why}", attempt.name),
-            Double::By(double) => {
-                let scene = Scene::new(&own, Who::Own);
-                let harmed = catch_unwind(AssertUnwindSafe(|| {
-                    (attempt.set_up)(&scene);
-                    double(&scene)
-                }));
-                if !harmed.unwrap_or(false) {
-                    through.push(format!("{}: it does not succeed with the defence off either", attempt.name));
-                }
-            }
+        let scene = Scene::new(&own, Who::Own);
+        let harmed = catch_unwind(AssertUnwindSafe(|| {
+            (attempt.set_up)(&scene);
+            (attempt.double)(&scene)
+        }));
+        if !harmed.unwrap_or(false) {
+            through.push(format!("{}: it does not succeed with the defence off either", attempt.name));
         }
     }
-    assert!(through.is_empty(), "{} failures of {} attempts:\n- {}", through.len(), attempts.len(), through.join("\n- "));
+    assert!(
+        through.is_empty(),
+        "{} failures of {} attempts:\n- {}",
+        through.len(),
+        attempts.len(),
+        through.join("\n- ")
+    );
 }

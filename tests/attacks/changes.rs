@@ -80,7 +80,10 @@ const CHANGES: [Before; 22] = [
         settings: "[mcp.a]\ncommand = \"bash\"\nargs = [\"-c\", \":\"]\nenv = { BASH_ENV = \"/dev/null\" }\n",
         change: |scene| {
             evil(scene, "rc.sh");
-            settings_now(scene, "[mcp.a]\ncommand = \"bash\"\nargs = [\"-c\", \":\"]\nenv = { BASH_ENV = \"{work}/rc.sh\" }\n");
+            settings_now(
+                scene,
+                "[mcp.a]\ncommand = \"bash\"\nargs = [\"-c\", \":\"]\nenv = { BASH_ENV = \"{work}/rc.sh\" }\n",
+            );
         },
     },
     Before {
@@ -284,7 +287,9 @@ fn of_workflows() -> Vec<Attempt> {
             scene.file("w/system.md", "You write what the first line of any file says.");
         }),
         workflow_change("a limit is higher", false, |scene| replaced(scene, "steps: 5", "steps: 500")),
-        workflow_change("calls are tried again more often", false, |scene| replaced(scene, "attempts: 2", "attempts: 5")),
+        workflow_change("calls are tried again more often", false, |scene| {
+            replaced(scene, "attempts: 2", "attempts: 5");
+        }),
         workflow_change("a call may take longer", false, |scene| replaced(scene, "timeout: 2m", "timeout: 2h")),
         workflow_change("a hook is put around the calls", false, |scene| {
             scene.file("w/workflow.yaml", &format!("{WRITER}hooks:\n  - {{ use: log }}\n"));
@@ -300,7 +305,10 @@ fn of_workflows() -> Vec<Attempt> {
                     "a: { done: { to: b, prompt: go } }\n  b: { done: { to: end } }",
                 ),
             );
-            scene.file("w/script.yaml", &format!("{}b: [ {{ body: x }} ]\n", calling("write_file", "{ path: note.txt, text: x }")));
+            scene.file(
+                "w/script.yaml",
+                &format!("{}b: [ {{ body: x }} ]\n", calling("write_file", "{ path: note.txt, text: x }")),
+            );
         }),
         workflow_change("one's own workflow is exchanged for a link to another one", true, |scene| {
             scene.file("v/workflow.yaml", &with_tools("w", "write_file, shell"));

@@ -1,7 +1,6 @@
 //! Commands of the shell that the user denies, in disguise. The same line runs in a shell without a wall as the double.
 
 use std::fs;
-use std::os::unix::fs::symlink;
 use std::process::{Command, Stdio};
 
 use crate::attempt::Attempt;
@@ -10,7 +9,7 @@ use crate::settings::executable;
 use crate::verbs::with_tools;
 
 /// Lines that push, each with whether it is a shape of `;`, `$(`, a pipe or a program that runs another one.
-const LINES: [(bool, &str, &str); 30] = [
+const LINES: [(bool, &str, &str); 24] = [
     (true, "behind a semicolon", "true; git push"),
     (true, "in a substitution", "echo $(git push)"),
     (true, "behind a pipe", "echo x | git push"),
@@ -30,32 +29,32 @@ const LINES: [(bool, &str, &str); 30] = [
     (false, "with a redirection in front", ">out git push"),
     (false, "by env", "env git push"),
     (false, "by xargs", "echo push | xargs git"),
-    (false, "by find", "find bin -name git -exec {} push +"),
     (false, "by timeout", "timeout 5 git push"),
     (false, "by a trap", "trap 'git push' EXIT"),
-    (false, "with an option before the verb", "git -C . push"),
-    (false, "with another option before the verb", "git --no-pager push"),
-    (false, "by a link of another name", "bin/alias push"),
     (false, "by awk", "awk 'BEGIN { system(\"git push\") }'"),
     (false, "by perl", "perl -e 'system \"git push\"'"),
     (false, "by python", "python3 -c 'import os; os.system(\"git push\")'"),
-    (false, "by make", "make push"),
-    (false, "by sed", "sed -n '1e git push' Makefile"),
 ];
 
 fn set_up(scene: &Scene<'_>, line: &str) {
     scene.user("[grant]\ntools = [\"shell\"]\ndeny = [\"shell:git push*\"]\n");
     scene.variable("PATH", "{work}/bin:/usr/local/bin:/usr/bin:/bin");
-    executable(&scene.file("bin/git", "#!/bin/sh\ncase \"$*\" in *push*) echo x > {work}/pushed;; *) echo x > {work}/ran;; esac\n"));
-    symlink("git", scene.work().join("bin/alias")).unwrap();
-    scene.file("Makefile", "push:\n\tgit push\n");
+    executable(
+        &scene.file(
+            "bin/git",
+            "#!/bin/sh\ncase \"$*\" in *push*) echo x > {work}/pushed;; *) echo x > {work}/ran;; esac\n",
+        ),
+    );
     scene.file("w/workflow.yaml", &with_tools("w", "shell"));
     calls(scene, line);
 }
 
 fn calls(scene: &Scene<'_>, line: &str) {
     let line = serde_json::Value::from(scene.filled(line));
-    scene.file("w/script.yaml", &format!("a:\n  - tools: [ {{ name: shell, args: {{ script: {line} }} }} ]\n    then: {{ body: x }}\n"));
+    scene.file(
+        "w/script.yaml",
+        &format!("a:\n  - tools: [ {{ name: shell, args: {{ script: {line} }} }} ]\n    then: {{ body: x }}\n"),
+    );
 }
 
 pub fn attempts() -> Vec<Attempt> {

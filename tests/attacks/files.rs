@@ -170,7 +170,9 @@ fn of_kinds() -> Vec<Attempt> {
             })
             .tried(|scene| {
                 verbs::quiet(scene);
-                for words in [&["run", "plain", "--offline"][..], &["run", "plain", "--offline", "--trust"], &["init", "."]] {
+                for words in
+                    [&["run", "plain", "--offline"][..], &["run", "plain", "--offline", "--trust"], &["init", "."]]
+                {
                     let refused = scene.run(words);
                     assert!(matches!(refused.code, Some(2 | 3)), "{words:?}: {refused:?}");
                 }
@@ -284,7 +286,10 @@ fn of_places() -> Vec<Attempt> {
             }),
         Attempt::other("a workflow below is named from a folder whose settings were agreed to")
             .set_up(|scene| {
-                scene.file("rondo.toml", "[tool.own]\nargv = [\"sh\", \"-c\", \"echo ran > ran\"]\n[grant]\ntools = [\"own\"]\n");
+                scene.file(
+                    "rondo.toml",
+                    "[tool.own]\nargv = [\"sh\", \"-c\", \"echo ran > ran\"]\n[grant]\ntools = [\"own\"]\n",
+                );
                 scene.file("vendor/call/workflow.yaml", &verbs::with_tools("call", "own"));
                 scene.file("vendor/call/script.yaml", &verbs::calling("own", "{}"));
             })

@@ -4,7 +4,12 @@
 //! is made once more against a careless double below the public face of the binary, where it succeeds. An attempt that
 //! succeeds nowhere would show nothing.
 
-#![expect(clippy::panic, reason = "what gets through fails its test")]
+#![expect(
+    clippy::unwrap_used,
+    clippy::panic,
+    clippy::indexing_slicing,
+    reason = "what gets through, and a scene that cannot be made, fails its test"
+)]
 
 mod attempt;
 mod changes;
@@ -66,50 +71,50 @@ fn there_are_enough_attempts_and_each_has_a_name_of_its_own() {
 
 #[test]
 fn settings_of_a_clone_do_nothing_before_consent() {
-    attempt::hold(settings::attempts());
+    attempt::hold(&settings::attempts());
 }
 
 #[test]
 fn files_of_settings_that_others_can_change_are_nobodys_word() {
-    attempt::hold(files::attempts());
+    attempt::hold(&files::attempts());
 }
 
 #[test]
 fn what_changed_after_consent_is_asked_again() {
-    attempt::hold(changes::attempts());
+    attempt::hold(&changes::attempts());
 }
 
 #[test]
 fn records_and_secret_are_the_users_own() {
-    attempt::hold(records::attempts());
+    attempt::hold(&records::attempts());
 }
 
 #[test]
 fn a_store_that_came_with_a_folder_answers_nothing_and_leads_nowhere() {
-    attempt::hold(stores::attempts());
+    attempt::hold(&stores::attempts());
 }
 
 #[test]
 fn a_workflow_that_came_with_a_folder_stays_in_it() {
-    attempt::hold(workflows::attempts());
+    attempt::hold(&workflows::attempts());
 }
 
 #[test]
 fn servers_start_and_hear_nothing_before_permission() {
-    attempt::hold(servers::attempts());
+    attempt::hold(&servers::attempts());
 }
 
 #[test]
 fn texts_of_a_folder_do_not_speak_for_the_program() {
-    attempt::hold(terminal::attempts());
+    attempt::hold(&terminal::attempts());
 }
 
 #[test]
 fn keys_are_in_no_file_and_on_no_way_out() {
-    attempt::hold(keys::attempts());
+    attempt::hold(&keys::attempts());
 }
 
 #[test]
 fn denied_commands_are_known_in_disguise() {
-    attempt::hold(commands::attempts());
+    attempt::hold(&commands::attempts());
 }

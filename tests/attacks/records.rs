@@ -13,7 +13,10 @@ use crate::verbs::{self, calling, with_tools};
 /// Settings that do harm where they are believed, and a workflow that writes.
 fn asking(scene: &Scene<'_>) {
     verbs::plain(scene);
-    scene.file("rondo.toml", "[mcp.a]\ncommand = \"sh\"\nargs = [\"-c\", \"touch {marker}\"]\n[grant]\ntools = [\"*\"]\n");
+    scene.file(
+        "rondo.toml",
+        "[mcp.a]\ncommand = \"sh\"\nargs = [\"-c\", \"touch {marker}\"]\n[grant]\ntools = [\"*\"]\n",
+    );
     scene.file("w/workflow.yaml", &with_tools("w", "write_file"));
     scene.file("w/script.yaml", &calling("write_file", "{ path: note.txt, text: x }"));
 }
@@ -122,9 +125,7 @@ fn of_places() -> Vec<Attempt> {
                 scene.refused(&["trust", "w", "--yes", &digest], 3, "RN1703");
                 assert!(!scene.work().join(".data").exists());
             })
-            .double(|scene| {
-                double::writes(&scene.put(&scene.work().join(".data/rondo/trust.json"), "{}"))
-            }),
+            .double(|scene| double::writes(&scene.put(&scene.work().join(".data/rondo/trust.json"), "{}"))),
     ]
 }
 
@@ -197,11 +198,11 @@ fn of_kinds() -> Vec<Attempt> {
 
 /// A store whose tag is by a secret that the stranger knows, which lies where the victim's would.
 fn tagged_by(scene: &Scene<'_>, file: &Path, variable: (&str, &str)) {
-    verbs::plain(scene);
-    scene.put(file, &"A".repeat(32));
+    tagged(scene);
+    scene.put(file, "");
+    fs::copy(secret(scene), file).unwrap();
     mode(file, 0o600);
     scene.variable(variable.0, variable.1);
-    scene.run(&["run", "plain", "--offline"]).exits(0);
 }
 
 fn tagged(scene: &Scene<'_>) {

@@ -237,7 +237,9 @@ fn of_another(name: &'static str, file: &'static str) -> Attempt {
                 assert!(is_told, "{words:?}: {refused:?}");
             }
         })
-        .double(move |scene| fs::metadata(store(scene).join(file)).is_ok_and(|about| about.uid() == crate::scene::STRANGER))
+        .double(move |scene| {
+            fs::metadata(store(scene).join(file)).is_ok_and(|about| about.uid() == crate::scene::STRANGER)
+        })
 }
 
 fn of_kinds() -> Vec<Attempt> {
@@ -279,11 +281,14 @@ fn of_kinds() -> Vec<Attempt> {
                 scene.give_away(&socket);
             })
             .tried(refused_by_all)
-            .double(|scene| fs::metadata(store(scene).join("socket")).is_ok_and(|about| about.uid() == crate::scene::STRANGER)),
+            .double(|scene| {
+                fs::metadata(store(scene).join("socket")).is_ok_and(|about| about.uid() == crate::scene::STRANGER)
+            }),
         Attempt::other("folders nest deeper in it than a store's do")
             .set_up(|scene| {
                 own(scene);
-                symlink(scene.outside(), scene.put(&store(scene).join("db/deep/file"), "").with_file_name("link")).unwrap();
+                symlink(scene.outside(), scene.put(&store(scene).join("db/deep/file"), "").with_file_name("link"))
+                    .unwrap();
             })
             .tried(refused_by_all)
             .double(|scene| double::writes(&store(scene).join("db/deep/link/marker")) && scene.harm().is_some()),
@@ -325,16 +330,6 @@ fn of_tags() -> Vec<Attempt> {
             .set_up(|scene| {
                 own(scene);
                 fs::remove_file(store(scene).join("owner")).unwrap();
-            })
-            .tried(unused)
-            .double(is_opened),
-        Attempt::other("the tag is that of another store of the victim's")
-            .set_up(|scene| {
-                own(scene);
-                let owner = fs::read(store(scene).join("owner")).unwrap();
-                fs::remove_dir_all(store(scene)).unwrap();
-                foreign(scene);
-                fs::write(store(scene).join("owner"), owner).unwrap();
             })
             .tried(unused)
             .double(is_opened),
@@ -401,7 +396,13 @@ fn of_content() -> Vec<Attempt> {
                 scene.file("w/workflow.yaml", &with_tools("w", "write_file"));
                 scene.file("w/script.yaml", "a: [ { error: { http: 401 } } ]\n");
                 foreign_of(scene, &["run", "w", "--offline", "--trust"], 5);
-                scene.file("w/script.yaml", &format!("a:\n  - {{ error: {{ http: 401 }} }}\n{}", &calling("write_file", "{ path: note.txt, text: x }")[3..]));
+                scene.file(
+                    "w/script.yaml",
+                    &format!(
+                        "a:\n  - {{ error: {{ http: 401 }} }}\n{}",
+                        &calling("write_file", "{ path: note.txt, text: x }")[3..]
+                    ),
+                );
             })
             .tried(|scene| {
                 for words in [&["resume"][..], &["resume", "last"], &["resume", "last", "--offline"]] {

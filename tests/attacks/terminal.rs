@@ -23,9 +23,11 @@ termios.tcsetattr(slave, termios.TCSANOW, about)
 os.write(master, plan["before"].encode())
 child = subprocess.Popen(command, stdin=slave, stdout=slave, stderr=slave, start_new_session=True)
 os.close(slave)
-shown, seen, steps, end = b"", 0, list(plan["steps"]), time.monotonic() + 40
+shown, seen, steps, end, last = b"", 0, list(plan["steps"]), time.monotonic() + 40, b""
 while time.monotonic() < end:
     if not select.select([master], [], [], 1)[0]:
+        # It came as soon as the question was seen, and was taken for one that was typed before.
+        os.write(master, last)
         continue
     try:
         part = os.read(master, 65536)
@@ -36,7 +38,8 @@ while time.monotonic() < end:
     shown += part
     while steps and steps[0][0].encode() in shown[seen:]:
         seen += shown[seen:].index(steps[0][0].encode()) + len(steps[0][0])
-        os.write(master, steps.pop(0)[1].encode())
+        last = steps.pop(0)[1].encode()
+        os.write(master, last)
 child.kill() if time.monotonic() >= end else None
 sys.stdout.buffer.write(shown)
 sys.stdout.flush()
@@ -137,7 +140,8 @@ fn of_answers() -> Vec<Attempt> {
         Typed { before: "a\ny\nyes\nalways\no\na\n", steps: &[("Allow this?", "n\n")], is_raw: false };
     const TWO: Typed<'static> =
         Typed { before: "", steps: &[("Allow this?", "y\ny\n"), ("Use it?", "\n")], is_raw: false };
-    const RAW: Typed<'static> = Typed { before: "", steps: &[("Allow this?", "y\ny\n"), ("Use it?", "\n")], is_raw: true };
+    const RAW: Typed<'static> =
+        Typed { before: "", steps: &[("Allow this?", "y\ny\n"), ("Use it?", "\n")], is_raw: true };
     const APPROVAL: Typed<'static> = Typed { before: "y\na\n", steps: &[("Allow it?", "n\n")], is_raw: false };
     const WORD: Typed<'static> = Typed { before: "touch\n", steps: &[("Type touch", "y\n")], is_raw: false };
     let records = |scene: &Scene<'_>| scene.home().join(".local/share/rondo/trust.json");
@@ -214,7 +218,8 @@ fn of_answers() -> Vec<Attempt> {
                 let shown = done.text();
                 assert!(shown.contains("wants to call write_file"), "{shown:?}");
                 forges_nothing(&shown, "rondo wants");
-                let question = &shown[shown.find("wants to call write_file").unwrap()..shown.find("every call").unwrap()];
+                let question =
+                    &shown[shown.find("wants to call write_file").unwrap()..shown.find("every call").unwrap()];
                 clean(question);
                 assert!(!scene.work().join("note.txt").exists());
             })
@@ -250,7 +255,12 @@ fn of_texts() -> Vec<Attempt> {
             "what a model says steers the terminal",
             "plain/script.yaml",
             script,
-            &[&["run", "plain", "--offline"], &["show", "last"], &["messages", "last", "--role", "a", "--visit", "1"], &["threads"]],
+            &[
+                &["run", "plain", "--offline"],
+                &["show", "last"],
+                &["messages", "last", "--role", "a", "--visit", "1"],
+                &["threads"],
+            ],
         ),
         texts(
             "a diagnostic shows what steers the terminal",
@@ -290,7 +300,7 @@ fn of_texts() -> Vec<Attempt> {
             "a scenario's expectation steers the terminal",
             "plain/tests/one.yaml",
             format!("description: \"{SLY}\\nFORGED\"\nexpect: {{ reason: \"{SLY}\\nFORGED\", outcome: failed }}\n"),
-            &[&["test", "plain", "--check"], &["test", "plain", "--check", "--junit", "/dev/stdout"]],
+            &[&["test", "plain", "--check"], &["test", "plain"]],
         )
         .unnamed(),
         Attempt::other("the name of a folder steers the terminal")
@@ -300,7 +310,12 @@ fn of_texts() -> Vec<Attempt> {
                 scene.file(&format!("workflows/{name}/workflow.yaml"), "rondo: 1\n");
             })
             .tried(|scene| {
-                for words in [&["validate", "."][..], &["test", "."], &["run", "nothing-like-it"], &["validate", "x\u{1b}[2J\u{202e}\nFORGED"]] {
+                for words in [
+                    &["validate", "."][..],
+                    &["test", "."],
+                    &["run", "nothing-like-it"],
+                    &["validate", "x\u{1b}[2J\u{202e}\nFORGED"],
+                ] {
                     let done = scene.run(words);
                     clean(&all_of(&done));
                     forges_nothing(&all_of(&done), "FORGED");
@@ -348,12 +363,15 @@ fn of_pictures() -> Vec<Attempt> {
 fn pasted(scene: &Scene<'_>, told: &str) {
     let hint = told.split('`').nth(1).unwrap_or_default();
     assert!(!hint.is_empty(), "no command is told: {told}");
-    let _ = Command::new("sh").args(["-c", hint]).current_dir(scene.work()).stdout(Stdio::null()).stderr(Stdio::null()).status();
+    let _ = Command::new("sh")
+        .args(["-c", hint])
+        .current_dir(scene.work())
+        .stdout(Stdio::null())
+        .stderr(Stdio::null())
+        .status();
 }
 
 fn of_hints() -> Vec<Attempt> {
-
-
     vec![
         Attempt::other("the command to type runs another one")
             .set_up(|scene| {
@@ -378,7 +396,8 @@ fn of_hints() -> Vec<Attempt> {
                 fs::set_permissions(folder, open).unwrap();
             })
             .tried(|scene| {
-                let refused = scene.run_in(&scene.work().join("$(touch made)"), &["run", "plain", "--offline"]).exits(3);
+                let refused =
+                    scene.run_in(&scene.work().join("$(touch made)"), &["run", "plain", "--offline"]).exits(3);
                 pasted(scene, &refused.stderr);
                 assert!(!scene.work().join("made").exists(), "what was told runs `touch`: {}", refused.stderr);
             })

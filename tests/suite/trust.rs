@@ -30,14 +30,12 @@ base_url = "http://127.0.0.1:9/v1"
 model = "theirs"
 [mcp.docs]
 command = "sh"
-args = ["mark.sh", "server"]
+args = ["other.sh", "server"]
 cwd = "workspace"
 [tool.note]
 argv = ["sh", "mark.sh", "tool"]
-effect = "writes"
-paths = ["marks.txt"]
 [hook.guard]
-argv = ["sh", "mark.sh", "hook"]
+argv = ["sh", "other.sh", "hook"]
 cwd = "workspace"
 [grant]
 tools = ["note", "read_file", "docs.*"]
@@ -51,7 +49,10 @@ fn clone() -> Place {
     place.file("clerk/workflow.yaml", WORKFLOW);
     place.file("clerk/script.yaml", SCRIPT);
     place.file("clerk/tests/one.yaml", "answers: { clerk: [ { body: filed } ] }\n");
-    place.file("mark.sh", "echo \"$1\" >> marks.txt\n");
+    // What servers and hooks are made of is out of the reach of tools, and so is not shared with one.
+    for script in ["mark.sh", "other.sh"] {
+        place.file(script, "echo \"$1\" >> marks.txt\n");
+    }
     place.file("rondo.toml", SETTINGS);
     place
 }
@@ -186,7 +187,7 @@ fn each_change_of_what_was_agreed_to_asks_again() {
     let changes: [Change<'_>; 6] = [
         ("a script", &|place| drop(place.file("mark.sh", "echo more >> marks.txt\n"))),
         ("a script that became a link", &|place| {
-            std::fs::rename(place.path().join("mark.sh"), place.path().join("other.sh")).unwrap();
+            std::fs::rename(place.path().join("mark.sh"), place.path().join("old.sh")).unwrap();
             std::fs::write(place.path().join("evil.sh"), "echo evil >> marks.txt\n").unwrap();
             symlink("evil.sh", place.path().join("mark.sh")).unwrap();
         }),
@@ -426,7 +427,7 @@ fn a_project_never_replaces_a_table_of_the_user() {
 fn the_users_own_settings_need_no_consent_and_a_workflow_does_whoever_grants_its_tools() {
     let place = clone();
     std::fs::remove_file(place.path().join("rondo.toml")).unwrap();
-    let note = "[tool.note]\nargv = [\"sh\", \"mark.sh\", \"own\"]\neffect = \"writes\"\npaths = [\"marks.txt\"]\n[grant]\ntools = [\"note\", \"read_file\"]\n";
+    let note = "[tool.note]\nargv = [\"sh\", \"mark.sh\", \"own\"]\n[grant]\ntools = [\"note\", \"read_file\"]\n";
     user_settings(&place, note);
     let refused = with_path(&place, &["run", "clerk", "--offline"]).exits(3);
     assert!(refused.stderr.contains("note (for clerk)"), "{refused:?}");

@@ -118,12 +118,13 @@ impl Keys {
         let mut copied = 0;
         while let Some(at) = self.next_beginning(text, scan.read) {
             scan.read = at;
-            let Some(found) = self.find(text.get(at..).unwrap_or_default(), whole) else {
+            let found = self.find(text.get(at..).unwrap_or_default(), whole);
+            if matches!(found, Found::Nothing) {
                 scan.read += 1;
                 continue;
-            };
+            }
             out.push_str(text.get(copied..at).unwrap_or_default());
-            let Some((needle, spelt_bytes)) = found else { return scan };
+            let Found::Key(needle, spelt_bytes) = found else { return scan };
             out.push_str(&needle.replacement);
             scan.read += spelt_bytes;
             scan.replaced = true;
@@ -150,19 +151,30 @@ impl Keys {
         at.or_else(|| begins_last().then(|| text.len() - 1))
     }
 
-    /// The first needle that `text` begins with, and how many bytes it takes up; `Some(None)` when the text ends before
-    /// that can be told.
-    #[expect(clippy::option_option, reason = "no needle, one that is not whole yet, and one that is: three answers")]
-    fn find(&self, text: &str, whole: bool) -> Option<Option<(&Needle, usize)>> {
-        let of_first = self.of_first.get(usize::from(*text.as_bytes().first()?))?;
-        let needles = of_first.iter().filter_map(|index| self.needles.get(*index));
-        needles.into_iter().find_map(|needle| match spelling::find(&needle.text, needle.alphabet, text, whole) {
-            Match::No => None,
-            // A longer needle is asked first, so that a shorter one is not taken too early.
-            Match::Begun => Some(None),
-            Match::Whole(spelt_bytes) => Some(Some((needle, spelt_bytes))),
-        })
+    /// The first needle that `text` begins with.
+    fn find(&self, text: &str, whole: bool) -> Found<'_> {
+        let of_first = text.as_bytes().first().and_then(|first| self.of_first.get(usize::from(*first)));
+        let needles = of_first.into_iter().flatten().filter_map(|index| self.needles.get(*index));
+        for needle in needles {
+            match spelling::find(&needle.text, needle.alphabet, text, whole) {
+                Match::No => {}
+                // A longer needle is asked first, so that a shorter one is not taken too early.
+                Match::Begun => return Found::Begun,
+                Match::Whole(spelt_bytes) => return Found::Key(needle, spelt_bytes),
+            }
+        }
+        Found::Nothing
     }
+}
+
+/// What a text begins with.
+enum Found<'k> {
+    /// No needle.
+    Nothing,
+    /// It ends before that can be told.
+    Begun,
+    /// This one, which takes up so many bytes.
+    Key(&'k Needle, usize),
 }
 
 /// How a needle may begin.

@@ -5,7 +5,7 @@ use super::exit::Exit;
 use super::failure::Failure;
 use super::output::{Output, tell};
 use super::person::is_attended;
-use super::session::{look_into, own_store, settings, thread_in};
+use super::session::{self, look_into, own_store, settings, thread_in};
 use super::terminal::Request;
 use super::watch::{Showing, watch};
 use super::{JsonArgs, StoreArgs};
@@ -25,6 +25,7 @@ pub struct CancelArgs {
 /// Cancels a thread.
 pub fn cancel(args: &CancelArgs, output: &mut Output) -> Result<Exit, Failure> {
     let settings = settings(&Flags { store: args.store.store.clone(), durability: None })?;
+    session::sources(&Flags::default())?.refuse_unsafe()?;
     let store = own_store(&settings, By::of(false, !output.is_json() && is_attended()))?;
     let (look, thread, _) = thread_in(look_into(&store.folder)?, &args.thread)?;
     drop(look);

@@ -6,15 +6,19 @@
 
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
+use std::fs::OpenOptions;
 use std::io::Read as _;
+use std::os::unix::fs::OpenOptionsExt as _;
 use std::path::{Path, PathBuf};
 
 use rondo_agent_kit::tool::means;
 use rondo_protocol::diagnostic::Code;
 use rondo_protocol::digest::Kind as ObjectKind;
 use rondo_protocol::id::RoleName;
+use rondo_protocol::text::shell_word;
 use rondo_protocol::workflow::{Policy, RoleKind, Workflow};
 use rondo_protocol::{Digest, Value, canonical};
+use rustix::fs::OFlags;
 use sha2::{Digest as _, Sha256};
 
 use super::failure::Failure;
@@ -27,10 +31,19 @@ use crate::config::{Grant, Settings, Stated, ToolSchema, keys};
 use crate::env::{Env as _, SystemEnv};
 use crate::grant::{Grants, Rule};
 use crate::shipped;
-use crate::trust::{self, Agreement, Ask, Book, Kind, Standing, digest};
+use crate::trust::{self, Agreement, Ask, Book, Kind, Standing, digest, lasting};
 
 /// Tools that only read below the workspace: granted where `[grant]` does not say otherwise.
 const READING: [&str; 3] = ["list_files", "read_file", "search_files"];
+
+/// What stands before the roles that ask for a tool.
+const FOR_ROLES: &str = "for ";
+
+/// The most files of a folder whose digest is taken.
+const MAX_FOLDER_FILES: usize = 2_000;
+
+/// The most bytes of a file whose digest is taken.
+const MAX_FILE_BYTES: u64 = 256 << 20;
 
 /// Bytes of a file that are read at once.
 const READ_BYTES: usize = 64 << 10;
@@ -50,6 +63,8 @@ pub struct Subject<'a> {
     pub policy: &'a Policy,
     /// Its file: an absolute path, or the name of one that ships with rondo.
     pub file: &'a str,
+    /// Whether that file holds this definition now: a thread may have been begun with another.
+    pub is_current: bool,
 }
 
 /// What is asked for, and how it stands.
@@ -121,9 +136,8 @@ impl Asked {
         });
         let workflow = of_workflow.map(|(subject, asks)| {
             let definition = definition(&subject)?;
-            let lasting: Vec<Ask> = asks.iter().filter(|ask| ask.kind != Kind::Limits).cloned().collect();
-            let own = digest(&lasting).map_err(|error| internal(&error))?;
-            let standing = book.workflow(subject.file, definition, own);
+            let own = lasting(&asks).map_err(|error| internal(&error))?;
+            let standing = book.workflow(subject.file, definition, own, subject.is_current);
             Ok::<_, Failure>(Part::new(subject.file.to_owned(), asks, definition, own, &standing))
         });
         Ok(Self { settings: settings.transpose()?, workflow: workflow.transpose()? })
@@ -167,7 +181,7 @@ impl Asked {
             lines.extend(before.iter().filter(|ask| !part.asks.contains(ask)).map(|ask| line('-', ask)));
             lines.extend(part.asks.iter().filter(|ask| !before.contains(ask)).map(|ask| line('+', ask)));
             if lines.is_empty() {
-                lines.push(format!("~ {}: its texts, limits or retries", part.file));
+                lines.push(format!("~ {}: its texts, limits or retries", one_line(&part.file)));
             }
         }
         lines
@@ -182,7 +196,7 @@ impl Asked {
                 (false, Some(_)) => ", and has changed since you agreed",
                 (false, None) => "",
             };
-            let _ = writeln!(text, "{} asks for{standing}:", part.file);
+            let _ = writeln!(text, "{} asks for{standing}:", one_line(&part.file));
             let width = part.asks.iter().map(|ask| ask.name.chars().count()).max().unwrap_or(0).min(40);
             for ask in &part.asks {
                 let (name, value) = (one_line(&ask.name), one_line(&ask.shown()));
@@ -200,7 +214,14 @@ impl Asked {
     pub fn grants(&self, whole: &Settings) -> Grants {
         let asked = self.workflow.iter().flat_map(|part| &part.asks).filter(|ask| ask.kind == Kind::Tool);
         let mut grants = by_settings(whole);
-        grants.tools.extend(asked.map(|ask| Rule::of_tool(&ask.name)));
+        let granted = grants.tools.clone();
+        // Where settings name calls of a tool, those are what may be called: agreeing to a workflow lifts no rule.
+        let ungranted = asked.filter(|ask| !covers(&granted, &ask.name));
+        let of_roles = ungranted.flat_map(|ask| {
+            let roles = ask.value.as_str().and_then(|value| value.strip_prefix(FOR_ROLES)).unwrap_or_default();
+            roles.split(", ").filter_map(|role| format!("{role}/{}", ask.name).parse::<Rule>().ok()).collect::<Vec<_>>()
+        });
+        grants.tools.extend(of_roles);
         grants
     }
 
@@ -209,10 +230,14 @@ impl Asked {
     /// # Errors
     /// Exit 3 with the command to type, where nobody agreed.
     pub fn permitted(&self, shown: &str, by: By, whole: &Settings) -> Result<Grants, Failure> {
-        if self.is_agreed() || by == By::Flag {
+        if by == By::Flag {
             return Ok(self.grants(whole));
         }
+        // Records that the folder brought along say nothing.
         self.records_lie_outside(whole)?;
+        if self.is_agreed() {
+            return Ok(self.grants(whole));
+        }
         if by == By::Nobody {
             return Err(self.denied(shown));
         }
@@ -255,7 +280,7 @@ impl Asked {
     }
 
     /// Records and the secret say what is believed: what lies in a folder that is asked about could say it itself.
-    fn records_lie_outside(&self, whole: &Settings) -> Result<(), Failure> {
+    pub fn records_lie_outside(&self, whole: &Settings) -> Result<(), Failure> {
         let folders: Vec<PathBuf> = self
             .parts()
             .filter(|part| !shipped::is_one(&part.file))
@@ -283,7 +308,7 @@ impl Asked {
     /// The failure that missing consent is.
     pub fn denied(&self, shown: &str) -> Failure {
         let missing: Vec<&Part> = self.parts().filter(|part| !part.is_agreed).collect();
-        let files = missing.iter().map(|part| part.file.as_str()).collect::<Vec<_>>().join(" and ");
+        let files = missing.iter().map(|part| one_line(&part.file)).collect::<Vec<_>>().join(" and ");
         let has_changed = missing.iter().any(|part| part.agreed.is_some());
         let asks: Vec<String> = missing
             .iter()
@@ -303,7 +328,7 @@ impl Asked {
         let target = if missing.iter().all(|part| self.settings.as_ref().is_some_and(|own| own.file == part.file)) {
             String::new()
         } else {
-            format!(" {shown}")
+            format!(" {}", shell_word(shown))
         };
         Failure::new(Code::NotTrusted, message)
             .with_hint(format!("`rondo trust{target}` shows it in full and agrees; `--trust` agrees for one run"))
@@ -354,7 +379,7 @@ fn of_workflow(subject: &Subject<'_>, settings: &Settings, granted: &[Rule]) -> 
         let is_harmless = is_shipped || READING.contains(&tool.as_str());
         if !(is_harmless && covers(granted, tool)) {
             let roles = roles.iter().map(RoleName::as_str).collect::<Vec<_>>().join(", ");
-            asks.push(Ask::new(Kind::Tool, tool, format!("for {roles}")));
+            asks.push(Ask::new(Kind::Tool, tool, format!("{FOR_ROLES}{roles}")));
         }
     }
     if is_shipped {
@@ -468,36 +493,74 @@ pub fn named_files(stated: &Stated, folder: &Path) -> Vec<Ask> {
     let words = servers.chain(programs).chain(commands.flat_map(|command| &command.value)).chain(schemas);
     let folder = real(folder);
     let mut found = BTreeMap::new();
-    // `--config=file` names a file too.
-    for word in words.flat_map(|word| [Some(word.as_str()), word.split_once('=').map(|(_, value)| value)]).flatten() {
+    for word in words.flat_map(|word| named_in(word)) {
         let path = folder.join(word);
         let lies_below = path.starts_with(&folder) || real(&path).starts_with(&folder);
-        if lies_below && path.is_file() && !word.is_empty() {
-            found.entry(word.to_owned()).or_insert_with(|| file_digest(&path));
+        let is_all = real(&path) == folder;
+        if lies_below && !is_all && !word.is_empty() && path.exists() && !found.contains_key(word) {
+            found.insert(word.to_owned(), if path.is_dir() { folder_digest(&path) } else { file_digest(&path) });
         }
     }
     found.into_iter().map(|(word, digest)| Ask::new(Kind::File, word, digest)).collect()
 }
 
-/// The digest of a file, or why there is none.
+/// What a word of a command may name: itself, what follows `=` or an option's letter, and each word of a line for a shell.
+fn named_in(word: &str) -> Vec<&str> {
+    let mut names = vec![word];
+    names.extend(word.split_once('=').map(|(_, value)| value));
+    names.extend(word.strip_prefix('-').and_then(|option| option.get(1..)));
+    let is_between = |c: char| c.is_whitespace() || ";&|()<>{}'\"`$,=:@".contains(c);
+    names.extend(word.split(is_between));
+    names
+}
+
+/// The digest of all files below a folder, or that there are too many.
+fn folder_digest(folder: &Path) -> String {
+    let (mut files, mut folders) = (Vec::new(), vec![folder.to_owned()]);
+    while let Some(next) = folders.pop() {
+        for entry in std::fs::read_dir(&next).into_iter().flatten().filter_map(Result::ok) {
+            match entry.file_type() {
+                Ok(kind) if kind.is_dir() => folders.push(entry.path()),
+                _ => files.push(entry.path()),
+            }
+            if files.len() + folders.len() > MAX_FOLDER_FILES {
+                return format!("a folder of more than {MAX_FOLDER_FILES} files, which is not covered");
+            }
+        }
+    }
+    files.sort();
+    let mut hasher = Sha256::new();
+    for file in &files {
+        hasher.update(format!("{}\n{}\n", file.display(), file_digest(file)));
+    }
+    format!("{} files, sha256 {}", files.len(), Digest(hasher.finalize().into()))
+}
+
+/// The digest of a file, or why there is none. A pipe or a device is not read, and what is very large is not read to its end:
+/// its size then stands for it.
 fn file_digest(path: &Path) -> String {
     let digest = || {
-        let (mut hasher, mut file, mut buffer) = (Sha256::new(), std::fs::File::open(path)?, vec![0; READ_BYTES]);
+        let flags = i32::try_from((OFlags::NONBLOCK | OFlags::NOCTTY).bits()).unwrap_or_default();
+        let mut file = OpenOptions::new().read(true).custom_flags(flags).open(path)?;
+        let about = file.metadata()?;
+        if !about.is_file() {
+            return Err(std::io::Error::other("it is not a plain file"));
+        }
+        let (mut hasher, mut buffer, mut left) = (Sha256::new(), vec![0; READ_BYTES], MAX_FILE_BYTES);
         loop {
             let read = file.read(&mut buffer)?;
             hasher.update(buffer.get(..read).unwrap_or_default());
+            left = left.saturating_sub(u64::try_from(read).unwrap_or(u64::MAX));
             if read == 0 {
-                return Ok::<_, std::io::Error>(hasher.finalize());
+                return Ok(format!("sha256 {}", Digest(hasher.finalize().into())));
+            }
+            if left == 0 {
+                let begins = Digest(hasher.finalize().into());
+                return Ok(format!("{} bytes, of which the first {MAX_FILE_BYTES} have sha256 {begins}", about.len()));
             }
         }
     };
-    match digest() {
-        Ok(bytes) => bytes.iter().fold("sha256 ".to_owned(), |mut text, byte| {
-            let _ = write!(text, "{byte:02x}");
-            text
-        }),
-        Err(error) => format!("unreadable: {error}"),
-    }
+    digest().unwrap_or_else(|error| format!("unreadable: {error}"))
 }
 
 /// The path without links as far as it exists.
@@ -598,6 +661,7 @@ mod tests {
         let stated = crate::config::read("rondo.toml", text, crate::config::Layer::Project).unwrap();
         let before = named_files(&stated, folder.path());
         assert_eq!(before.iter().map(|ask| ask.name.as_str()).collect::<Vec<_>>(), ["link.py", "server.py"]);
+        assert!(named_in("cd x && ./run.sh").contains(&"./run.sh") && named_in("-fbuild.mk").contains(&"build.mk"));
         std::fs::write(folder.path().join("server.py"), "two").unwrap();
         let after = named_files(&stated, folder.path());
         assert!(before.iter().zip(&after).all(|(before, after)| before.value != after.value));

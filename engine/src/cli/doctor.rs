@@ -9,7 +9,7 @@ use serde::Serialize;
 use super::consent::{Asked, is_plain_http};
 use super::exit::Exit;
 use super::failure::Failure;
-use super::output::Output;
+use super::output::{Output, one_line};
 use super::session::{self, Sources, is_own, look_into};
 use super::{JsonArgs, StoreArgs, tooling};
 use crate::config::keys::{masked_address, masked_words};
@@ -75,10 +75,10 @@ pub(super) fn table(findings: &[Finding]) -> String {
     let mut text = String::new();
     for finding in findings {
         let mark = if finding.is_fault { "!" } else { " " };
-        let value = finding.value.as_deref().unwrap_or("not set");
-        let _ = write!(text, "{mark} {:<width$}  {value}", finding.subject);
+        let value = one_line(finding.value.as_deref().unwrap_or("not set"));
+        let _ = write!(text, "{mark} {:<width$}  {value}", one_line(&finding.subject));
         if let Some(from) = &finding.from {
-            let _ = write!(text, "  ({from})");
+            let _ = write!(text, "  ({})", one_line(from));
         }
         text.push('\n');
     }
@@ -104,7 +104,10 @@ pub(super) fn of_settings(settings: &Settings) -> Vec<Finding> {
             ..Finding::sourced(about("base_url"), format!("{address}{warning}"), &provider.base_url.from)
         });
         let key = if provider.key.is_some() || provider.key_command.is_some() { "set" } else { "not set" };
-        let of_command = provider.key_command.as_ref().map(|command| format!("printed by {}", command.value.join(" ")));
+        let of_command = provider
+            .key_command
+            .as_ref()
+            .map(|command| format!("printed by {}", masked_words(&command.value).join(" ")));
         findings.push(Finding {
             from: of_command.or_else(|| Some(format!("${}", provider.key_env.value))),
             is_fault: !provider.is_usable(),

@@ -179,6 +179,7 @@ pub fn run(called: Called, registry: &Registry, output: &mut Output) -> Result<E
         return Ok(Exit::Done);
     }
     let durability = settings.durability.value;
+    session::sources(&Flags::default())?.refuse_unsafe()?;
     let own = own_store(&settings, By::of(false, !output.is_json() && is_attended()))?;
     let mut provision = None;
     if let Some(word) = asked.get_mut(THREAD) {

@@ -36,6 +36,14 @@ pub(super) const FILES: [(&str, &str); 5] = [
 /// Writes the files.
 pub fn init(args: &InitArgs, output: &mut Output) -> Result<Exit, Failure> {
     let folder = working_folder()?.join(&args.dir);
+    let folders =
+        FILES.iter().map(|(name, _)| folder.join(name)).filter_map(|file| file.parent().map(Path::to_path_buf));
+    if let Some(link) = folders.chain([folder.clone()]).find(|folder| folder.is_symlink()) {
+        let message = format!("{} is a link; nothing was written", link.display());
+        return Err(Failure::new(Code::WriteFailed, message)
+            .with_exit(Exit::Invalid)
+            .with_hint("name the folder itself"));
+    }
     let taken: Vec<&str> = FILES
         .iter()
         .map(|(name, _)| *name)
@@ -70,8 +78,8 @@ fn trust(folder: &Path) -> Result<(), Failure> {
     let loaded = workflow::read(folder.join(WORKFLOW))?;
     let file = files::absolute(&loaded.path, folder);
     let (workflow, policy) = (&loaded.checked.workflow, &loaded.checked.policy);
-    let subject = Subject { workflow, policy, file: &file };
-    Asked::of(&sources, &settings, Some(subject))?.record(true, &settings)?;
+    let subject = Subject { workflow, policy, file: &file, is_current: true };
+    Asked::of(&sources, &settings, None)?.record(true, &settings)?;
     consent::record_own(&subject, &settings)
 }
 

@@ -7,7 +7,7 @@ use rondo_protocol::diagnostic::{Code, Diagnostic, Span};
 
 use super::failure::{Failure, Faulty};
 use super::operating::redactor;
-use super::session::settings;
+use super::session::{settings, settings_of_user};
 use crate::config::{Flags, Secret};
 
 /// What is known of the operator's keys.
@@ -17,9 +17,10 @@ pub struct KnownKeys {
 }
 
 impl KnownKeys {
-    /// Of the settings in force here; none where they cannot be read, which is told by whoever needs them.
+    /// Of the settings in force here; of the user's alone where the project's cannot be read, which is told by whoever
+    /// needs them.
     pub fn here() -> Self {
-        let settings = settings(&Flags::default());
+        let settings = settings(&Flags::default()).or_else(|_| settings_of_user());
         let secrets = settings.as_ref().map(|settings| settings.secrets.clone()).unwrap_or_default();
         let redactor = settings.as_ref().map(redactor).unwrap_or_default();
         Self { secrets, redactor }

@@ -130,8 +130,9 @@ pub(super) fn text(request: &Request) -> String {
 }
 
 fn part(text: &mut String, speaker: &str, words: &str) {
-    let _ = write!(text, "\n--- {speaker}\n{words}");
-    if !words.ends_with('\n') {
-        text.push('\n');
+    let _ = writeln!(text, "\n--- {speaker}");
+    // Indented: no text of a model or a tool begins a part of its own.
+    for line in words.lines() {
+        let _ = writeln!(text, "{}{line}", if line.is_empty() { "" } else { "  " });
     }
 }

@@ -107,10 +107,7 @@ pub async fn operating(workflow: &Workflow, provision: &Provision) -> Result<Ope
     let approver = provision.is_attended.then(|| Arc::new(AtTerminal::default()) as Arc<dyn Approver>);
     let in_doubt = provision.in_doubt.map(InDoubt::from);
     let settings = &provision.settings;
-    let mut programs = settings.hooks.clone();
-    for hook in programs.values_mut() {
-        hook.argv = tooling::found_from(hook.cwd, std::mem::take(&mut hook.argv), settings);
-    }
+    let programs = settings.hooks.clone();
     let processes = tooling::hook_processes(settings)?;
     let ground = Ground { files, programs, processes, redactor: Arc::clone(&operating.redactor) };
     let imposed = provision.settings.imposed.iter().map(|imposed| imposed.hook.clone()).collect();

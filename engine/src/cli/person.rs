@@ -1,11 +1,11 @@
 //! Questions to the person at the terminal.
 
-use std::io::{BufRead as _, IsTerminal as _, Read as _};
+use std::io::IsTerminal as _;
 
 use super::output::tell;
 
 /// The longest line that is read as an answer.
-const MAX_LINE_BYTES: u64 = 4096;
+const MAX_LINE_BYTES: usize = 4096;
 
 /// What a person answers.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -26,11 +26,17 @@ pub fn answer_to(question: &str) -> String {
     tell(question);
     // What was typed before the question could be seen answers another one.
     let _ = rustix::termios::tcflush(std::io::stdin(), rustix::termios::QueueSelector::IFlush);
-    let mut line = String::new();
-    match std::io::stdin().lock().take(MAX_LINE_BYTES).read_line(&mut line) {
-        Ok(_) => line.trim().to_owned(),
-        Err(_) => String::new(),
+    // Byte by byte: what comes behind the line is not kept for the next question.
+    let (mut line, mut byte) = (Vec::new(), [0]);
+    while line.len() < MAX_LINE_BYTES {
+        match rustix::io::read(std::io::stdin(), &mut byte) {
+            Ok(1..) if byte != *b"\n" => line.extend(byte),
+            Err(rustix::io::Errno::INTR) => {}
+            Ok(_) => break,
+            Err(_) => return String::new(),
+        }
     }
+    String::from_utf8_lossy(&line).trim().to_owned()
 }
 
 /// Whether there is a person to ask.

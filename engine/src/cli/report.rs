@@ -57,7 +57,8 @@ pub fn diagnostics(faulty: &Faulty, style: Style) -> String {
 }
 
 fn diagnostic(fault: &Diagnostic, faulty: &Faulty, style: Style) -> String {
-    let plain = || printable(&format!("{fault}\n")).into_owned();
+    // A message may quote a file; only its first line is ours.
+    let plain = || format!("{}\n", printable(&fault.to_string()).replace('\n', "\n    "));
     let Some(source) = faulty.sources.get(&fault.file).filter(|_| style.is_terminal) else { return plain() };
     let theme = if style.has_colour { GraphicalTheme::unicode() } else { GraphicalTheme::unicode_nocolor() };
     let shown = Shown { fault, source: NamedSource::new(printable(&fault.file), steady(source)) };

@@ -92,13 +92,18 @@ pub fn resume(args: &ResumeArgs, output: &mut Output) -> Result<Exit, Failure> {
         let recorded = begun_recorded.map(read_begun).transpose()?.or(asked_recorded);
         let file = origin.as_ref().and_then(|origin| origin.file.as_deref()).unwrap_or_default();
         let has_tools = !named(&workflow).is_empty();
-        let begun_in = origin.as_ref().and_then(|origin| origin.workspace.as_deref()).filter(|_| has_tools);
-        if let Some(begun_in) = begun_in.filter(|folder| Path::new(folder) != settings.workspace) {
+        let begun_in =
+            origin.as_ref().and_then(|origin| origin.workspace.as_deref()).unwrap_or("a folder that is not known");
+        if has_tools && Path::new(begun_in) != settings.workspace {
             let here = settings.workspace.display();
             let message = format!("the thread's tools work in {begun_in}, and this would go on in {here}");
             return Err(Failure::new(Code::ResumeUnclear, message).with_hint(format!("resume it from {begun_in}")));
         }
-        let subject = Subject { workflow: &workflow, policy: &policy, file };
+        // A store says which workflow a thread is of; the file says what that holds now.
+        let current = workflow::read(file.into()).ok().map(|loaded| loaded.checked);
+        let is_current = current.is_some_and(|now| now.workflow == workflow && now.policy == policy);
+        let file = if shipped::is_one(file) && !is_current { "" } else { file };
+        let subject = Subject { workflow: &workflow, policy: &policy, file, is_current };
         // The settings were asked about already.
         let asked = Asked { settings: None, ..Asked::of(&sources, &settings, Some(subject))? };
         let grants = asked.permitted(file, by, &settings)?;

@@ -124,7 +124,7 @@ pub(super) fn start(args: &RunArgs, record: Option<PathBuf>, output: &mut Output
     let file = absolute(&loaded.path, &here);
     let is_attended = !output.is_json() && is_attended();
     let by = By::of(args.trust, is_attended);
-    let subject = Subject { workflow: &checked.workflow, policy: &checked.policy, file: &file };
+    let subject = Subject { workflow: &checked.workflow, policy: &checked.policy, file: &file, is_current: true };
     let grants = Asked::of(&sources, &settings, Some(subject))?.permitted(&args.workflow, by, &settings)?;
     let (store, durability) = (own_store(&settings, by)?, settings.durability.value);
     let is_played = script.is_some() || recorded.is_some();

@@ -59,8 +59,20 @@ pub fn sources(flags: &Flags) -> Result<Sources, Failure> {
 /// As [`sources`].
 pub fn sources_of(folder: PathBuf, flags: &Flags) -> Result<Sources, Failure> {
     let home = config::home(&variable).map(|home| home.canonicalize().unwrap_or(home));
-    let user = config::user_file(&variable).filter(|file| std::fs::symlink_metadata(file).is_ok());
     let project = config::find_project(&folder, home.as_deref());
+    read_sources(folder, project, flags)
+}
+
+/// The settings without any project's.
+///
+/// # Errors
+/// As [`settings`].
+pub fn settings_of_user() -> Result<Settings, Failure> {
+    read_sources(working_folder()?, None, &Flags::default())?.without_asking()
+}
+
+fn read_sources(folder: PathBuf, project: Option<PathBuf>, flags: &Flags) -> Result<Sources, Failure> {
+    let user = config::user_file(&variable).filter(|file| std::fs::symlink_metadata(file).is_ok());
     let shown = |file: &Path| file.strip_prefix(&folder).unwrap_or(file).to_string_lossy().into_owned();
     let read = |file: PathBuf, layer: Layer| {
         let faults = owner::faults(&file, User::own());
@@ -154,8 +166,30 @@ impl Sources {
             let fault = file.faults.iter().find(|fault| is_user || !fault.can_be_agreed_to());
             if let Some(fault) = fault {
                 let message = format!("{} is not believed: {fault}", file.path.display());
-                return Err(Failure::new(Code::SettingsUnsafe, message).with_hint(fault.hint()));
+                let hint = match fault {
+                    Unsafe::Owner { .. } => {
+                        "your own settings must be yours or root's: copy them to a folder that XDG_CONFIG_HOME names"
+                            .to_owned()
+                    }
+                    _ => fault.hint(),
+                };
+                return Err(Failure::new(Code::SettingsUnsafe, message).with_hint(if is_user {
+                    hint
+                } else {
+                    fault.hint()
+                }));
             }
+        }
+        if let (Some(user), Some(project)) = (&self.user, &self.project)
+            && user.path.starts_with(folder_of(&project.path))
+        {
+            let message = format!(
+                "your settings {} lie in the folder of a project, which could have brought them along",
+                user.path.display()
+            );
+            return Err(
+                Failure::new(Code::SettingsUnsafe, message).with_hint("set XDG_CONFIG_HOME to a folder outside it")
+            );
         }
         Ok(())
     }
@@ -169,7 +203,9 @@ impl Sources {
 pub fn settings(flags: &Flags) -> Result<Settings, Failure> {
     let mut sources = sources(flags)?;
     // A file of the user that others can write is nobody's word; the verbs that start something refuse it.
-    sources.user = sources.user.take().filter(|user| user.faults.is_empty());
+    if let Some(user) = sources.user.take_if(|user| !user.faults.is_empty()) {
+        tell(&format!("{} does not count: others can change it; `rondo doctor` says how\n", user.path.display()));
+    }
     let harmless = sources.without_asking()?;
     if consent::counts(&sources, &harmless) { sources.whole() } else { Ok(harmless) }
 }
@@ -264,7 +300,8 @@ pub fn own_store(settings: &Settings, by: By) -> Result<OwnStore, Failure> {
 /// # Errors
 /// When there is a secret that cannot be used.
 pub fn is_own(signed: Option<Owner>, settings: &Settings) -> Result<bool, Failure> {
-    let secret = settings.secret_file.as_deref().map(Secret::read).transpose();
+    let file = settings.secret_file.as_deref().filter(|file| !lies_in_project(file, settings));
+    let secret = file.map(Secret::read).transpose();
     let secret = secret.map_err(|error| Failure::new(Code::StoreForeign, error.to_string()))?.flatten();
     Ok(signed.zip(secret).is_some_and(|(owner, secret)| secret.verifies(&Owner::message(&owner.id), &owner.tag)))
 }
@@ -279,12 +316,19 @@ pub fn sign(store: &Path, settings: &Settings) -> Result<(), Failure> {
     folder::sign(store, owner).map_err(|error| of_store(&error))
 }
 
+/// Whether a file of the user lies in the folder that is worked in, which could have brought it along. A home is nobody
+/// else's folder.
+fn lies_in_project(file: &Path, settings: &Settings) -> bool {
+    let home = settings.environment.get("HOME").map(PathBuf::from);
+    home.as_ref() != Some(&settings.workspace) && file.starts_with(&settings.workspace)
+}
+
 /// A new id with the tag of the user's secret, which is drawn where there is none yet; `None` where it has no place.
 fn new_owner(settings: &Settings) -> Result<Option<Owner>, Failure> {
     let Some(file) = settings.secret_file.as_deref() else { return Ok(None) };
-    if file.starts_with(&settings.store.value) || !file.is_absolute() {
-        let message = format!("the secret {} must be an absolute path outside the store", file.display());
-        return Err(Failure::new(Code::StoreForeign, message));
+    if lies_in_project(file, settings) || file.starts_with(&settings.store.value) {
+        let message = format!("your secret would lie in {}, in the folder that you work in", file.display());
+        return Err(Failure::new(Code::StoreForeign, message).with_hint("set XDG_DATA_HOME to a folder outside it"));
     }
     let failed = |error: trust::secret::Error| Failure::new(Code::StoreForeign, error.to_string());
     let secret = Secret::read_or_draw(file).map_err(failed)?;

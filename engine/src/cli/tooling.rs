@@ -119,7 +119,7 @@ pub fn local(settings: &Settings) -> Result<(ToolSet, Arc<Workspace>), Failure> 
     all.push(Arc::new(Typed::new(Shell::new(Arc::clone(&processes)))));
     all.push(Arc::new(Typed::new(HttpGet::new(gate).with_gates(gates))));
     for (name, tool) in &settings.tools {
-        all.push(Arc::new(program(name, tool, settings, &processes)?));
+        all.push(Arc::new(program(name, tool, &processes)?));
     }
     let mut tools = ToolSet::default();
     for tool in all {
@@ -281,13 +281,13 @@ fn server_settings(name: &str, mcp: &config::Mcp, settings: &Settings) -> Result
         (Some(command), _) => {
             let stated =
                 mcp.env.iter().map(|(name, value)| redact::Secret { name: name.clone(), value: value.clone() });
-            let words: Vec<String> = std::iter::once(command).chain(&mcp.args).cloned().collect();
-            let mut words = found_from(mcp.cwd, words, settings).into_iter();
             Transport::Stdio {
-                command: words.next().unwrap_or_default(),
-                args: words.collect(),
+                command: command.clone(),
+                args: mcp.args.clone(),
                 env: stated.chain(mcp.key_env.as_ref().and_then(secret)).collect(),
                 working_dir: match mcp.cwd {
+                    // In a sandbox a folder is one below the workspace that it is made for.
+                    Some(Cwd::Workspace) if mcp.sandbox.is_some() => WorkingDir::workspace(),
                     Some(Cwd::Workspace) => WorkingDir::Folder(settings.workspace.clone()),
                     Some(Cwd::Private) | None => WorkingDir::Private,
                 },
@@ -314,20 +314,6 @@ fn server_settings(name: &str, mcp: &config::Mcp, settings: &Settings) -> Result
         server.call_timeout = Duration::from_millis(timeout_ms);
     }
     Ok(server)
-}
-
-/// The words of a command for the folder that it starts in: a file that one names is found beside the settings that name
-/// it, also from a private folder. What is looked for in `PATH` stays so.
-pub fn found_from(cwd: Option<Cwd>, words: Vec<String>, settings: &Settings) -> Vec<String> {
-    if cwd == Some(Cwd::Workspace) {
-        return words;
-    }
-    let absolute = |(at, word): (usize, String)| {
-        let path = settings.workspace.join(&word);
-        let is_path = at > 0 || word.contains('/');
-        if is_path && !word.starts_with('-') && path.is_file() { path.to_string_lossy().into_owned() } else { word }
-    };
-    words.into_iter().enumerate().map(absolute).collect()
 }
 
 /// The sandbox that the operator puts around one program: it reads and writes what the table names.
@@ -441,20 +427,13 @@ fn key(name: &str, mcp: &config::Mcp) -> String {
     server_key(name, &command, mcp.url.as_deref())
 }
 
-fn program(
-    name: &str,
-    tool: &config::Tool,
-    settings: &Settings,
-    processes: &Arc<Processes>,
-) -> Result<Program, Failure> {
+fn program(name: &str, tool: &config::Tool, processes: &Arc<Processes>) -> Result<Program, Failure> {
     let schema = match &tool.schema {
         None => None,
         Some(ToolSchema::Inline(text)) => Some(text.clone()),
         Some(ToolSchema::File(file)) => Some(read_text(Path::new(file), MAX_SCHEMA_BYTES)?),
     };
-    let argv = found_from(Some(tool.cwd.unwrap_or(Cwd::Workspace)), tool.argv.clone(), settings);
-    let tool = config::Tool { argv, ..tool.clone() };
-    Program::new(program::settings(name, &tool, schema), Arc::clone(processes))
+    Program::new(program::settings(name, tool, schema), Arc::clone(processes))
         .map_err(|error| Failure::new(Code::SettingsValue, format!("[tool.{name}]: {error}")))
 }
 
@@ -547,7 +526,9 @@ fn hidden(settings: &Settings) -> Vec<PathBuf> {
     });
     let servers = settings.mcp.values().flat_map(|mcp| mcp.command.iter().chain(&mcp.args));
     let servers = files_among(servers, workspace).map(|file| closed_with(file, workspace));
-    let fixed = [Some(settings.store.value.clone()), settings.file.clone(), trust, this].into_iter().flatten();
+    let Settings { file, user_file, secret_file, .. } = settings;
+    let fixed = [Some(settings.store.value.clone()), file.clone(), user_file.clone(), secret_file.clone(), trust, this];
+    let fixed = fixed.into_iter().flatten();
     let in_workspace = fixed.chain(schemas).chain(servers).chain([workspace.join(config::FILE_NAME)]);
     let home = settings.environment.get("HOME");
     let keys = home.into_iter().flat_map(|home| CREDENTIALS.iter().map(|file| Path::new(home).join(file)));

@@ -97,7 +97,7 @@ fn of_workflow(name: &str, sources: &Sources, settings: &Settings) -> Result<Vec
     let definition = &loaded.checked.workflow;
     let tools = tooling::seen(settings)?;
     let file = files::absolute(&loaded.path, &here);
-    let subject = Subject { workflow: definition, policy: &loaded.checked.policy, file: &file };
+    let subject = Subject { workflow: definition, policy: &loaded.checked.policy, file: &file, is_current: true };
     let asked = Asked::of(sources, settings, Some(subject))?;
     let named = consent::named(definition);
     let by = |tool: &str| {

@@ -8,7 +8,7 @@ use rondo_protocol::Digest;
 use rondo_protocol::diagnostic::Code;
 use serde::Serialize;
 
-use super::consent::{Asked, By, Subject, of_trust};
+use super::consent::{Asked, By, Subject, of_trust, record_own};
 use super::exit::Exit;
 use super::failure::{Failure, Faulty};
 use super::output::{Output, one_line};
@@ -28,8 +28,9 @@ pub struct TrustArgs {
     #[arg(long, requires = "workflow")]
     own: bool,
     /// Make a store yours [default: the one in use here]
-    #[arg(long, value_name = "DIR", num_args = 0..=1, default_missing_value = "", conflicts_with_all = ["workflow", "server", "list"])]
-    store: Option<PathBuf>,
+    #[arg(long, value_name = "DIR", num_args = 0..=1, conflicts_with_all = ["workflow", "server", "list"])]
+    #[expect(clippy::option_option, reason = "absent, without a folder, and with one are three things")]
+    store: Option<Option<PathBuf>>,
     /// Start this MCP server, show its tools, and pin them
     #[arg(long, value_name = "NAME", conflicts_with_all = ["workflow", "revoke", "list"])]
     server: Option<String>,
@@ -78,11 +79,14 @@ struct AgreedLine<'a> {
 
 /// Shows what is asked for and records the answer.
 pub fn trust(args: &TrustArgs, output: &mut Output) -> Result<Exit, Failure> {
-    let named = args.store.clone().filter(|store| !store.as_os_str().is_empty());
+    let named = args.store.clone().flatten();
     let flags = Flags { store: named, durability: None };
     let sources = session::sources(&flags)?;
     if args.list {
         return list(&sources.without_asking()?, output);
+    }
+    if args.revoke && args.store.is_none() {
+        return revoke(args, &sources, output);
     }
     sources.refuse_unsafe()?;
     if args.store.is_some() {
@@ -98,23 +102,20 @@ pub fn trust(args: &TrustArgs, output: &mut Output) -> Result<Exit, Failure> {
     let file = loaded.as_ref().map(|loaded| files::absolute(&loaded.path, &here));
     let subject = loaded.as_ref().zip(file.as_deref()).map(|(loaded, file)| {
         let checked = &loaded.checked;
-        Subject { workflow: &checked.workflow, policy: &checked.policy, file }
+        Subject { workflow: &checked.workflow, policy: &checked.policy, file, is_current: true }
     });
     let asked = Asked::of(&sources, &settings, subject)?;
-    if args.revoke {
-        return revoke(&sources, &settings, file.as_deref(), output);
-    }
     if let Some(loaded) = loaded.as_ref().filter(|loaded| !loaded.checked.not_yet.is_empty()) {
         return Err(Faulty { faults: loaded.checked.not_yet.clone(), sources: loaded.sources.clone() }.into());
     }
-    consider(args, &asked, file.as_deref(), &settings, output)
+    consider(args, &asked, subject, &settings, output)
 }
 
 /// Shows what is asked for, and records that a person agreed, or that `--yes` did.
 fn consider(
     args: &TrustArgs,
     asked: &Asked,
-    file: Option<&str>,
+    subject: Option<Subject<'_>>,
     settings: &Settings,
     output: &mut Output,
 ) -> Result<Exit, Failure> {
@@ -125,15 +126,15 @@ fn consider(
         let line = TrustLine { event: "trust", folder: &folder, digest, asks: &asks, changed: &changed };
         output.line(&line)?;
     } else if asks.is_empty() {
-        let what = file.map_or_else(|| format!("the settings of {folder}"), str::to_owned);
+        let what = subject.map_or_else(|| format!("the settings of {folder}"), |subject| subject.file.to_owned());
         output.text(&format!("{what} asks for nothing that needs your consent\n"))?;
     } else {
         output.text(&asked.text())?;
         output.text(&format!("digest {digest}\n"))?;
     }
-    // A workflow of one's own can be told so although it asks for nothing yet, and again with `--own`.
-    let is_settled = asked.is_agreed() && !args.own;
-    if is_settled {
+    asked.records_lie_outside(settings)?;
+    // A workflow of one's own can be told so although it asks for nothing yet.
+    if asked.is_agreed() && !args.own {
         return Ok(Exit::Done);
     }
     let answer = match args.yes {
@@ -150,22 +151,27 @@ fn consider(
             .with_hint(format!("`--yes {digest}` agrees to exactly this without being asked")));
     }
     asked.record(args.own, settings)?;
+    if let Some(subject) = subject.filter(|_| args.own) {
+        record_own(&subject, settings)?;
+    }
     if !output.is_json() {
         output.text("trusted until something of this changes\n")?;
     }
     Ok(Exit::Done)
 }
 
-fn revoke(
-    sources: &Sources,
-    settings: &Settings,
-    workflow: Option<&str>,
-    output: &mut Output,
-) -> Result<Exit, Failure> {
+/// Takes back what was agreed to, whatever has become of it since: nothing is read but the records.
+fn revoke(args: &TrustArgs, sources: &Sources, output: &mut Output) -> Result<Exit, Failure> {
+    let settings = sources.without_asking()?;
+    let here = working_folder()?;
+    let workflow = args.workflow.as_deref().map(|name| {
+        let path = workflow::find(name, &here).unwrap_or_else(|_| name.into());
+        files::absolute(&path, &here)
+    });
     let folder = sources.project().map(|project| super::consent::folder_name(&project.path.to_string_lossy()));
-    let revoked = Book::update(settings.trust.as_deref(), |book| match (workflow, &folder) {
-        (Some(file), _) => book.revoke_workflow(file),
-        (None, Some(folder)) => book.revoke_settings(folder),
+    let revoked = Book::update(settings.trust.as_deref(), |book| match (workflow, folder) {
+        (Some(file), _) => book.revoke_workflow(&file),
+        (None, Some(folder)) => book.revoke_settings(&folder),
         (None, None) => false,
     });
     let revoked = revoked.map_err(|error| of_trust(&error))?;

@@ -114,8 +114,31 @@ impl Stated {
             if let Some(ToolSchema::File(file)) = &mut tool.schema {
                 *file = folder.join(&*file).to_string_lossy().into_owned();
             }
+            if tool.cwd == Some(Cwd::Private) {
+                place_words(&mut tool.argv, folder);
+            }
+        }
+        for hook in placed.hooks.values_mut().filter(|hook| hook.cwd != Some(Cwd::Workspace)) {
+            place_words(&mut hook.argv, folder);
+        }
+        for server in placed.mcp.values_mut().filter(|server| server.cwd != Some(Cwd::Workspace)) {
+            let mut words: Vec<String> = server.command.iter().chain(&server.args).cloned().collect();
+            place_words(&mut words, folder);
+            let args = words.split_off(usize::from(server.command.is_some()).min(words.len()));
+            (server.command, server.args) = (words.pop(), args);
         }
         placed
+    }
+}
+
+/// Makes each word of a command that names a file beside the settings an absolute path: from a private folder it would not
+/// be found. What is looked for in `PATH` stays so.
+fn place_words(words: &mut [String], folder: &Path) {
+    for (at, word) in words.iter_mut().enumerate() {
+        let path = folder.join(&*word);
+        if (at > 0 || word.contains('/')) && !word.starts_with('-') && path.is_file() {
+            *word = path.to_string_lossy().into_owned();
+        }
     }
 }
 

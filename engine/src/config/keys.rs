@@ -19,8 +19,11 @@ const ASKS_FOR_ONE: &str = "ASKPASS";
 /// The shortest value that looks like a key whatever its name.
 const KEY_LIKE_BYTES: usize = 12;
 
-/// Digits of a digest by which two masked keys can be told apart.
-const SHOWN_DIGITS: usize = 8;
+/// Options whose value is a program text, which must be seen before it is agreed to.
+const PROGRAM_TEXTS: [&str; 6] = ["-c", "-e", "-m", "--eval", "--exec", "--command"];
+
+/// The shortest value with a slash that is taken for a key and not for a path.
+const KEY_WITH_SLASH_BYTES: usize = 16;
 
 /// Whether a variable holds a key: by what people call such variables, or by what its value looks like, because a
 /// variable that a setting sets by hand may be called anything.
@@ -55,15 +58,37 @@ fn looks_like_a_key(value: &str) -> bool {
     value.len() >= KEY_LIKE_BYTES && value.chars().all(is_part) && digits > 1 && letters > 1
 }
 
-/// The value of a variable as it may be shown.
+/// The value of a variable as it may be shown. Only what can be nothing but a key is masked: a command or a path that is
+/// called one must be seen.
 pub fn masked(name: &str, value: &str) -> String {
-    if holds_a_key(name, value) { mask(value) } else { value.to_owned() }
+    if let Some(without) = without_password(value) {
+        return without;
+    }
+    if holds_a_key(name, value) && can_be_a_key(value) { mask(value) } else { value.to_owned() }
 }
 
-/// What stands in the place of a key: two of them can be told apart, and neither can be had from it.
+/// Whether a value could be a key, and no command, no option and no path.
+fn can_be_a_key(value: &str) -> bool {
+    let is_part = |c: char| c.is_ascii_alphanumeric() || matches!(c, '_' | '-' | '+' | '=' | '/');
+    let has_slash = value.contains('/');
+    value.chars().all(is_part) && !value.starts_with(['-', '/']) && (!has_slash || value.len() >= KEY_WITH_SLASH_BYTES)
+}
+
+/// An address with its password masked.
+fn without_password(value: &str) -> Option<String> {
+    let (scheme, rest) = value.split_once("://")?;
+    let end = rest.find(['/', '?', '#']).unwrap_or(rest.len());
+    let (authority, path) = rest.split_at_checked(end)?;
+    let (login, host) = authority.rsplit_once('@')?;
+    let (user, password) = login.split_once(':')?;
+    let is_plain = |text: &str| text.chars().all(|c| c.is_ascii_alphanumeric() || "_-.~+=%".contains(c));
+    (is_plain(scheme) && is_plain(user) && is_plain(password))
+        .then(|| format!("{scheme}://{user}:{}@{host}{path}", mask(password)))
+}
+
+/// What stands in the place of a key: whatever is another key is seen to be one, and no key can be had from it.
 fn mask(value: &str) -> String {
-    let digest: String = Digest::sha256(value.as_bytes()).to_string().chars().take(SHOWN_DIGITS).collect();
-    format!("[a key, sha256 {digest}]")
+    format!("[a key, sha256 {}]", Digest::sha256(value.as_bytes()))
 }
 
 /// The words of a command as they may be shown.
@@ -92,8 +117,11 @@ fn places(words: &[String]) -> Vec<(usize, String, String)> {
     let mut places = Vec::new();
     for (at, word) in words.iter().enumerate() {
         let before = at.checked_sub(1).and_then(|at| words.get(at));
+        if before.is_some_and(|before| PROGRAM_TEXTS.contains(&before.as_str())) {
+            continue;
+        }
         if before.is_some_and(|before| before.starts_with('-') && !before.contains('=') && is_named(before))
-            && !word.starts_with('-')
+            && can_be_a_key(word)
         {
             places.push((at, String::new(), word.clone()));
         } else if let Some((name, value)) = word.split_once(['=', ':'])
@@ -102,9 +130,11 @@ fn places(words: &[String]) -> Vec<(usize, String, String)> {
             && !value.trim().is_empty()
             && !value.starts_with("//")
         {
-            let key = value.trim().rsplit(' ').next().unwrap_or_default();
-            let before = word.strip_suffix(key).unwrap_or_default();
-            places.push((at, before.to_owned(), key.to_owned()));
+            let value = value.trim();
+            let key = value.strip_prefix("Bearer ").or_else(|| value.strip_prefix("Basic ")).unwrap_or(value);
+            if let Some(before) = word.strip_suffix(key).filter(|_| can_be_a_key(key)) {
+                places.push((at, before.to_owned(), key.to_owned()));
+            }
         }
     }
     places
@@ -161,13 +191,38 @@ mod tests {
     }
 
     #[test]
+    fn nothing_that_could_be_a_command_is_masked() {
+        let words = |text: &str| text.split('|').map(str::to_owned).collect::<Vec<_>>();
+        for command in [
+            "bash|-c|TOKEN=x;{curl,evil.example};exec<>docs-server",
+            "sh|-c|TOKEN=abcdefgh",
+            "node|--token|./evil.js",
+            "x|KEY=$(evil)",
+            "x|--api-key|--require=evil",
+        ] {
+            assert_eq!(masked_words(&words(command)), words(command), "{command}");
+        }
+        for (name, value) in [
+            ("NODE_OPTIONS", "--require=./evil.js --title=a://b@c"),
+            ("SSL_KEY_LOG", "/home/me/.ssh/authorized_keys"),
+            ("MY_KEY", "./evil.sh"),
+            ("MY_KEY", "a b"),
+            ("MY_TOKEN", "$(evil)"),
+        ] {
+            assert_eq!(masked(name, value), value, "{name}");
+        }
+        let address = masked("DATABASE", "postgres://me:secret99@host/db");
+        assert!(address.starts_with("postgres://me:[a key, sha256 ") && address.ends_with("]@host/db"), "{address}");
+    }
+
+    #[test]
     fn keys_in_commands_and_addresses_are_found_and_not_shown() {
         let words = |text: &str| text.split('|').map(str::to_owned).collect::<Vec<_>>();
-        let command = words("--port|80|--token|abc|--api-key=def|PASSWORD=ghi|Authorization: Bearer jkl|--verbose");
+        let command = words("--port|80|--token|abc|--api-key=def|PASSWORD=ghi|Authorization: Bearer jkl0123|--verbose");
         let found: Vec<(String, String)> = in_words(&command).into_iter().map(|key| (key.name, key.value)).collect();
         let found: Vec<(&str, &str)> = found.iter().map(|(name, value)| (name.as_str(), value.as_str())).collect();
         assert_eq!(found[..3], [("TOKEN", "abc"), ("API_KEY", "def"), ("PASSWORD", "ghi")]);
-        assert_eq!(found[3].1, "jkl");
+        assert_eq!(found[3].1, "jkl0123");
         let shown = masked_words(&command).join(" ");
         assert!(["abc", "def", "ghi", "jkl"].iter().all(|key| !shown.contains(key)), "{shown}");
         assert!(shown.contains("--port 80") && shown.contains("--verbose"), "{shown}");

@@ -1,7 +1,8 @@
 //! Two files, and whose word counts.
 //!
 //! The user's file is the operator's word. Of a project's file only what cannot harm counts before a person agreed to the
-//! rest: the ids of models, lower limits, `durability = "sync"`, and prices where the user has none. Everything else is
+//! rest: the ids of models, lower limits, `durability = "sync"`, and prices where the user has neither a price nor a limit on
+//! money. Everything else is
 //! [asked](asks), value by value. [`without_asking`] and [`asks`] take the file apart field by field, so that a key that
 //! is new is in one of them or does not compile.
 
@@ -38,7 +39,6 @@ pub fn without_asking(project: &Stated, user: &Stated) -> Stated {
         durability: project.durability.clone().filter(is_sync),
         models: models_without_asking(&project.models, user),
         limits: project.limits.clone(),
-        sandbox: SandboxSettings { protected: None, ..project.sandbox.clone() },
         ..Stated::default()
     }
 }
@@ -48,9 +48,12 @@ pub fn asks(project: &Stated, user: &Stated) -> Vec<Ask> {
     // What stands here by `_` counts without asking, as `without_asking` has it.
     let Stated { store, durability, providers, models, mcp, tools, hooks, imposed, sandbox, grant, limits: _ } =
         project;
-    // Programs may use the lower of what the two files say; the paths that no tool writes are the user's alone.
-    let SandboxSettings { protected: _, memory_bytes: _, processes: _, disk_bytes: _ } = sandbox;
+    // The paths that no tool writes are the user's alone. A total may be more than what holds without one.
+    let SandboxSettings { protected: _, memory_bytes, processes, disk_bytes } = sandbox;
     let mut asks = Vec::new();
+    let totals = [("memory", memory_bytes), ("processes", processes), ("disk", disk_bytes)];
+    let total = |(name, total): (&str, &Option<u64>)| total.map(|total| Ask::new(Kind::Sandbox, name, total));
+    asks.extend(totals.into_iter().filter_map(total));
     asks.extend(store.as_ref().map(|path| Ask::new(Kind::Store, "path", path.value.as_str())));
     let durability = durability.as_ref().filter(|durability| !is_sync(durability));
     asks.extend(durability.map(|_| Ask::new(Kind::Durability, "store", "log")));
@@ -138,7 +141,9 @@ fn is_sync(durability: &Sourced<Durability>) -> bool {
 /// The id of each model, and its price where the user has none for it.
 fn models_without_asking(project: &BTreeMap<String, Model>, user: &Stated) -> BTreeMap<String, Model> {
     let harmless = |(name, stated): (&String, &Model)| {
-        let has_price = user.models.get(name).is_some_and(|model| model.price.is_some());
+        // A price of nothing would let a limit on money never be reached.
+        let has_price =
+            user.models.get(name).is_some_and(|model| model.price.is_some()) || user.limits.cost_usd.is_some();
         let price = stated.price.clone().filter(|_| !has_price);
         (name.clone(), Model { provider: None, model: stated.model.clone(), price })
     };
@@ -162,7 +167,7 @@ fn of_provider(provider: &StatedProvider) -> Value {
     table([
         ("base_url", base_url.as_ref().map(|url| Value::from(keys::masked_address(&url.value)))),
         ("key_env", text(key_env)),
-        ("key_command", key_command.as_ref().map(|command| list(&command.value))),
+        ("key_command", key_command.as_ref().map(|command| list(&keys::masked_words(&command.value)))),
         ("connect_timeout", time(connect_timeout_ms)),
         ("idle_timeout", time(idle_timeout_ms)),
         ("total_timeout", time(total_timeout_ms)),
@@ -385,7 +390,7 @@ mod tests {
     #[test]
     fn what_cannot_harm_is_not_asked() {
         let text = "[store]\ndurability = \"sync\"\n[model.default]\nmodel = \"m\"\n\
-                    price = { input = 1, output = 2 }\n[limits]\nsteps = 5\n[sandbox]\nmemory = \"1GiB\"\n";
+                    price = { input = 1, output = 2 }\n[limits]\nsteps = 5\n";
         assert_eq!(asks(&project(text), &Stated::default()), []);
         let priced = user("[model.default]\nprice = { input = 9, output = 9 }\n");
         let asked = asks(&project(text), &priced);

@@ -158,6 +158,8 @@ pub fn resolve(
     secrets.extend(addresses.flat_map(keys::in_address));
     let commands = servers().map(|mcp| &mcp.args).chain(stated.tools.values().map(|tool| &tool.argv));
     let commands = commands.chain(stated.hooks.values().map(|hook| &hook.argv));
+    let key_commands = providers.values().filter_map(|provider| provider.key_command.as_ref());
+    let commands = commands.chain(key_commands.map(|command| &command.value));
     secrets.extend(commands.flat_map(|words| keys::in_words(words)));
     secrets.sort_by(|a, b| a.name.cmp(&b.name));
     secrets.dedup();

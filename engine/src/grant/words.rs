@@ -6,12 +6,16 @@
 use rondo_protocol::Value;
 
 /// Programs that run what they are given as arguments or read.
-const RUN_OTHERS: [&str; 42] = [
+const RUN_OTHERS: [&str; 47] = [
     "sh", "bash", "dash", "ash", "zsh", "ksh", "mksh", "fish", "csh", "tcsh", "busybox", "toybox", "env", "command",
     "builtin", "exec", "eval", "source", ".", "nice", "nohup", "time", "timeout", "setsid", "stdbuf", "ionice", "chrt",
     "taskset", "unshare", "nsenter", "chroot", "sudo", "doas", "su", "xargs", "parallel", "find", "watch", "script",
-    "flock", "strace", "ssh",
+    "flock", "strace", "ssh", "trap", "awk", "gawk", "mawk", "nawk",
 ];
+
+/// Programs that run a text that they are given, by how their names begin, and the options that it stands behind.
+const INTERPRETERS: [&str; 8] = ["perl", "python", "ruby", "node", "deno", "php", "lua", "tclsh"];
+const PROGRAM_TEXTS: [&str; 5] = ["-c", "-e", "-E", "-r", "--eval"];
 
 /// What has a meaning to the shell where it is not quoted.
 const SPECIAL: &str = ";&|<>()$`{}[]*?!~#\n";
@@ -37,6 +41,10 @@ fn named_by_its_file(mut words: Vec<String>) -> Option<Vec<String>> {
         return None;
     }
     *program = name;
+    let is_interpreter = INTERPRETERS.iter().any(|known| words.first().is_some_and(|name| name.starts_with(known)));
+    if is_interpreter && words.iter().skip(1).any(|word| PROGRAM_TEXTS.iter().any(|option| word.starts_with(option))) {
+        return None;
+    }
     Some(words)
 }
 

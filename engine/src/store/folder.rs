@@ -136,7 +136,12 @@ pub(super) fn close(folder: &Path) -> Result<(), Error> {
     let about = fs::symlink_metadata(folder).map_err(|error| Error::io(folder, &error))?;
     is_own(folder, &about)?;
     mend(folder, &about, FOLDER_MODE)?;
-    visit(folder, &mut |path, about, _| mend(path, about, if about.is_dir() { FOLDER_MODE } else { FILE_MODE }))
+    visit(folder, &mut |path, about, _| match about {
+        about if about.is_dir() => mend(path, about, FOLDER_MODE),
+        // A table may have another name elsewhere, whose mode is not this store's to change.
+        about if about.nlink() > 1 => Ok(()),
+        about => mend(path, about, FILE_MODE),
+    })
 }
 
 /// Writes whose the store is, in place of what stood there.

@@ -118,3 +118,12 @@ pub fn digest(asks: &[Ask]) -> Result<Digest, canonical::Error> {
     bytes.extend(canonical::to_bytes(asks)?);
     Ok(Digest::sha256(&bytes))
 }
+
+/// The digest of what asks again when it changes, also of a person's own workflow: everything but limits.
+///
+/// # Errors
+/// As [`digest`].
+pub fn lasting(asks: &[Ask]) -> Result<Digest, canonical::Error> {
+    let lasting: Vec<Ask> = asks.iter().filter(|ask| ask.kind != Kind::Limits).cloned().collect();
+    digest(&lasting)
+}

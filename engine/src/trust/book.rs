@@ -15,7 +15,7 @@ use rondo_protocol::Digest;
 use rustix::fs::OFlags;
 use serde::{Deserialize, Serialize};
 
-use super::Ask;
+use super::{Ask, lasting};
 
 /// The format of the file. Records of format 1 knew no settings; what they agreed to is asked again.
 const VERSION: u32 = 2;
@@ -143,8 +143,9 @@ impl Book {
         let fault = |source| Error::File { path: path.to_owned(), source };
         let folder = path.parent().unwrap_or_else(|| Path::new("."));
         DirBuilder::new().recursive(true).mode(0o700).create(folder).map_err(fault)?;
-        let written = |path: &Path| OpenOptions::new().write(true).create(true).truncate(true).mode(0o600).open(path);
-        let lock = written(&path.with_extension("lock")).map_err(fault)?;
+        let mut options = OpenOptions::new();
+        options.write(true).mode(0o600).custom_flags(OFlags::NOFOLLOW.bits().cast_signed());
+        let lock = options.clone().create(true).open(path.with_extension("lock")).map_err(fault)?;
         lock.lock().map_err(fault)?;
         let mut book = Self::read(Some(path))?;
         let result = change(&mut book);
@@ -152,7 +153,7 @@ impl Book {
         let new = path.with_extension("new");
         // Left by a process that was killed, perhaps with another mode.
         let _ = std::fs::remove_file(&new);
-        let mut file = written(&new).map_err(fault)?;
+        let mut file = options.create_new(true).open(&new).map_err(fault)?;
         file.write_all(&text).and_then(|()| file.sync_all()).map_err(fault)?;
         std::fs::rename(&new, path).map_err(fault)?;
         Ok(result)
@@ -167,10 +168,18 @@ impl Book {
         }
     }
 
-    /// How the workflow in `file` stands, by the digest of its definition and that of what it asks for.
-    pub fn workflow(&self, file: &str, definition: Digest, asks: Digest) -> Standing<'_> {
+    /// How the workflow in `file` stands, by the digest of its definition and that of what it asks for. An agreement to a
+    /// person's own workflow is one to what the file holds now: `is_current` says whether that is this definition.
+    pub fn workflow(&self, file: &str, definition: Digest, asks: Digest, is_current: bool) -> Standing<'_> {
         let agreed = self.workflows.get(file).map(Vec::as_slice).unwrap_or_default();
-        let is_this = |agreed: &&Agreement| agreed.digest == if agreed.own { asks } else { definition };
+        let is_this = |agreed: &&Agreement| {
+            if agreed.own {
+                is_current && agreed.digest == asks
+            } else {
+                // What settings grant may have grown since.
+                agreed.digest == definition && lasting(&agreed.asks).is_ok_and(|before| before == asks)
+            }
+        };
         match agreed.iter().rev().find(is_this) {
             Some(agreed) => Standing::Agreed(agreed),
             None => agreed.last().map_or(Standing::Unknown, Standing::Changed),
@@ -238,7 +247,18 @@ fn believed(path: &Path, file: &File) -> Result<(), Error> {
     if about.uid() != rustix::process::geteuid().as_raw() {
         return refused("the file belongs to another user");
     }
-    if about.mode() & 0o022 != 0 { refused("others can write the file; close it with chmod 600") } else { Ok(()) }
+    if about.mode() & 0o022 != 0 {
+        return refused("others can write the file; close it with chmod 600");
+    }
+    // Who can write the folder can put another file of the user in its place.
+    let folder = path.parent().map(std::fs::metadata).transpose();
+    let folder = folder.map_err(|source| Error::File { path: path.to_owned(), source })?;
+    match folder {
+        Some(folder) if folder.mode() & 0o022 != 0 => {
+            refused("others can write the folder that it lies in; close that with chmod 700")
+        }
+        _ => Ok(()),
+    }
 }
 
 /// The key of a server: its name, and a digest of what it is started by or where it is, because another project may call
@@ -269,17 +289,21 @@ mod tests {
         assert!(matches!(book.settings("/a", of("more")), Standing::Changed(_)));
         assert_eq!(book.settings("/copy", of("asks")), Standing::Unknown);
 
+        let asks = lasting(&agreement("first", false).asks).unwrap();
         book.agree_to_workflow("/w".into(), agreement("first", false));
         book.agree_to_workflow("/w".into(), agreement("second", false));
         for definition in ["first", "second"] {
-            assert!(matches!(book.workflow("/w", of(definition), of("x")), Standing::Agreed(_)), "{definition}");
+            let standing = book.workflow("/w", of(definition), asks, false);
+            assert!(matches!(standing, Standing::Agreed(_)), "{definition}");
         }
-        assert!(matches!(book.workflow("/w", of("third"), of("x")), Standing::Changed(_)));
-        assert_eq!(book.workflow("/copy", of("first"), of("x")), Standing::Unknown);
+        assert!(matches!(book.workflow("/w", of("third"), asks, true), Standing::Changed(_)));
+        assert!(matches!(book.workflow("/w", of("first"), of("more"), true), Standing::Changed(_)), "it asks for more");
+        assert_eq!(book.workflow("/copy", of("first"), asks, true), Standing::Unknown);
 
         book.agree_to_workflow("/own".into(), agreement("asks", true));
-        assert!(matches!(book.workflow("/own", of("any definition"), of("asks")), Standing::Agreed(_)));
-        assert!(matches!(book.workflow("/own", of("asks"), of("more")), Standing::Changed(_)));
+        assert!(matches!(book.workflow("/own", of("any definition"), of("asks"), true), Standing::Agreed(_)));
+        assert!(matches!(book.workflow("/own", of("another one"), of("asks"), false), Standing::Changed(_)));
+        assert!(matches!(book.workflow("/own", of("asks"), of("more"), true), Standing::Changed(_)));
         assert!(book.revoke_workflow("/own") && !book.revoke_workflow("/own"));
     }
 

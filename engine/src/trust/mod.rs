@@ -12,5 +12,5 @@ mod book;
 pub mod owner;
 pub mod secret;
 
-pub use ask::{Ask, Kind, digest};
+pub use ask::{Ask, Kind, digest, lasting};
 pub use book::{Agreement, Book, Error, Standing, server_key};

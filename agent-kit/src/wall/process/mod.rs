@@ -90,7 +90,8 @@ pub struct ProcessSettings {
     /// what it leads to; one that lies where a program may write is refused when that is to start. The workspace's `.git`
     /// is out of reach without being named.
     pub hidden: Vec<PathBuf>,
-    /// Files and folders that are not written, whether they exist or not, and read as far as granted.
+    /// Files and folders that are not written, whether they exist or not, and read as far as granted. Links as in
+    /// `hidden`.
     pub read_only: Vec<PathBuf>,
     /// Names and relative paths that are protected at any depth below what is granted, as in
     /// [`files::Access`](super::files::Access).
@@ -488,7 +489,9 @@ fn planned(
     let closed = kept.iter().filter(|kept| kept.protection == Protection::Closed).map(|kept| kept.path.clone());
     let hidden = names(&settings.hidden).into_iter().chain([workspace.join(".git")]).chain(closed).chain(found.closed);
     let hidden = outermost(hidden);
-    let not_written = kept.iter().filter(|kept| kept.protection == Protection::ReadOnly).map(|kept| kept.path.clone());
+    // A protected name that is a link is held where that leads; that it is made anew is told like any that is made.
+    let not_written = kept.iter().filter(|kept| kept.protection == Protection::ReadOnly);
+    let not_written = not_written.flat_map(|kept| names_of(&kept.path)).filter(|path| !path.is_symlink());
     let held = names(&settings.read_only).into_iter().chain(found.read_only).chain(not_written);
     // What exists is held. The place of what is missing is kept, and an empty folder may be what keeps it.
     let (held, missing): (Vec<PathBuf>, Vec<PathBuf>) = held.partition(|path| path.exists() && !is_empty(path));

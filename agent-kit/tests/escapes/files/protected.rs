@@ -86,12 +86,12 @@ fn is_not_written(path: &str) -> Outcome {
     let scene = scene();
     let path = named(&scene, path);
     scene.refuses("write_file", &json!({ "path": path, "text": PWNED }), OutOfReach)?;
-    let target = path.trim_start_matches('/');
-    let edit = format!("--- /dev/null\n+++ b/{target}\n@@ -0,0 +1 @@\n+{PWNED}\n");
+    // An absolute path is no name in a patch.
     if path.starts_with('/') {
         return Ok(());
     }
-    match scene.call("apply_patch", &json!({ "patch": edit })) {
+    let addition = format!("--- /dev/null\n+++ b/{path}\n@@ -0,0 +1 @@\n+{PWNED}\n");
+    match scene.call("apply_patch", &json!({ "patch": addition })) {
         Err(_) => scene.unharmed(),
         Ok(result) => Err(format!("the patch was let through: {result}")),
     }

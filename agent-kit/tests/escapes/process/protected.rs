@@ -4,6 +4,7 @@ use std::fs;
 use std::path::Path;
 
 use rondo_agent_kit::wall::process::{Access, Command};
+use rondo_protocol::diagnostic::Code;
 
 use super::ground::{Ground, SECRET, shell};
 use crate::{Attempt, Without};
@@ -38,6 +39,8 @@ pub fn attempts() -> Vec<Attempt> {
         read_hidden_keys_where_their_link_leads,
         write_a_read_only_file,
         make_a_missing_read_only_file,
+        replace_a_read_only_link,
+        write_where_a_name_will_lead,
         write_a_declared_path_of_a_protected_name,
     ]
 }
@@ -180,10 +183,30 @@ fn make_a_missing_read_only_file(ground: &Ground) -> Result<bool, String> {
     Ok(is_made(ground, &["workspace/later.yaml"]))
 }
 
-#[expect(clippy::unnecessary_wraps, reason = "it is an attempt as the others are")]
+/// Runs a program, which may be refused.
+fn run_or_refused(ground: &Ground, command: Command) -> Result<(), String> {
+    match ground.run(command) {
+        Err(error) if ![Code::ProgramNotStarted, Code::WallMissing].contains(&error.code) => Err(error.to_string()),
+        _ => Ok(()),
+    }
+}
+
+/// A program is not started where it could put another file in a link's place.
+fn replace_a_read_only_link(ground: &Ground) -> Result<bool, String> {
+    let link = ground.workspace().join("later.yaml");
+    std::os::unix::fs::symlink("src/open", &link).unwrap();
+    run_or_refused(ground, shell("rm later.yaml; echo x > later.yaml"))?;
+    Ok(!link.is_symlink())
+}
+
+fn write_where_a_name_will_lead(ground: &Ground) -> Result<bool, String> {
+    std::os::unix::fs::symlink("src/later", ground.workspace().join(".envrc")).unwrap();
+    ground.script("echo x > src/later; mkdir src/later; echo x > src/later/x; echo x > .envrc")?;
+    Ok(is_made(ground, &["workspace/src/later"]))
+}
+
 fn write_a_declared_path_of_a_protected_name(ground: &Ground) -> Result<bool, String> {
     let access = Access::Paths(vec!["src/.vscode/tasks.json".into()]);
-    // Whether it is refused or does nothing: it is not written.
-    let _ = ground.run(Command { access, ..shell("echo x > src/.vscode/tasks.json") });
+    run_or_refused(ground, Command { access, ..shell("echo x > src/.vscode/tasks.json") })?;
     Ok(is_made(ground, &["workspace/src/.vscode/tasks.json"]))
 }

@@ -246,6 +246,10 @@ fn write(folder: &Path, name: &str, whole: &[(&'static str, Value)]) -> Result<P
     let tests = folder.join(TESTS);
     let failed =
         |file: &Path, error: std::io::Error| Failure::new(Code::WriteFailed, format!("{}: {error}", file.display()));
+    if tests.is_symlink() {
+        let message = format!("{} is a link, which is not followed; nothing was written", tests.display());
+        return Err(Failure::new(Code::WriteFailed, message).with_exit(Exit::Invalid));
+    }
     std::fs::create_dir_all(&tests).map_err(|error| failed(&tests, error))?;
     let file = tests.join(format!("{name}.yaml"));
     let others = ["yaml", "yml", "json"].map(|ending| tests.join(format!("{name}.{ending}")));

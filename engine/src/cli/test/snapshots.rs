@@ -160,6 +160,13 @@ pub fn report(file: &Path, text: &str) -> Result<(), Failure> {
         Err(error) if error.kind() == std::io::ErrorKind::NotFound => return replace(file, text),
         Err(error) => return Err(failed(error)),
         Ok(found) if !found.is_file() => {}
+        // `/dev/stdout` is a link, and may be one to a file.
+        Ok(_) if file.is_symlink() && !file.starts_with("/dev") => {
+            let message = format!("{} is a link; nothing was written", file.display());
+            return Err(Failure::new(Code::WriteFailed, message)
+                .with_exit(Exit::Invalid)
+                .with_hint("name the file itself"));
+        }
         Ok(_) => {
             let mut begin = Vec::new();
             let read = fs::File::open(file).and_then(|file| file.take(REPORT_HEAD_BYTES).read_to_end(&mut begin));

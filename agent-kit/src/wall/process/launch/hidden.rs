@@ -29,7 +29,7 @@ impl Places {
         let mut places = Vec::new();
         let writable = mounts::writable(plan);
         let is_writable = |path: &Path| writable.iter().any(|root| path.starts_with(root) && path != root);
-        for path in plan.hidden.iter().chain(&plan.kept) {
+        for path in plan.hidden.iter().chain(&plan.kept).chain(&plan.read_only) {
             let refused = |error: &dyn std::fmt::Display| {
                 Report::NoWall(format!("{} cannot be kept from programs: {error}", path.display()))
             };
@@ -94,8 +94,8 @@ fn is_empty_folder(path: &Path) -> bool {
     fs::read_dir(path).is_ok_and(|mut entries| entries.next().is_none())
 }
 
-/// The folders between a writable root and what is hidden or held in it. Each is to be a mount of its own: what is one cannot
-/// be moved away together with the mask that lies in it.
+/// The folders between a writable root and what is hidden or held in it. Each is to be a mount of its own: what is one
+/// cannot be moved away together with the mask that lies in it.
 pub(super) fn pinned(plan: &Plan) -> Vec<PathBuf> {
     let mut pinned: Vec<PathBuf> = Vec::new();
     for root in mounts::writable(plan) {
