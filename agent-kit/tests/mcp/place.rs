@@ -145,7 +145,7 @@ async fn variables_that_bring_code_are_not_handed_on() {
         "LUA_PATH",
         "OPENAI_API_KEY",
     ];
-    let mut variables: Vec<(&str, &str)> = bringing.iter().map(|&name| (name, "/work/planted")).collect();
+    let mut variables: Vec<(&str, &str)> = bringing.iter().map(|&name| (name, "/elsewhere/planted")).collect();
     variables.extend([("HOME", "/home/someone"), ("PATH", "/usr/bin:/bin"), ("TMPDIR", "/tmp")]);
     let seen = handed_on(&variables);
     let names: Vec<&str> = seen.keys().map(String::as_str).collect();

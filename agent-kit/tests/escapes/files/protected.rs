@@ -16,7 +16,7 @@ use crate::Attempt;
 /// Files that somebody has made already, from the folder that holds the workspace.
 const THERE: [&str; 12] = [
     "root/.github/workflows/ci.yml",
-    "root/work/.git",
+    "root/linked/.git",
     "root/meta/HEAD",
     "root/meta/commondir",
     "root/meta/config",
@@ -34,7 +34,7 @@ fn prepare(at: &Path) {
         fs::create_dir_all(at.join(file).parent().unwrap()).unwrap();
         fs::write(at.join(file), format!("{SECRET}\n")).unwrap();
     }
-    fs::write(at.join("root/work/.git"), "gitdir: ../meta\n").unwrap();
+    fs::write(at.join("root/linked/.git"), "gitdir: ../meta\n").unwrap();
     fs::write(at.join("root/flow.yaml"), format!("{SECRET}\n")).unwrap();
     fs::hard_link(at.join("root/flow.yaml"), at.join("root/copy.yaml")).unwrap();
     fs::create_dir(at.join("root/parts")).unwrap();
