@@ -121,13 +121,13 @@ pub enum Error {
     },
 }
 
-/// The parts of a request head that the workflow alone decides: system text, tools and response format. Model and
-/// parameters come from whoever resolves models.
+/// What the workflow alone decides of a request head: the system text and the schema of the answer. The rest comes from
+/// whoever resolves models.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Script {
     /// The system text.
     pub system: String,
-    /// The JSON Schema that the provider holds the answer to.
+    /// The JSON Schema of the answer; what of it the provider is sent, it says itself.
     pub response_format: Option<String>,
 }
 
@@ -284,7 +284,7 @@ fn head(
     let head = Head {
         model: resolved.id.clone(),
         parameters,
-        response_format: script.response_format.clone(),
+        response_format: resolved.response_format.in_head(script.response_format.as_deref()).map(str::to_owned),
         system: script.system.clone(),
         tools: tools.to_vec(),
     };

@@ -13,17 +13,17 @@ use rondo_agent_kit::tool::{InDoubt, ToolSet, Toolbox};
 use rondo_protocol::call::{Call, CallKind, Fault, FaultClass};
 use rondo_protocol::diagnostic::Code;
 use rondo_protocol::digest::Kind;
-use rondo_protocol::event::{Event, Outcome, What};
-use rondo_protocol::id::{RoleName, ThreadId};
+use rondo_protocol::event::{EventId, Outcome, What};
+use rondo_protocol::id::{LanePath, RoleName, ThreadId};
 use rondo_protocol::object::{LAYOUT, Start};
 use rondo_protocol::workflow::hooks::HookKind;
 use rondo_protocol::workflow::{HookUse, Policy, Workflow};
 use rondo_protocol::{Digest, Value, canonical};
-use tokio::sync::mpsc;
 use tokio::task::JoinHandle;
 use tokio_util::sync::CancellationToken;
 
 use crate::cast;
+use crate::conversation::Steps;
 use crate::env::Env;
 use crate::grant::{Approver, Grants};
 use crate::graph::{self, Graph};
@@ -31,16 +31,15 @@ use crate::hook::{
     CallPath, Context, Ground, Making, ModelView, NoPast, Node, Past, Redactors, Registry, Reports, RoleView, Space,
     ToolView,
 };
+use crate::host::{self, Hub, SubscribeError, Subscription, Topic};
 use crate::models::Models;
-use crate::moderator::limits::Ceilings;
 use crate::rebuild;
 use crate::rehearse::{Rehearsal, Then};
-use crate::scheduler::{Ended, Run, Sink, StoredPast, cancelled_ending};
+use crate::scheduler::{self, Ended, Parts as RunParts, Position, Run, Sink, StoredPast, cancelled_ending};
 use crate::store::{self, Commit, Row, Status, StepStore};
-use crate::thread::{Checkpoint, Ending, Loaded, Origin, State};
-
-/// How many events may wait for whoever reads them before the run waits too.
-const EVENTS: usize = 1024;
+use crate::thread::{
+    Action, Ceilings, Definition, Ending, Input, LaneState, Machine, Origin, PastStep, Stored, Told,
+};
 
 /// How long a run that is told to stop is waited for: the longest that draining takes.
 const STOPPING: Duration = Duration::from_secs(10);
@@ -59,6 +58,7 @@ struct Parts {
     env: Arc<dyn Env>,
     registry: Registry,
     running: Mutex<BTreeMap<ThreadId, Stopper>>,
+    hub: Hub,
 }
 
 /// Tells a running thread to stop.
@@ -139,7 +139,7 @@ pub struct ThreadHandle {
     /// Which.
     pub thread: ThreadId,
     /// What happens, in order. Ends with the run.
-    pub events: mpsc::Receiver<Event>,
+    pub events: Subscription,
     /// Tells it to stop.
     pub stopper: Stopper,
     task: JoinHandle<Ended>,
@@ -193,6 +193,9 @@ pub enum Error {
     /// The store.
     #[error(transparent)]
     Store(#[from] store::Error),
+    /// What is stored of the thread does not let it go on.
+    #[error("{}", .0.message)]
+    Fault(Fault),
     /// No thread has that id.
     #[error("there is no thread {thread}")]
     NoThread {
@@ -246,7 +249,7 @@ pub enum Error {
 impl Engine {
     /// An engine over `store`, whose hooks are of the kinds of `registry`.
     pub fn new(store: Arc<dyn StepStore>, env: Arc<dyn Env>, registry: Registry) -> Self {
-        Self { parts: Arc::new(Parts { store, env, registry, running: Mutex::default() }) }
+        Self { parts: Arc::new(Parts { store, env, registry, running: Mutex::default(), hub: Hub::default() }) }
     }
 
     /// The store.
@@ -279,21 +282,36 @@ impl Engine {
             started_at_ms: parts.env.now_ms(),
             ending: None,
             stop: None,
+            after: Vec::new(),
         };
-        let state = State::new(start_digest, Arc::new(start.input), graph.roles_told_whole());
+        let thread = parts.env.thread_id();
+        let position = Position { id: EventId::NONE, at_ms: origin.started_at_ms };
+        let ready = self.ready(thread.clone(), &workflow, graph, operating, (Arc::new(NoPast), position))?;
+        let definition = ready.definition(start_digest, Arc::new(start.input));
+        let mut machine = Machine::new(definition, 1);
+        let begun = ready.steps(&*parts.store);
+        let first = machine.on(Input::Begin, parts.env.elapsed_ms(), &begun);
+        let told = first.iter().filter_map(|action| match action {
+            Action::Tell(Told::After { followed, .. }) => Some(followed.clone()),
+            _ => None,
+        });
+        let origin = Origin { after: told.collect(), ..origin };
         let row = Row {
             version: 1,
-            frontier: BTreeMap::new(),
+            status: Status::Running,
+            seq: 0,
+            head: None,
             workflow: workflow_digest,
             policy: policy_digest,
             start: start_digest,
-            status: Status::Running,
-            seq: 0,
-            checkpoint: Checkpoint::of(&state).to_bytes(),
-            origin: origin.to_bytes(),
+            base: None,
+            parent: None,
+            label: None,
+            tags: Vec::new(),
+            raised: Vec::new(),
+            checkpoint: machine.checkpoint().map_err(Error::Fault)?,
+            origin: origin.to_bytes()?,
         };
-        let thread = parts.env.thread_id();
-        let ready = self.ready(thread.clone(), &workflow, graph, operating, Arc::new(NoPast))?;
         let commit = Commit {
             thread,
             expected: 0,
@@ -304,11 +322,13 @@ impl Engine {
                 (Kind::Policy, policy_digest, policy_bytes),
                 (Kind::Start, start_digest, start_bytes),
             ],
+            lanes: Vec::new(),
+            lists: Vec::new(),
             clear_journal: Vec::new(),
         };
         parts.store.commit(commit).await?;
-        let first = What::ThreadStarted { workflow: workflow_digest, start: start_digest };
-        self.run(ready, first, row, origin, state)
+        let started = What::ThreadStarted { workflow: workflow_digest, start: start_digest };
+        self.run(ready, started, Begun { row, origin, machine, first, may_be_journaled: false })
     }
 
     /// Goes on with a thread that stopped. `operating` is asked for once the workflow is known; `file` and `script`
@@ -324,7 +344,7 @@ impl Engine {
         let store = &self.parts.store;
         let (mut row, mut origin) = self.row(thread)?;
         if let Some(ending) = origin.ending {
-            return Ok(Resumed::Ended { ending, head: head(&row) });
+            return Ok(Resumed::Ended { ending, head: row.head });
         }
         if self.running().contains_key(thread) {
             return Err(Error::Running { thread: thread.clone() }.into());
@@ -337,18 +357,22 @@ impl Engine {
         let policy: Policy = rebuild::object(&**store, Kind::Policy, row.policy).map_err(Error::from)?;
         let operating = operating(&beginning.workflow, &origin)?;
         let graph = self.graph(&beginning.workflow, &policy, &operating.imposed)?;
-        let state = self.state(thread, &row, &graph, &beginning)?;
         let past = StoredPast { store: Arc::clone(store), thread: thread.clone() };
-        let ready = self.ready(thread.clone(), &beginning.workflow, graph, operating, Arc::new(past))?;
+        let position = host::position(&**store, &row, thread, &origin).map_err(Error::from)?;
+        let told = (Arc::new(past) as Arc<dyn Past>, position);
+        let ready = self.ready(thread.clone(), &beginning.workflow, graph, operating, told)?;
+        let machine = self.machine(&ready, &row, &beginning.start)?;
         if row.status != Status::Running || origin.stop.is_some() {
             // Whoever looks meanwhile sees that the thread goes on.
             origin.stop = None;
             row.status = Status::Running;
-            row.origin = origin.to_bytes();
+            row.origin = origin.to_bytes().map_err(Error::from)?;
             row = self.keep_row(thread, row).await?;
         }
-        let first = What::ThreadResumed { seq: row.seq };
-        Ok(Resumed::Running(self.run(ready, first, row, origin, state)?))
+        let machine = machine.resumed(row.version);
+        let resumed = What::ThreadResumed { seq: row.seq };
+        let begun = Begun { row, origin, machine, first: Vec::new(), may_be_journaled: true };
+        Ok(Resumed::Running(self.run(ready, resumed, begun)?))
     }
 
     /// The definition and the origin of a thread.
@@ -376,7 +400,7 @@ impl Engine {
             (row, origin) = self.row(thread)?;
             // The run has written its end, unless the store failed it.
             if let Some(ending) = origin.ending.take_if(|ending| ending.outcome == Outcome::Cancelled) {
-                return Ok(Cancelled::Ended { ending, head: head(&row) });
+                return Ok(Cancelled::Ended { ending, head: row.head });
             }
         }
         if let Some(ending) = origin.ending {
@@ -386,9 +410,18 @@ impl Engine {
         origin.ending = Some(ending.clone());
         origin.stop = None;
         row.status = Status::Cancelled;
-        row.origin = origin.to_bytes();
+        row.origin = origin.to_bytes()?;
         let row = self.keep_row(thread, row).await?;
-        Ok(Cancelled::Ended { ending, head: head(&row) })
+        Ok(Cancelled::Ended { ending, head: row.head })
+    }
+
+    /// The events of a thread: every durable one after `after`, and what follows for as long as it runs in this process.
+    /// With [`EventId::NONE`] it begins with the first.
+    ///
+    /// # Errors
+    /// When there is no such thread or event.
+    pub fn subscribe(&self, thread: &ThreadId, after: EventId) -> Result<Subscription, SubscribeError> {
+        self.parts.hub.subscribe(&self.parts.store, thread, after)
     }
 
     /// The kinds of hooks that this engine has.
@@ -430,16 +463,26 @@ impl Engine {
 
     fn row(&self, thread: &ThreadId) -> Result<(Row, Origin), Error> {
         let row = self.parts.store.row(thread)?.ok_or_else(|| Error::NoThread { thread: thread.clone() })?;
-        let origin = Origin::from_bytes(&row.origin)
-            .map_err(|error| store::Error::Damaged { what: format!("the row of thread {thread}: {error}") })?;
+        let origin = Origin::from_bytes(&row.origin).map_err(|error| {
+            let what = format!("the row of thread {thread}: {error}");
+            store::Error::from(store::Damage::new(what).of_thread(thread))
+        })?;
         Ok((row, origin))
     }
 
     async fn keep_row(&self, thread: &ThreadId, mut row: Row) -> Result<Row, Error> {
         let expected = row.version;
         row.version += 1;
-        let (objects, clear_journal) = (Vec::new(), Vec::new());
-        let commit = Commit { thread: thread.clone(), expected, row: row.clone(), step: None, objects, clear_journal };
+        let commit = Commit {
+            thread: thread.clone(),
+            expected,
+            row: row.clone(),
+            step: None,
+            objects: Vec::new(),
+            lanes: Vec::new(),
+            lists: Vec::new(),
+            clear_journal: Vec::new(),
+        };
         self.parts.store.commit(commit).await?;
         Ok(row)
     }
@@ -471,22 +514,56 @@ impl Engine {
             .map_err(|(node, what)| Error::Hook { node, what })
     }
 
-    fn state(
-        &self,
-        thread: &ThreadId,
-        row: &Row,
-        graph: &Graph,
-        beginning: &rebuild::Beginning,
-    ) -> Result<State, Error> {
-        let readings = cast::readings(&beginning.workflow)?;
-        let body = |stored: &store::StoredStep| rebuild::body(&readings, &stored.step.role, &stored.step.answer);
-        let loaded = Loaded { steps: &*self.parts.store, thread, body: &body };
-        let input = Arc::new(beginning.start.input.clone());
-        let keep_all = graph.roles_told_whole();
-        Ok(match Checkpoint::from_bytes(&row.checkpoint) {
-            Some(checkpoint) => checkpoint.load(&loaded, row.seq, row.start, input, keep_all)?,
-            None => loaded.fold(row.seq, graph, State::new(row.start, input, keep_all))?,
-        })
+    /// The machine of a stored thread: from its rows, or where these do not say enough from its steps.
+    fn machine(&self, ready: &Ready, row: &Row, start: &Start) -> Result<Machine, Error> {
+        let store = &self.parts.store;
+        let steps = ready.steps(&**store);
+        let definition = ready.definition(row.start, Arc::new(start.input.clone()));
+        let mut lanes: Vec<(LanePath, LaneState)> = Vec::new();
+        loop {
+            let page = store.lanes(&ready.thread, lanes.last().map(|(path, _)| path), LANES_A_PAGE)?;
+            let is_last = page.len() < LANES_A_PAGE;
+            lanes.extend(page.into_iter().map(|(path, row)| {
+                let index = u32::try_from(row.index).unwrap_or(u32::MAX);
+                (path, LaneState { frontier: row.frontier, fold: row.fold, opened_by: row.opened_by, index })
+            }));
+            if is_last {
+                break;
+            }
+        }
+        let asks = ready.operating.in_doubt.is_none();
+        let mut left = BTreeMap::new();
+        for path in lanes.iter().map(|(path, _)| path.clone()).chain([LanePath::trunk()]) {
+            let found = scheduler::left(&**store, &ready.thread, &path, asks)?;
+            left.extend(found.map(|found| (path, found)));
+        }
+        let stored = Stored { checkpoint: &row.checkpoint, lanes, left, version: row.version, seq: row.seq };
+        if let Some(machine) = Machine::restore(definition.clone(), stored, &steps).map_err(Error::Fault)? {
+            return Ok(machine);
+        }
+        let mut machine = Machine::new(definition, row.version);
+        let mut fault = None;
+        let mut each = |stored: store::StoredStep, note: rondo_protocol::object::Note| {
+            let past = steps.keep(stored.clone(), &note);
+            let (seq, digest) = (stored.seq, stored.digest);
+            let followed = PastStep { seq, digest, body: past.episode.body.clone(), note };
+            match machine.follow(&stored.step, followed, &steps) {
+                Ok(Some(_)) => true,
+                Ok(None) => {
+                    let what = format!("step {seq} of thread {} does not follow", ready.thread);
+                    fault = Some(Error::Store(store::Damage::new(what).of_thread(&ready.thread).into()));
+                    false
+                }
+                Err(error) => {
+                    fault = Some(Error::Fault(error));
+                    false
+                }
+            }
+        };
+        if row.seq > 0 {
+            store.scan(&ready.thread, 1..=row.seq, &mut each)?;
+        }
+        fault.map_or(Ok(machine), Err)
     }
 
     fn ready(
@@ -495,7 +572,7 @@ impl Engine {
         workflow: &Workflow,
         graph: Arc<Graph>,
         operating: Operating,
-        past: Arc<dyn Past>,
+        (past, position): (Arc<dyn Past>, Position),
     ) -> Result<Ready, Error> {
         let parts = &self.parts;
         let limits = operating.ceilings.over(&graph.policy().limits);
@@ -503,12 +580,14 @@ impl Engine {
         let policies = &graph.policy().roles;
         let script = operating.script.as_ref();
         let cast = cast::cast(workflow, policies, &limits, &operating.models, toolboxes, script)?;
-        let (sender, events) = mpsc::channel(EVENTS);
-        let sink = Sink::new(sender, thread.clone(), parts.store.durability(), Arc::clone(&parts.env));
+        let topic = Arc::new(Topic::default());
+        let events = topic.subscribe(&parts.store, &thread, position.id);
+        let (durability, env) = (parts.store.durability(), Arc::clone(&parts.env));
+        let sink = Sink::new(Arc::clone(&topic) as _, thread.clone(), durability, env, position);
         let around = Around { reports: Arc::new(sink.clone()), past, env: None, rehearsed: None };
         let redactors = self.redactors(&graph, &operating)?;
         let paths = self.paths(&graph, &views(&graph, &cast, &operating, &redactors), &operating, &around)?;
-        Ok(Ready { thread, graph, cast, operating, limits, sink, events, paths, redactors })
+        Ok(Ready { thread, graph, cast, operating, limits, sink, topic, events, paths, redactors })
     }
 
     /// Sets up the hooks of a graph, one of each node, and the paths through them.
@@ -566,14 +645,16 @@ impl Engine {
         Ok(graph.roles().map(|(role, _)| (role.clone(), of_role(role))).collect())
     }
 
-    fn run(&self, ready: Ready, first: What, row: Row, origin: Origin, state: State) -> Result<ThreadHandle, Error> {
-        let Ready { thread, graph, cast, operating, limits, sink, events, paths, redactors } = ready;
+    fn run(&self, ready: Ready, told: What, begun: Begun) -> Result<ThreadHandle, Error> {
+        let Ready { thread, graph, cast, operating, sink, topic, events, paths, redactors, .. } = ready;
+        let Begun { row, origin, machine, first, may_be_journaled } = begun;
         let stopper = Stopper::default();
         match self.running().entry(thread.clone()) {
             std::collections::btree_map::Entry::Occupied(_) => return Err(Error::Running { thread }),
             std::collections::btree_map::Entry::Vacant(place) => place.insert(stopper.clone()),
         };
-        let run = Run {
+        self.parts.hub.open(&thread, topic);
+        let parts = RunParts {
             store: Arc::clone(&self.parts.store),
             env: Arc::clone(&self.parts.env),
             thread: thread.clone(),
@@ -582,28 +663,32 @@ impl Engine {
             operating,
             paths,
             redactors,
-            limits,
             sink: sink.clone(),
             cancel: stopper.cancel.clone(),
             for_good: Arc::clone(&stopper.for_good),
-            row,
-            origin,
-            state,
         };
+        let run = Run { parts, row, origin, machine, first, may_be_journaled };
         let leaving = Leaving { engine: self.clone(), thread: thread.clone() };
         let task = tokio::spawn(async move {
             let _leaving = leaving;
-            sink.emit(first).await;
+            sink.emit(told);
             drop(sink);
-            run.go().await
+            Box::pin(run.go()).await
         });
         Ok(ThreadHandle { thread, events, stopper, task })
     }
 }
 
-/// The digest of a thread's last step.
-fn head(row: &Row) -> Option<Digest> {
-    row.frontier.values().next().copied()
+/// How many rows of lanes are read at once.
+const LANES_A_PAGE: usize = 1000;
+
+/// A thread as it begins or goes on.
+struct Begun {
+    row: Row,
+    origin: Origin,
+    machine: Machine,
+    first: Vec<Action>,
+    may_be_journaled: bool,
 }
 
 /// What surrounds the hooks of a run.
@@ -680,9 +765,21 @@ struct Ready {
     operating: Operating,
     limits: rondo_protocol::workflow::Limits,
     sink: Sink,
-    events: mpsc::Receiver<Event>,
+    topic: Arc<Topic>,
+    events: Subscription,
     paths: BTreeMap<RoleName, BTreeMap<CallKind, CallPath>>,
     redactors: Redactors,
+}
+
+impl Ready {
+    fn definition(&self, start: Digest, input: Arc<Value>) -> Definition {
+        Definition { graph: Arc::clone(&self.graph), start, input, limits: self.limits.clone() }
+    }
+
+    fn steps<'a>(&self, store: &'a dyn StepStore) -> Steps<'a> {
+        let roles = self.graph.roles().map(|(role, _)| role.clone()).collect();
+        Steps::new(store, self.thread.clone(), roles, self.cast.readings.clone())
+    }
 }
 
 /// Takes a thread off the list of those that run, however its run ends.
@@ -693,6 +790,7 @@ struct Leaving {
 
 impl Drop for Leaving {
     fn drop(&mut self) {
+        self.engine.parts.hub.close(&self.thread);
         if let Some(stopper) = self.engine.running().remove(&self.thread) {
             stopper.ended.cancel();
         }

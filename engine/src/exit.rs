@@ -180,7 +180,7 @@ mod tests {
 
     #[test]
     fn store_faults_have_their_exits() {
-        assert_eq!(Exit::of_store(&store::Error::Damaged { what: String::new() }), Exit::Damaged);
+        assert_eq!(Exit::of_store(&store::Damage::new("").into()), Exit::Damaged);
         assert_eq!(Exit::of_store(&store::Error::Busy { pid: 1 }), Exit::Busy);
         assert_eq!(Exit::of_store(&store::Error::Poisoned { what: String::new() }), Exit::InputOutput);
     }

@@ -1,14 +1,15 @@
 //! The rondo engine: a graph of roles, run over a step store.
 //!
 //! [`Engine`] starts, resumes and cancels threads; everything else here is what it is made of. Data flows one way:
-//! a checked workflow becomes a [`graph`], the [`moderator`] picks an edge, the [`scheduler`] visits the role through
-//! its [`hook`]s, the [`store`] keeps the step, and the next decision is a fold over what it kept.
+//! a checked workflow becomes a [`graph`], the machine of a [`thread`] decides, the [`scheduler`] visits roles through
+//! their [`hook`]s, and the [`store`] keeps the steps.
 //!
 //! The library knows nothing of terminals: the command line is in `cli`, which uses only what is public here.
 
 pub mod cast;
 pub mod cli;
 pub mod config;
+pub mod conversation;
 mod engine;
 pub mod env;
 mod exit;
@@ -16,9 +17,9 @@ pub mod files;
 pub mod grant;
 pub mod graph;
 pub mod hook;
+pub mod host;
 pub mod lint;
 pub mod models;
-pub mod moderator;
 pub mod prefix;
 mod program;
 pub mod rebuild;

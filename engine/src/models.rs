@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use rondo_agent_kit::model::Model;
+use rondo_agent_kit::model::openai::ResponseFormat;
 use rondo_protocol::object::Usage;
 use serde::{Deserialize, Serialize};
 
@@ -22,6 +23,8 @@ pub struct ResolvedModel {
     pub price: Option<Price>,
     /// Where it is served.
     pub served_by: ServedBy,
+    /// How it is asked to hold an answer to its form.
+    pub response_format: ResponseFormat,
 }
 
 /// Where a model is served. The credential is no part of it.

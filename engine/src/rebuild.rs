@@ -7,6 +7,7 @@ use std::collections::{BTreeMap, VecDeque};
 use std::sync::Arc;
 
 use rondo_agent_kit::history::{self, Episode};
+use rondo_agent_kit::model::openai::ResponseFormat;
 use rondo_protocol::digest::Kind;
 use rondo_protocol::id::{RoleName, ThreadId};
 use rondo_protocol::message::{Conversation, Message};
@@ -80,7 +81,7 @@ pub struct Beginning {
 /// # Errors
 /// When it is missing, damaged or of another shape.
 pub fn object<T: serde::de::DeserializeOwned>(store: &dyn Read, kind: Kind, digest: Digest) -> Result<T, store::Error> {
-    let damaged = |what: String| store::Error::Damaged { what };
+    let damaged = |what: String| store::Error::from(store::Damage::new(what).of_object(digest));
     let bytes = store
         .object(kind, digest)?
         .ok_or_else(|| damaged(format!("the {} object {digest} is missing", kind.name())))?;
@@ -260,8 +261,10 @@ impl Told {
 
     /// The request with what is wrong with it: a head that no hook rewrote is the one that the workflow gives.
     fn checked<'a>(&self, sent: Sent<'a>) -> Sent<'a> {
-        let is_given =
-            sent.head.system == self.script.system && sent.head.response_format == self.script.response_format;
+        let schema = self.script.response_format.as_deref();
+        let held = sent.head.response_format.as_deref();
+        let is_given = sent.head.system == self.script.system
+            && ResponseFormat::ALL.iter().any(|format| format.in_head(schema) == held);
         let fault = (sent.asked.is_none() && !is_given)
             .then(|| "its head is not the one that the workflow gives this role".to_owned());
         Sent { fault, ..sent }

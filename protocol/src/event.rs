@@ -1,11 +1,14 @@
 //! Events: what a run tells whoever watches it. A closed list; one JSON object a line with `--json`.
 
+use std::fmt;
+use std::str::FromStr;
+
 use serde::{Deserialize, Serialize};
 
 use crate::canonical::Value;
 use crate::digest::Digest;
 use crate::id::{LanePath, RoleName, Status, ThreadId};
-use crate::object::{AnsweredBy, Usage};
+use crate::object::{AnsweredBy, Followed, Usage};
 
 /// How far an acknowledged step is safe.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
@@ -20,9 +23,67 @@ pub enum Durability {
     Memory,
 }
 
+/// The number of a durable event: the `k`-th, from 1, that follows from step `seq`, which is 0 before the first step.
+/// Written `SEQ.K`. Numbers grow within a thread.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub struct EventId {
+    /// The step that it follows from.
+    pub seq: u64,
+    /// Its place among those, from 1.
+    pub k: u32,
+}
+
+impl EventId {
+    /// Before every event of a thread.
+    pub const NONE: Self = Self { seq: 0, k: 0 };
+
+    /// The next event that follows from the same step.
+    #[must_use]
+    pub fn next(self) -> Self {
+        Self { k: self.k.saturating_add(1), ..self }
+    }
+}
+
+impl fmt::Display for EventId {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}.{}", self.seq, self.k)
+    }
+}
+
+/// A text that is no event number.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[error("an event's number is SEQ.K, such as 3.1")]
+pub struct NoEventId;
+
+impl FromStr for EventId {
+    type Err = NoEventId;
+
+    fn from_str(text: &str) -> Result<Self, NoEventId> {
+        let (seq, k) = text.split_once('.').ok_or(NoEventId)?;
+        let (seq, k) = (seq.parse().map_err(|_| NoEventId)?, k.parse().map_err(|_| NoEventId)?);
+        let id = Self { seq, k };
+        // One number has one spelling.
+        if id.to_string() == text { Ok(id) } else { Err(NoEventId) }
+    }
+}
+
+impl Serialize for EventId {
+    fn serialize<S: serde::Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        serializer.collect_str(self)
+    }
+}
+
+impl<'de> Deserialize<'de> for EventId {
+    fn deserialize<D: serde::Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        String::deserialize(deserializer)?.parse().map_err(serde::de::Error::custom)
+    }
+}
+
 /// One event of a thread.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Event {
+    /// Its number, when it is durable: it follows from what is stored, and can be had again.
+    pub id: Option<EventId>,
     /// Which thread.
     pub thread: ThreadId,
     /// The thread whose step this one belongs to, if any.
@@ -45,6 +106,35 @@ pub struct Visit {
     pub visit: u64,
     /// The lane.
     pub lane: LanePath,
+}
+
+/// Where an edge leads.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Target {
+    /// The role.
+    pub role: RoleName,
+    /// The lane in which it is visited.
+    pub lane: LanePath,
+}
+
+/// How a lane came to its end.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum LaneEnd {
+    /// At its join.
+    Arrived,
+    /// With a fault.
+    Failed,
+    /// Because its join needed it no longer.
+    Cancelled,
+}
+
+impl Visit {
+    /// The visit that what leaves the beginning of a thread is told with.
+    pub fn beginning() -> Option<Self> {
+        let role = RoleName::new("start").ok()?;
+        Some(Self { role, visit: 0, lane: LanePath::trunk() })
+    }
 }
 
 /// What happened.
@@ -152,12 +242,22 @@ pub enum What {
         /// Whose.
         #[serde(flatten)]
         visit: Visit,
+        /// The attempt that was answered, from 0.
+        attempt: u32,
+        /// The resolved model.
+        model: String,
+        /// Who serves it.
+        provider: Option<String>,
+        /// Why the model stopped.
+        finish: String,
         /// Tokens, where they were counted.
         usage: Option<Usage>,
         /// Of the prompt's tokens, those that the provider had kept from an earlier request.
         cached_tokens: Option<u64>,
         /// US dollars, where a price is known.
         cost_usd: Option<f64>,
+        /// How long the attempt took.
+        duration_ms: u64,
         /// Who answered.
         answered_by: AnsweredBy,
     },
@@ -184,8 +284,16 @@ pub enum What {
         from: String,
         /// The status that chose it.
         status: Option<Status>,
-        /// Where it leads: roles, `end` or `fail`.
-        to: Vec<String>,
+        /// Whom it leads to; nobody at `end` and `fail`.
+        to: Vec<Target>,
+    },
+    /// A lane of a fan-out has ended.
+    LaneEnded {
+        /// Its last visit.
+        #[serde(flatten)]
+        visit: Visit,
+        /// How.
+        how: LaneEnd,
     },
     /// A line for the user.
     Said {
@@ -197,6 +305,9 @@ pub enum What {
     },
     /// The thread waits for a person.
     ThreadWaiting {
+        /// Whose visit needs the answer.
+        #[serde(flatten)]
+        visit: Visit,
         /// What is asked.
         form: Value,
     },
@@ -223,6 +334,35 @@ pub enum What {
         #[serde(rename = "where")]
         place: Option<Place>,
     },
+}
+
+impl What {
+    /// Whether it follows from what is stored, so that it can be had again.
+    pub fn is_durable(&self) -> bool {
+        matches!(
+            self,
+            Self::ThreadStarted { .. }
+                | Self::StepCommitted { .. }
+                | Self::EdgeTaken { .. }
+                | Self::Said { .. }
+                | Self::LaneEnded { .. }
+                | Self::ThreadWaiting { .. }
+                | Self::ThreadFinished { .. }
+        )
+    }
+
+    /// What followed from the step of `visit`, which chose `status`; the visit of what leaves the beginning is that of
+    /// `start`, without a status.
+    pub fn followed(visit: &Visit, status: Option<&Status>, followed: Followed) -> Self {
+        match followed {
+            Followed::Edge { to } => {
+                Self::EdgeTaken { visit: visit.clone(), from: visit.role.to_string(), status: status.cloned(), to }
+            }
+            Followed::Said { text } => Self::Said { visit: visit.clone(), text },
+            Followed::LaneEnded { visit, how } => Self::LaneEnded { visit, how },
+            Followed::Waiting { visit, form } => Self::ThreadWaiting { visit, form },
+        }
+    }
 }
 
 /// How a thread ended.
@@ -270,4 +410,19 @@ pub enum Place {
         /// Which visit.
         visit: Option<u64>,
     },
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_event_number_has_one_spelling_and_grows() {
+        let id: EventId = "12.3".parse().unwrap();
+        assert_eq!((id, id.to_string()), (EventId { seq: 12, k: 3 }, "12.3".to_owned()));
+        assert!(id < id.next() && id.next() < EventId { seq: 13, k: 1 });
+        for bad in ["", "1", "1.", ".1", "01.1", "1.01", "1.1.1", "-1.1", "+1.1", "1.4294967296"] {
+            assert_eq!(bad.parse::<EventId>(), Err(NoEventId), "{bad}");
+        }
+    }
 }

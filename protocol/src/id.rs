@@ -150,6 +150,29 @@ impl LanePath {
         self.0.is_empty()
     }
 
+    /// The lane that `role` begins at position `index` of a fan-out of this one.
+    #[must_use]
+    pub fn child(&self, role: &RoleName, index: u32) -> Self {
+        let path = if self.is_trunk() { format!("{role}[{index}]") } else { format!("{self}/{role}[{index}]") };
+        Self(Arc::from(path))
+    }
+
+    /// The lane whose fan-out opened this one, or `None` for the trunk.
+    pub fn parent(&self) -> Option<Self> {
+        if self.is_trunk() {
+            return None;
+        }
+        Some(self.0.rsplit_once('/').map_or_else(Self::trunk, |(parent, _)| Self(Arc::from(parent))))
+    }
+
+    /// Role and position of each part, outermost first; none for the trunk.
+    pub fn segments(&self) -> impl Iterator<Item = (&str, u32)> {
+        self.0.split('/').filter_map(|part| {
+            let (role, index) = part.strip_suffix(']')?.split_once('[')?;
+            Some((role, index.parse().ok()?))
+        })
+    }
+
     /// The index of the innermost lane, or `None` for the trunk.
     pub fn last_index(&self) -> Option<u32> {
         let (_, index) = self.0.rsplit_once('[')?;
@@ -179,7 +202,13 @@ mod tests {
         for bad in ["a", "a[]", "a[01]", "a[0]/", "/a[0]", "A[0]", "a[-1]", "a[0]b[1]"] {
             assert!(LanePath::new(bad).is_err(), "{bad}");
         }
-        assert_eq!(LanePath::new("a[0]/b[12]").unwrap().last_index(), Some(12));
+        let nested = LanePath::new("a[0]/b[12]").unwrap();
+        assert_eq!(nested.last_index(), Some(12));
+        assert_eq!(nested.segments().collect::<Vec<_>>(), [("a", 0), ("b", 12)]);
+        assert_eq!(nested.parent().and_then(|lane| lane.parent()), Some(LanePath::trunk()));
+        let (a, b) = (RoleName::new("a").unwrap(), RoleName::new("b").unwrap());
+        assert_eq!(LanePath::trunk().child(&a, 0).child(&b, 12), nested);
+        assert_eq!((LanePath::trunk().segments().count(), LanePath::trunk().parent()), (0, None));
     }
 
     #[test]

@@ -7,6 +7,7 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use futures_util::future::BoxFuture;
+use rondo_agent_kit::model::openai::ResponseFormat;
 use rondo_agent_kit::model::{Deltas, Model};
 use rondo_agent_kit::tool::{Error, InDoubt, Invocation, Origin, Spec, Tool, ToolSet};
 use rondo_engine::grant::Grants;
@@ -109,6 +110,7 @@ pub fn operating(workflow: &Workflow, model: &Arc<dyn Model>) -> Operating {
             provider: Arc::clone(model),
             price: None,
             served_by: ServedBy::default(),
+            response_format: ResponseFormat::default(),
         };
         (name.to_owned(), model)
     };

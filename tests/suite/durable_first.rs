@@ -5,7 +5,7 @@ use std::ops::RangeInclusive;
 use std::sync::{Arc, Mutex};
 
 use futures_util::future::BoxFuture;
-use rondo_engine::store::{Commit, Error, JournalRecord, MemoryStore, Read, Row, StepStore, StoredStep};
+use rondo_engine::store::{Commit, Error, JournalRecord, LaneRow, MemoryStore, Read, Row, StepStore, StoredStep};
 use rondo_engine::{Engine, SystemEnv, registry};
 use rondo_protocol::Value;
 use rondo_protocol::call::ModelCall;
@@ -35,8 +35,25 @@ impl Read for Gated {
         self.inner.row(thread)
     }
 
-    fn rows(&self) -> Result<Vec<(ThreadId, Row)>, Error> {
-        self.inner.rows()
+    fn rows(&self, after: Option<&ThreadId>, limit: usize) -> Result<Vec<(ThreadId, Row)>, Error> {
+        self.inner.rows(after, limit)
+    }
+
+    fn lane(&self, thread: &ThreadId, lane: &LanePath) -> Result<Option<LaneRow>, Error> {
+        self.inner.lane(thread, lane)
+    }
+
+    fn lanes(
+        &self,
+        thread: &ThreadId,
+        after: Option<&LanePath>,
+        limit: usize,
+    ) -> Result<Vec<(LanePath, LaneRow)>, Error> {
+        self.inner.lanes(thread, after, limit)
+    }
+
+    fn list(&self, thread: &ThreadId, opened_by: u64) -> Result<Option<Vec<u8>>, Error> {
+        self.inner.list(thread, opened_by)
     }
 
     fn scan(
@@ -165,7 +182,7 @@ async fn durable_first() {
     ] {
         assert_eq!(waits.recv().await, Some(wait));
         // The run waits for the store now: whatever it had to tell or to ask before is there.
-        while let Ok(event) = handle.events.try_recv() {
+        while let Some(event) = handle.events.try_recv() {
             seen.push(name(&event));
         }
         assert_eq!(seen, events_by_then, "before the {wait} is stored");

@@ -211,7 +211,7 @@ fn bounded() {
         format!("{text}x-a{level}: &a{level} [{below}]\n")
     });
     assert_eq!(refused(&bomb), "RN0103", "aliases");
-    assert_eq!(canonical::parse("[".repeat(100_000).as_bytes()), Err(canonical::Error::TooDeep));
+    assert_eq!(canonical::parse("[".repeat(100_000).as_bytes()), Err(canonical::Error::ValueTooDeep));
     let scope = Value::from_iter([("input", Value::from_iter([("x", Value::from("xx".repeat(500)))]))]);
     let growing = "{{ input.x | replace('x', input.x) | replace('x', input.x) }}";
     assert!(Template::parse(growing).unwrap().render(&scope, 1 << 20).is_err());

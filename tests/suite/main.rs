@@ -12,6 +12,7 @@ mod cargo_insta;
 mod command;
 mod digest;
 mod durable_first;
+mod events;
 mod grants;
 mod hooks;
 mod kill;

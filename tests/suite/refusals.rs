@@ -69,6 +69,50 @@ fn a_file_that_is_no_workflow_is_refused() {
 }
 
 #[test]
+fn what_is_nested_too_deep_is_refused_where_it_enters() {
+    let place = Place::new();
+    let deep = |levels: usize| format!("{}{}", "[".repeat(levels), "]".repeat(levels));
+    let answer = |levels: usize| format!("{{\"status\":\"done\",\"tree\":{}}}", deep(levels));
+    place.file(
+        "tree/workflow.yaml",
+        r#"
+rondo: 1
+name: tree
+input: { "tree?": {} }
+roles:
+  planter: { system: You plant., format: json, output: { done: { tree: {} } } }
+graph:
+  start: { to: planter, prompt: plant }
+  planter: { done: { to: end } }
+"#,
+    );
+    for (script, code) in
+        [(vec![answer(125), answer(63)], 0), (vec![answer(63)], 0), (vec![answer(64), answer(125), answer(126)], 5)]
+    {
+        let raws: Vec<String> = script.iter().map(|raw| format!("{{ raw: '{raw}' }}")).collect();
+        place.file("tree/script.yaml", format!("planter: [ {} ]\n", raws.join(", ")));
+        let ran = place.run(["run", "tree", "--offline", "--json"]).exits(code);
+        // Whatever came of it, the thread can be read.
+        for words in [&["show", "last", "--json"][..], &["verify", "last"], &["threads", "--json"]] {
+            place.run(words).exits(0);
+        }
+        if code == 0 {
+            assert!(ran.text().contains(&deep(63)), "{}", ran.text());
+            place.run(["resume", "last"]).exits(0);
+        }
+    }
+    let place = Place::new();
+    place.file("pair/workflow.yaml", WORKFLOW.replace("topic: string", "topic: string, tree: {}"));
+    place.file("pair/script.yaml", SCRIPT);
+    let given = format!("tree={}", deep(100));
+    let told = refused(&place, &["run", "pair", "--offline", "-i", "topic=x", "-i", &given], 2);
+    assert!(told.stderr.contains("nested deeper than 64 levels"), "{}", told.stderr);
+    let file = place.file("inputs.json", format!("{{\"topic\":\"x\",\"tree\":{}}}", deep(64)));
+    let told = refused(&place, &["run", "pair", "--offline", "--input", &file], 2);
+    assert!(told.stderr.contains("nested deeper than 64 levels"), "{}", told.stderr);
+}
+
+#[test]
 fn a_pipe_that_nobody_writes_to_is_not_waited_for() {
     let place = place();
     let pipe = place.path().join("pipe.yaml");

@@ -34,7 +34,10 @@ fn print(events: &[Event]) -> String {
         lines.push(match &event.what {
             What::StepStarted { visit } => format!("{} visit {}", visit.role, visit.visit),
             What::StepCommitted { visit, seq, status, .. } => format!("  {seq} {} {status}", visit.role),
-            What::EdgeTaken { from, to, .. } => format!("{from} -> {}", to.join(", ")),
+            What::EdgeTaken { from, to, .. } => {
+                let to: Vec<&str> = to.iter().map(|to| to.role.as_str()).collect();
+                format!("{from} -> {}", to.join(", "))
+            }
             What::Said { text, .. } => format!("  says {text}"),
             What::CallRetried { attempt, model, code, .. } => format!("  attempt {attempt} of {model} failed: {code}"),
             What::ThreadFinished { outcome, status, reason, result, .. } => {

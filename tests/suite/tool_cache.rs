@@ -115,7 +115,7 @@ impl Bench {
         let thread = handle.thread.clone();
         let (events, ended) = follow(handle).await;
         let row = self.store.row(&thread).unwrap().unwrap();
-        let head = row.frontier.values().next().map(ToString::to_string);
+        let head = row.head.map(|head| head.to_string());
         let (mut notes, mut answers) = (Vec::new(), Vec::new());
         if row.seq > 0 {
             let keep = &mut |stored: StoredStep, note| {

@@ -438,6 +438,20 @@ async fn declared_fields_are_read_from_the_text_as_json() {
 }
 
 #[tokio::test]
+async fn fields_that_are_nested_too_deep_fail_the_call_and_no_thread() {
+    let deep =
+        |levels: usize| -> &'static str { format!("{{\"tree\":{}{}}}", "[".repeat(levels), "]".repeat(levels)).leak() };
+    let (_, ended, _, _) = played("{ tree: {} }", Ok(deep(63))).await;
+    assert!(ended_result(&ended).contains(deep(63)), "{}", ended_result(&ended));
+    for levels in [64, 100, 125, 1000] {
+        let (_, ended, _, _) = played("{ tree: {} }", Ok(deep(levels))).await;
+        let Ended::Finished(ending) = ended else { panic!("{levels}") };
+        let reason = ending.reason.unwrap();
+        assert!(reason.starts_with("RN1108") && reason.contains("nested deeper than"), "{levels}: {reason}");
+    }
+}
+
+#[tokio::test]
 async fn a_failed_call_is_the_status_failed_with_code_and_message() {
     let (_, ended, store, thread) = played("{}", Err("no such n\nand more")).await;
     let Ended::Finished(ending) = ended else { panic!("it ends") };

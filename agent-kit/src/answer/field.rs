@@ -60,15 +60,15 @@ impl DeclaredField {
         })
     }
 
-    /// The value as it enters the thread; `None` for an optional field that is given as `null` and may not be `null`,
-    /// which is how models leave out what a strict schema makes them write.
+    /// The value as it enters the thread; `None` for an optional field that is given as `null`, which is how models leave
+    /// out what a strict schema makes them write.
     pub(super) fn accept(&self, value: Value) -> Result<Option<Value>, String> {
-        let Some(violation) = self.validator.violations(&value).into_iter().next() else {
-            return Ok(Some(value));
-        };
         if self.optional && value.is_null() {
             return Ok(None);
         }
+        let Some(violation) = self.validator.violations(&value).into_iter().next() else {
+            return Ok(Some(value));
+        };
         let (name, words) = (&self.name, self.type_words());
         let Violation { pointer, message } = violation;
         let is_type = ["it is not of type", "it is not one of"].iter().any(|start| message.starts_with(start));

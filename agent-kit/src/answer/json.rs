@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use rondo_protocol::Value;
 use rondo_protocol::canonical;
 
-use super::field::DeclaredField;
+use super::strict::relaxed;
 use super::words::excerpt;
 use super::{Answer, Contract, ContractFault, Given, fence, quote, settle};
 
@@ -29,6 +29,9 @@ pub(super) fn parse(contract: &Contract, text: &str) -> Result<Answer, ContractF
         Some(Value::Str(body)) => Ok(body),
         Some(_) => Err("`body` must be a text".to_owned()),
     };
+    // The schema makes a model write the fields of all statuses; of those that this one does not have it gives none.
+    let is_declared = |name: &str| declared.iter().any(|field| field.name.as_str() == name);
+    members.retain(|name, value| !value.is_null() || is_declared(name));
     let given: Given = members.into_iter().map(|(name, value)| (name, Ok(value))).collect();
     match (settle(status.as_str(), declared, given), body) {
         (Ok(output), Ok(body)) => Ok(Answer { status: status.clone(), output, body }),
@@ -68,28 +71,22 @@ pub(super) fn render(status: &str, fields: &[(&str, &Value)], body: &str) -> Str
     text
 }
 
-/// The schema of every answer. Every key is required and an optional field may be `null` instead, as providers with a
-/// strict mode demand it; [`parse`] asks for less.
+/// The schema of every answer, as strict modes of providers take it: one object with every key required and no
+/// alternatives at its root. A field that a status does not have, or may leave out, may be `null`; [`parse`] reads that
+/// as none.
 pub(super) fn schema(contract: &Contract) -> String {
-    match contract.output.as_slice() {
-        [(status, fields)] => status_schema(status.as_str(), fields),
-        several => {
-            let branches: Vec<String> =
-                several.iter().map(|(status, fields)| status_schema(status.as_str(), fields)).collect();
-            format!("{{\"anyOf\":[{}]}}", branches.join(","))
-        }
+    let mut statuses = String::new();
+    for status in contract.statuses() {
+        statuses.push_str(if statuses.is_empty() { "" } else { "," });
+        quote::quoted(&mut statuses, status.as_str());
     }
-}
-
-fn status_schema(status: &str, fields: &[DeclaredField]) -> String {
-    let mut properties = "\"status\":{\"type\":\"string\",\"enum\":[".to_owned();
-    quote::quoted(&mut properties, status);
-    properties.push_str("]}");
+    let mut properties = format!("\"status\":{{\"type\":\"string\",\"enum\":[{statuses}]}}");
     let mut required = "\"status\"".to_owned();
-    for field in fields {
-        let schema = without_default(&field.schema).to_text();
-        let schema = if field.optional { format!("{{\"anyOf\":[{schema},{{\"type\":\"null\"}}]}}") } else { schema };
-        let name = field.name.as_str();
+    for (name, schemas) in fields(contract) {
+        let schema = match schemas.as_slice() {
+            [one] => one.clone(),
+            several => format!("{{\"anyOf\":[{}]}}", several.join(",")),
+        };
         properties.extend([",\"", name, "\":", &schema]);
         required.extend([",\"", name, "\""]);
     }
@@ -99,14 +96,32 @@ fn status_schema(status: &str, fields: &[DeclaredField]) -> String {
     )
 }
 
-/// A default means nothing in an answer, and strict modes refuse it.
-fn without_default(schema: &Value) -> Value {
-    match schema {
-        Value::Object(members) => {
-            let kept: BTreeMap<String, Value> =
-                members.iter().filter(|(key, _)| *key != "default").map(|(k, v)| (k.clone(), v.clone())).collect();
-            Value::Object(kept)
+/// Each field name once, in the order in which it is first declared, with its distinct schemas in declared order, and
+/// that of `null` unless every status requires it.
+fn fields(contract: &Contract) -> Vec<(&str, Vec<String>)> {
+    const NULL: &str = "{\"type\":\"null\"}";
+    let mut fields: Vec<(&str, Vec<String>)> = Vec::new();
+    let mut places: BTreeMap<&str, usize> = BTreeMap::new();
+    let mut required: BTreeMap<&str, usize> = BTreeMap::new();
+    for field in contract.output.iter().flat_map(|(_, declared)| declared) {
+        let name = field.name.as_str();
+        let place = *places.entry(name).or_insert(fields.len());
+        if place == fields.len() {
+            fields.push((name, Vec::new()));
         }
-        other => other.clone(),
+        let schema = relaxed(&field.schema).to_text();
+        if let Some((_, schemas)) = fields.get_mut(place)
+            && !schemas.contains(&schema)
+        {
+            schemas.push(schema);
+        }
+        *required.entry(name).or_default() += usize::from(!field.optional);
     }
+    for (name, schemas) in &mut fields {
+        let is_required = required.get(name).is_some_and(|statuses| *statuses == contract.output.len());
+        if !is_required && !schemas.iter().any(|schema| schema == NULL) {
+            schemas.push(NULL.to_owned());
+        }
+    }
+    fields
 }

@@ -18,6 +18,7 @@ mod field;
 mod frontmatter;
 mod json;
 mod quote;
+mod strict;
 mod words;
 
 use std::collections::BTreeMap;
@@ -32,6 +33,7 @@ use crate::fault_point::{Point, at, sorted};
 use field::DeclaredField;
 
 pub use field::InvalidSchema;
+pub use strict::is_strict;
 pub use words::{contract_within, repair_text};
 
 /// The longest answer that is read.
@@ -125,8 +127,8 @@ impl Contract {
         words::contract_text(self)
     }
 
-    /// The JSON Schema that a provider is asked to hold the answer to, or `None` for front matter. Keys stand in
-    /// declared order, `status` first and `body` last, because constrained sampling follows that order.
+    /// The JSON Schema that a provider is asked to hold the answer to, or `None` for front matter: one object, `status`
+    /// first, then each field of any status, then `body`, in declared order, because constrained sampling follows it.
     pub fn response_format(&self) -> Option<String> {
         let schema = || at(Point::ResponseFormatOrder, json::schema(self), |schema| sorted(&schema));
         (self.format == AnswerFormat::Json).then(schema)

@@ -196,6 +196,20 @@ fn what_is_too_long_is_a_fault() {
 }
 
 #[test]
+fn what_is_nested_too_deep_is_a_fault_that_says_so() {
+    let contract = Contract::new(AnswerFormat::Json, &output(&[("done", &[("tree", field("{}"))])])).unwrap();
+    let answer = |levels: usize| format!("{{\"tree\":{}{}}}", "[".repeat(levels), "]".repeat(levels));
+    let most = rondo_protocol::canonical::MAX_VALUE_DEPTH - 1;
+    assert!(contract.parse(&answer(most)).unwrap().output.check_depth().is_ok());
+    for levels in [most + 1, 125, 100_000] {
+        assert_eq!(
+            words(&contract, &answer(levels)),
+            "the answer is not one JSON object that can be read: lists and objects are nested deeper than 64 levels"
+        );
+    }
+}
+
+#[test]
 fn a_repair_names_only_the_first_faults() {
     let fields: Vec<String> = (0..50_000).map(|n| format!("field_{n}: x")).collect();
     let words = words(&writer(AnswerFormat::Frontmatter), &format!("---\n{}\n---\n", fields.join("\n")));
@@ -235,6 +249,68 @@ fn the_words_are_those_of_the_page() {
         assert!(page.contains(&format!("\n~~~text\n{words}\n~~~\n")), "not on engine/docs/layout-1.md:\n{words}");
     }
     assert_eq!(documented(AnswerFormat::Frontmatter).response_format(), None);
+}
+
+fn properties(contract: &Contract) -> String {
+    let schema = contract.response_format().unwrap();
+    assert!(is_strict(&canonical::parse(schema.as_bytes()).unwrap()), "{schema}");
+    let (properties, rest) = schema.split_once(r#","required":"#).unwrap();
+    let names = rest.strip_suffix(r#","additionalProperties":false}"#).unwrap();
+    assert_eq!(names.matches(',').count() + 1, names.matches('"').count() / 2, "{names}");
+    properties.strip_prefix(r#"{"type":"object","properties":{"status":{"type":"string","enum":"#).unwrap().to_owned()
+}
+
+#[test]
+fn the_fields_of_all_statuses_stand_in_one_object_each_name_once() {
+    let short = || field(r#"{"type":"string","maxLength":9}"#);
+    let contract =
+        |statuses: &[(&str, &[(&str, Field)])]| Contract::new(AnswerFormat::Json, &output(statuses)).unwrap();
+    let null = r#"{"type":"null"}"#;
+    // Required by all, of one schema as it is sent.
+    let same = contract(&[("b", &[("x", field(TEXT))]), ("a", &[("x", short())])]);
+    assert_eq!(properties(&same), format!(r#"["b","a"]}},"x":{TEXT},"body":{TEXT}}}"#));
+    // Of several schemas, in declared order.
+    let several = contract(&[("b", &[("x", field(TEXT))]), ("a", &[("x", field(INTEGER))]), ("c", &[("x", short())])]);
+    let any = format!(r#"{{"anyOf":[{TEXT},{INTEGER}]}}"#);
+    assert_eq!(properties(&several), format!(r#"["b","a","c"]}},"x":{any},"body":{TEXT}}}"#));
+    // Not declared, or optional, somewhere; in the order of first declaration.
+    let partly = contract(&[
+        ("b", &[("x", field(TEXT)), ("z", field(TEXT))]),
+        ("a", &[("y", field(INTEGER)), ("x", optional(INTEGER)), ("z", optional(TEXT))]),
+    ]);
+    let (text, whole) = (format!(r#"{{"anyOf":[{TEXT},{null}]}}"#), format!(r#"{{"anyOf":[{INTEGER},{null}]}}"#));
+    let both = format!(r#"{{"anyOf":[{TEXT},{INTEGER},{null}]}}"#);
+    assert_eq!(properties(&partly), format!(r#"["b","a"]}},"x":{both},"z":{text},"y":{whole},"body":{TEXT}}}"#));
+    // A schema that is null already is not doubled.
+    let nothing = contract(&[("a", &[("x", optional(null))])]);
+    assert_eq!(properties(&nothing), format!(r#"["a"]}},"x":{null},"body":{TEXT}}}"#));
+}
+
+#[test]
+fn an_answer_is_read_by_the_status_it_chose() {
+    let editor = editor(AnswerFormat::Json);
+    let held = r#"{"status":"revise","summary":null,"score":null,"comments":["a"],"weight":"minor","body":"b"}"#;
+    assert_eq!(editor.parse(held).unwrap().output.to_text(), r#"{"comments":["a"],"weight":"minor"}"#);
+    let other = held.replacen("null", "\"x\"", 1);
+    assert!(words(&editor, &other).starts_with("`summary` is not a field of status `revise`"));
+    let missing = held.replacen("[\"a\"]", "null", 1);
+    assert_eq!(words(&editor, &missing), "`comments` must be a list of texts, not nothing");
+    let unread = held.replacen("null", "7", 2);
+    assert_eq!(words(&editor, &unread).lines().count(), 2);
+
+    // What is left out of what is sent is checked all the same.
+    let short = output(&[("a", &[("x", field(r#"{"type":"string","maxLength":2}"#))])]);
+    let short = Contract::new(AnswerFormat::Json, &short).unwrap();
+    assert!(!short.response_format().unwrap().contains("maxLength"));
+    assert!(words(&short, r#"{"status":"a","x":"long","body":""}"#).starts_with("`x` must be a text"));
+}
+
+#[test]
+fn null_at_an_optional_field_is_no_value_even_where_it_would_keep_the_schema() {
+    let any = Contract::new(AnswerFormat::Json, &output(&[("a", &[("x", optional("{}"))])])).unwrap();
+    assert_eq!(any.parse(r#"{"x":null}"#).unwrap().output.to_text(), "{}");
+    let needed = Contract::new(AnswerFormat::Json, &output(&[("a", &[("x", field("{}"))])])).unwrap();
+    assert_eq!(needed.parse(r#"{"x":null}"#).unwrap().output.to_text(), r#"{"x":null}"#);
 }
 
 #[test]
@@ -341,6 +417,11 @@ proptest! {
             let fields: Value = fields.into_iter().collect();
             let rendered = contract.render("a", &fields, &body);
             let answer = contract.parse(&rendered);
+            // `null` at an optional field stands for none.
+            let fields = match fields {
+                Value::Object(members) => members.into_iter().filter(|(_, value)| !value.is_null()).collect(),
+                other => other,
+            };
             prop_assert_eq!(answer, Ok(Answer { status: Status::new("a").unwrap(), output: fields, body: body.clone() }), "{}", rendered);
             let empty = contract.parse(&contract.render("b-c", &Value::Null, &body)).unwrap();
             prop_assert_eq!((empty.status.as_str(), &empty.body), ("b-c", &body));

@@ -1,9 +1,9 @@
 //! Server-sent events (<https://html.spec.whatwg.org/multipage/server-sent-events.html>), read as they arrive.
 //!
 //! Laws: the events do not depend on how the bytes are cut into chunks; each byte is looked at a fixed number of times;
-//! no more is kept than one event, and neither a line nor the whole may pass its limit.
+//! no more is kept than one event, and neither a line, nor an event, nor the whole may pass its limit.
 
-/// The longest line.
+/// The longest line, and the longest event: most have one line.
 pub(super) const MAX_LINE_BYTES: usize = 1 << 20;
 
 /// Why a stream of events cannot be read on.
@@ -12,8 +12,11 @@ pub(super) enum Error {
     /// A line does not end.
     #[error("a line of the event stream is longer than {MAX_LINE_BYTES} bytes")]
     LineTooLong,
+    /// An event does not end.
+    #[error("an event of the stream is longer than {MAX_LINE_BYTES} bytes")]
+    EventTooLong,
     /// The whole does not end.
-    #[error("the reply is longer than {0} bytes")]
+    #[error("the event stream is longer than {0} bytes")]
     TooLong(usize),
     /// A line is not UTF-8.
     #[error("a line of the event stream is not UTF-8")]
@@ -78,6 +81,7 @@ impl Reader {
             events.extend(self.data.take());
         } else if let Some(value) = data_of(text) {
             match &mut self.data {
+                Some(data) if data.len() + value.len() >= MAX_LINE_BYTES => return Err(Error::EventTooLong),
                 Some(data) => {
                     data.push('\n');
                     data.push_str(value);
@@ -147,6 +151,8 @@ mod tests {
         let mut reader = Reader::new(100);
         assert_eq!(reader.push(&[b'\n'; 101], &mut Vec::new()), Err(Error::TooLong(100)));
         assert_eq!(read(&[b"data: \xff\n"]), Err(Error::NotUtf8));
+        let line = format!("data: {}\n", "x".repeat(1 << 19));
+        assert_eq!(read(&[line.as_bytes(), line.as_bytes()]), Err(Error::EventTooLong));
     }
 
     fn stream() -> impl Strategy<Value = String> {

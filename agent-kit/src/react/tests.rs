@@ -170,6 +170,37 @@ fn an_answer_that_was_cut_is_not_taken_for_whole() {
     assert_eq!(effects.verdicts, [Verdict::Refused, Verdict::Accepted]);
 }
 
+#[test]
+fn what_a_cut_reply_asks_for_is_answered_and_not_done() {
+    let cut = || says("Let me", Finish::Length, &["fs__write", "a"]);
+    let (reply, effects) = turn_with(20, vec![cut(), says(GOOD, Finish::Stop, &[])]);
+    let reply = reply.unwrap();
+    let told = "error RN1606: the reply was cut at its output limit, so none of its calls was made; call again and say \
+                less in one reply";
+    assert_eq!(results(&reply), [told, told]);
+    assert_eq!(effects.asked, ["model 0: Write.".to_owned(), format!("model 3: Write. | Let me | {told} | {told}")]);
+    assert_eq!(effects.answered, ["fs__write", "a"]);
+    assert_eq!(effects.verdicts, [Verdict::Refused, Verdict::Accepted]);
+
+    // It is an answer that has to be mended, and no more often than any other.
+    let (reply, effects) = turn_with(20, vec![cut(), cut(), cut()]);
+    assert_eq!(reply.unwrap_err().code, Code::ContractBroken);
+    assert_eq!(effects.asked.len(), 3);
+}
+
+#[test]
+fn what_a_reply_asks_for_that_was_withheld_or_ended_nobody_knows_how_is_not_done() {
+    for (finish, code) in
+        [(Finish::ContentFilter, Code::AnswerWithheld), (Finish::Other("anything".to_owned()), Code::ReplyUnreadable)]
+    {
+        for tools in [&["fs__write"][..], &[]] {
+            let (reply, effects) = turn(vec![says(GOOD, finish.clone(), tools)]);
+            assert_eq!(reply.unwrap_err().code, code);
+            assert_eq!((effects.asked.len(), effects.answered.len()), (1, 0));
+        }
+    }
+}
+
 fn done(text: &str) -> Reply {
     Reply::Tool(ToolReply::said(text))
 }

@@ -25,6 +25,9 @@ const STORED_IN_ALL_MAX_BYTES: usize = 16 << 20;
 /// The most names that the calls of one turn may have looked at for what they saw to be told.
 const SIGHTS_MAX: usize = 20_000;
 
+/// How much of an unknown finish reason is shown.
+const FINISH_SHOWN_CHARS: usize = 40;
+
 /// What the loop does next.
 pub(super) enum Next {
     /// Ask the model with these messages.
@@ -105,7 +108,8 @@ impl<'a> Turn<'a> {
     /// Takes in what the model said.
     ///
     /// # Errors
-    /// When the answer breaks its contract once more than may be mended, or was withheld.
+    /// When the answer breaks its contract once more than may be mended, was withheld, or ended for a reason that nobody
+    /// knows.
     pub(super) fn replied(&mut self, performed: Performed) -> Result<Verdict, Fault> {
         let Performed { reply: Reply::Model(ModelAnswer { reply, usage, cost_usd }), answered_by, sent: Some(sent) } =
             performed
@@ -129,38 +133,60 @@ impl<'a> Turn<'a> {
             let message = format!("the model said more than {most} MiB in one step");
             return Err(Fault::new(Code::StepLimit, FaultClass::Limit, message));
         }
+        match &reply.finish {
+            Finish::ContentFilter => {
+                let message = "the provider withheld the answer (finish reason content_filter)";
+                return Err(Fault::new(Code::AnswerWithheld, FaultClass::Refused, message));
+            }
+            Finish::Other(word) => {
+                let word: String = word.chars().take(FINISH_SHOWN_CHARS).collect();
+                let message = format!("the reply ended with `{word}`, which is no known finish reason");
+                return Err(Fault::new(Code::ReplyUnreadable, FaultClass::Server, message));
+            }
+            Finish::Stop | Finish::Length | Finish::ToolCalls => {}
+        }
+        let is_cut = reply.finish == Finish::Length;
         if !reply.tool_calls.is_empty() {
             self.tool_calls = self.tool_calls.saturating_add(u64::try_from(reply.tool_calls.len()).unwrap_or(u64::MAX));
             if self.tool_calls > self.agent.tool_calls {
                 return Err(limit("tool calls", self.agent.tool_calls));
             }
-            self.uses.take(&reply.tool_calls, &self.agent.tools)?;
+            if is_cut {
+                // Each call has to be answered, so that is what tells the model; nobody knows which of them is whole.
+                self.repair(&cut_at_limit())?;
+                self.uses.refuse(&reply.tool_calls);
+            } else {
+                self.uses.take(&reply.tool_calls, &self.agent.tools)?;
+            }
             self.say(Entry::Model { asked, head, reply, request });
-            return Ok(Verdict::Accepted);
+            return Ok(if is_cut { Verdict::Refused } else { Verdict::Accepted });
         }
-        let fault = match (&reply.finish, self.agent.contract.parse(&reply.text)) {
-            (Finish::ContentFilter, _) => {
-                let message = "the provider withheld the answer (finish reason content_filter)";
-                return Err(Fault::new(Code::AnswerWithheld, FaultClass::Refused, message));
-            }
-            (Finish::Length, _) => {
-                ContractFault { words: "it was cut at the output limit; answer again and be shorter".to_owned() }
-            }
-            (_, Ok(answer)) => {
+        let fault = match self.agent.contract.parse(&reply.text) {
+            _ if is_cut => cut_at_limit(),
+            Ok(answer) => {
                 self.answer = Some((reply.text.clone(), answer));
                 self.entries.push(Entry::Model { asked, head, reply, request });
                 return Ok(Verdict::Accepted);
             }
-            (_, Err(fault)) => fault,
+            Err(fault) => fault,
         };
+        self.repair(&fault)?;
+        self.say(Entry::Model { asked, head, reply, request });
+        self.say(Entry::Repair { text: repair_text(&fault) });
+        Ok(Verdict::Refused)
+    }
+
+    /// Counts an answer that is sent back.
+    ///
+    /// # Errors
+    /// When that was done as often as it may be.
+    fn repair(&mut self, fault: &ContractFault) -> Result<(), Fault> {
         if self.repairs == REPAIRS {
             let message = format!("the answer broke its contract {} times, the last time: {fault}", REPAIRS + 1);
             return Err(Fault::new(Code::ContractBroken, FaultClass::Contract, message));
         }
         self.repairs += 1;
-        self.say(Entry::Model { asked, head, reply, request });
-        self.say(Entry::Repair { text: repair_text(&fault) });
-        Ok(Verdict::Refused)
+        Ok(())
     }
 
     /// Takes in what a use of a tool was answered.
@@ -231,6 +257,11 @@ fn with_sights(mut seen: Sights, plan: &Plan, reply: &mut ToolReply) -> Option<S
 fn limit(name: &str, most: u64) -> Fault {
     let message = format!("the step reached its limit of {most} {name}");
     Fault::new(Code::StepLimit, FaultClass::Limit, message)
+}
+
+/// What is wrong with a reply that was cut.
+fn cut_at_limit() -> ContractFault {
+    ContractFault { words: "it was cut at the output limit; answer again and be shorter".to_owned() }
 }
 
 /// A hook answered a call of one kind with a reply of another.

@@ -85,6 +85,14 @@ impl Uses {
         Ok(())
     }
 
+    /// Takes in what a reply asks for that was cut: none of it is called.
+    pub(super) fn refuse(&mut self, uses: &[ToolUse]) {
+        let message = "the reply was cut at its output limit, so none of its calls was made; call again and say less \
+                       in one reply";
+        let plan = Plan::answer(&Error::new(Code::CallsCut, message));
+        self.waiting.extend(uses.iter().map(|tool| Planned { tool: tool.clone(), plan: plan.clone() }));
+    }
+
     /// The next uses: one that changes something, or as many as change nothing and may run side by side.
     pub(super) fn next(&mut self) -> Vec<Planned> {
         let mut batch = Vec::new();

@@ -23,12 +23,13 @@ impl Arguments {
         if text.len() > MAX_BYTES {
             return Err(fault(format!("the arguments are longer than {} MiB", MAX_BYTES >> 20)));
         }
-        let value = if text.trim().is_empty() {
+        let value: Value = if text.trim().is_empty() {
             Value::empty_object()
         } else {
             canonical::from_slice(text.as_bytes())
                 .map_err(|error| fault(format!("the arguments are not valid JSON: {error}")))?
         };
+        value.check_depth().map_err(|error| fault(format!("the arguments cannot be taken: {error}")))?;
         if !matches!(value, Value::Object(_)) {
             return Err(fault("the arguments are not a JSON object".to_owned()));
         }

@@ -14,7 +14,7 @@ use super::session::{self, Sources, is_own, look_into};
 use super::{JsonArgs, StoreArgs, tooling};
 use crate::config::keys::{masked_address, masked_words};
 use crate::config::layers::ignored;
-use crate::config::{Flags, KEEP_FOR, KEEP_PREFIX, Origin, Settings, Sourced};
+use crate::config::{Flags, KEEP_FOR, KEEP_PREFIX, Origin, RESPONSE_FORMAT, Settings, Sourced};
 use crate::store;
 use crate::store::folder::{self, Found};
 
@@ -116,6 +116,8 @@ pub(super) fn of_settings(settings: &Settings) -> Vec<Finding> {
         findings.push(time("connect_timeout", &provider.connect_timeout_ms));
         findings.push(time("idle_timeout", &provider.idle_timeout_ms));
         findings.extend(provider.total_timeout_ms.as_ref().map(|total| time("total_timeout", total)));
+        let format = &provider.response_format;
+        findings.push(Finding::sourced(about(RESPONSE_FORMAT), format.value.word(), &format.from));
         let keep = &provider.keep_prefix;
         let base_url = &provider.base_url.value;
         let shown = format!("{}: {}", keep.value.word(), keep.value.in_force(base_url));
@@ -282,7 +284,7 @@ fn of_store(settings: &Settings) -> Vec<Finding> {
         Ok(Some(pid)) => Finding::new("store holder", format!("process {pid}")),
         Err(error) => Finding { is_fault: true, ..Finding::new("store holder", error.to_string()) },
     };
-    let state = match look_into(folder).map(|look| look.map(|look| look.store.rows())) {
+    let state = match look_into(folder).map(|look| look.map(|look| look.store.rows(None, usize::MAX))) {
         Ok(None) => Finding::new("store state", "empty"),
         Ok(Some(Ok(rows))) => Finding::new("store state", format!("{} threads", rows.len())),
         Ok(Some(Err(error))) => Finding { is_fault: true, ..Finding::new("store state", error.to_string()) },

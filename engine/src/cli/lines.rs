@@ -64,7 +64,7 @@ pub fn thread_line(thread: &ThreadId, row: &Row, is_held: bool) -> ThreadLine {
         thread: thread.clone(),
         workflow: row.workflow,
         name: name(row),
-        head: row.frontier.get(&LanePath::trunk()).copied(),
+        head: row.head,
         status: status(row, is_held),
         totals: Totals {
             steps: row.seq,

@@ -177,7 +177,13 @@ pub fn speaking(workflow: &Workflow, provision: &Provision) -> Result<Operating,
             },
         };
         let price = resolved.price.as_ref().map(price_of);
-        models.insert(name.to_owned(), ResolvedModel { id: resolved.model, provider, price, served_by });
+        let response_format = cassette
+            .as_ref()
+            .and_then(|cassette| cassette.response_format(name))
+            .or_else(|| settings.providers.get(&resolved.provider).map(|provider| provider.response_format.value))
+            .unwrap_or_default();
+        let model = ResolvedModel { id: resolved.model, provider, price, served_by, response_format };
+        models.insert(name.to_owned(), model);
     }
     let totals = settings.providers.values().filter_map(|provider| provider.total_timeout_ms.as_ref());
     Ok(Operating {

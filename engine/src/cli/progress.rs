@@ -285,7 +285,7 @@ impl Going {
                 let warning = metrics.get(WARNING).and_then(Value::as_str)?;
                 Some(format!("     {}: {node}: {}", visit.role, printable(warning)))
             }
-            What::ToolStarted { .. } | What::EdgeTaken { .. } => None,
+            What::ToolStarted { .. } | What::EdgeTaken { .. } | What::LaneEnded { .. } => None,
         }
     }
 
@@ -344,9 +344,14 @@ mod tests {
             delta("Twice a day\nthe sea \u{1b}[2Jleaves."),
             What::CallSettled {
                 visit: visit.clone(),
+                attempt: 0,
+                model: "m".to_owned(),
+                provider: Some("openai".to_owned()),
+                finish: "stop".to_owned(),
                 usage,
                 cached_tokens: Some(750),
                 cost_usd: Some(0.0042),
+                duration_ms: 900,
                 answered_by: AnsweredBy::Port,
             },
             What::StepCommitted {
@@ -369,6 +374,7 @@ mod tests {
         what.into_iter()
             .zip(1_u64..)
             .map(|(what, at)| Event {
+                id: None,
                 thread: thread.clone(),
                 parent: None,
                 durability: Durability::Sync,

@@ -356,7 +356,7 @@ pub fn thread(store: &dyn Read, word: &str) -> Result<(ThreadId, Row), Failure> 
     {
         return Ok((id, row));
     }
-    let mut rows = store.rows().map_err(|error| of_store(&error))?;
+    let mut rows = store.rows(None, usize::MAX).map_err(|error| of_store(&error))?;
     if word == "last" {
         return rows.pop().ok_or_else(no_threads);
     }
@@ -389,7 +389,7 @@ pub fn thread_in(look: Option<Look>, word: &str) -> Result<(Look, ThreadId, Row)
 /// # Errors
 /// [`Code::ResumeUnclear`] when there is none or more than one.
 pub fn unfinished(store: &dyn Read) -> Result<(ThreadId, Row), Failure> {
-    let mut rows = store.rows().map_err(|error| of_store(&error))?;
+    let mut rows = store.rows(None, usize::MAX).map_err(|error| of_store(&error))?;
     rows.retain(|(_, row)| matches!(row.status, Status::Running | Status::Waiting | Status::Stopped));
     match rows.len() {
         0 => Err(Failure::new(Code::ResumeUnclear, "every thread has ended; there is nothing to resume")),

@@ -142,7 +142,7 @@ impl From<Told> for Event {
 fn value_of(what: &mut What) -> Option<&mut Value> {
     match what {
         What::ThreadFinished { result: value, .. }
-        | What::ThreadWaiting { form: value }
+        | What::ThreadWaiting { form: value, .. }
         | What::HookReport { metrics: value, .. } => Some(value),
         _ => None,
     }
@@ -335,7 +335,8 @@ fn ended_event(store: &dyn StepStore, thread: ThreadId, ending: Ending, head: Op
     let last = store.row(&thread).ok().flatten().and_then(|row| store.step(&thread, row.seq).ok().flatten());
     let status = last.map(|(stored, _)| stored.step.status);
     let what = What::ThreadFinished { outcome, head, status, reason, result };
-    Event { thread, parent: None, durability: store.durability(), at_ms, what }
+    let id = crate::host::end(store, &thread).ok().flatten();
+    Event { id, thread, parent: None, durability: store.durability(), at_ms, what }
 }
 
 async fn follow(mut handle: ThreadHandle, stop: &CancellationToken, replies: &mpsc::Sender<Reply>) -> Exit {
@@ -376,6 +377,7 @@ impl From<Error> for Failure {
                 Self::new(Code::HookProgramUnknown, message).with_hint(hint)
             }
             Error::Hook { .. } => Self::new(Code::HookSettings, message).with_exit(Exit::Invalid),
+            Error::Fault(fault) => Self::new(fault.code, message),
             Error::Graph(_) | Error::Cast(_) | Error::Layout(_) | Error::Input(_) => {
                 Self::new(Code::InternalFault, message)
             }

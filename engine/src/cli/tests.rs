@@ -349,8 +349,10 @@ fn requests_and_replies_survive_the_way() {
     let request = terminal::Request::Cancel { thread: rondo_protocol::id::ThreadId::from_parts(1, 2) };
     let bytes = rondo_protocol::canonical::to_bytes(&request).unwrap();
     assert_eq!(rondo_protocol::canonical::from_slice::<terminal::Request>(&bytes), Ok(request));
-    let what = rondo_protocol::event::What::ThreadWaiting { form: rondo_protocol::Value::Int(-(1 << 64) + 1) };
+    let visit = rondo_protocol::event::Visit::beginning().unwrap();
+    let what = rondo_protocol::event::What::ThreadWaiting { visit, form: rondo_protocol::Value::Int(-(1 << 64) + 1) };
     let event = rondo_protocol::event::Event {
+        id: None,
         thread: rondo_protocol::id::ThreadId::from_parts(1, 2),
         parent: None,
         durability: rondo_protocol::event::Durability::Sync,

@@ -21,7 +21,7 @@ pub struct ThreadsArgs {
 /// Lists the threads.
 pub fn threads(args: &ThreadsArgs, output: &mut Output) -> Result<Exit, Failure> {
     let (rows, is_held) = match look(&args.store)? {
-        Some(look) => (look.store.rows().map_err(|error| of_store(&error))?, look.is_held),
+        Some(look) => (look.store.rows(None, usize::MAX).map_err(|error| of_store(&error))?, look.is_held),
         None => (Vec::new(), false),
     };
     if output.is_json() {

@@ -230,7 +230,10 @@ fn store(args: &TrustArgs, settings: &Settings, output: &mut Output) -> Result<E
         return Ok(Exit::Done);
     }
     let look = look_into(at)?;
-    let rows = look.map(|look| look.store.rows().map_err(|error| of_store(&error))).transpose()?.unwrap_or_default();
+    let rows = look
+        .map(|look| look.store.rows(None, usize::MAX).map_err(|error| of_store(&error)))
+        .transpose()?
+        .unwrap_or_default();
     let own = is_own(signed, settings)?;
     let shown = at.to_string_lossy();
     // What is in it stands for it: a thread more, and it is another store.

@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use std::ops::Range;
 use std::path::Path;
 
-use rondo_agent_kit::model::openai::{KeepFor, KeepPrefix};
+use rondo_agent_kit::model::openai::{KeepFor, KeepPrefix, ResponseFormat};
 use rondo_protocol::Value;
 use rondo_protocol::diagnostic::{Code, Diagnostic, Span, nearest, position};
 use rondo_protocol::event::Durability;
@@ -18,7 +18,7 @@ use super::{
     parse_duration_ms,
 };
 use crate::grant::Rule;
-use crate::moderator::limits::Ceilings;
+use crate::thread::Ceilings;
 
 /// The name of a project's file.
 pub const FILE_NAME: &str = "rondo.toml";
@@ -31,6 +31,9 @@ pub const KEEP_PREFIX: &str = "prompt_cache";
 
 /// The key of a provider that says for how long.
 pub const KEEP_FOR: &str = "prompt_cache_retention";
+
+/// The key for how a provider is asked to hold an answer to its form.
+pub const RESPONSE_FORMAT: &str = "response_format";
 
 /// What a file states. What it leaves out is `None` or empty.
 #[derive(Debug, Clone, Default, PartialEq)]
@@ -80,6 +83,8 @@ pub struct StatedProvider {
     pub keep_prefix: Option<Sourced<KeepPrefix>>,
     /// For how long.
     pub keep_for: Option<Sourced<KeepFor>>,
+    /// How it is asked to hold an answer to its form.
+    pub response_format: Option<Sourced<ResponseFormat>>,
 }
 
 /// Reads the text of a settings file; `file` is its name in diagnostics.
@@ -187,7 +192,7 @@ impl Reader<'_> {
     }
 
     fn provider(&mut self, table: &Table<'_>, at: &str) -> StatedProvider {
-        const KEYS: [&str; 8] = [
+        const KEYS: [&str; 9] = [
             "base_url",
             "key_env",
             "key_command",
@@ -196,6 +201,7 @@ impl Reader<'_> {
             "total_timeout",
             KEEP_PREFIX,
             KEEP_FOR,
+            RESPONSE_FORMAT,
         ];
         self.only(table, at, &KEYS);
         if let (true, Some(second)) = (table.contains_key("key_env"), table.get("key_command")) {
@@ -223,6 +229,7 @@ impl Reader<'_> {
             total_timeout_ms: self.duration(table, "total_timeout"),
             keep_prefix,
             keep_for,
+            response_format: self.one_of(table, RESPONSE_FORMAT, &ResponseFormat::ALL, ResponseFormat::word),
         }
     }
 

@@ -16,7 +16,7 @@ use super::{
     Cwd, FILE_NAME, Grant, HookProgram, Imposed, Mcp, Model, Origin, Price, Sandbox, SandboxSettings, Sourced, Tool,
     ToolSchema, USER_FILE_NAME, keys,
 };
-use crate::moderator::limits::Ceilings;
+use crate::thread::Ceilings;
 use crate::trust::{Ask, Kind};
 
 /// A table of a project that would take the place of one of the user's.
@@ -161,6 +161,7 @@ fn of_provider(provider: &StatedProvider) -> Value {
         total_timeout_ms,
         keep_prefix,
         keep_for,
+        response_format,
     } = provider;
     let text = |text: &Option<Sourced<String>>| text.as_ref().map(|text| Value::from(text.value.as_str()));
     let time = |time: &Option<Sourced<u64>>| time.as_ref().map(|time| Value::from(format!("{}ms", time.value)));
@@ -173,6 +174,7 @@ fn of_provider(provider: &StatedProvider) -> Value {
         ("total_timeout", time(total_timeout_ms)),
         (super::KEEP_PREFIX, keep_prefix.as_ref().map(|keep| Value::from(keep.value.word()))),
         (super::KEEP_FOR, keep_for.as_ref().map(|keep| Value::from(keep.value.word()))),
+        (super::RESPONSE_FORMAT, response_format.as_ref().map(|format| Value::from(format.value.word()))),
     ])
 }
 

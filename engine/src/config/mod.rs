@@ -24,14 +24,14 @@ use std::collections::BTreeMap;
 use std::fmt;
 use std::path::{Path, PathBuf};
 
-use rondo_agent_kit::model::openai::{KeepFor, KeepPrefix};
+use rondo_agent_kit::model::openai::{KeepFor, KeepPrefix, ResponseFormat};
 use rondo_protocol::event::Durability;
 use serde::{Deserialize, Serialize};
 
-use crate::moderator::limits::Ceilings;
+use crate::thread::Ceilings;
 
 pub use duration::parse_duration_ms;
-pub use file::{FILE_NAME, KEEP_FOR, KEEP_PREFIX, Stated, StatedProvider, USER_FILE_NAME, read};
+pub use file::{FILE_NAME, KEEP_FOR, KEEP_PREFIX, RESPONSE_FORMAT, Stated, StatedProvider, USER_FILE_NAME, read};
 pub use resolve::{Fault, Files, Flags, Resolved, Unresolved, find_project, home, resolve, user_file};
 
 /// The provider that is asked when nothing names another.
@@ -177,6 +177,8 @@ pub struct Provider {
     pub keep_prefix: Sourced<KeepPrefix>,
     /// For how long, where the operator says so.
     pub keep_for: Option<Sourced<KeepFor>>,
+    /// How it is asked to hold an answer to its form: as the operator says, else as its address does.
+    pub response_format: Sourced<ResponseFormat>,
 }
 
 impl Provider {

@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 
-use rondo_agent_kit::model::openai::KeepPrefix;
+use rondo_agent_kit::model::openai::{KeepPrefix, ResponseFormat};
 use rondo_protocol::event::Durability;
 use rondo_protocol::workflow::ModelSpec;
 
@@ -333,6 +333,8 @@ fn provider(name: &str, stated: StatedProvider, environment: &mut Environment<'_
     let timeout = |environment: &mut Environment<'_>, variable: &str, stated: Option<Sourced<u64>>| {
         environment.checked(variable, parse_duration_ms).or(stated)
     };
+    let by_address = || Sourced { value: ResponseFormat::at(&base_url.value), from: Origin::Default };
+    let response_format = stated.response_format.unwrap_or_else(by_address);
     let by_default = |value: u64| Sourced { value, from: Origin::Default };
     Provider {
         base_url,
@@ -346,5 +348,6 @@ fn provider(name: &str, stated: StatedProvider, environment: &mut Environment<'_
         total_timeout_ms: timeout(environment, "RONDO_TOTAL_TIMEOUT", stated.total_timeout_ms),
         keep_prefix: stated.keep_prefix.unwrap_or(Sourced { value: KeepPrefix::default(), from: Origin::Default }),
         keep_for: stated.keep_for,
+        response_format,
     }
 }

@@ -10,7 +10,7 @@ use rondo_protocol::workflow::places::{item, key};
 use rondo_protocol::workflow::template::{Expr, Segment, Template, Use, ValueTemplate};
 use rondo_protocol::workflow::{self, HookUse, Outgoing, Policy, RoleKind, RolePolicy, Target, Workflow};
 
-use super::{Bound, Condition, Edge, EdgeId, Graph, Link, Node, RoleNode, To};
+use super::{Bound, Branch, Condition, Each, Edge, EdgeId, FanOut, Graph, Join, Link, Node, RoleNode, To};
 use crate::hook::RoleView;
 use crate::hook::registry::Placed;
 
@@ -190,6 +190,13 @@ fn told_whole<'a>(
         texts.for_each(|template| look(template.uses()));
         values.for_each(|leaf| look(leaf.template.uses()));
         edge.when.iter().for_each(|when| look(when.expr.uses()));
+        let To::Fan(fan) = &edge.to else { continue };
+        fan.join.prompt.iter().for_each(|prompt| look(prompt.uses()));
+        fan.each.iter().for_each(|each| look(each.over.uses()));
+        for branch in &fan.branches {
+            look(branch.prompt.uses());
+            branch.when.iter().for_each(|when| look(when.expr.uses()));
+        }
     }
     values.flat_map(ValueTemplate::leaves).for_each(|leaf| look(leaf.template.uses()));
     roles.filter(|role| asked.contains(role.as_str())).cloned().collect()
@@ -236,27 +243,30 @@ impl Lowering {
         let on_max = on_max.transpose()?;
         let lowered = Arc::new(Edge {
             id,
-            part: Arc::from(part),
             when: edge.when.as_deref().map(condition).transpose()?,
             to: match &edge.to {
                 Target::Role(role) => To::Role(role.clone()),
                 Target::End => To::End,
                 Target::Fail => To::Fail,
                 Target::Back => To::Back,
-                Target::Fan(fan) => To::Fan(fan.branches.iter().map(|branch| branch.to.clone()).collect()),
+                Target::Fan(fan) => To::Fan(Arc::new(fan_out(&part, fan)?)),
             },
             prompt: template(&edge.prompt)?,
             say: edge.say.as_deref().map(template).transpose()?,
             reason: edge.reason.as_deref().map(template).transpose()?,
             result: edge.result.as_ref().map(value_template).transpose()?,
             bound: edge.max.zip(on_max).map(|(max, on_max)| Bound { max, per: edge.per.clone(), on_max }),
+            part: Arc::from(part),
         });
         let targets = match &lowered.to {
             To::Role(role) => vec![self.role(role)?],
             To::End => vec![self.end],
             To::Fail => vec![self.fail],
             To::Back => Vec::new(),
-            To::Fan(roles) => roles.iter().map(|role| self.role(role)).collect::<Result<_, _>>()?,
+            To::Fan(fan) => {
+                self.role(&fan.join.to)?;
+                fan.branches.iter().map(|branch| self.role(&branch.to)).collect::<Result<_, _>>()?
+            }
         };
         for target in targets {
             self.targets.entry(target).or_default().push(from);
@@ -281,7 +291,7 @@ impl Lowering {
                 for (edge, order) in edges.iter().zip(0..) {
                     let also = edge.bound.as_ref().map(|bound| (&bound.on_max, Some(bound.max)));
                     let both = std::iter::once((edge, None)).chain(also);
-                    for (edge, after) in both.filter(|(edge, _)| edge.to == To::Back) {
+                    for (edge, after) in both.filter(|(edge, _)| matches!(edge.to, To::Back)) {
                         for origin in &origins {
                             let link =
                                 Link::Route { status: Some(status.clone()), order, after, edge: Arc::clone(edge) };
@@ -292,6 +302,30 @@ impl Lowering {
             }
         }
     }
+}
+
+fn fan_out(part: &str, fan: &workflow::FanOut) -> Result<FanOut, Error> {
+    let branch = |(at, branch): (usize, &workflow::Branch)| {
+        Ok(Branch {
+            part: Arc::from(item(&key(part, "to"), at)),
+            to: branch.to.clone(),
+            prompt: template(&branch.prompt)?,
+            when: branch.when.as_deref().map(condition).transpose()?,
+        })
+    };
+    let each = |each: &workflow::Each| {
+        Ok(Each { name: each.name.clone(), over: condition(&each.over)?.expr, parallel: each.parallel.max(1) })
+    };
+    Ok(FanOut {
+        branches: fan.branches.iter().enumerate().map(branch).collect::<Result<_, _>>()?,
+        each: fan.each.as_ref().map(each).transpose()?,
+        join: Join {
+            to: fan.join.to.clone(),
+            prompt: fan.join.prompt.as_deref().map(template).transpose()?,
+            need: fan.join.need,
+            failed: fan.join.failed,
+        },
+    })
 }
 
 fn template(source: &str) -> Result<Template, Error> {

@@ -14,9 +14,9 @@ use std::sync::Arc;
 use petgraph::stable_graph::{NodeIndex, StableDiGraph};
 use petgraph::visit::{EdgeRef, IntoEdgeReferences};
 use rondo_protocol::call::CallKind;
-use rondo_protocol::id::{RoleName, Status};
+use rondo_protocol::id::{FieldName, RoleName, Status};
 use rondo_protocol::workflow::template::{Expr, Template, ValueTemplate};
-use rondo_protocol::workflow::{Checked, HookUse, Policy, Role, RolePolicy, Workflow};
+use rondo_protocol::workflow::{Checked, FailedLanes, HookUse, Need, Policy, Role, RolePolicy, Workflow};
 
 use crate::hook::RoleView;
 use crate::hook::registry::Placed;
@@ -120,7 +120,7 @@ pub struct Bound {
 }
 
 /// Where an edge leads.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone)]
 pub enum To {
     /// To a role.
     Role(RoleName),
@@ -130,8 +130,67 @@ pub enum To {
     Fail,
     /// To the role from which this one was entered.
     Back,
-    /// To several roles at once, which this version does not run.
-    Fan(Vec<RoleName>),
+    /// Into several lanes at once.
+    Fan(Arc<FanOut>),
+}
+
+/// Several lanes at once, and where they meet.
+#[derive(Debug)]
+pub struct FanOut {
+    /// A lane for each branch, or one branch whose lanes are made by `each`.
+    pub branches: Vec<Branch>,
+    /// A lane for each element of a list.
+    pub each: Option<Each>,
+    /// Where the lanes meet.
+    pub join: Join,
+}
+
+/// One branch of a fan-out.
+#[derive(Debug)]
+pub struct Branch {
+    /// Which part of the workflow it is.
+    pub part: Arc<str>,
+    /// Its first role.
+    pub to: RoleName,
+    /// What that role is given.
+    pub prompt: Template,
+    /// Whether it is opened at all; `None` = always.
+    pub when: Option<Condition>,
+}
+
+/// A lane for each element of a list.
+#[derive(Debug)]
+pub struct Each {
+    /// The name of the element in the lane's prompts.
+    pub name: FieldName,
+    /// The list.
+    pub over: Expr,
+    /// How many lanes run at once.
+    pub parallel: u32,
+}
+
+/// Where lanes meet.
+#[derive(Debug)]
+pub struct Join {
+    /// The role that goes on.
+    pub to: RoleName,
+    /// What it is given; `None` = the parts with a blank line between.
+    pub prompt: Option<Template>,
+    /// How many lanes must arrive.
+    pub need: Need,
+    /// What a failed lane does.
+    pub failed: FailedLanes,
+}
+
+impl To {
+    /// The roles that it leads to at once.
+    pub fn roles(&self) -> Vec<&RoleName> {
+        match self {
+            Self::Role(role) => vec![role],
+            Self::Fan(fan) => fan.branches.iter().map(|branch| &branch.to).collect(),
+            Self::End | Self::Fail | Self::Back => Vec::new(),
+        }
+    }
 }
 
 impl Graph {

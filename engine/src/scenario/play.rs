@@ -7,6 +7,7 @@ use std::sync::Arc;
 
 use rondo_agent_kit::history;
 use rondo_agent_kit::model::Model;
+use rondo_agent_kit::model::openai::ResponseFormat;
 use rondo_agent_kit::model::recorded::Recorded;
 use rondo_agent_kit::model::scripted::Scripted;
 use rondo_agent_kit::prefix;
@@ -29,11 +30,11 @@ use crate::exit::Exit;
 use crate::grant::Grants;
 use crate::hook::{Ground, Registry};
 use crate::models::{Models, ResolvedModel, ServedBy};
-use crate::moderator::{self, Decision};
 use crate::rebuild;
 use crate::scheduler::Ended;
 use crate::store::{MemoryStore, Read, Row, StoredStep};
-use crate::thread::{self, State};
+use crate::conversation::Steps;
+use crate::thread::{self, Input, Machine, PastStep};
 use crate::{Engine, NewThread, Operating};
 
 /// The kinds of hooks that calls pass through as if they were not there: one starts programs, the other waits.
@@ -119,7 +120,12 @@ impl Stage {
             let written = workflow.models.get(name).and_then(|model| model.model.clone());
             let id = recorded(name).or(written).unwrap_or_else(|| SCRIPTED.to_owned());
             let provider = Arc::clone(&provider);
-            (name.to_owned(), ResolvedModel { id, provider, price: None, served_by: ServedBy::default() })
+            let response_format = match &scenario.voice {
+                Voice::Recorded(cassette) => cassette.response_format(name).unwrap_or_default(),
+                Voice::Script(_) => ResponseFormat::default(),
+            };
+            let served_by = ServedBy::default();
+            (name.to_owned(), ResolvedModel { id, provider, price: None, served_by, response_format })
         });
         Ok(Self { models: Models(resolved.collect()), script, kit })
     }
@@ -265,48 +271,49 @@ impl<'s> Reading<'s> {
         })
     }
 
-    /// Reads the steps, and asks the moderator again by which edge each was entered.
-    fn steps(&mut self, graph: &crate::graph::Graph) -> Result<(), String> {
+    /// Reads the steps, and follows them with a machine that says by which edge each was entered.
+    fn steps(&mut self, graph: &Arc<crate::graph::Graph>) -> Result<(), String> {
         let readings = cast::readings(&self.beginning.workflow).map_err(|error| error.to_string())?;
+        let roles = graph.roles().map(|(role, _)| role.clone()).collect();
+        let past = Steps::new(self.store, self.thread.clone(), roles, readings);
         let input = Arc::new(self.beginning.start.input.clone());
-        let mut state = State::new(self.row.start, input, graph.roles_told_whole());
+        let limits = graph.policy().limits.clone();
+        let definition = thread::Definition { graph: Arc::clone(graph), start: self.row.start, input, limits };
+        let mut machine = Machine::new(definition, self.row.version);
         let Self { steps, route, tool_calls, cost_usd, .. } = self;
         let mut each = |stored: StoredStep, note: Note| {
-            let StoredStep { digest, step, visit, .. } = stored;
-            let edge = match moderator::decide(graph, &state) {
-                Ok(Decision::Dispatch(dispatch)) if dispatch.role == step.role => {
-                    state.take(&dispatch.chosen.bounded);
-                    dispatch.chosen.part.to_string()
-                }
-                // A step always follows from those before it; the store verified that they are what was committed.
-                _ => String::new(),
-            };
+            let known = past.keep(stored.clone(), &note);
+            let StoredStep { seq, digest, step, visit } = stored;
+            let body = known.episode.body.clone();
+            let followed = PastStep { seq, digest, body: body.clone(), note: note.clone() };
+            // A step always follows from those before it; the store verified that they are what was committed.
+            let came = machine.follow(&step, followed, &past).ok().flatten();
+            let edge = came.map_or_else(String::new, |came| came.part.to_string());
             for tool in &note.tools {
                 *tool_calls.entry(tool.tool.clone()).or_default() += 1;
             }
             if let Some(cost) = note.cost_usd {
                 *cost_usd.get_or_insert_default() += cost;
             }
-            route.push(Stop { step: format!("{}.{}", step.role, step.status), edge });
-            let body = rebuild::body(&readings, &step.role, &step.answer);
+            let lane = if step.lane.is_trunk() { String::new() } else { format!("{}: ", step.lane) };
+            route.push(Stop { step: format!("{lane}{}.{}", step.role, step.status), edge });
             steps.push(Step {
                 role: step.role.clone(),
                 visit,
                 status: step.status.to_string(),
                 output: step.output.clone(),
-                body: body.clone(),
+                body,
                 answer: step.answer.clone(),
                 edge: step.edge.clone(),
             });
-            state.add(digest, &step, body, &note);
             true
         };
         if self.row.seq > 0 {
             self.store.scan(self.thread, 1..=self.row.seq, &mut each).map_err(|error| error.to_string())?;
+        } else {
+            machine.on(Input::Begin, 0, &past);
         }
-        if let Ok(Decision::Finish(finish)) = moderator::decide(graph, &state) {
-            self.end = Some(finish.chosen.part.to_string());
-        }
+        self.end = machine.end().map(|part| part.to_string());
         Ok(())
     }
 

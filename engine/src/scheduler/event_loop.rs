@@ -1,46 +1,46 @@
-//! The event loop of one thread: decide, visit, commit, tell.
+//! The driver of one thread: carries out what its machine says, and tells the machine what came of it.
 //!
-//! It owns the thread's state. What happens next is the moderator's word, what a visit comes to is the worker's, and
-//! both enter the state by a commit and in no other way.
+//! It decides nothing. Lanes are visited at the same time; commits are handed to the store in the order in which the
+//! machine asks for them, and come back to it in that order.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::panic::AssertUnwindSafe;
-use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use futures_util::FutureExt;
+use futures_util::future::{BoxFuture, poll_immediate};
+use futures_util::stream::{FuturesOrdered, FuturesUnordered, StreamExt};
+use futures_util::{FutureExt, future};
 use rondo_agent_kit::tool::Toolbox;
 use rondo_protocol::call::{CallKind, Fault, FaultClass, Site, TurnReply};
 use rondo_protocol::diagnostic::Code;
 use rondo_protocol::digest::Kind;
-use rondo_protocol::event::{Outcome, Place, Visit, What};
-use rondo_protocol::id::{LanePath, RoleName, Status, ThreadId};
-use rondo_protocol::object::{FaultKind, HookNote, Note, Observation, Step, StepKind};
-use rondo_protocol::workflow::{Limits, RolePolicy};
-use rondo_protocol::{Digest, Value};
+use rondo_protocol::event::{self, Outcome, Place, What};
+use rondo_protocol::id::{LanePath, RoleName, ThreadId};
+use rondo_protocol::object::{Entry, Followed, HookNote, Note, Observation, Transcript};
+use rondo_protocol::workflow::{History, RolePolicy};
+use rondo_protocol::{Digest, Value, canonical};
 use tokio_util::sync::CancellationToken;
 
-use super::journal::Journal;
-use super::memory::{Memories, Opened, Steps};
 use super::noted::Noted;
-use super::retry::Deadline;
+use super::retry::{Deadline, Waits};
 use super::sink::Sink;
 use super::tool_role;
-use super::tools::{self, Tooling};
-use super::worker::{self, Speaking, Stage};
+use super::tools::Tooling;
+use super::worker::{self, Speaking, Stage, Visited, store_fault};
 use crate::cast::Cast;
+use crate::conversation::{Conversations, Opening, PastStep, Steps};
 use crate::engine::Operating;
 use crate::env::Env;
 use crate::graph::Graph;
 use crate::hook::role::served_mark;
 use crate::hook::{CallPath, Node, Redactors};
 use crate::models::ServedBy;
-use crate::moderator::{self, Decision, Dispatch, Finish, limits};
-use crate::store::{self, Commit, NewStep, Row, StepStore};
-use crate::thread::{Checkpoint, Ending, Origin, State, Stop};
+use crate::store::{self, LaneRow, NewStep, Row, StepStore};
+use crate::thread::{Action, Answered, Commit, Ending, Input, Machine, Object, Origin, Stop, Told, Visit, VisitEnd};
 
-/// What one run of a thread is made of.
-pub struct Run {
+/// What visits of a run are made with.
+pub struct Parts {
     /// The store.
     pub store: Arc<dyn StepStore>,
     /// Time, ids and randomness.
@@ -57,20 +57,28 @@ pub struct Run {
     pub redactors: Redactors,
     /// The hooks before each role's calls.
     pub paths: BTreeMap<RoleName, BTreeMap<CallKind, CallPath>>,
-    /// The limits in force: the lower of workflow and operator.
-    pub limits: Limits,
     /// Where events go.
     pub sink: Sink,
     /// Tells the run to stop.
     pub cancel: CancellationToken,
     /// Whether a stop means the end of the thread for good.
     pub for_good: Arc<AtomicBool>,
+}
+
+/// One run of a thread.
+pub struct Run {
+    /// What its visits are made with.
+    pub parts: Parts,
     /// The thread's row as it is stored.
     pub row: Row,
     /// What is known of the thread and not hashed.
     pub origin: Origin,
-    /// The thread's state.
-    pub state: State,
+    /// Decides.
+    pub machine: Machine,
+    /// What the machine has said already.
+    pub first: Vec<Action>,
+    /// Whether an earlier process may have left journals.
+    pub may_be_journaled: bool,
 }
 
 /// How a run ended.
@@ -82,67 +90,399 @@ pub enum Ended {
     Stopped(Fault),
 }
 
-/// What a visit came to.
-struct Made {
-    turn: Option<TurnReply>,
-    status: Status,
-    output: Value,
-    observations: Vec<Observation>,
-    note: Note,
-    objects: Vec<(Kind, Digest, Vec<u8>)>,
-}
-
 impl Run {
     /// Runs the thread until it ends or stops. Every way out leaves the store whole.
     pub async fn go(self) -> Ended {
-        let mut going = Going {
-            run: self,
-            memories: Memories::default(),
-            stored_heads: BTreeSet::new(),
-            under_way: None,
-            may_be_journaled: true,
+        let Self { parts, row, origin, machine, first, may_be_journaled } = self;
+        let roles = parts.graph.roles().map(|(role, _)| role.clone()).collect();
+        let store: &dyn store::Read = &*parts.store;
+        let driver = Driver {
+            steps: Steps::new(store, parts.thread.clone(), roles, parts.cast.readings.clone()),
+            parts: &parts,
+            machine: Mutex::new(machine),
+            conversations: Mutex::default(),
+            lanes: Mutex::default(),
+            stored: Mutex::new(Stored { row, origin }),
+            stored_heads: Mutex::default(),
+            transcripts: Mutex::default(),
+            journaled: Mutex::new(may_be_journaled.then(BTreeSet::new)),
         };
-        match going.steps().await {
-            Ok(finish) => going.finish(finish).await,
-            Err(fault) => going.stop(fault).await,
+        driver.drive(first).await
+    }
+}
+
+/// Locks what no panic can leave half done.
+fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+struct Driver<'a> {
+    parts: &'a Parts,
+    steps: Steps<'a>,
+    machine: Mutex<Machine>,
+    conversations: Mutex<Conversations>,
+    /// Tells the visit of a lane to stop.
+    lanes: Mutex<BTreeMap<LanePath, CancellationToken>>,
+    stored: Mutex<Stored>,
+    stored_heads: Mutex<BTreeSet<Digest>>,
+    /// What was said in visits whose roles are told it exactly, until their steps are made.
+    transcripts: Mutex<BTreeMap<LanePath, Transcript>>,
+    /// Lanes that have committed a step since an earlier process may have left journals; `None` = there is none.
+    journaled: Mutex<Option<BTreeSet<LanePath>>>,
+}
+
+/// What the store holds of the thread beside its steps.
+struct Stored {
+    row: Row,
+    origin: Origin,
+}
+
+/// A commit on its way: the row's version and the thread's last step after it.
+type OnItsWay<'a> = BoxFuture<'a, (u64, u64, Result<(), store::Error>)>;
+
+/// What is under way in a run.
+struct UnderWay<'a> {
+    visits: FuturesUnordered<BoxFuture<'a, (LanePath, VisitEnd)>>,
+    commits: FuturesOrdered<OnItsWay<'a>>,
+    actions: VecDeque<Action>,
+    stop: Option<Fault>,
+    finish: Option<Ending>,
+}
+
+impl<'a> Driver<'a> {
+    async fn drive(&'a self, first: Vec<Action>) -> Ended {
+        let mut run = UnderWay {
+            visits: FuturesUnordered::new(),
+            commits: FuturesOrdered::new(),
+            actions: first.into(),
+            stop: None,
+            finish: None,
+        };
+        loop {
+            self.carry_out(&mut run).await;
+            if let Some(ending) = run.finish.take() {
+                return self.finished(ending);
+            }
+            if run.visits.is_empty() && run.commits.is_empty() {
+                let fault = run.stop.take().unwrap_or_else(nothing_to_do);
+                return self.stopped(fault).await;
+            }
+            tokio::select! {
+                biased;
+                Some((version, seq, committed)) = run.commits.next() => match committed {
+                    Ok(()) => {
+                        self.steps.synced(seq);
+                        run.actions.extend(self.on(Input::Synced { version }));
+                    }
+                    Err(error) => self.stop(&mut run, store_fault(&error)),
+                },
+                Some((lane, end)) = run.visits.next() => {
+                    // What was answered is kept also when the run stops; what was broken off goes on when it resumes.
+                    if run.stop.is_none() || end.outcome.is_ok() {
+                        run.actions.extend(self.on(Input::Ended { lane, end: Box::new(end) }));
+                    }
+                }
+                () = self.parts.cancel.cancelled(), if run.stop.is_none() => self.stop(&mut run, worker::cancelled()),
+            }
         }
+    }
+
+    async fn carry_out(&'a self, run: &mut UnderWay<'a>) {
+        while let Some(action) = run.actions.pop_front() {
+            match action {
+                Action::Commit(commit) => {
+                    let mut commit = self.commit(*commit);
+                    // Handed over here, so that commits reach the store in their order.
+                    let on_its_way: OnItsWay<'a> = match poll_immediate(&mut commit).await {
+                        Some(done) => Box::pin(future::ready(done)),
+                        None => commit,
+                    };
+                    run.commits.push_back(on_its_way);
+                }
+                Action::Visit(visit) if run.stop.is_none() => {
+                    let cancel = self.parts.cancel.child_token();
+                    lock(&self.lanes).insert(visit.lane.clone(), cancel.clone());
+                    run.visits.push(Box::pin(self.visit(*visit, cancel)));
+                }
+                Action::Visit(_) => {}
+                Action::CancelLane(lane) => {
+                    if let Some(cancel) = lock(&self.lanes).get(&lane) {
+                        cancel.cancel();
+                    }
+                }
+                Action::Tell(told) => self.tell(told),
+                Action::Finish(ending) => run.finish = Some(ending),
+                Action::Stop(fault) => self.stop(run, fault),
+            }
+        }
+    }
+
+    /// Stops every visit; the first reason stands.
+    fn stop(&self, run: &mut UnderWay<'_>, fault: Fault) {
+        if run.stop.is_none() {
+            run.stop = Some(fault);
+            lock(&self.lanes).values().for_each(CancellationToken::cancel);
+        }
+    }
+
+    fn on(&self, input: Input) -> Vec<Action> {
+        lock(&self.machine).on(input, self.parts.env.elapsed_ms(), &self.steps)
+    }
+
+    /// Hands a commit to the store.
+    fn commit(&'a self, commit: Commit) -> OnItsWay<'a> {
+        let Commit { version, step, seq, head, checkpoint, lane, closed, list, closed_list, objects, .. } = commit;
+        let now_ms = self.parts.env.now_ms();
+        let row = {
+            let mut stored = lock(&self.stored);
+            if let Some(ending) = commit.ending {
+                stored.row.status = status(ending.outcome);
+                stored.origin.ending = Some(Ending { at_ms: now_ms, ..ending });
+                stored.origin.stop = None;
+            } else {
+                stored.row.status = store::Status::Running;
+            }
+            let origin = stored.origin.to_bytes();
+            let row = &mut stored.row;
+            (row.version, row.seq, row.head, row.checkpoint) = (version, seq, head, checkpoint);
+            origin.map(|origin| {
+                row.origin = origin;
+                row.clone()
+            })
+        };
+        let row = match row {
+            Ok(row) => row,
+            Err(error) => {
+                let error = store::Error::Malformed { what: error.to_string() };
+                return Box::pin(future::ready((version, seq, Err(error))));
+            }
+        };
+        let lanes = closed.into_iter().map(|lane| (lane, None)).chain(lane.map(|(path, state)| {
+            let row = LaneRow {
+                frontier: state.frontier,
+                fold: state.fold,
+                opened_by: state.opened_by,
+                index: u64::from(state.index),
+            };
+            (path, Some(row))
+        }));
+        let opened = list.map(|(opened_by, list)| (opened_by, Some(list.to_text().into_bytes())));
+        let commit = store::Commit {
+            thread: self.parts.thread.clone(),
+            expected: version.saturating_sub(1),
+            row,
+            lanes: lanes.collect(),
+            lists: closed_list.map(|opened_by| (opened_by, None)).into_iter().chain(opened).collect(),
+            clear_journal: commit.clear_journal,
+            objects: step.as_ref().map_or_else(Vec::new, |step| self.with_heads(&step.step.role, objects)),
+            step: step.map(|step| self.made(step)),
+        };
+        let committed = self.parts.store.commit(commit);
+        Box::pin(async move { (version, seq, committed.await) })
+    }
+
+    /// A step was made: conversations go on from it.
+    fn made(&self, new: crate::thread::NewStep) -> NewStep {
+        let crate::thread::NewStep { seq, digest, bytes, step, visit, note, episode } = new;
+        let said = lock(&self.transcripts).remove(&step.lane);
+        let mut conversations = lock(&self.conversations);
+        match self.parts.cast.players.get(&step.role).filter(|_| step.transcript.is_some()) {
+            Some(player) => {
+                conversations.close(&step.lane, &step.role, &player.telling, &step.answer, said.as_ref(), seq);
+            }
+            None => conversations.forget(&step.lane, &step.role),
+        }
+        drop(conversations);
+        if let Some(lanes) = &mut *lock(&self.journaled) {
+            lanes.insert(step.lane.clone());
+        }
+        let (prev, opened_by) = (step.prev.as_slice().into(), note.opened_by.as_slice().into());
+        self.steps.add(PastStep { episode, digest, prev, opened_by });
+        NewStep { seq, digest, bytes, role: step.role, lane: step.lane, visit, note }
+    }
+
+    /// The objects of a step with the heads that its transcript names and that were not stored by this run yet.
+    fn with_heads(&self, role: &RoleName, mut objects: Vec<Object>) -> Vec<Object> {
+        let Some(player) = self.parts.cast.players.get(role) else { return objects };
+        let transcript = objects.iter().find(|(kind, ..)| *kind == Kind::Transcript);
+        let Some(transcript) = transcript.and_then(|(.., bytes)| canonical::from_slice::<Transcript>(bytes).ok())
+        else {
+            return objects;
+        };
+        let mut stored = lock(&self.stored_heads);
+        for entry in &transcript.entries {
+            let Entry::Model { head, .. } = entry else { continue };
+            let known = player.heads.iter().find(|known| known.digest == *head);
+            if let Some(known) = known.filter(|_| stored.insert(*head)) {
+                objects.push((Kind::Head, known.digest, known.bytes.to_vec()));
+            }
+        }
+        objects
+    }
+
+    fn tell(&self, told: Told) {
+        let sink = &self.parts.sink;
+        match told {
+            Told::Committed { visit, seq, step, prev, status, at_ms } => {
+                sink.emit_at(at_ms, What::StepCommitted { visit, seq, step, prev, status });
+            }
+            Told::After { visit, status, followed } => {
+                if let Followed::LaneEnded { visit, .. } = &followed {
+                    lock(&self.conversations).forget_lane(&visit.lane);
+                    lock(&self.lanes).remove(&visit.lane);
+                }
+                let Some(visit) = visit.or_else(event::Visit::beginning) else { return };
+                sink.emit(What::followed(&visit, status.as_ref(), followed));
+            }
+        }
+    }
+
+    /// Visits a role in a lane.
+    async fn visit(&self, visit: Visit, cancel: CancellationToken) -> (LanePath, VisitEnd) {
+        let lane = visit.lane.clone();
+        let (started_at_ms, started_ms) = (self.parts.env.now_ms(), self.parts.env.elapsed_ms());
+        let waits = Waits::default();
+        let mut end = self.visited(visit, &cancel, &waits).await.unwrap_or_else(|fault| VisitEnd {
+            outcome: Err(fault),
+            note: Note::default(),
+            objects: Vec::new(),
+            waited_ms: 0,
+            effect_unknown: None,
+        });
+        let waited_ms = u64::try_from(waits.total().as_millis()).unwrap_or(u64::MAX);
+        end.waited_ms = waited_ms;
+        end.note.started_at_ms = started_at_ms;
+        end.note.ended_at_ms = self.parts.env.now_ms();
+        end.note.active_ms = self.parts.env.elapsed_ms().saturating_sub(started_ms).saturating_sub(waited_ms);
+        (lane, end)
+    }
+
+    async fn visited(&self, visit: Visit, cancel: &CancellationToken, waits: &Waits) -> Result<VisitEnd, Fault> {
+        let parts = self.parts;
+        let (role, policy) = parts.graph.role(&visit.role).ok_or_else(|| unknown_role(&visit.role))?;
+        let site = Site {
+            thread: parts.thread.clone(),
+            role: visit.role.clone(),
+            lane: visit.lane.clone(),
+            visit: visit.visit,
+            position: 0,
+        };
+        let noted = Noted::default();
+        let stage = |toolbox| self.stage(&visit, policy, toolbox, &noted, (cancel, waits));
+        let at = site.clone();
+        let started = What::StepStarted { visit: worker::visit_of(&site) };
+        let (visited, told) = if let Some(player) = parts.cast.tool_players.get(&visit.role) {
+            parts.sink.emit(started);
+            let args = visit.args.clone().unwrap_or_else(Value::empty_object);
+            (tool_role::visit(&stage(&player.toolbox), player, site, &args, visit.attempts).await, None)
+        } else if let Some(player) = parts.cast.players.get(&visit.role) {
+            let opening = Opening {
+                lane: &visit.lane,
+                role: &visit.role,
+                prompt: &visit.prompt,
+                prev: &visit.prev,
+                before: u64::MAX,
+                first_opened_by: &visit.first_opened_by,
+                trusts_notes: true,
+            };
+            let opened = lock(&self.conversations).open(&opening, &player.telling, &self.steps);
+            let opened = opened.map_err(|error| store_fault(&error))?;
+            parts.sink.emit(started);
+            let Operating { models, recorder, call_total_ms, .. } = &parts.operating;
+            let recorder = recorder.as_deref();
+            let speaking = Speaking { models, recorder, player, policy, call_total_ms: *call_total_ms };
+            let stage = stage(&player.agent.tools);
+            let told = (player.telling.history != History::None).then_some(opened.told);
+            (worker::visit(&stage, &speaking, site, opened.conversation, visit.attempts).await, told)
+        } else {
+            let message = format!("{} is a {} role, which this version does not run", visit.role, role.kind.name());
+            return Err(Fault::new(Code::NotYetRun, FaultClass::Denied, message));
+        };
+        let hooks = self.noted(&at, noted).await;
+        let Visited { result, attempts, model_calls, tool_calls, usage, cost_usd, tools, objects, effect_unknown } =
+            visited;
+        let note =
+            Note { hooks, model_calls, tool_calls, tools, attempts, usage, cost_usd, told, ..Note::default() };
+        let end = VisitEnd { outcome: Err(worker::cancelled()), note, objects, waited_ms: 0, effect_unknown };
+        match result {
+            Ok(turn) => self.answered(&visit, turn, end),
+            Err(fault) => Ok(VisitEnd { outcome: Err(fault), ..end }),
+        }
+    }
+
+    fn answered(&self, visit: &Visit, turn: TurnReply, mut end: VisitEnd) -> Result<VisitEnd, Fault> {
+        let (digest, bytes) = Digest::of(Kind::Transcript, &turn.transcript).map_err(|error| {
+            let message = format!("the answer has no canonical form: {error}");
+            Fault::new(Code::ContractBroken, FaultClass::Contract, message)
+        })?;
+        end.objects.push((Kind::Transcript, digest, bytes));
+        let player = self.parts.cast.players.get(&visit.role);
+        if player.is_some_and(|player| player.telling.history == History::Exact) {
+            lock(&self.transcripts).insert(visit.lane.clone(), turn.transcript);
+        }
+        end.note = Note {
+            usage: turn.usage,
+            cost_usd: turn.cost_usd,
+            answered_by: turn.answered_by,
+            model: turn.model,
+            served_by: self.served_by(&visit.role),
+            ..end.note
+        };
+        let fallback = turn.fallback.into_iter().map(|model| Observation::Fallback { model });
+        end.outcome = Ok(Answered {
+            status: turn.status,
+            output: turn.output,
+            answer: turn.answer,
+            body: turn.body,
+            transcript: Some(digest),
+            observations: fallback.collect(),
+        });
+        Ok(end)
     }
 
     /// What a visit of a role is carried out with.
-    fn stage<'s>(&'s self, role: &RoleName, policy: &RolePolicy, toolbox: &'s Toolbox, noted: &'s Noted) -> Stage<'s> {
-        let Operating { grants, approver, in_doubt, .. } = &self.operating;
-        let redactor = self.redactors.tool(role);
+    fn stage<'s>(
+        &'s self,
+        visit: &Visit,
+        policy: &RolePolicy,
+        toolbox: &'s Toolbox,
+        noted: &'s Noted,
+        (cancel, waits): (&'s CancellationToken, &Waits),
+    ) -> Stage<'s> {
+        let parts = self.parts;
+        let Operating { grants, approver, in_doubt, .. } = &parts.operating;
+        let redactor = parts.redactors.tool(&visit.role);
+        let may_be_journaled = lock(&self.journaled).as_ref().is_some_and(|lanes| !lanes.contains(&visit.lane));
+        let message = format!("the thread reached its limit of {} ms wall time", visit.wall_time_limit_ms.unwrap_or(0));
+        let fault = Fault::new(Code::ThreadLimit, FaultClass::Limit, message);
+        let wall_time = Deadline::after(visit.wall_time_left_ms, fault);
         Stage {
-            store: &*self.store,
-            env: &*self.env,
-            sink: &self.sink,
+            store: &*parts.store,
+            env: &*parts.env,
+            sink: &parts.sink,
             tooling: Tooling { toolbox, grants, approver: approver.as_deref(), in_doubt: *in_doubt, redactor },
-            paths: self.paths(role),
+            paths: paths(parts, &visit.role),
             noted,
-            redactor: self.redactors.model(role),
-            cancel: &self.cancel,
-            may_be_journaled: true,
-            deadline: Deadline::of_step(policy.timeout_ms).or_earlier(self.wall_time()),
+            redactor: parts.redactors.model(&visit.role),
+            cancel,
+            may_be_journaled,
+            deadline: Deadline::of_step(policy.timeout_ms).or_earlier(wall_time).without(waits),
+            waits: waits.clone(),
+            machine: &self.machine,
         }
-    }
-
-    fn paths(&self, role: &RoleName) -> &BTreeMap<CallKind, CallPath> {
-        static NONE: BTreeMap<CallKind, CallPath> = BTreeMap::new();
-        self.paths.get(role).unwrap_or(&NONE)
     }
 
     /// A mark of where a role's first model is served.
     fn served_by(&self, role: &RoleName) -> Option<String> {
-        let first = self.cast.players.get(role)?.heads.first()?;
-        let ServedBy { provider, address } = &self.operating.models.0.get(&first.model)?.served_by;
+        let first = self.parts.cast.players.get(role)?.heads.first()?;
+        let ServedBy { provider, address } = &self.parts.operating.models.0.get(&first.model)?.served_by;
         Some(served_mark(provider, address))
     }
 
     /// What the hooks before a role's calls did in a visit, which has come to an end.
     async fn noted(&self, site: &Site, noted: Noted) -> Vec<HookNote> {
-        let visit = Visit { role: site.role.clone(), visit: site.visit, lane: site.lane.clone() };
-        let nodes: BTreeMap<&str, &Arc<Node>> = self
-            .paths(&site.role)
+        let visit = worker::visit_of(site);
+        let nodes: BTreeMap<&str, &Arc<Node>> = paths(self.parts, &site.role)
             .values()
             .flat_map(CallPath::nodes)
             .map(|node| (node.context.node.as_str(), node))
@@ -152,351 +492,106 @@ impl Run {
             let figures = AssertUnwindSafe(node.hook.visited(site, &node.context)).catch_unwind().await;
             let Ok(Some(figures)) = figures else { continue };
             let report = What::HookReport { visit: visit.clone(), node: name.to_owned(), metrics: figures.clone() };
-            self.sink.emit(report).await;
+            self.parts.sink.emit(report);
             metrics.push((name.to_owned(), figures));
         }
         noted.into_notes(metrics)
     }
 
-    fn wall_time(&self) -> Deadline {
-        let left = self.limits.wall_time_ms.map(|most| most.saturating_sub(self.state.spent.active_ms));
-        let message = format!("the thread reached its limit of {} ms wall time", self.limits.wall_time_ms.unwrap_or(0));
-        Deadline::after(left, Fault::new(Code::ThreadLimit, FaultClass::Limit, message))
-    }
-}
-
-struct Going {
-    run: Run,
-    memories: Memories,
-    stored_heads: BTreeSet<Digest>,
-    /// The visit that has begun and is not committed yet.
-    under_way: Option<Visit>,
-    /// Whether an earlier run may have left a journal: a commit clears it, so only before the first one.
-    may_be_journaled: bool,
-}
-
-impl Going {
-    /// Takes step after step until the moderator says that the thread ends.
-    async fn steps(&mut self) -> Result<Finish, Fault> {
-        let mut decision = moderator::decide(&self.run.graph, &self.run.state)?;
-        loop {
-            if self.run.cancel.is_cancelled() {
-                return Err(worker::cancelled());
-            }
-            self.tell(&decision).await;
-            let dispatch = match decision {
-                Decision::Finish(finish) => return Ok(finish),
-                Decision::Dispatch(dispatch) => dispatch,
-            };
-            let made = self.visit(&dispatch).await?;
-            decision = self.commit(dispatch, made).await?;
-        }
-    }
-
-    /// Tells which edge was chosen.
-    async fn tell(&self, decision: &Decision) {
-        let (visit, from, status) = if let Some(last) = &self.run.state.last {
-            let episode = &last.episode;
-            (self.visit_number(&episode.role, 0), episode.role.to_string(), Some(episode.status.clone()))
-        } else {
-            let Ok(role) = RoleName::new("start") else { return };
-            (Visit { role, visit: 0, lane: LanePath::trunk() }, "start".to_owned(), None)
-        };
-        let to = vec![decision.leads_to().to_owned()];
-        self.run.sink.emit(What::EdgeTaken { visit: visit.clone(), from, status, to }).await;
-        if let Some(text) = decision.chosen().say.clone() {
-            self.run.sink.emit(What::Said { visit, text }).await;
-        }
-    }
-
-    fn visit_number(&self, role: &RoleName, more: u64) -> Visit {
-        Visit { role: role.clone(), visit: self.run.state.visits(role) + more, lane: LanePath::trunk() }
-    }
-
-    /// Visits a role: its answer, or the reserved status that routes a fault.
-    async fn visit(&mut self, dispatch: &Dispatch) -> Result<Made, Fault> {
-        let run = &self.run;
-        let (role, policy) = run.graph.role(&dispatch.role).ok_or_else(|| unknown_role(&dispatch.role))?;
-        let started_at_ms = run.env.now_ms();
-        if let Some(fault) = limits::broken_by_visit(&run.state, &dispatch.role, &run.limits, &policy.limits) {
-            let note = Note { started_at_ms, ended_at_ms: started_at_ms, ..Note::default() };
-            return self.route(&dispatch.role, self.unless_in_doubt(fault)?, note);
-        }
-        let visit = self.visit_number(&dispatch.role, 1);
-        let site = Site {
-            thread: run.thread.clone(),
-            role: dispatch.role.clone(),
-            lane: LanePath::trunk(),
-            visit: visit.visit,
-            position: 0,
-        };
-        let attempts = run.state.roles.get(&dispatch.role).map_or(0, |visited| visited.attempts);
-        let noted = Noted::default();
-        let at = site.clone();
-        let may_be_journaled = self.may_be_journaled;
-        let stage = |toolbox| Stage { may_be_journaled, ..run.stage(&dispatch.role, policy, toolbox, &noted) };
-        let (visited, told) = if let Some(player) = run.cast.tool_players.get(&dispatch.role) {
-            self.under_way = Some(visit.clone());
-            run.sink.emit(What::StepStarted { visit }).await;
-            let args = dispatch.args.clone().unwrap_or_else(Value::empty_object);
-            (tool_role::visit(&stage(&player.toolbox), player, site, &args, attempts).await, None)
-        } else if let Some(player) = run.cast.players.get(&dispatch.role) {
-            let Opened { conversation, told } = {
-                let steps = Steps { store: &*run.store, thread: &run.thread, readings: &run.cast.readings };
-                self.memories
-                    .open(&dispatch.role, &player.telling, &dispatch.edge.prompt, &run.state, &steps)
-                    .map_err(|error| worker::store_fault(&error))?
-            };
-            self.under_way = Some(visit.clone());
-            run.sink.emit(What::StepStarted { visit }).await;
-            let Operating { models, recorder, call_total_ms, .. } = &run.operating;
-            let recorder = recorder.as_deref();
-            let speaking = Speaking { models, recorder, player, policy, call_total_ms: *call_total_ms };
-            let stage = stage(&player.agent.tools);
-            (worker::visit(&stage, &speaking, site, conversation, attempts).await, told)
-        } else {
-            let message = format!("{} is a {} role, which this version does not run", dispatch.role, role.kind.name());
-            return Err(Fault::new(Code::NotYetRun, FaultClass::Denied, message));
-        };
-        let run = &self.run;
-        let hooks = run.noted(&at, noted).await;
-        let note = Note {
-            hooks,
-            started_at_ms,
-            ended_at_ms: run.env.now_ms(),
-            model_calls: visited.model_calls,
-            tool_calls: visited.tool_calls,
-            tools: visited.tools,
-            attempts: visited.attempts,
-            usage: visited.usage,
-            cost_usd: visited.cost_usd,
-            told,
-            ..Note::default()
-        };
-        let turn = match visited.result {
-            Ok(turn) => turn,
-            Err(fault) => return self.route(&dispatch.role, fault, note),
-        };
-        Ok(Made {
-            status: turn.status.clone(),
-            output: turn.output.clone(),
-            observations: turn.fallback.iter().map(|model| Observation::Fallback { model: model.clone() }).collect(),
-            note: Note {
-                usage: turn.usage,
-                cost_usd: turn.cost_usd,
-                answered_by: turn.answered_by.clone(),
-                model: turn.model.clone(),
-                served_by: run.served_by(&dispatch.role),
-                ..note
-            },
-            objects: visited.objects,
-            turn: Some(turn),
-        })
-    }
-
-    /// The fault, unless an earlier run has left a call of which nobody knows whether it had its effect: a step that is
-    /// committed now would forget it.
-    fn unless_in_doubt(&self, fault: Fault) -> Result<Fault, Fault> {
-        let run = &self.run;
-        if !self.may_be_journaled || run.operating.in_doubt.is_some() {
-            return Ok(fault);
-        }
-        let journal = Journal::read(&*run.store, &run.thread, &LanePath::trunk());
-        let journal = journal.map_err(|error| worker::store_fault(&error))?;
-        let tool = journal.open_intents().next();
-        tool.map_or(Ok(fault), |tool| Err(tools::in_doubt(tool, &run.thread)))
-    }
-
-    /// The step that a fault comes to where the graph routes it; otherwise the fault.
-    fn route(&self, role: &RoleName, fault: Fault, note: Note) -> Result<Made, Fault> {
-        let (Some(status), Some(kind)) = (moderator::routed(&self.run.graph, role, &fault), fault.routed_by()) else {
-            return Err(fault);
-        };
-        let code = fault.code.to_string();
-        let output = Value::from_iter([("code", Value::from(code.as_str())), ("message", Value::from(fault.message))]);
-        let observation = match kind {
-            FaultKind::Error => Observation::Error { code },
-            FaultKind::Limit => Observation::Limit { code },
-            FaultKind::Timeout => Observation::Timeout { code },
-        };
-        Ok(Made { turn: None, status, output, observations: vec![observation], note, objects: Vec::new() })
-    }
-
-    /// Commits the step that a visit came to, together with what follows from it, and tells of it.
-    async fn commit(&mut self, dispatch: Dispatch, made: Made) -> Result<Decision, Fault> {
-        let Made { turn, status, output, observations, note, mut objects } = made;
-        let (transcript, said, answer, body) = match turn {
-            Some(turn) => {
-                let (digest, bytes) = Digest::of(Kind::Transcript, &turn.transcript).map_err(|e| no_form(&e))?;
-                self.add_heads(&dispatch.role, &turn, &mut objects);
-                objects.push((Kind::Transcript, digest, bytes));
-                (Some(digest), Some(turn.transcript), turn.answer, turn.body)
-            }
-            None => (None, None, String::new(), String::new()),
-        };
-        let role = dispatch.role;
-        let step = Step {
-            answer,
-            edge: dispatch.edge,
-            kind: StepKind::Step,
-            lane: LanePath::trunk(),
-            observations,
-            output,
-            prev: self.run.state.head.into_iter().collect(),
-            role: role.clone(),
-            start: self.run.state.start,
-            status,
-            transcript,
-        };
-        let (digest, bytes) = Digest::of(Kind::Step, &step).map_err(|e| no_form(&e))?;
-        let answered = step.transcript.is_some();
-        let run = &mut self.run;
-        run.state.take(&dispatch.chosen.bounded);
-        run.state.add(digest, &step, body, &note);
-        match run.cast.players.get(&role).filter(|_| answered) {
-            Some(player) => {
-                let said = said.as_ref();
-                self.memories.close(&role, &player.telling, &step.answer, said, run.state.seq);
-            }
-            None => self.memories.forget(&role),
-        }
-
-        let decision = moderator::decide(&run.graph, &run.state);
-        let mut row = run.row.clone();
-        row.version += 1;
-        row.frontier = BTreeMap::from([(LanePath::trunk(), digest)]);
-        row.seq = run.state.seq;
-        row.checkpoint = Checkpoint::of(&run.state).to_bytes();
-        row.status = store::Status::Running;
-        if let Ok(Decision::Finish(finish)) = &decision {
-            end(&mut row, &mut run.origin, finish, run.env.now_ms());
-        }
-        let visit = run.state.visits(&role);
-        let commit = Commit {
-            thread: run.thread.clone(),
-            expected: run.row.version,
-            row: row.clone(),
-            step: Some(NewStep {
-                seq: row.seq,
-                digest,
-                bytes,
-                role: role.clone(),
-                lane: LanePath::trunk(),
-                visit,
-                note,
-            }),
-            objects,
-            clear_journal: vec![LanePath::trunk()],
-        };
-        run.store.commit(commit).await.map_err(|error| worker::store_fault(&error))?;
-        run.row = row;
-        self.under_way = None;
-        self.may_be_journaled = false;
-        let visit = Visit { role, visit, lane: LanePath::trunk() };
-        let (seq, prev, status) = (run.row.seq, step.prev, step.status);
-        run.sink.emit(What::StepCommitted { visit, seq, step: digest, prev, status }).await;
-        decision
-    }
-
-    /// The heads that a transcript names and that were not stored by this run yet.
-    fn add_heads(&mut self, role: &RoleName, turn: &TurnReply, objects: &mut Vec<(Kind, Digest, Vec<u8>)>) {
-        let Some(player) = self.run.cast.players.get(role) else { return };
-        for entry in &turn.transcript.entries {
-            let rondo_protocol::object::Entry::Model { head, .. } = entry else { continue };
-            let known = player.heads.iter().find(|known| known.digest == *head);
-            if let Some(known) = known.filter(|_| self.stored_heads.insert(*head)) {
-                objects.push((Kind::Head, known.digest, known.bytes.to_vec()));
-            }
-        }
-    }
-
-    /// Tells of the end, which the last commit has stored, unless the thread had no step.
-    async fn finish(mut self, finish: Finish) -> Ended {
-        if self.run.origin.ending.is_none() {
-            let (mut row, now_ms) = (self.run.row.clone(), self.run.env.now_ms());
-            end(&mut row, &mut self.run.origin, &finish, now_ms);
-            if let Err(fault) = self.keep_row(row).await {
-                return self.stop(fault).await;
-            }
-        }
-        let at_ms = self.run.origin.ending.as_ref().map_or(0, |ending| ending.at_ms);
-        let Finish { outcome, reason, result, .. } = finish;
-        self.finished(Ending { outcome, reason, result, at_ms }).await
-    }
-
-    async fn finished(self, ending: Ending) -> Ended {
+    /// Tells of the end, which is stored.
+    fn finished(&self, ending: Ending) -> Ended {
+        let at_ms = lock(&self.stored).origin.ending.as_ref().map_or(0, |stored| stored.at_ms);
+        let ending = Ending { at_ms, ..ending };
+        let machine = lock(&self.machine);
         let finished = What::ThreadFinished {
             outcome: ending.outcome,
-            head: self.run.state.head,
-            status: self.run.state.last.as_ref().map(|last| last.episode.status.clone()),
+            head: machine.head(),
+            status: machine.status().cloned(),
             reason: ending.reason.clone(),
             result: ending.result.clone(),
         };
-        self.run.sink.emit(finished).await;
+        drop(machine);
+        self.parts.sink.emit_at(at_ms, finished);
         Ended::Finished(ending)
     }
 
     /// Leaves the thread so that it can be resumed, or ends it for good if that was wanted.
-    async fn stop(mut self, fault: Fault) -> Ended {
-        let mut row = self.run.row.clone();
-        if fault.class == FaultClass::Cancelled && self.run.for_good.load(Ordering::SeqCst) {
-            let ending = cancelled_ending(self.run.env.now_ms());
-            self.run.origin.ending = Some(ending.clone());
-            row.status = store::Status::Cancelled;
-            row.origin = self.run.origin.to_bytes();
-            return match self.keep_row(row).await {
-                Ok(()) => self.finished(ending).await,
-                Err(fault) => self.tell_stop(fault).await,
-            };
-        }
-        if fault.class != FaultClass::Store {
-            let Fault { code, class, message, .. } = fault.clone();
-            self.run.origin.stop = Some(Stop { code: code.to_string(), class, message });
-            row.status = store::Status::Stopped;
-            row.origin = self.run.origin.to_bytes();
-            if let Err(store) = self.keep_row(row).await {
-                return self.tell_stop(store).await;
+    async fn stopped(&'a self, fault: Fault) -> Ended {
+        if fault.class == FaultClass::Cancelled && self.parts.for_good.load(Ordering::SeqCst) {
+            let mut ended = None;
+            for action in self.on(Input::Cancel { at_ms: self.parts.env.now_ms() }) {
+                if let Action::Commit(commit) = action {
+                    ended.clone_from(&commit.ending);
+                    if let (_, _, Err(error)) = self.commit(*commit).await {
+                        return self.tell_stop(store_fault(&error));
+                    }
+                }
+            }
+            if let Some(ending) = ended {
+                return self.finished(ending);
             }
         }
-        self.tell_stop(fault).await
+        if fault.class != FaultClass::Store
+            && let Err(error) = self.keep_stop(&fault).await
+        {
+            return self.tell_stop(error);
+        }
+        self.tell_stop(fault)
     }
 
-    async fn tell_stop(self, fault: Fault) -> Ended {
-        let (role, visit) = self.under_way.map(|visit| (visit.role, visit.visit)).unzip();
-        let place = Place::Thread { thread: self.run.thread.clone(), role, visit };
-        let (code, message) = (fault.code.to_string(), fault.message.clone());
-        self.run.sink.emit(What::Error { code, message, place: Some(place) }).await;
-        Ended::Stopped(fault)
-    }
-
-    /// Commits a row without a step.
-    async fn keep_row(&mut self, mut row: Row) -> Result<(), Fault> {
-        row.version += 1;
-        let commit = Commit {
-            thread: self.run.thread.clone(),
-            expected: self.run.row.version,
-            row: row.clone(),
+    /// Writes into the row why the thread stopped.
+    async fn keep_stop(&self, fault: &Fault) -> Result<(), Fault> {
+        let row = {
+            let mut stored = lock(&self.stored);
+            let Fault { code, class, message, .. } = fault.clone();
+            stored.origin.stop = Some(Stop { code: code.to_string(), class, message });
+            stored.row.status = store::Status::Stopped;
+            let unwritable = |error: canonical::Error| {
+                Fault::new(Code::StoreRefused, FaultClass::Store, format!("the thread's row: {error}"))
+            };
+            stored.row.origin = stored.origin.to_bytes().map_err(unwritable)?;
+            stored.row.version += 1;
+            stored.row.clone()
+        };
+        let commit = store::Commit {
+            thread: self.parts.thread.clone(),
+            expected: row.version.saturating_sub(1),
+            row,
             step: None,
             objects: Vec::new(),
+            lanes: Vec::new(),
+            lists: Vec::new(),
             clear_journal: Vec::new(),
         };
-        self.run.store.commit(commit).await.map_err(|error| worker::store_fault(&error))?;
-        self.run.row = row;
-        Ok(())
+        self.parts.store.commit(commit).await.map_err(|error| store_fault(&error))
+    }
+
+    fn tell_stop(&self, fault: Fault) -> Ended {
+        let visit = lock(&self.machine).visiting().first().map(|(lane, dispatch)| (lane.clone(), dispatch.role.clone()));
+        let visit = visit.map(|(lane, role)| {
+            let before = lock(&self.machine).lane(&lane).map_or(0, |lane| lane.visits(&role));
+            (role, before + 1)
+        });
+        let (role, visit) = visit.unzip();
+        let place = Place::Thread { thread: self.parts.thread.clone(), role, visit };
+        let (code, message) = (fault.code.to_string(), fault.message.clone());
+        self.parts.sink.emit(What::Error { code, message, place: Some(place) });
+        Ended::Stopped(fault)
     }
 }
 
-/// Writes an end into a row.
-fn end(row: &mut Row, origin: &mut Origin, finish: &Finish, at_ms: u64) {
-    let Finish { outcome, reason, result, .. } = finish.clone();
-    row.status = match outcome {
+fn paths<'p>(parts: &'p Parts, role: &RoleName) -> &'p BTreeMap<CallKind, CallPath> {
+    static NONE: BTreeMap<CallKind, CallPath> = BTreeMap::new();
+    parts.paths.get(role).unwrap_or(&NONE)
+}
+
+/// How a row says that a thread ended.
+pub fn status(outcome: Outcome) -> store::Status {
+    match outcome {
         Outcome::Done => store::Status::Done,
         Outcome::Failed => store::Status::Failed,
         Outcome::Cancelled => store::Status::Cancelled,
-    };
-    origin.ending = Some(Ending { outcome, reason, result, at_ms });
-    origin.stop = None;
-    row.origin = origin.to_bytes();
+    }
 }
 
 /// The end of a thread that was cancelled.
@@ -504,12 +599,13 @@ pub fn cancelled_ending(at_ms: u64) -> Ending {
     Ending { outcome: Outcome::Cancelled, reason: Some("cancelled".to_owned()), result: Value::Null, at_ms }
 }
 
-fn no_form(error: &rondo_protocol::canonical::Error) -> Fault {
-    let message = format!("the answer has no canonical form: {error}");
-    Fault::new(Code::ContractBroken, FaultClass::Contract, message)
-}
-
 fn unknown_role(role: &RoleName) -> Fault {
     let message = format!("the graph leads to {role}, which is not a role of this workflow");
     Fault::new(Code::NotYetRun, FaultClass::Denied, message)
+}
+
+/// A thread in which nothing is under way has ended or stopped; this is a fault of the program.
+fn nothing_to_do() -> Fault {
+    let message = "the run has nothing left to do and no end; this is a fault of rondo, and the thread can be resumed";
+    Fault::new(Code::Interrupted, FaultClass::Cancelled, message)
 }

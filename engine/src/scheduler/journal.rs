@@ -148,8 +148,9 @@ impl Journal {
         let mut journal = Self::default();
         for stored in store.journal(thread, lane)? {
             journal.next = stored.position.saturating_add(1);
-            let record: Record = canonical::from_slice(&stored.bytes).map_err(|error| store::Error::Damaged {
-                what: format!("record {} of the journal of thread {thread}: {error}", stored.position),
+            let record: Record = canonical::from_slice(&stored.bytes).map_err(|error| {
+                let what = format!("record {} of the journal of thread {thread}: {error}", stored.position);
+                store::Damage::new(what).of_thread(thread)
             })?;
             match record {
                 Record::Model(record) => {

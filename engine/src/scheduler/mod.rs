@@ -1,7 +1,7 @@
-//! The scheduler: one event loop for each thread, and the worker that carries out one visit of a
-//! model's or a tool's role.
+//! The local driver: one for each thread that runs, and the worker that carries out one visit of a model's or a tool's
+//! role.
 //!
-//! The loop asks the moderator, the worker performs, the store keeps. Law `durable_first`: no acknowledgement,
+//! The machine of `thread` decides, the driver carries out, the worker performs one visit, the store keeps. Law `durable_first`: no acknowledgement,
 //! non-provisional event or further call that depends on a step precedes its sync. Law `one_effect`: what reached the
 //! journal is never asked again.
 //!
@@ -9,7 +9,6 @@
 
 mod event_loop;
 mod journal;
-mod memory;
 mod noted;
 mod past;
 mod retry;
@@ -18,7 +17,7 @@ mod tool_role;
 mod tools;
 mod worker;
 
-pub use event_loop::{Ended, Run, cancelled_ending};
-pub use past::StoredPast;
-pub use retry::Deadline;
-pub use sink::{Sink, WARNING};
+pub use event_loop::{Ended, Parts, Run, cancelled_ending};
+pub use past::{StoredPast, left};
+pub use retry::{Deadline, Waiting, Waits};
+pub use sink::{Listener, Position, Sink, WARNING};

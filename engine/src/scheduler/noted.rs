@@ -7,6 +7,7 @@ use rondo_protocol::Value;
 use rondo_protocol::call::{CallKind, Site};
 use rondo_protocol::event::What;
 use rondo_protocol::object::{HookAnswer, HookNote};
+use tokio::sync::watch;
 
 use super::sink::Sink;
 use super::worker::visit_of;
@@ -16,14 +17,42 @@ use crate::hook::Instead;
 #[derive(Debug, Default)]
 pub(super) struct Noted {
     answered: Mutex<BTreeMap<String, Vec<HookAnswer>>>,
+    /// How many tools have begun to change something and have not ended.
+    effects: watch::Sender<usize>,
+}
+
+/// A tool that has begun to change something, until this is dropped.
+pub(super) struct Effect<'n>(&'n Noted);
+
+impl Drop for Effect<'_> {
+    fn drop(&mut self) {
+        self.0.effects.send_modify(|effects| *effects = effects.saturating_sub(1));
+    }
 }
 
 impl Noted {
+    /// A tool begins to change something.
+    pub(super) fn effect(&self) -> Effect<'_> {
+        self.effects.send_modify(|effects| *effects += 1);
+        Effect(self)
+    }
+
+    /// How many tools have begun to change something and have not ended.
+    pub(super) fn effects_under_way(&self) -> usize {
+        *self.effects.borrow()
+    }
+
+    /// Waits until there is none.
+    pub(super) async fn no_effect_under_way(&self) {
+        // The sender lives as long as this does.
+        let _ = self.effects.subscribe().wait_for(|effects| *effects == 0).await;
+    }
+
     /// Takes note of an answer that a hook gave in place of a port, and tells of it.
-    pub(super) async fn answered(&self, sink: &Sink, site: &Site, at: CallKind, node: &str, instead: Instead) {
+    pub(super) fn answered(&self, sink: &Sink, site: &Site, at: CallKind, node: &str, instead: Instead) {
         let Instead { key, saved_usd, saved, attempts: _ } = instead;
         let event = What::HookAnswered { visit: visit_of(site), node: node.to_owned(), key: key.clone(), saved_usd };
-        sink.emit(event).await;
+        sink.emit(event);
         let answer = HookAnswer { at, position: site.position, key, saved_usd, saved };
         let mut answered = self.answered.lock().unwrap_or_else(PoisonError::into_inner);
         answered.entry(node.to_owned()).or_default().push(answer);

@@ -8,9 +8,11 @@ use rondo_protocol::id::{LanePath, RoleName, ThreadId};
 use rondo_protocol::object::{Entry, Transcript};
 
 use super::journal::Journal;
+use super::tools::in_doubt;
 use crate::hook::{Past, Requests};
 use crate::rebuild;
-use crate::store::{Error, StepStore};
+use crate::store::{Error, Read, StepStore};
+use crate::thread::Left;
 
 /// The steps and the journal of a thread.
 pub struct StoredPast {
@@ -55,4 +57,28 @@ impl Past for StoredPast {
         }
         Ok(answered)
     }
+}
+
+/// What an earlier process left of the visit in flight in a lane. `asks` says whether calls that are in doubt are for
+/// somebody to decide about.
+///
+/// # Errors
+/// When the journal is damaged.
+pub fn left(store: &dyn Read, thread: &ThreadId, lane: &LanePath, asks: bool) -> Result<Option<Left>, Error> {
+    let journal = Journal::read(store, thread, lane)?;
+    if !journal.has_begun() {
+        return Ok(None);
+    }
+    let mut left = Left::default();
+    for record in journal.models() {
+        left.model_calls += 1;
+        if let Some(usage) = record.answer.usage {
+            *left.usage.get_or_insert_default() += usage;
+        }
+        if let Some(cost) = record.answer.cost_usd {
+            *left.cost_usd.get_or_insert_default() += cost;
+        }
+    }
+    left.in_doubt = journal.open_intents().next().filter(|_| asks).map(|tool| in_doubt(tool, thread));
+    Ok(Some(left))
 }

@@ -2,6 +2,8 @@
 
 use std::time::Duration;
 
+use tokio::sync::watch;
+
 use rondo_protocol::call::{Fault, FaultClass};
 use rondo_protocol::diagnostic::Code;
 use rondo_protocol::workflow::{Retry, RetryFault};
@@ -10,17 +12,81 @@ use tokio::time::Instant;
 /// The longest pause between two attempts, whatever a provider asks for.
 pub const MAX_PAUSE: Duration = Duration::from_mins(1);
 
+/// The time in which a step waits for people. It counts towards no limit: deadlines that know of it move along.
+#[derive(Debug, Clone)]
+pub struct Waits(watch::Sender<Waited>);
+
+#[derive(Debug, Clone, Copy, Default)]
+struct Waited {
+    /// By what has ended.
+    total: Duration,
+    /// How many wait now, and since when.
+    now: Option<(u32, Instant)>,
+}
+
+impl Waited {
+    fn total(&self) -> Duration {
+        self.total + self.now.map_or(Duration::ZERO, |(_, since)| since.elapsed())
+    }
+}
+
+impl Default for Waits {
+    fn default() -> Self {
+        Self(watch::Sender::new(Waited::default()))
+    }
+}
+
+impl Waits {
+    /// Somebody waits for a person, until what this gives is dropped.
+    pub fn begin(&self) -> Waiting<'_> {
+        self.0.send_modify(|waited| match &mut waited.now {
+            Some((count, _)) => *count += 1,
+            None => waited.now = Some((1, Instant::now())),
+        });
+        Waiting(self)
+    }
+
+    /// How long it was waited so far.
+    pub fn total(&self) -> Duration {
+        self.0.borrow().total()
+    }
+}
+
+/// Somebody waits for a person.
+#[derive(Debug)]
+pub struct Waiting<'w>(&'w Waits);
+
+impl Drop for Waiting<'_> {
+    fn drop(&mut self) {
+        self.0.0.send_modify(|waited| match waited.now {
+            Some((count, since)) if count > 1 => waited.now = Some((count - 1, since)),
+            _ => {
+                waited.total = waited.total();
+                waited.now = None;
+            }
+        });
+    }
+}
+
 /// Until when a step or a call may take.
 #[derive(Debug, Clone)]
 pub struct Deadline {
     at: Option<Instant>,
     fault: Fault,
+    waits: Option<Waits>,
 }
 
 impl Deadline {
     /// A deadline after `limit_ms`, or none. When it passes, the fault is `fault`.
     pub fn after(limit_ms: Option<u64>, fault: Fault) -> Self {
-        Self { at: limit_ms.and_then(|ms| Instant::now().checked_add(Duration::from_millis(ms))), fault }
+        let at = limit_ms.and_then(|ms| Instant::now().checked_add(Duration::from_millis(ms)));
+        Self { at, fault, waits: None }
+    }
+
+    /// The same, moved along by the time that `waits` counts from now on.
+    #[must_use]
+    pub fn without(self, waits: &Waits) -> Self {
+        Self { waits: Some(waits.clone()), ..self }
     }
 
     /// The deadline of a step that may take `limit_ms`.
@@ -42,7 +108,12 @@ impl Deadline {
 
     /// How long it is until then.
     pub fn left(&self) -> Duration {
-        self.at.map_or(Duration::MAX, |at| at.saturating_duration_since(Instant::now()))
+        self.end().map_or(Duration::MAX, |at| at.saturating_duration_since(Instant::now()))
+    }
+
+    fn end(&self) -> Option<Instant> {
+        let waited = self.waits.as_ref().map_or(Duration::ZERO, Waits::total);
+        self.at.and_then(|at| at.checked_add(waited))
     }
 
     /// What it means that it has passed.
@@ -52,11 +123,23 @@ impl Deadline {
 
     /// Waits until it has passed, and gives its fault; for ever if there is none.
     pub async fn passed(&self) -> Fault {
-        match self.at {
-            Some(at) => tokio::time::sleep_until(at).await,
-            None => std::future::pending().await,
+        let mut changes = self.waits.as_ref().map(|waits| waits.0.subscribe());
+        loop {
+            let Some(at) = self.end() else { std::future::pending().await };
+            let is_waiting = changes.as_mut().is_some_and(|changes| changes.borrow_and_update().now.is_some());
+            let changed = async {
+                match &mut changes {
+                    // The sender lives as long as the deadline.
+                    Some(changes) => drop(changes.changed().await),
+                    None => std::future::pending().await,
+                }
+            };
+            tokio::select! {
+                biased;
+                () = changed => {}
+                () = tokio::time::sleep_until(at), if !is_waiting => return self.fault.clone(),
+            }
         }
-        self.fault.clone()
     }
 }
 
@@ -72,12 +155,17 @@ pub fn is_worth_another(fault: &Fault, retry: &Retry) -> bool {
     retry.faults.contains(&kind)
 }
 
-/// Whether another model may be had where this one could not.
+/// Whether another model may be had where this one could not. A reply that is too large is paid for and would be as large.
 pub fn is_worth_another_model(fault: &Fault) -> bool {
-    matches!(
-        fault.class,
-        FaultClass::RateLimit | FaultClass::Server | FaultClass::Timeout | FaultClass::Network | FaultClass::Refused
-    )
+    fault.code != Code::ReplyTooLarge
+        && matches!(
+            fault.class,
+            FaultClass::RateLimit
+                | FaultClass::Server
+                | FaultClass::Timeout
+                | FaultClass::Network
+                | FaultClass::Refused
+        )
 }
 
 /// How long to wait before attempt number `next` (1 for the second): `backoff` doubled for each further attempt, half
@@ -98,7 +186,26 @@ pub fn pause(retry: &Retry, next: u32, fault: &Fault, random: u128) -> Duration 
 
 #[cfg(test)]
 mod tests {
+    use futures_util::FutureExt as _;
+
     use super::*;
+
+    #[tokio::test]
+    async fn a_deadline_does_not_pass_while_a_person_is_waited_for() {
+        let waits = Waits::default();
+        let deadline = Deadline::after(Some(0), fault(None)).without(&waits);
+        let (first, second) = (waits.begin(), waits.begin());
+        let passed = deadline.passed();
+        tokio::pin!(passed);
+        assert!((&mut passed).now_or_never().is_none());
+        drop(first);
+        assert!((&mut passed).now_or_never().is_none(), "one still waits");
+        drop(second);
+        let waited = waits.total();
+        assert_eq!(passed.await, fault(None));
+        assert_eq!(waits.total(), waited, "what was waited for has ended");
+        assert_eq!(Deadline::after(Some(0), fault(None)).passed().now_or_never(), Some(fault(None)));
+    }
 
     fn fault(retry_after_ms: Option<u64>) -> Fault {
         Fault { retry_after_ms, ..Fault::new(Code::ProviderBusy, FaultClass::RateLimit, "busy") }
@@ -111,6 +218,14 @@ mod tests {
             assert_eq!(pause(&retry, next, &fault(None), 0).as_millis(), low);
             assert_eq!(pause(&retry, next, &fault(None), u128::MAX).as_millis(), high);
         }
+    }
+
+    #[test]
+    fn a_reply_that_is_too_large_is_not_asked_for_again() {
+        let fault = Fault::new(Code::ReplyTooLarge, FaultClass::Refused, "the reply is longer than 8388608 bytes");
+        assert!(!is_worth_another(&fault, &Retry::default()) && !is_worth_another_model(&fault));
+        let refused = Fault { code: Code::RequestRefused, ..fault };
+        assert!(!is_worth_another(&refused, &Retry::default()) && is_worth_another_model(&refused));
     }
 
     #[test]

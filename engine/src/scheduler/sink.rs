@@ -1,12 +1,11 @@
 //! Where a run's events go.
 
-use std::sync::Arc;
+use std::sync::{Arc, Mutex, PoisonError};
 
 use rondo_protocol::Value;
 use rondo_protocol::call::Call;
-use rondo_protocol::event::{Durability, Event, Visit, What};
+use rondo_protocol::event::{Durability, Event, EventId, Visit, What};
 use rondo_protocol::id::ThreadId;
-use tokio::sync::mpsc;
 
 use crate::env::Env;
 use crate::hook::Reports;
@@ -14,39 +13,81 @@ use crate::hook::Reports;
 /// The figure of a report that is a sentence for people.
 pub const WARNING: &str = "warning";
 
-/// The events of one thread, in order, into a bounded channel. A run waits for a slow reader; it goes on without one
-/// that has gone.
+/// Whoever passes the events of a thread on. It takes them at once: a run never waits for its readers.
+pub trait Listener: Send + Sync {
+    /// Whether anybody reads.
+    fn is_heard(&self) -> bool;
+
+    /// Takes an event.
+    fn hear(&self, event: Event);
+}
+
+/// The events of one thread, in order. Durable ones are numbered here.
 #[derive(Clone)]
 pub struct Sink {
-    sender: mpsc::Sender<Event>,
+    listener: Arc<dyn Listener>,
     thread: ThreadId,
     durability: Durability,
     env: Arc<dyn Env>,
+    position: Arc<Mutex<Position>>,
+}
+
+/// How far a thread has been told of.
+#[derive(Debug, Clone, Copy)]
+pub struct Position {
+    /// The last durable event.
+    pub id: EventId,
+    /// The time of what it follows from, in Unix milliseconds.
+    pub at_ms: u64,
 }
 
 impl Sink {
-    /// A sink for the events of `thread`.
-    pub fn new(sender: mpsc::Sender<Event>, thread: ThreadId, durability: Durability, env: Arc<dyn Env>) -> Self {
-        Self { sender, thread, durability, env }
+    /// A sink for the events of `thread` that come after `position`.
+    pub fn new(
+        listener: Arc<dyn Listener>,
+        thread: ThreadId,
+        durability: Durability,
+        env: Arc<dyn Env>,
+        position: Position,
+    ) -> Self {
+        Self { listener, thread, durability, env, position: Arc::new(Mutex::new(position)) }
     }
 
-    /// Sends an event, waiting for room.
-    pub async fn emit(&self, what: What) {
-        if !self.sender.is_closed() {
-            // A reader that has gone meanwhile misses nothing that it could still read.
-            let _ = self.sender.send(self.event(what)).await;
+    /// Tells an event. A durable one has the time of the step that it follows from.
+    pub fn emit(&self, what: What) {
+        if what.is_durable() {
+            let at_ms = self.position.lock().unwrap_or_else(PoisonError::into_inner).at_ms;
+            return self.emit_at(at_ms, what);
         }
+        self.pass_on(None, self.env.now_ms(), what);
     }
 
-    /// Sends a provisional event if there is room, and lets it go otherwise.
+    /// Tells a durable event with its stored time.
+    pub fn emit_at(&self, at_ms: u64, what: What) {
+        let id = {
+            let mut position = self.position.lock().unwrap_or_else(PoisonError::into_inner);
+            position.at_ms = at_ms;
+            position.id = match &what {
+                What::StepCommitted { seq, .. } => EventId { seq: *seq, k: 1 },
+                _ => position.id.next(),
+            };
+            position.id
+        };
+        self.pass_on(Some(id), at_ms, what);
+    }
+
+    /// Tells a provisional event, which a slow reader may miss.
     pub fn offer(&self, what: What) {
-        if !self.sender.is_closed() {
-            let _ = self.sender.try_send(self.event(what));
+        if self.listener.is_heard() {
+            self.emit(what);
         }
     }
 
-    fn event(&self, what: What) -> Event {
-        Event { thread: self.thread.clone(), parent: None, durability: self.durability, at_ms: self.env.now_ms(), what }
+    fn pass_on(&self, id: Option<EventId>, at_ms: u64, what: What) {
+        if self.listener.is_heard() {
+            let (thread, durability) = (self.thread.clone(), self.durability);
+            self.listener.hear(Event { id, thread, parent: None, durability, at_ms, what });
+        }
     }
 }
 

@@ -27,17 +27,13 @@ pub(super) async fn visit(stage: &Stage<'_>, player: &ToolPlayer, site: Site, ar
     let script = player.script.as_ref().filter(|script| script.speaks_for(&site)).cloned();
     let is_scripted = script.is_some();
     let arguments = args.to_text();
-    let result = tokio::select! {
-        biased;
-        () = stage.cancel.cancelled() => Err(worker::cancelled()),
-        result = async {
-            match script {
-                Some(script) => play(&mut calling, &script, &site, attempts).await,
-                None => perform(&mut calling, player, site.clone(), &arguments).await,
-            }
-        } => result,
-        fault = stage.deadline.passed() => Err(fault),
+    let work = async {
+        match script {
+            Some(script) => play(&mut calling, &script, &site, attempts).await,
+            None => perform(&mut calling, player, site.clone(), &arguments).await,
+        }
     };
+    let result = worker::until_stopped(stage, work).await;
     let result = match result {
         Ok((reply, answered_by)) => Ok(answer(player, arguments, reply, answered_by)),
         Err(fault) => {
@@ -47,9 +43,10 @@ pub(super) async fn visit(stage: &Stage<'_>, player: &ToolPlayer, site: Site, ar
         }
     };
     let attempts = calling.journal.attempts + u64::from(is_scripted && result.is_ok());
+    let effect_unknown = calling.journal.open_intents().next().map(str::to_owned);
     let tools = calling.into_notes();
     let tool_calls = u64::try_from(tools.len()).unwrap_or(u64::MAX);
-    Visited { result, attempts, tool_calls, tools, ..Visited::failed(worker::cancelled()) }
+    Visited { result, attempts, tool_calls, tools, effect_unknown, ..Visited::failed(worker::cancelled()) }
 }
 
 /// What the script says in place of the tool.
@@ -146,6 +143,7 @@ fn fields(player: &ToolPlayer, text: &str) -> Result<Value, tool::Error> {
     // A program may say more than a workflow asks for.
     let asked = declared.names.iter().filter_map(|name| Some((name.as_str(), value.get(name.as_str())?.clone())));
     let asked: Value = asked.collect();
+    asked.check_depth().map_err(|error| fault(error.to_string()))?;
     let violations: Vec<String> = declared.schema.violations(&asked).iter().map(ToString::to_string).collect();
     if violations.is_empty() { Ok(asked) } else { Err(fault(violations.join("; "))) }
 }

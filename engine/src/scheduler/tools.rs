@@ -86,7 +86,7 @@ impl Calling<'_> {
             let known = self.journal.tool(call.site.position, &call.id);
             let is_in_doubt = matches!(known, Kept::Intent);
             let kept = match known {
-                Kept::Result(record) => Some(self.replay(&call, record).await),
+                Kept::Result(record) => Some(self.replay(&call, record)),
                 Kept::Intent => self.in_doubt(&call).await?,
                 Kept::Nothing => None,
             };
@@ -107,6 +107,9 @@ impl Calling<'_> {
             self.keep(&first.site).await?;
         }
         let stage = self.stage;
+        // Until their results are written down.
+        let changing = open.iter().any(|call| !call.effect.is_repeatable());
+        let effect = changing.then(|| stage.noted.effect());
         let made = join_all(open.iter().map(|call| make(stage, call))).await;
         let mut performed = Vec::with_capacity(open.len());
         for (call, made) in open.iter().zip(made) {
@@ -123,6 +126,7 @@ impl Calling<'_> {
             };
             performed.push(self.made(call, made).await?);
         }
+        drop(effect);
         let mut performed = performed.into_iter();
         // There is a reply for each call that was open.
         Ok(replies.into_iter().filter_map(|kept| kept.or_else(|| performed.next())).collect())
@@ -130,21 +134,21 @@ impl Calling<'_> {
 
     /// Answers a call as it was answered before, and tells of it: the process that was answered may have ended before
     /// it could.
-    async fn replay(&mut self, call: &ToolCall, record: ToolRecord) -> Performed {
+    fn replay(&mut self, call: &ToolCall, record: ToolRecord) -> Performed {
         let note = note(call, &record.reply, AnsweredBy::Journal, record.duration_ms);
-        self.tell(call, note).await;
+        self.tell(call, note);
         Performed { reply: Reply::Tool(record.reply), answered_by: AnsweredBy::Journal, sent: None }
     }
 
     /// Tells of a call that was answered without being made.
-    pub(super) async fn answered(&mut self, call: &ToolCall, reply: &ToolReply, by: AnsweredBy) {
+    pub(super) fn answered(&mut self, call: &ToolCall, reply: &ToolReply, by: AnsweredBy) {
         let note = note(call, reply, by, 0);
-        self.tell(call, note).await;
+        self.tell(call, note);
     }
 
-    async fn tell(&mut self, call: &ToolCall, note: ToolNote) {
-        self.stage.sink.emit(started(call)).await;
-        self.stage.sink.emit(finished(call, &note)).await;
+    fn tell(&mut self, call: &ToolCall, note: ToolNote) {
+        self.stage.sink.emit(started(call));
+        self.stage.sink.emit(finished(call, &note));
         self.notes.push((call.site.position, note));
     }
 
@@ -166,7 +170,7 @@ impl Calling<'_> {
             InDoubt::Skip => {
                 let message = "the run was interrupted while this call was under way, and nobody knows whether it had its \
                                effect; look before you do it again";
-                Ok(Some(self.answer(call, &tool::Error::new(Code::ToolInDoubt, message)).await))
+                Ok(Some(self.answer(call, &tool::Error::new(Code::ToolInDoubt, message))))
             }
             InDoubt::Ask => Err(in_doubt(&call.name, &call.site.thread)),
         }
@@ -180,7 +184,7 @@ impl Calling<'_> {
             Decision::Asked => {}
             // A single call, not the tool: the role is told and goes on.
             Decision::Denied(why) => {
-                return Ok(Some(self.answer(call, &tool::Error::new(Code::ToolNotGranted, why)).await));
+                return Ok(Some(self.answer(call, &tool::Error::new(Code::ToolNotGranted, why))));
             }
         }
         // A person may take long, and what the model said was paid for.
@@ -193,7 +197,11 @@ impl Calling<'_> {
             );
             return Err(Fault::new(Code::ApprovalMissing, FaultClass::Denied, message));
         };
-        if approver.approve(call).await? {
+        let approved = {
+            let _waiting = self.stage.waits.begin();
+            approver.approve(call).await?
+        };
+        if approved {
             return Ok(None);
         }
         let message = if is_in_doubt {
@@ -201,13 +209,13 @@ impl Calling<'_> {
         } else {
             "a person looked at this call and does not want it; nothing was done"
         };
-        Ok(Some(self.answer(call, &tool::Error::new(Code::ApprovalMissing, message)).await))
+        Ok(Some(self.answer(call, &tool::Error::new(Code::ApprovalMissing, message))))
     }
 
     /// Answers a call without making it.
-    async fn answer(&mut self, call: &ToolCall, error: &tool::Error) -> Performed {
+    fn answer(&mut self, call: &ToolCall, error: &tool::Error) -> Performed {
         let reply = failed(error);
-        self.answered(call, &reply, AnsweredBy::Loop).await;
+        self.answered(call, &reply, AnsweredBy::Loop);
         self.journal.add(Record::Tool(ToolRecord {
             position: call.site.position,
             id: call.id.clone(),
@@ -235,7 +243,7 @@ impl Calling<'_> {
             self.keep(&call.site).await?;
         }
         let note = note(call, &reply, answered_by.clone(), duration_ms);
-        self.stage.sink.emit(finished(call, &note)).await;
+        self.stage.sink.emit(finished(call, &note));
         self.notes.push((call.site.position, note));
         let reply = Reply::Tool(reply);
         if let Some(path) = self.stage.paths.get(&CallKind::Tool).filter(|_| passed > 0) {
@@ -253,7 +261,7 @@ async fn make(stage: &Stage<'_>, call: &ToolCall) -> Result<Made, Unmade> {
 }
 
 async fn through_hooks(stage: &Stage<'_>, call: &ToolCall, was_reached: &AtomicBool) -> Result<Made, Fault> {
-    stage.sink.emit(started(call)).await;
+    stage.sink.emit(started(call));
     let started_ms = stage.env.elapsed_ms();
     let (mut reply, answered_by, passed) = match stage.paths.get(&CallKind::Tool).filter(|path| !path.is_empty()) {
         None => {
@@ -278,7 +286,7 @@ async fn through_hooks(stage: &Stage<'_>, call: &ToolCall, was_reached: &AtomicB
             let answered = path.run_redacting(Call::Tool(call.clone()), Box::new(port), &redact).await?;
             let Reply::Tool(reply) = answered.reply else { return Err(wrong_kind()) };
             if let AnsweredBy::Hook(node) = &answered.answered_by {
-                stage.noted.answered(stage.sink, &call.site, CallKind::Tool, node, answered.instead).await;
+                stage.noted.answered(stage.sink, &call.site, CallKind::Tool, node, answered.instead);
             }
             (reply, answered.answered_by, answered.passed)
         }

@@ -3,8 +3,8 @@
 //! From the loop outwards a call meets the journal, then retries and fallback, then its path of hooks, then the port.
 
 use std::collections::BTreeMap;
-use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use futures_util::future::BoxFuture;
@@ -22,12 +22,12 @@ use rondo_protocol::event::{Visit, What};
 use rondo_protocol::message::Conversation;
 use rondo_protocol::object::{AnsweredBy, Entry, Head, Request, ToolNote, Usage};
 use rondo_protocol::workflow::RolePolicy;
-use rondo_protocol::{Digest, canonical};
+use rondo_protocol::{Digest, Value, canonical};
 use tokio_util::sync::CancellationToken;
 
 use super::journal::{Journal, KeptObject, ModelRecord, Record};
 use super::noted::Noted;
-use super::retry::{self, Deadline};
+use super::retry::{self, Deadline, Waits};
 use super::sink::Sink;
 use super::tools::{Calling, Tooling};
 use crate::cast::{Player, PlayerHead};
@@ -36,6 +36,7 @@ use crate::hook::CallPath;
 use crate::hook::path::Answered;
 use crate::models::{Models, ResolvedModel};
 use crate::store::{self, StepStore};
+use crate::thread::{Machine, Wanted};
 
 /// What a visit is carried out with.
 pub(super) struct Stage<'a> {
@@ -52,6 +53,17 @@ pub(super) struct Stage<'a> {
     pub(super) may_be_journaled: bool,
     /// Until when the step may take.
     pub(super) deadline: Deadline,
+    /// When a person is waited for.
+    pub(super) waits: Waits,
+    /// Admits calls and counts what they used.
+    pub(super) machine: &'a Mutex<Machine>,
+}
+
+impl Stage<'_> {
+    /// The thread's account.
+    fn machine(&self) -> MutexGuard<'_, Machine> {
+        self.machine.lock().unwrap_or_else(PoisonError::into_inner)
+    }
 }
 
 /// What a model role speaks with.
@@ -80,6 +92,8 @@ pub(super) struct Visited {
     pub(super) tools: Vec<ToolNote>,
     /// Requests that hooks rewrote and heads that they made.
     pub(super) objects: Vec<Object>,
+    /// The tool that had begun to change something when the visit was told to stop, and did not end in time.
+    pub(super) effect_unknown: Option<String>,
 }
 
 /// Kind, digest, canonical bytes.
@@ -123,12 +137,7 @@ pub(super) async fn visit(
         objects: Vec::new(),
         turn_is_rewritten: false,
     };
-    let result = tokio::select! {
-        biased;
-        () = stage.cancel.cancelled() => Err(cancelled()),
-        result = turn(stage, call, &mut performing) => result,
-        fault = stage.deadline.passed() => Err(fault),
-    };
+    let result = until_stopped(stage, turn(stage, call, &mut performing)).await;
     let result = match result {
         Ok(reply) => Ok(reply),
         Err(fault) => {
@@ -144,16 +153,56 @@ pub(super) async fn visit(
         }
     };
     let Performing { attempts, model_calls, tool_calls_given, calling, usage, cost_usd, objects, .. } = performing;
+    let effect_unknown = calling.journal.open_intents().next().map(str::to_owned);
     let tools = calling.into_notes();
     let tool_calls = u64::try_from(tools.len()).unwrap_or(u64::MAX).saturating_add(tool_calls_given);
-    Visited { result, attempts, model_calls, tool_calls, usage, cost_usd, tools, objects }
+    Visited { result, attempts, model_calls, tool_calls, usage, cost_usd, tools, objects, effect_unknown }
 }
 
 impl Visited {
     pub(super) fn failed(fault: Fault) -> Self {
         let (usage, cost_usd, tools, objects) = (None, None, Vec::new(), Vec::new());
-        Self { result: Err(fault), attempts: 0, model_calls: 0, tool_calls: 0, usage, cost_usd, tools, objects }
+        Self {
+            result: Err(fault),
+            attempts: 0,
+            model_calls: 0,
+            tool_calls: 0,
+            usage,
+            cost_usd,
+            tools,
+            objects,
+            effect_unknown: None,
+        }
     }
+}
+
+/// How long a tool that has begun to change something may take to end when its visit is told to stop.
+const EFFECT_GRACE: Duration = Duration::from_millis(1_500);
+
+/// What `work` comes to, unless the visit is told to stop or its time is over. A tool that has begun to change something
+/// is let end, within limits: nobody has to doubt what it did then.
+pub(super) async fn until_stopped<T>(
+    stage: &Stage<'_>,
+    work: impl Future<Output = Result<T, Fault>>,
+) -> Result<T, Fault> {
+    let mut work = std::pin::pin!(work);
+    tokio::select! {
+        biased;
+        () = stage.cancel.cancelled() => {}
+        result = &mut work => return result,
+        fault = stage.deadline.passed() => return Err(fault),
+    }
+    if stage.noted.effects_under_way() > 0 {
+        let ended = async {
+            tokio::select! {
+                biased;
+                result = &mut work => result,
+                () = stage.noted.no_effect_under_way() => Err(cancelled()),
+            }
+        };
+        return tokio::time::timeout(EFFECT_GRACE, ended).await.unwrap_or_else(|_| Err(cancelled()));
+    }
+    Err(cancelled())
 }
 
 async fn turn(stage: &Stage<'_>, call: TurnCall, performing: &mut Performing<'_>) -> Result<TurnReply, Fault> {
@@ -181,7 +230,7 @@ async fn turn(stage: &Stage<'_>, call: TurnCall, performing: &mut Performing<'_>
         path.run_redacting(Call::Turn(call), Box::new(port), &redact).await?;
     let Reply::Turn(mut turn) = reply else { return Err(wrong_kind()) };
     if let AnsweredBy::Hook(node) = &answered_by {
-        stage.noted.answered(stage.sink, seen.site(), CallKind::Turn, node, instead).await;
+        stage.noted.answered(stage.sink, seen.site(), CallKind::Turn, node, instead);
         turn.answered_by = Some(answered_by.clone());
         performing.stands_for(&turn);
     }
@@ -219,6 +268,16 @@ struct Asked {
     answered_by: AnsweredBy,
     /// How many hooks it came to.
     passed: usize,
+    served: Served,
+}
+
+/// By whom a model call was served, and how long that took.
+struct Served {
+    attempt: u32,
+    /// The resolved model.
+    model: String,
+    provider: Option<String>,
+    duration_ms: u64,
 }
 
 impl Effects for Performing<'_> {
@@ -236,19 +295,32 @@ impl Effects for Performing<'_> {
     }
 
     fn answered(&mut self, call: ToolCall, reply: ToolReply) -> BoxFuture<'_, ()> {
-        Box::pin(async move { self.calling.answered(&call, &reply, AnsweredBy::Loop).await })
+        self.calling.answered(&call, &reply, AnsweredBy::Loop);
+        Box::pin(std::future::ready(()))
     }
 
     fn settle(&mut self, verdict: Verdict) -> BoxFuture<'_, ()> {
         Box::pin(async move {
-            let Some(Asked { call, answer, answered_by, passed }) = self.last.take() else { return };
+            let Some(Asked { call, answer, answered_by, passed, served }) = self.last.take() else { return };
             let visit = visit_of(&call.site);
-            let (usage, cost_usd) = (answer.usage, answer.cost_usd);
+            let Served { attempt, model, provider, duration_ms } = served;
+            let (usage, cost_usd, finish) = (answer.usage, answer.cost_usd, answer.reply.finish.as_str().to_owned());
             if let Some(path) = self.stage.paths.get(&CallKind::Model).filter(|_| passed > 0) {
                 path.settle(passed, &Call::Model(call), &Reply::Model(answer), verdict).await;
             }
             let cached_tokens = usage.map(|usage| usage.cached_tokens);
-            self.stage.sink.emit(What::CallSettled { visit, usage, cached_tokens, cost_usd, answered_by }).await;
+            self.stage.sink.emit(What::CallSettled {
+                visit,
+                attempt,
+                model,
+                provider,
+                finish,
+                usage,
+                cached_tokens,
+                cost_usd,
+                duration_ms,
+                answered_by,
+            });
         })
     }
 }
@@ -260,6 +332,8 @@ struct Made {
     /// How many hooks it came to.
     passed: usize,
     sent: Sent,
+    attempt: u32,
+    duration_ms: u64,
 }
 
 impl Performing<'_> {
@@ -288,6 +362,8 @@ impl Performing<'_> {
         let asked = call.request();
         if let Some(record) = self.calling.journal.model(call.site.position) {
             self.count(&record.answer);
+            let (usage, cost_usd) = (record.answer.usage, record.answer.cost_usd);
+            self.stage.machine().budget().count(&call.site.lane, &call.site.role, usage, cost_usd);
             let sent = record.sent();
             self.objects.extend(record.objects.iter().map(|kept| {
                 let kind = if kept.is_head { Kind::Head } else { Kind::Request };
@@ -297,7 +373,9 @@ impl Performing<'_> {
                 self.model = self.speaking.player.heads.iter().position(|head| head.model == *fallback).unwrap_or(0);
             }
             let (answer, answered_by) = (record.answer.clone(), AnsweredBy::Journal);
-            self.last = Some(Asked { call, answer, answered_by, passed: 0 });
+            let attempt = u32::try_from(record.attempts.saturating_sub(1)).unwrap_or(u32::MAX);
+            let served = Served { attempt, model: record.model.clone(), provider: self.provider(), duration_ms: 0 };
+            self.last = Some(Asked { call, answer, answered_by, passed: 0, served });
             return Ok(performed(record.answer, AnsweredBy::Journal, sent));
         }
         self.calling.keep(&call.site).await?;
@@ -305,7 +383,7 @@ impl Performing<'_> {
         let position = call.site.position;
         let made = self.attempts(call.clone()).await;
         let attempts = self.attempts - attempts_before;
-        let Made { answer, answered_by, passed, sent } = match made {
+        let Made { answer, answered_by, passed, sent, attempt, duration_ms } = match made {
             Ok(made) => made,
             Err(fault) => {
                 self.calling.journal.add(Record::Failed { attempts });
@@ -333,8 +411,15 @@ impl Performing<'_> {
             model: sent.model.clone(),
             fallback: sent.fallback.clone(),
         })));
-        self.last = Some(Asked { call, answer: answer.clone(), answered_by: answered_by.clone(), passed });
+        let served = Served { attempt, model: sent.model.clone(), provider: self.provider(), duration_ms };
+        self.last = Some(Asked { call, answer: answer.clone(), answered_by: answered_by.clone(), passed, served });
         Ok(performed(answer, answered_by, sent))
+    }
+
+    /// The provider of the model that is asked now.
+    fn provider(&self) -> Option<String> {
+        let head = self.speaking.player.heads.get(self.model)?;
+        Some(self.speaking.models.0.get(&head.model)?.served_by.provider.clone())
     }
 
     /// Attempts at the role's model, then at each fallback, until one answers or there is nothing left to try.
@@ -360,6 +445,8 @@ impl Performing<'_> {
                 head_digest: if self.model == 0 { call.head_digest } else { head.digest },
                 ..call.clone()
             };
+            let wanted = wanted(&call, resolved);
+            let reserved = self.stage.machine().admit(&call.site.lane, &call.site.role, &wanted)?;
             self.attempts += 1;
             let was_reached = AtomicBool::new(false);
             let made = tokio::select! {
@@ -367,6 +454,9 @@ impl Performing<'_> {
                 made = self.attempt(call.clone(), head, resolved, &was_reached) => made,
                 fault = deadline.passed() => Err(fault),
             };
+            let settled = made.as_ref().ok().map(|made| (made.answer.usage, made.answer.cost_usd));
+            let (usage, cost_usd) = settled.unwrap_or_default();
+            self.stage.machine().budget().settle(&reserved, usage, cost_usd);
             let fault = match made {
                 Ok(made) => return Ok(made),
                 Err(fault) => fault,
@@ -404,7 +494,7 @@ impl Performing<'_> {
                 code: fault.code.to_string(),
                 wait_ms: u64::try_from(wait.as_millis()).unwrap_or(u64::MAX),
             };
-            self.stage.sink.emit(retried).await;
+            self.stage.sink.emit(retried);
             attempt = attempt.saturating_add(1);
             tokio::time::sleep(wait).await;
         }
@@ -428,6 +518,7 @@ impl Performing<'_> {
             fallback: (self.model > 0).then(|| head.model.clone()),
         };
         let path = self.stage.paths.get(&CallKind::Model).filter(|path| !path.is_empty());
+        let started_ms = self.stage.env.elapsed_ms();
         let (reply, answered_by, passed) = match path {
             None => {
                 was_reached.store(true, Ordering::Relaxed);
@@ -447,7 +538,7 @@ impl Performing<'_> {
                 if let AnsweredBy::Hook(node) = &answered.answered_by {
                     let Stage { noted, sink, .. } = self.stage;
                     self.attempts += u64::from(answered.instead.attempts.saturating_sub(1));
-                    noted.answered(sink, &call.site, CallKind::Model, node, answered.instead).await;
+                    noted.answered(sink, &call.site, CallKind::Model, node, answered.instead);
                 }
                 if let Some(Call::Model(reached)) = &answered.reached {
                     let same_head = Arc::ptr_eq(&call.head, &reached.head) || call.head == reached.head;
@@ -466,7 +557,8 @@ impl Performing<'_> {
         if answered_by == AnsweredBy::Port {
             price(resolved, &mut answer);
         }
-        Ok(Made { answer, answered_by, passed, sent })
+        let duration_ms = self.stage.env.elapsed_ms().saturating_sub(started_ms);
+        Ok(Made { answer, answered_by, passed, sent, attempt: call.attempt, duration_ms })
     }
 
     /// Keeps a request that no steps lead to: as it was sent, under its digest, and its head.
@@ -479,6 +571,28 @@ impl Performing<'_> {
         self.objects.push((Kind::Request, request, canonical::to_bytes(&rewritten).map_err(object)?));
         (sent.head, sent.request, sent.model) = (head, request, call.head.model.clone());
         Ok(())
+    }
+}
+
+/// The most that a call may use, as far as it is known before it is made.
+fn wanted(call: &ModelCall, resolved: &ResolvedModel) -> Wanted {
+    let of_messages: usize = call.conversation.messages().iter().map(|message| message.text.len()).sum();
+    let of_tools: usize = call.head.tools.iter().map(|tool| tool.description.len() + tool.parameters.len()).sum();
+    let bytes = of_messages + of_tools + call.head.system.len();
+    let max = call.head.parameters.0.get("max_output_tokens");
+    let price = resolved.price.as_ref();
+    Wanted {
+        prompt_bytes: u64::try_from(bytes).unwrap_or(u64::MAX),
+        max_output_tokens: max.and_then(whole),
+        input_usd: price.map(|price| price.input.max(price.cache_write) / 1e6),
+        output_usd: price.map(|price| price.output / 1e6),
+    }
+}
+
+fn whole(value: &Value) -> Option<u64> {
+    match value {
+        Value::Int(number) => u64::try_from(*number).ok(),
+        _ => None,
     }
 }
 

@@ -8,7 +8,7 @@ use std::sync::Arc;
 
 use rondo_agent_kit::history::{self, Episode, Telling};
 use rondo_protocol::Value;
-use rondo_protocol::id::RoleName;
+use rondo_protocol::id::{LanePath, RoleName};
 use rondo_protocol::object::ToolSpec;
 use rondo_protocol::workflow::{History, Workflow};
 use serde::Serialize;
@@ -16,10 +16,10 @@ use serde::Serialize;
 use super::answers::{BYTES_A_TOKEN, Repertoire};
 use super::routes::Path;
 use super::space::{Goal, Space};
-use super::walk::{after, first_state};
+use super::walk::UNROUTED;
+use super::run::Run;
 use crate::cast;
 use crate::graph::Graph;
-use crate::moderator::{self, Decision};
 
 /// What the roles of a route, or one of them, cost.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize)]
@@ -63,7 +63,7 @@ const MAX_ROUTE_BYTES: usize = 64 << 20;
 
 /// Counts what routes cost, as long as there is room for it.
 pub struct Scales<'a> {
-    graph: &'a Graph,
+    graph: &'a Arc<Graph>,
     repertoire: &'a Repertoire,
     space: &'a Space,
     inputs: &'a [Arc<Value>],
@@ -81,7 +81,7 @@ impl<'a> Scales<'a> {
     /// # Errors
     /// When the contract of a role cannot be made, which a checked workflow never leads to.
     pub fn new(
-        (workflow, graph): (&Workflow, &'a Graph),
+        (workflow, graph): (&Workflow, &'a Arc<Graph>),
         repertoire: &'a Repertoire,
         space: &'a Space,
         inputs: &'a [Arc<Value>],
@@ -122,13 +122,14 @@ impl<'a> Scales<'a> {
         let mut held_bytes = 0;
         let input = self.inputs.get(path.place)?;
         let mut costs = Costs::new();
-        let mut state = first_state(self.graph, input);
-        let mut decision = moderator::decide(self.graph, &state).ok()?;
-        state.take(&decision.chosen().bounded);
-        let mut told: BTreeMap<RoleName, Heard> = BTreeMap::new();
+        let (mut run, next) = Run::new(self.graph, input);
+        if next.fault.is_some() {
+            return None;
+        }
+        let mut told: BTreeMap<(LanePath, RoleName), Heard> = BTreeMap::new();
         let mut episodes: Vec<Arc<Episode>> = Vec::new();
         for (spot, way) in &path.ways {
-            let Decision::Dispatch(dispatch) = &decision else { return None };
+            let (lane, dispatch) = run.visiting()?;
             let way = self.space.ways(*spot).get(*way)?;
             let Some(step) = &way.step else { return Some(costs) };
             let role = &dispatch.role;
@@ -142,7 +143,7 @@ impl<'a> Scales<'a> {
             }
             let text = answer.text();
             let request = self.players.get(role).map(|player| {
-                let heard = told.entry(role.clone()).or_default();
+                let heard = told.entry((lane.clone(), role.clone())).or_default();
                 heard.visit(player, role, &dispatch.edge.prompt, &text, &episodes)
             });
             let (request, written) = request.unzip();
@@ -150,14 +151,14 @@ impl<'a> Scales<'a> {
             let tokens = |bytes: usize| u64::try_from(bytes.div_ceil(BYTES_A_TOKEN)).unwrap_or(u64::MAX);
             let said = if request.is_some() { text.len() } else { 0 };
             costs.entry(role.clone()).or_default().add(request.map_or(0, tokens), tokens(said));
-            state = after(&state, dispatch, answer);
-            episodes.extend(state.last.as_ref().map(|last| Arc::clone(&last.episode)));
-            let edge = moderator::choose(self.graph, &state).ok().filter(|edge| edge.id == step.edge)?;
-            decision = moderator::take(self.graph, &state, edge).ok()?;
-            state.take(&decision.chosen().bounded);
-            match (&decision, way.goal) {
-                (Decision::Dispatch(_), Goal::Spot(_)) | (Decision::Finish(_), Goal::End(_)) => {}
-                _ => return None,
+            let (after, next) = run.answered(answer);
+            if next.fault.is_some() || next.edge.unwrap_or(UNROUTED) != step.edge {
+                return None;
+            }
+            run = after;
+            episodes.extend(run.newest().cloned());
+            if matches!(way.goal, Goal::End(_)) != run.ending().is_some() {
+                return None;
             }
         }
         Some(costs)

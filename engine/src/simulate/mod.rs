@@ -15,6 +15,7 @@ mod faults;
 mod measure;
 mod reads;
 mod routes;
+mod run;
 mod space;
 mod walk;
 
@@ -61,7 +62,7 @@ pub struct Subject<'a> {
     /// The workflow.
     pub checked: &'a Checked,
     /// The same, lowered.
-    pub graph: &'a Graph,
+    pub graph: &'a Arc<Graph>,
     /// The inputs to walk with; empty = inputs are generated.
     pub inputs: Vec<Value>,
     /// What each role is told of its tools.

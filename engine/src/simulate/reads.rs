@@ -45,7 +45,7 @@ impl Reads {
         for edge in graph.edges().values() {
             // A part is `graph.ROLE.STATUS[..]`; of `start` it is nobody's.
             let from = edge.part.split('.').nth(1).and_then(|name| roles.get(name)).copied();
-            reads.back |= edge.to == To::Back;
+            reads.back |= matches!(edge.to, To::Back);
             if let Some(condition) = &edge.when {
                 reads.condition(&condition.expr, from, &roles);
             }
@@ -54,6 +54,20 @@ impl Reads {
             }
             if let Some(result) = &edge.result {
                 reads.value(result, from, &roles);
+            }
+            let To::Fan(fan) = &edge.to else { continue };
+            if let Some(each) = &fan.each {
+                // How many lanes there are is a route of its own.
+                reads.condition(&each.over, from, &roles);
+            }
+            for branch in &fan.branches {
+                reads.template(&branch.prompt, from, &roles);
+                if let Some(condition) = &branch.when {
+                    reads.condition(&condition.expr, from, &roles);
+                }
+            }
+            if let Some(prompt) = &fan.join.prompt {
+                reads.template(prompt, from, &roles);
             }
         }
         for value in graph.result().into_iter().chain(graph.roles().filter_map(|(name, _)| graph.args(name))) {

@@ -10,7 +10,7 @@ fn simulated(text: &str) -> Report {
 
 fn with(text: &str, inputs: Vec<Value>, routes: usize) -> Report {
     let checked = rondo_protocol::workflow::read("workflow.yaml", text, &BTreeMap::new()).unwrap();
-    let graph = Graph::of(&checked, |uses, roles| crate::registry().place(uses, roles)).unwrap();
+    let graph = Arc::new(Graph::of(&checked, |uses, roles| crate::registry().place(uses, roles)).unwrap());
     let subject = Subject { checked: &checked, graph: &graph, inputs, tools: BTreeMap::new(), routes };
     simulate(&subject, &mut |_| {}).unwrap()
 }
@@ -247,28 +247,19 @@ graph:
 "#;
 
 /// Every route, by trying every answer after every other and keeping nothing apart.
-fn by_force(
-    graph: &Graph,
-    repertoire: &Repertoire,
-    state: &crate::thread::State,
-    route: &str,
-    all: &mut BTreeSet<String>,
-) {
-    use crate::moderator::{Decision, decide, limits::broken_by_visit, routed};
-    let decision = decide(graph, state).unwrap();
-    let mut state = state.clone();
-    state.take(&decision.chosen().bounded);
-    let Decision::Dispatch(dispatch) = decision else {
-        all.insert(format!("{route}{}", decision.leads_to()));
+fn by_force(repertoire: &Repertoire, graph: &Graph, run: &run::Run, route: &str, all: &mut BTreeSet<String>) {
+    if let Some(ending) = run.ending() {
+        let end = if ending.outcome == rondo_protocol::event::Outcome::Done { "end" } else { "fail" };
+        all.insert(format!("{route}{end}"));
         return;
-    };
-    let (_, policy) = graph.role(&dispatch.role).unwrap();
-    let fault = broken_by_visit(&state, &dispatch.role, &graph.policy().limits, &policy.limits);
-    let only = fault.as_ref().map(|fault| routed(graph, &dispatch.role, fault).unwrap());
+    }
+    let (_, dispatch) = run.visiting().unwrap();
+    let only = run.broken().map(|fault| crate::thread::routed(graph, &dispatch.role, &fault).unwrap());
     for (status, answers) in repertoire.of(&dispatch.role) {
         for answer in answers.all.iter().filter(|_| only.as_ref().is_none_or(|only| only == status)) {
-            let after = walk::after(&state, &dispatch, answer);
-            by_force(graph, repertoire, &after, &format!("{route}{}.{status} -> ", dispatch.role), all);
+            let (after, next) = run.answered(answer);
+            assert!(next.fault.is_none());
+            by_force(repertoire, graph, &after, &format!("{route}{}.{status} -> ", dispatch.role), all);
         }
     }
 }
@@ -277,11 +268,11 @@ fn by_force(
 #[test]
 fn the_routes_are_those_of_every_answer_after_every_other() {
     let checked = rondo_protocol::workflow::read("workflow.yaml", ASKING, &BTreeMap::new()).unwrap();
-    let graph = Graph::of(&checked, |uses, roles| crate::registry().place(uses, roles)).unwrap();
+    let graph = Arc::new(Graph::of(&checked, |uses, roles| crate::registry().place(uses, roles)).unwrap());
     let repertoire = Repertoire::new(&checked.workflow, &graph, &Reads::of(&graph)).unwrap();
     let mut all = BTreeSet::new();
-    let state = walk::first_state(&graph, &Arc::new(Value::empty_object()));
-    by_force(&graph, &repertoire, &state, "", &mut all);
+    let (run, _) = run::Run::new(&Arc::clone(&graph), &Arc::new(Value::empty_object()));
+    by_force(&repertoire, &graph, &run, "", &mut all);
     let report = simulated(ASKING);
     assert!(report.has_all_routes, "{:?}", faults(&report));
     let found: BTreeSet<String> = routes(&report).into_iter().collect();
@@ -412,7 +403,7 @@ fn answers_of_many_roles_share_what_they_may_hold() {
         let _ = writeln!(text, "  r{role}: {{ done: {to} }}");
     }
     let checked = rondo_protocol::workflow::read("workflow.yaml", &text, &BTreeMap::new()).unwrap();
-    let graph = Graph::of(&checked, |uses, roles| crate::registry().place(uses, roles)).unwrap();
+    let graph = Arc::new(Graph::of(&checked, |uses, roles| crate::registry().place(uses, roles)).unwrap());
     let repertoire = Repertoire::new(&checked.workflow, &graph, &Reads::of(&graph)).unwrap();
     let answers = || repertoire.roles.values().flatten().flat_map(|(_, answers)| &answers.all);
     let bodies: BTreeMap<*const u8, usize> =

@@ -12,19 +12,17 @@ use std::ops::Range;
 use std::sync::Arc;
 
 use rondo_protocol::diagnostic::Code;
-use rondo_protocol::id::{LanePath, RoleName};
-use rondo_protocol::object::{Note, Step, StepKind};
+use rondo_protocol::id::RoleName;
 use rondo_protocol::workflow::Limits;
 use rondo_protocol::workflow::template::Cause;
-use rondo_protocol::{Digest, Value};
+use rondo_protocol::Value;
 
 use super::answers::{Answer, Repertoire};
 use super::reads::Reads;
 use super::space::{End, Goal, Key, Space, SpotId, Taken, Way};
+use super::run::{Next, Run};
 use crate::graph::{Edge, EdgeId, Graph};
-use crate::moderator::limits::broken_by_visit;
-use crate::moderator::{self, Decision, Dispatch, Undecided};
-use crate::thread::State;
+use crate::thread::{self, Lane, Undecided};
 
 /// The most spots of all walks. A walk in breadth leaves half of them to one in depth.
 const MAX_SPOTS: usize = 20_000;
@@ -42,7 +40,7 @@ const MAX_FAULTS: usize = 200;
 
 /// What walks find out.
 pub struct Walker<'a> {
-    graph: &'a Graph,
+    graph: &'a Arc<Graph>,
     repertoire: &'a Repertoire,
     reads: &'a Reads,
     limits: &'a Limits,
@@ -100,8 +98,7 @@ pub struct Found {
 /// A visit to be made.
 struct Front {
     spot: SpotId,
-    state: State,
-    dispatch: Dispatch,
+    run: Run,
     trail: usize,
     /// About how many bytes of texts it holds: its own, and of those before it, which others hold too, a share.
     bytes: usize,
@@ -154,7 +151,7 @@ impl Walk {
 impl<'a> Walker<'a> {
     /// Before the first walk. `told` is called now and then, for long walks.
     pub fn new(
-        graph: &'a Graph,
+        graph: &'a Arc<Graph>,
         repertoire: &'a Repertoire,
         reads: &'a Reads,
         told: &'a mut dyn FnMut(Progress),
@@ -191,22 +188,21 @@ impl<'a> Walker<'a> {
         let allowance = (MAX_TRIED.saturating_sub(self.walked.progress.tried) / 2).max(1);
         let until = self.walked.progress.tried + allowance;
         let trails = Trails { input: Arc::clone(input), steps: Vec::new() };
-        let state = first_state(self.graph, input);
-        let Some((state, decision, _)) = self.decide(state, &trails, Vec::new) else { return true };
-        let dispatch = match decision {
-            Decision::Dispatch(dispatch) => dispatch,
-            Decision::Finish(finish) => {
-                self.walked.empty.insert(place, End::of(finish.outcome));
-                return true;
-            }
-        };
+        let (run, next) = Run::new(self.graph, input);
+        if !self.follows(&next, &trails, Vec::new) {
+            return true;
+        }
+        if let Some(ending) = run.ending() {
+            self.walked.empty.insert(place, End::of(ending.outcome));
+            return true;
+        }
         let latest = BTreeMap::new();
-        let spot = self.spot(place, &state, &dispatch, &latest);
+        let Some(spot) = self.spot(place, &run, &latest) else { return true };
         // Inputs that routing does not read begin at one spot: its routes are counted once.
         if !self.walked.roots.values().any(|known| *known == spot) {
             self.walked.roots.insert(place, spot);
         }
-        let first = Front { spot, state, dispatch, trail: 0, bytes: 0, latest };
+        let first = Front { spot, run, trail: 0, bytes: 0, latest };
         let mut walk = Walk {
             place,
             turn,
@@ -242,13 +238,13 @@ impl<'a> Walker<'a> {
 
     /// Tries every answer of a visit; those that lead to new spots are gone on with.
     fn visit(&mut self, front: Front, walk: &mut Walk) {
-        let Front { spot, state, dispatch, trail, bytes, latest } = front;
+        let Front { spot, run, trail, bytes, latest } = front;
         let repertoire = self.repertoire;
+        let Some((_, dispatch)) = run.visiting() else { return };
         let role = &dispatch.role;
-        let Some((_, policy)) = self.graph.role(role) else { return };
         let mut only = None;
-        if let Some(fault) = broken_by_visit(&state, role, self.limits, &policy.limits) {
-            only = moderator::routed(self.graph, role, &fault);
+        if let Some(fault) = run.broken() {
+            only = thread::routed(self.graph, role, &fault);
             if only.is_none() {
                 self.walked.limits.insert(fault.message, (fault.code == Code::VisitLimit).then(|| role.clone()));
                 self.walked.space.add(spot, Way { step: None, goal: Goal::End(End::Limit) });
@@ -265,31 +261,34 @@ impl<'a> Walker<'a> {
             let name: Arc<str> = format!("{role}.{status}").into();
             for at in (0..count).map(|offset| (walk.turn + offset) % count) {
                 let Some(answer) = answers.all.get(at) else { continue };
-                let after = after(&state, &dispatch, answer);
+                let (after, next) = run.answered(answer);
                 let route = || walk.trails.route(trail, Some((&name, answer)));
-                let Some((state, decision, edge)) = self.decide(after, &walk.trails, route) else { continue };
+                if !self.follows(&next, &walk.trails, route) {
+                    continue;
+                }
+                let edge = next.edge.unwrap_or(UNROUTED);
                 if !led.insert((edge, is_told_apart.then_some(at))) {
                     continue;
                 }
-                let goal = match decision {
-                    Decision::Finish(finish) => Goal::End(End::of(finish.outcome)),
-                    Decision::Dispatch(dispatch) => {
-                        let mut latest = latest.clone();
-                        if is_told_apart {
-                            latest.insert(role.clone(), at);
-                        }
-                        let spot = self.spot(walk.place, &state, &dispatch, &latest);
-                        if walk.seen.insert(spot) {
-                            // A text holds the fields and the body, and both are held once more on their own.
-                            let texts = dispatch.edge.prompt.len() + 2 * answer.text_bytes;
-                            let added = texts + state.roles.len() * VISITED_BYTES;
-                            let bytes = bytes / 2 + added;
-                            walk.held_bytes += bytes;
-                            let trail = walk.trails.add(trail, &name, answer);
-                            walk.fronts.push_back(Front { spot, state, dispatch, trail, bytes, latest });
-                        }
-                        Goal::Spot(spot)
+                let goal = if let Some(ending) = after.ending() {
+                    Goal::End(End::of(ending.outcome))
+                } else {
+                    let mut latest = latest.clone();
+                    if is_told_apart {
+                        latest.insert(role.clone(), at);
                     }
+                    let Some(spot) = self.spot(walk.place, &after, &latest) else { continue };
+                    if walk.seen.insert(spot) {
+                        // A text holds the fields and the body, and both are held once more on their own.
+                        let prompt = after.visiting().map_or(0, |(_, dispatch)| dispatch.edge.prompt.len());
+                        let texts = prompt + 2 * answer.text_bytes;
+                        let added = texts + after.machine().trunk().own.len() * VISITED_BYTES;
+                        let bytes = bytes / 2 + added;
+                        walk.held_bytes += bytes;
+                        let trail = walk.trails.add(trail, &name, answer);
+                        walk.fronts.push_back(Front { spot, run: after, trail, bytes, latest });
+                    }
+                    Goal::Spot(spot)
                 };
                 let step = Some(Taken { status: status.clone(), answer: at, edge });
                 self.walked.space.add(spot, Way { step, goal });
@@ -297,33 +296,18 @@ impl<'a> Walker<'a> {
         }
     }
 
-    /// What follows a state, and the state once that is settled. What fails is kept, with the route that `route` gives.
-    fn decide(
-        &mut self,
-        mut state: State,
-        trails: &Trails,
-        route: impl FnOnce() -> Vec<(Arc<str>, Value)>,
-    ) -> Option<(State, Decision, EdgeId)> {
+    /// Whether anything follows. What fails is kept, with the route that `route` gives.
+    fn follows(&mut self, next: &Next, trails: &Trails, route: impl FnOnce() -> Vec<(Arc<str>, Value)>) -> bool {
         self.walked.progress.tried += 1;
         if self.walked.progress.tried.is_multiple_of(1_000) {
             (self.told)(Progress { spots: self.walked.space.spots.len(), ..self.walked.progress });
         }
-        let decided = moderator::choose(self.graph, &state).and_then(|edge| {
-            self.walked.taken.insert(edge.id);
-            Ok((moderator::take(self.graph, &state, edge)?, edge.id))
-        });
-        match decided {
-            Ok((decision, edge)) => {
-                state.take(&decision.chosen().bounded);
-                Some((state, decision, edge))
-            }
-            Err(Undecided::Unrendered { part, error, .. }) => {
-                self.fault((part, error.range, error.cause), &trails.input, route);
-                None
-            }
-            // A checked graph that this version runs has neither.
-            Err(Undecided::NoEdge { .. } | Undecided::FanOut { .. }) => None,
+        self.walked.taken.extend(&next.edges);
+        let Some(fault) = &next.fault else { return true };
+        if let Undecided::Unrendered { part, error, .. } = fault {
+            self.fault((part.clone(), error.range.clone(), error.cause.clone()), &trails.input, route);
         }
+        false
     }
 
     fn fault(
@@ -344,65 +328,61 @@ impl<'a> Walker<'a> {
         }
     }
 
-    fn spot(&mut self, place: usize, state: &State, dispatch: &Dispatch, latest: &BTreeMap<RoleName, usize>) -> SpotId {
-        let key = self.key(place, state, dispatch, latest);
-        self.walked.space.spot(key, &dispatch.role)
+    fn spot(&mut self, place: usize, run: &Run, latest: &BTreeMap<RoleName, usize>) -> Option<SpotId> {
+        let (_, dispatch) = run.visiting()?;
+        let key = self.key(place, run, latest);
+        Some(self.walked.space.spot(key, &dispatch.role))
     }
 
-    fn key(&self, place: usize, state: &State, dispatch: &Dispatch, latest: &BTreeMap<RoleName, usize>) -> Key {
-        let number = |number: usize| u64::try_from(number).unwrap_or(u64::MAX);
+    fn key(&self, place: usize, run: &Run, latest: &BTreeMap<RoleName, usize>) -> Key {
+        let mut key = vec![if self.reads.input { number(place) } else { 0 }];
+        for lane in run.machine().lanes() {
+            self.lane(lane, run, &mut key);
+        }
+        if !self.reads.answers.is_empty() {
+            let told_apart = self.roles.iter().filter(|name| self.reads.answers.contains(**name));
+            key.extend(told_apart.map(|name| latest.get(*name).map_or(0, |at| number(*at) + 1)));
+        }
+        key
+    }
+
+    /// What tells a lane from others in the same place.
+    fn lane(&self, lane: &Lane, run: &Run, key: &mut Key) {
         let role = |name: &str| number(self.roles.iter().position(|role| role.as_str() == name).map_or(0, |at| at + 1));
-        let mut key = vec![if self.reads.input { number(place) } else { 0 }, role(dispatch.role.as_str())];
+        // Lanes are told apart by their places, which the depth and the position say.
+        key.push(number(lane.path.segments().count()) << 32 | u64::from(lane.path.last_index().unwrap_or(0)));
+        key.push(lane.doing.number());
+        let next = lane.visiting();
+        key.push(next.map_or(0, |dispatch| role(dispatch.role.as_str())));
         if self.reads.back {
-            key.push(role(&dispatch.edge.from));
+            key.push(next.map_or(0, |dispatch| role(&dispatch.edge.from)));
+        }
+        if !lane.is_open() {
+            return;
         }
         for edge in &self.bounded {
             let Some(bound) = &edge.bound else { continue };
-            key.push(state.times_taken(edge.id, bound.per.as_ref()).min(bound.max.into()));
+            key.push(lane.times_taken(edge.id, bound.per.as_ref()).min(bound.max.into()));
         }
         for name in &self.roles {
             let limit = self.graph.role(name).and_then(|(_, policy)| policy.limits.visits);
             let limit = limit.into_iter().chain(self.limits.visits).min();
             let told_apart = if self.reads.visits.contains(*name) { u64::MAX } else { limit.unwrap_or(1).max(1) };
-            key.push(state.visits(name).min(told_apart));
+            let seen = lane.view(name.as_str());
+            key.push(seen.as_ref().map_or(0, |seen| seen.visits).min(told_apart));
             if self.reads.steps.contains(*name) {
-                let status = state.roles.get(*name).map(|visited| &visited.latest.status);
+                let latest = seen.and_then(|seen| run.episode(seen.latest));
                 let statuses = self.repertoire.of(name);
-                let at = status.and_then(|status| statuses.iter().position(|(known, _)| known == status));
+                let at = latest.and_then(|latest| statuses.iter().position(|(known, _)| *known == latest.status));
                 key.push(at.map_or(0, |at| number(at) + 1));
             }
-            if self.reads.answers.contains(*name) {
-                key.push(latest.get(*name).map_or(0, |at| number(*at) + 1));
-            }
         }
-        key
     }
 }
 
-/// The state before the first step.
-pub(super) fn first_state(graph: &Graph, input: &Arc<Value>) -> State {
-    State::new(NOWHERE, Arc::clone(input), graph.roles_told_whole())
-}
+/// Stands for the edge of a step that ends its lane by a fault.
+pub(super) const UNROUTED: EdgeId = EdgeId(u32::MAX);
 
-/// Stands for every digest: nothing here is stored, so nothing asks for one.
-const NOWHERE: Digest = Digest([0; 32]);
-
-/// The state after a role has answered.
-pub(super) fn after(state: &State, dispatch: &Dispatch, answer: &Answer) -> State {
-    let step = Step {
-        answer: answer.text(),
-        edge: dispatch.edge.clone(),
-        kind: StepKind::Step,
-        lane: LanePath::trunk(),
-        observations: Vec::new(),
-        output: answer.output.clone(),
-        prev: Vec::new(),
-        role: dispatch.role.clone(),
-        start: NOWHERE,
-        status: answer.status.clone(),
-        transcript: None,
-    };
-    let mut state = state.clone();
-    state.add(NOWHERE, &step, answer.body.as_ref().to_owned(), &Note::default());
-    state
+fn number(number: usize) -> u64 {
+    u64::try_from(number).unwrap_or(u64::MAX)
 }

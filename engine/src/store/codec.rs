@@ -1,19 +1,44 @@
 //! Value formats. `engine/docs/store-format.md` is their page and golden tests hold them.
 //!
-//! Laws. The first byte of every value is the version of its form; a form never changes without a new one, and an
-//! unknown one is [`Error::Format`] and no guess. Numbers are big-endian. Reading never panics, whatever the bytes.
+//! Laws. The first byte of every value is the version of its [`Form`]; each form has versions of its own, a reader knows
+//! the older ones, and an unknown one is [`Error::Version`] and no guess. Numbers are big-endian. Reading never panics,
+//! whatever the bytes.
 
 use std::collections::BTreeMap;
 
 use rondo_protocol::canonical::{self, Value};
 use rondo_protocol::digest::{Digest, Kind};
-use rondo_protocol::id::LanePath;
+use rondo_protocol::id::{LanePath, RoleName, ThreadId};
 use rondo_protocol::object::Note;
 
-use super::{Error, Row, Status};
+use super::error::Damage;
+use super::keys;
+use super::{Base, Error, LaneRow, Parent, Raised, Row, Status};
 
-/// The version of every value form that this build writes, and the newest that it reads.
-const VERSION: u8 = 1;
+/// The format of a store that this build makes and reads.
+pub(super) const FORMAT: u32 = 2;
+/// The format of stores that were made before the format was written down.
+pub(super) const FORMAT_UNSAID: u32 = 1;
+
+/// A kind of stored value.
+#[derive(Debug, Clone, Copy)]
+struct Form {
+    /// What people call it.
+    name: &'static str,
+    /// The version that this build writes, and the newest that it reads.
+    version: u8,
+}
+
+const STEP: Form = Form { name: "step", version: 1 };
+const OBJECT: Form = Form { name: "object", version: 1 };
+const NOTE: Form = Form { name: "note", version: 1 };
+const ROW: Form = Form { name: "row", version: 1 };
+const LANE: Form = Form { name: "row of a lane", version: 1 };
+const LIST: Form = Form { name: "list", version: 1 };
+const RECORD: Form = Form { name: "journal record", version: 1 };
+const HOOK: Form = Form { name: "hook's value", version: 1 };
+const VISIT: Form = Form { name: "visit", version: 1 };
+const LEDGER: Form = Form { name: "ledger", version: 1 };
 
 /// A stored step before it is verified.
 #[derive(Debug, PartialEq, Eq)]
@@ -62,7 +87,7 @@ impl Ledger {
 /// The value of a step.
 pub(super) fn write_step(digest: Digest, visit: u64, bytes: &[u8]) -> Vec<u8> {
     let mut value = Vec::with_capacity(41 + bytes.len());
-    value.push(VERSION);
+    value.push(STEP.version);
     value.extend_from_slice(digest.as_bytes());
     value.extend_from_slice(&visit.to_be_bytes());
     value.extend_from_slice(bytes);
@@ -72,17 +97,17 @@ pub(super) fn write_step(digest: Digest, visit: u64, bytes: &[u8]) -> Vec<u8> {
 /// Reads [`write_step`].
 ///
 /// # Errors
-/// [`Error::Format`], [`Error::Damaged`].
+/// [`Error::Version`], [`Error::Damaged`].
 pub(super) fn read_step(value: &[u8]) -> Result<StepValue<'_>, Error> {
-    let mut fields = fields(value, "step")?;
+    let mut fields = fields(value, STEP)?;
     let step = (|| Some(StepValue { digest: fields.digest()?, visit: fields.u64()?, bytes: fields.rest }))();
-    step.ok_or_else(|| short("step"))
+    step.ok_or_else(|| short(STEP))
 }
 
 /// The value of an object.
 pub(super) fn write_object(kind: Kind, bytes: &[u8]) -> Vec<u8> {
     let mut value = Vec::with_capacity(2 + bytes.len());
-    value.push(VERSION);
+    value.push(OBJECT.version);
     value.push(kind_code(kind));
     value.extend_from_slice(bytes);
     value
@@ -91,12 +116,12 @@ pub(super) fn write_object(kind: Kind, bytes: &[u8]) -> Vec<u8> {
 /// Reads [`write_object`].
 ///
 /// # Errors
-/// [`Error::Format`], [`Error::Damaged`].
+/// [`Error::Version`], [`Error::Damaged`].
 pub(super) fn read_object(value: &[u8]) -> Result<(Kind, &[u8]), Error> {
-    let mut fields = fields(value, "object")?;
-    let code = fields.u8().ok_or_else(|| short("object"))?;
+    let mut fields = fields(value, OBJECT)?;
+    let code = fields.u8().ok_or_else(|| short(OBJECT))?;
     let kind = Kind::ALL.into_iter().find(|kind| kind_code(*kind) == code);
-    let kind = kind.ok_or_else(|| Error::Damaged { what: format!("an object has the unknown kind {code}") })?;
+    let kind = kind.ok_or_else(|| Damage::new(format!("an object has the unknown kind {code}")))?;
     Ok((kind, fields.rest))
 }
 
@@ -132,7 +157,7 @@ pub(super) fn write_note(note: &Note) -> Result<Vec<u8>, Error> {
         _ => true,
     };
     let said = members.into_iter().filter(|(name, value)| says(name, value));
-    let mut value = vec![VERSION];
+    let mut value = vec![NOTE.version];
     value.extend(canonical::to_bytes(&said.collect::<Value>()).map_err(malformed)?);
     Ok(value)
 }
@@ -140,65 +165,125 @@ pub(super) fn write_note(note: &Note) -> Result<Vec<u8>, Error> {
 /// Reads [`write_note`].
 ///
 /// # Errors
-/// [`Error::Format`], [`Error::Damaged`].
+/// [`Error::Version`], [`Error::Damaged`].
 pub(super) fn read_note(value: &[u8]) -> Result<Note, Error> {
-    let fields = fields(value, "note")?;
+    let fields = fields(value, NOTE)?;
     // A note is not hashed and holds no open values, so that the ordinary reader will do.
-    serde_json::from_slice(fields.rest).map_err(|error| Error::Damaged { what: format!("a note is not JSON: {error}") })
+    serde_json::from_slice(fields.rest).map_err(|error| Damage::new(format!("a note is not JSON: {error}")).into())
 }
 
 /// The value of a row.
 pub(super) fn write_row(row: &Row) -> Vec<u8> {
     let mut value = Vec::with_capacity(256 + row.checkpoint.len() + row.origin.len());
-    value.push(VERSION);
+    value.push(ROW.version);
     value.extend_from_slice(&row.version.to_be_bytes());
     value.extend_from_slice(&row.seq.to_be_bytes());
     value.push(status_code(row.status));
     for digest in [row.workflow, row.policy, row.start] {
         value.extend_from_slice(digest.as_bytes());
     }
-    push_length(&mut value, row.frontier.len());
-    for (lane, digest) in &row.frontier {
-        push_length(&mut value, lane.as_str().len());
-        value.extend_from_slice(lane.as_str().as_bytes());
-        value.extend_from_slice(digest.as_bytes());
+    push_option(&mut value, row.head.as_ref(), |value, head| value.extend_from_slice(head.as_bytes()));
+    push_option(&mut value, row.base.as_ref(), |value, base| {
+        value.extend_from_slice(&keys::thread_bytes(&base.thread));
+        value.extend_from_slice(&base.seq.to_be_bytes());
+    });
+    push_option(&mut value, row.parent.as_ref(), |value, parent| {
+        value.extend_from_slice(&keys::thread_bytes(&parent.thread));
+        push_text(value, parent.role.as_str().as_bytes());
+        push_text(value, parent.lane.as_str().as_bytes());
+        value.extend_from_slice(&parent.visit.to_be_bytes());
+    });
+    push_option(&mut value, row.label.as_ref(), |value, label| push_text(value, label.as_bytes()));
+    push_length(&mut value, row.tags.len());
+    for tag in &row.tags {
+        push_text(&mut value, tag.as_bytes());
     }
-    for text in [&row.checkpoint, &row.origin] {
-        push_length(&mut value, text.len());
-        value.extend_from_slice(text);
+    push_length(&mut value, row.raised.len());
+    for Raised { key, old, new, at_ms } in &row.raised {
+        push_text(&mut value, key.as_bytes());
+        push_option(&mut value, old.as_ref(), |value, old| push_text(value, old.as_bytes()));
+        push_text(&mut value, new.as_bytes());
+        value.extend_from_slice(&at_ms.to_be_bytes());
     }
+    push_text(&mut value, &row.checkpoint);
+    push_text(&mut value, &row.origin);
     value
 }
 
 /// Reads [`write_row`].
 ///
 /// # Errors
-/// [`Error::Format`], [`Error::Damaged`].
+/// [`Error::Version`], [`Error::Damaged`].
 pub(super) fn read_row(value: &[u8]) -> Result<Row, Error> {
-    let mut fields = fields(value, "row")?;
+    let mut fields = fields(value, ROW)?;
     let row = (|| {
         let (version, seq, status) = (fields.u64()?, fields.u64()?, status_of(fields.u8()?)?);
         let (workflow, policy, start) = (fields.digest()?, fields.digest()?, fields.digest()?);
-        let lanes = fields.length()?;
-        let mut frontier = BTreeMap::new();
-        for _ in 0..lanes {
-            let lane = LanePath::new(std::str::from_utf8(fields.text()?).ok()?).ok()?;
-            frontier.insert(lane, fields.digest()?);
-        }
+        let head = fields.option(Fields::digest)?;
+        let base = fields.option(|fields| Some(Base { thread: fields.thread()?, seq: fields.u64()? }))?;
+        let parent = fields.option(|fields| {
+            let (thread, role) = (fields.thread()?, RoleName::new(fields.string()?).ok()?);
+            Some(Parent { thread, role, lane: LanePath::new(fields.string()?).ok()?, visit: fields.u64()? })
+        })?;
+        let label = fields.option(|fields| fields.string().map(str::to_owned))?;
+        let tags = fields.list(|fields| fields.string().map(str::to_owned))?;
+        let raised = fields.list(|fields| {
+            let (key, old) = (fields.string()?.to_owned(), fields.option(|fields| fields.string().map(str::to_owned))?);
+            Some(Raised { key, old, new: fields.string()?.to_owned(), at_ms: fields.u64()? })
+        })?;
         let (checkpoint, origin) = (fields.text()?.to_vec(), fields.text()?.to_vec());
-        let row = Row { version, frontier, workflow, policy, start, status, seq, checkpoint, origin };
-        fields.rest.is_empty().then_some(row)
+        let (status, ended) = (status, fields.rest.is_empty());
+        ended.then_some(Row {
+            version,
+            status,
+            seq,
+            head,
+            workflow,
+            policy,
+            start,
+            base,
+            parent,
+            label,
+            tags,
+            raised,
+            checkpoint,
+            origin,
+        })
     })();
-    row.ok_or_else(|| short("row"))
+    row.ok_or_else(|| short(ROW))
+}
+
+/// The value of a lane's row.
+pub(super) fn write_lane(row: &LaneRow) -> Vec<u8> {
+    let mut value = Vec::with_capacity(64 + row.fold.len());
+    value.push(LANE.version);
+    value.extend_from_slice(&row.opened_by.to_be_bytes());
+    value.extend_from_slice(&row.index.to_be_bytes());
+    push_option(&mut value, row.frontier.as_ref(), |value, frontier| value.extend_from_slice(frontier.as_bytes()));
+    value.extend_from_slice(&row.fold);
+    value
+}
+
+/// Reads [`write_lane`].
+///
+/// # Errors
+/// [`Error::Version`], [`Error::Damaged`].
+pub(super) fn read_lane(value: &[u8]) -> Result<LaneRow, Error> {
+    let mut fields = fields(value, LANE)?;
+    let row = (|| {
+        let (opened_by, index, frontier) = (fields.u64()?, fields.u64()?, fields.option(Fields::digest)?);
+        Some(LaneRow { frontier, fold: fields.rest.to_vec(), opened_by, index })
+    })();
+    row.ok_or_else(|| short(LANE))
 }
 
 /// The version and the last step of a row, without the rest of it.
 ///
 /// # Errors
-/// [`Error::Format`], [`Error::Damaged`].
+/// [`Error::Version`], [`Error::Damaged`].
 pub(super) fn read_row_end(value: &[u8]) -> Result<(u64, u64), Error> {
-    let mut fields = fields(value, "row")?;
-    (|| Some((fields.u64()?, fields.u64()?)))().ok_or_else(|| short("row"))
+    let mut fields = fields(value, ROW)?;
+    (|| Some((fields.u64()?, fields.u64()?)))().ok_or_else(|| short(ROW))
 }
 
 fn status_code(status: Status) -> u8 {
@@ -224,47 +309,92 @@ fn status_of(code: u8) -> Option<Status> {
     })
 }
 
-/// The value of a journal record or of a hook: a version and the bytes as they came.
-pub(super) fn write_opaque(bytes: &[u8]) -> Vec<u8> {
-    let mut value = Vec::with_capacity(1 + bytes.len());
-    value.push(VERSION);
-    value.extend_from_slice(bytes);
-    value
+/// The value of a list.
+pub(super) fn write_list(bytes: &[u8]) -> Vec<u8> {
+    write_opaque(LIST, bytes)
 }
 
-/// Reads [`write_opaque`].
+/// Reads [`write_list`].
 ///
 /// # Errors
-/// [`Error::Format`], [`Error::Damaged`].
-pub(super) fn read_opaque(value: &[u8]) -> Result<&[u8], Error> {
-    Ok(fields(value, "value")?.rest)
+/// [`Error::Version`], [`Error::Damaged`].
+pub(super) fn read_list(value: &[u8]) -> Result<&[u8], Error> {
+    Ok(fields(value, LIST)?.rest)
+}
+
+/// The value of a journal record.
+pub(super) fn write_record(bytes: &[u8]) -> Vec<u8> {
+    write_opaque(RECORD, bytes)
+}
+
+/// Reads [`write_record`].
+///
+/// # Errors
+/// [`Error::Version`], [`Error::Damaged`].
+pub(super) fn read_record(value: &[u8]) -> Result<&[u8], Error> {
+    Ok(fields(value, RECORD)?.rest)
+}
+
+/// The value of a hook.
+pub(super) fn write_hook(bytes: &[u8]) -> Vec<u8> {
+    write_opaque(HOOK, bytes)
+}
+
+/// Reads [`write_hook`].
+///
+/// # Errors
+/// [`Error::Version`], [`Error::Damaged`].
+pub(super) fn read_hook(value: &[u8]) -> Result<&[u8], Error> {
+    Ok(fields(value, HOOK)?.rest)
 }
 
 /// The value of the ledger.
 pub(super) fn write_ledger(ledger: &Ledger) -> Vec<u8> {
-    write_opaque(&ledger.to_bytes())
+    write_opaque(LEDGER, &ledger.to_bytes())
 }
 
 /// Reads [`write_ledger`].
 ///
 /// # Errors
-/// [`Error::Format`], [`Error::Damaged`].
+/// [`Error::Version`], [`Error::Damaged`].
 pub(super) fn read_ledger(value: &[u8]) -> Result<Ledger, Error> {
-    let bytes = read_opaque(value)?.try_into().ok();
-    bytes.and_then(Ledger::from_bytes).ok_or_else(|| short("ledger"))
+    let bytes = fields(value, LEDGER)?.rest.try_into().ok();
+    bytes.and_then(Ledger::from_bytes).ok_or_else(|| short(LEDGER))
 }
 
-/// The value of a visit: the number of its step. It has no version: its key kind is that.
+/// The value of a visit: the number of its step.
 pub(super) fn write_seq(seq: u64) -> Vec<u8> {
-    seq.to_be_bytes().to_vec()
+    write_opaque(VISIT, &seq.to_be_bytes())
 }
 
 /// Reads [`write_seq`].
 ///
 /// # Errors
-/// [`Error::Damaged`].
+/// [`Error::Version`], [`Error::Damaged`].
 pub(super) fn read_seq(value: &[u8]) -> Result<u64, Error> {
-    Ok(u64::from_be_bytes(value.try_into().map_err(|_| short("visit"))?))
+    fields(value, VISIT)?.u64().ok_or_else(|| short(VISIT))
+}
+
+/// The value of the store's format. It has no version: whatever changes, this stays.
+pub(super) fn write_format() -> Vec<u8> {
+    FORMAT.to_be_bytes().to_vec()
+}
+
+/// Reads [`write_format`].
+///
+/// # Errors
+/// [`Error::Damaged`].
+pub(super) fn read_format(value: &[u8]) -> Result<u32, Error> {
+    let format = value.try_into().map(u32::from_be_bytes);
+    format.map_err(|_| Damage::new("the format of the store cannot be read").into())
+}
+
+/// A version and the bytes as they came.
+fn write_opaque(form: Form, bytes: &[u8]) -> Vec<u8> {
+    let mut value = Vec::with_capacity(1 + bytes.len());
+    value.push(form.version);
+    value.extend_from_slice(bytes);
+    value
 }
 
 fn push_length(value: &mut Vec<u8>, length: usize) {
@@ -272,16 +402,28 @@ fn push_length(value: &mut Vec<u8>, length: usize) {
     value.extend_from_slice(&u32::try_from(length).unwrap_or(u32::MAX).to_be_bytes());
 }
 
-fn short(what: &str) -> Error {
-    Error::Damaged { what: format!("a stored {what} cannot be read") }
+fn push_text(value: &mut Vec<u8>, text: &[u8]) {
+    push_length(value, text.len());
+    value.extend_from_slice(text);
+}
+
+fn push_option<T>(value: &mut Vec<u8>, field: Option<T>, push: impl FnOnce(&mut Vec<u8>, T)) {
+    value.push(u8::from(field.is_some()));
+    if let Some(field) = field {
+        push(value, field);
+    }
+}
+
+fn short(form: Form) -> Error {
+    Damage::new(format!("a stored {} cannot be read", form.name)).into()
 }
 
 /// The fields behind the version byte.
-fn fields<'a>(value: &'a [u8], what: &str) -> Result<Fields<'a>, Error> {
+fn fields(value: &[u8], form: Form) -> Result<Fields<'_>, Error> {
     match value.split_first() {
-        Some((&VERSION, rest)) => Ok(Fields { rest }),
-        Some((version, _)) => Err(Error::Format { found: u32::from(*version), known: u32::from(VERSION) }),
-        None => Err(short(what)),
+        Some((version, rest)) if (1..=form.version).contains(version) => Ok(Fields { rest }),
+        Some((0, _)) | None => Err(short(form)),
+        Some((found, _)) => Err(Error::Version { form: form.name, found: *found, known: form.version }),
     }
 }
 
@@ -307,6 +449,30 @@ impl<'a> Fields<'a> {
 
     fn digest(&mut self) -> Option<Digest> {
         self.array().map(Digest)
+    }
+
+    fn thread(&mut self) -> Option<ThreadId> {
+        keys::thread(self.array()?)
+    }
+
+    fn string(&mut self) -> Option<&'a str> {
+        std::str::from_utf8(self.text()?).ok()
+    }
+
+    /// A field behind a byte that says whether it is there; `None` where this cannot be read.
+    #[expect(clippy::option_option, reason = "that nothing stands there is not that it cannot be read")]
+    fn option<T>(&mut self, read: impl FnOnce(&mut Self) -> Option<T>) -> Option<Option<T>> {
+        match self.u8()? {
+            0 => Some(None),
+            1 => Some(Some(read(self)?)),
+            _ => None,
+        }
+    }
+
+    fn list<T>(&mut self, read: impl Fn(&mut Self) -> Option<T>) -> Option<Vec<T>> {
+        let length = self.length()?;
+        // Each takes bytes, so that a length which is nonsense ends at the end of them.
+        (0..length).map(|_| read(self)).collect()
     }
 
     fn length(&mut self) -> Option<usize> {
@@ -340,18 +506,40 @@ mod tests {
     fn row() -> Row {
         Row {
             version: 3,
-            frontier: BTreeMap::from([
-                (LanePath::trunk(), Digest([1; 32])),
-                (LanePath::new("a[0]").unwrap(), Digest([2; 32])),
-            ]),
+            status: Status::Waiting,
+            seq: 2,
+            head: Some(Digest([1; 32])),
             workflow: Digest([3; 32]),
             policy: Digest([4; 32]),
             start: Digest([5; 32]),
-            status: Status::Waiting,
-            seq: 2,
+            base: None,
+            parent: None,
+            label: None,
+            tags: Vec::new(),
+            raised: Vec::new(),
             checkpoint: b"{}".to_vec(),
             origin: b"[]".to_vec(),
         }
+    }
+
+    fn full_row() -> Row {
+        let thread = ThreadId::from_parts(1, 2);
+        let (role, lane) = (RoleName::new("writer").unwrap(), LanePath::new("a[0]").unwrap());
+        Row {
+            base: Some(Base { thread: thread.clone(), seq: 7 }),
+            parent: Some(Parent { thread, role, lane, visit: 2 }),
+            label: Some("a label".to_owned()),
+            tags: vec!["one".to_owned(), "two".to_owned()],
+            raised: vec![
+                Raised { key: "steps".to_owned(), old: Some("200".to_owned()), new: "400".to_owned(), at_ms: 9 },
+                Raised { key: "tokens".to_owned(), old: None, new: "5".to_owned(), at_ms: 10 },
+            ],
+            ..row()
+        }
+    }
+
+    fn lane() -> LaneRow {
+        LaneRow { frontier: Some(Digest([2; 32])), fold: b"{}".to_vec(), opened_by: 4, index: 1 }
     }
 
     fn note() -> Note {
@@ -371,9 +559,14 @@ mod tests {
             ("step", write_step(Digest([7; 32]), 3, b"{}")),
             ("object", write_object(Kind::Head, b"{}")),
             ("row", write_row(&row())),
-            ("record", write_opaque(b"{}")),
+            ("full row", write_row(&full_row())),
+            ("lane", write_lane(&lane())),
+            ("list", write_list(b"[]")),
+            ("record", write_record(b"{}")),
+            ("hook", write_hook(b"{}")),
             ("visit", write_seq(258)),
             ("ledger", write_ledger(&ledger)),
+            ("format", write_format()),
         ]
         .iter()
         .map(|(name, value)| format!("{name}: {}", hex(value)))
@@ -385,7 +578,14 @@ mod tests {
 
     #[test]
     fn what_is_written_is_read_back() {
-        assert_eq!(read_row(&write_row(&row())), Ok(row()));
+        for row in [row(), full_row(), Row { head: None, ..row() }] {
+            assert_eq!(read_row(&write_row(&row)), Ok(row));
+        }
+        for lane in [lane(), LaneRow { frontier: None, fold: Vec::new(), ..lane() }] {
+            assert_eq!(read_lane(&write_lane(&lane)), Ok(lane));
+        }
+        assert_eq!(read_seq(&write_seq(258)), Ok(258));
+        assert_eq!(read_format(&write_format()), Ok(FORMAT));
         assert_eq!(read_row_end(&write_row(&row())), Ok((3, 2)));
         assert_eq!(read_note(&write_note(&note()).unwrap()), Ok(note()));
         for kind in Kind::ALL {
@@ -397,23 +597,26 @@ mod tests {
 
     #[test]
     fn an_unknown_version_is_no_guess() {
-        let newer = Err(Error::Format { found: 2, known: 1 });
-        assert_eq!(read_row(&[2, 0, 0]), newer);
-        assert_eq!(read_step(&[2]).map(|_| ()), Err(Error::Format { found: 2, known: 1 }));
-        assert_eq!(read_opaque(&[2]).map(|_| ()), Err(Error::Format { found: 2, known: 1 }));
+        let newer = |form, known| Error::Version { form, found: known + 1, known };
+        assert_eq!(read_row(&[ROW.version + 1, 0, 0]), Err(newer("row", ROW.version)));
+        assert_eq!(read_step(&[STEP.version + 1]).map(|_| ()), Err(newer("step", STEP.version)));
+        assert_eq!(read_record(&[RECORD.version + 1]).map(|_| ()), Err(newer("journal record", RECORD.version)));
+        assert_eq!(read_lane(&[LANE.version + 1]), Err(newer("row of a lane", LANE.version)));
+        assert!(matches!(read_row(&[0]), Err(Error::Damaged { .. })));
     }
 
     proptest! {
         #[test]
         fn no_bytes_make_a_reader_panic(bytes: Vec<u8>) {
-            let value = write_opaque(&bytes);
+            let value = write_list(&bytes);
+            let _ = (read_lane(&value), read_list(&bytes), read_record(&bytes), read_hook(&bytes), read_format(&bytes));
             let _ = (read_row(&value), read_step(&value), read_object(&value), read_note(&value), read_ledger(&value));
             let _ = (read_row(&bytes), read_step(&bytes), read_object(&bytes), read_note(&bytes), read_seq(&bytes));
         }
 
         #[test]
         fn a_row_that_was_cut_is_damaged(cut in 1..200_usize) {
-            let value = write_row(&row());
+            let value = write_row(&full_row());
             let cut = value.len().saturating_sub(cut).max(1);
             let damaged = matches!(read_row(&value[..cut]), Err(Error::Damaged { .. }));
             prop_assert!(damaged);

@@ -1,6 +1,5 @@
 //! One suite for every store: what [`StepStore`] promises, checked against memory and against RocksDB.
 
-use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use rondo_protocol::canonical::Value;
@@ -8,7 +7,10 @@ use rondo_protocol::digest::{Digest, Kind};
 use rondo_protocol::id::{LanePath, RoleName, Status as Word, ThreadId};
 use rondo_protocol::object::{EdgeTaken, Note, Step, StepKind};
 
-use super::{Commit, Error, JournalRecord, MemoryStore, NewStep, Options, Read, RocksStore, Row, Status, StepStore};
+use super::{
+    Commit, Damage, Error, JournalRecord, LaneRow, MemoryStore, NewStep, Options, Read, RocksStore, Row, Status,
+    StepStore,
+};
 
 /// A store, and the folder that it lives in.
 type Opened = (Arc<dyn StepStore>, Option<tempfile::TempDir>);
@@ -47,6 +49,11 @@ contract![
     a_lane_clears_its_own_journal_only,
     hooks_have_private_key_spaces,
     rows_come_oldest_first,
+    rows_come_in_pages,
+    open_lanes_have_rows_until_a_commit_deletes_them,
+    a_lost_commit_leaves_lanes_and_lists_as_they_are,
+    the_list_of_a_fan_out_is_kept_as_it_was,
+    a_thread_commits_without_waiting_for_its_earlier_commits,
     a_scan_visits_its_range_until_it_is_told_to_stop,
     a_step_under_a_wrong_digest_is_damage,
     a_step_that_does_not_follow_is_damage,
@@ -83,12 +90,17 @@ pub(super) fn step(prev: Option<Digest>, answer: &str, lane: &LanePath) -> Step 
 pub(super) fn row(version: u64, seq: u64, head: Option<Digest>) -> Row {
     Row {
         version,
-        frontier: head.map(|head| (LanePath::trunk(), head)).into_iter().collect(),
+        status: Status::Running,
+        seq,
+        head,
         workflow: Digest([3; 32]),
         policy: Digest([4; 32]),
         start: Digest([5; 32]),
-        status: Status::Running,
-        seq,
+        base: None,
+        parent: None,
+        label: None,
+        tags: Vec::new(),
+        raised: Vec::new(),
         checkpoint: br#"{"steps":1}"#.to_vec(),
         origin: br#"{"name":"demo"}"#.to_vec(),
     }
@@ -109,21 +121,22 @@ impl Trunk {
 
     /// The commit of the next step; the trunk goes on as if it were stored.
     pub(super) fn next(&mut self, answer: &str) -> Commit {
-        let commit = self.with(&step(self.head, answer, &LanePath::trunk()));
-        self.head = commit.step.as_ref().map(|step| step.digest);
-        Commit { row: row(self.version, self.seq, self.head), ..commit }
+        self.with(&step(self.head, answer, &LanePath::trunk()))
     }
 
-    /// The commit of any step, with a row that names no frontier.
+    /// The commit of any step.
     fn with(&mut self, step: &Step) -> Commit {
         let (digest, bytes) = Digest::of(Kind::Step, step).unwrap();
         let expected = self.version;
         self.seq += 1;
         self.version += 1;
+        if step.lane.is_trunk() {
+            self.head = Some(digest);
+        }
         Commit {
             thread: self.thread.clone(),
             expected,
-            row: row(self.version, self.seq, None),
+            row: row(self.version, self.seq, self.head),
             step: Some(NewStep {
                 seq: self.seq,
                 digest,
@@ -134,6 +147,8 @@ impl Trunk {
                 note: Note { model: Some("scripted".to_owned()), started_at_ms: self.seq, ..Note::default() },
             }),
             objects: Vec::new(),
+            lanes: Vec::new(),
+            lists: Vec::new(),
             clear_journal: Vec::new(),
         }
     }
@@ -147,8 +162,18 @@ impl Trunk {
             row: row(self.version, self.seq, self.head),
             step: None,
             objects: Vec::new(),
+            lanes: Vec::new(),
+            lists: Vec::new(),
             clear_journal: Vec::new(),
         }
+    }
+}
+
+/// What is damaged, as people are told.
+pub(super) fn damage<T: std::fmt::Debug>(outcome: Result<T, Error>) -> String {
+    match outcome {
+        Err(Error::Damaged(damage)) => damage.what,
+        other => panic!("no damage: {other:?}"),
     }
 }
 
@@ -334,9 +359,101 @@ async fn rows_come_oldest_first(store: Arc<dyn StepStore>) {
     for number in [7, 2, 5] {
         store.commit(Trunk::new(number).next("one")).await.unwrap();
     }
-    let rows = store.rows().unwrap();
+    let rows = store.rows(None, usize::MAX).unwrap();
     assert_eq!(rows.iter().map(|(thread, _)| thread.clone()).collect::<Vec<_>>(), [2, 5, 7].map(thread));
     assert!(rows.iter().all(|(_, row)| row.version == 1));
+}
+
+async fn rows_come_in_pages(store: Arc<dyn StepStore>) {
+    for number in 1..=5 {
+        store.commit(Trunk::new(number).next("one")).await.unwrap();
+    }
+    let page = |after: Option<u8>, limit| -> Vec<ThreadId> {
+        let after = after.map(thread);
+        store.rows(after.as_ref(), limit).unwrap().into_iter().map(|(thread, _)| thread).collect()
+    };
+    assert_eq!(page(None, 2), [1, 2].map(thread));
+    assert_eq!(page(Some(2), 2), [3, 4].map(thread));
+    assert_eq!(page(Some(4), 2), [5].map(thread));
+    assert_eq!(page(Some(5), 2), []);
+    assert_eq!(page(None, 0), []);
+    // Where it goes on need not stand there any more.
+    assert_eq!(page(Some(0), 1), [1].map(thread));
+}
+
+fn lane(frontier: u8, index: u64) -> LaneRow {
+    LaneRow { frontier: Some(Digest([frontier; 32])), fold: vec![frontier; 3], opened_by: 1, index }
+}
+
+async fn open_lanes_have_rows_until_a_commit_deletes_them(store: Arc<dyn StepStore>) {
+    let paths = ["a[0]", "a[1]", "a[1]/b[0]", "c[0]"].map(|path| LanePath::new(path).unwrap());
+    let (mut trunk, mut other) = (Trunk::new(1), Trunk::new(2));
+    let opened = paths.iter().zip(0..).map(|(path, index)| (path.clone(), Some(lane(1, index)))).collect();
+    store.commit(Commit { lanes: opened, ..trunk.next("fork") }).await.unwrap();
+    store.commit(Commit { lanes: vec![(paths[0].clone(), Some(lane(9, 0)))], ..other.next("fork") }).await.unwrap();
+    let page = |after: Option<&LanePath>, limit| -> Vec<(LanePath, LaneRow)> {
+        store.lanes(&trunk.thread.clone(), after, limit).unwrap()
+    };
+    let all: Vec<_> = paths.iter().zip(0..).map(|(path, index)| (path.clone(), lane(1, index))).collect();
+    assert_eq!(page(None, usize::MAX), all);
+    assert_eq!(page(None, 2), all[..2]);
+    assert_eq!(page(Some(&paths[1]), 9), all[2..]);
+    assert_eq!(page(None, 0), []);
+    assert_eq!(store.lane(&thread(1), &paths[2]), Ok(Some(lane(1, 2))));
+    assert_eq!(store.lane(&thread(2), &paths[0]), Ok(Some(lane(9, 0))));
+    assert_eq!(store.lane(&thread(2), &paths[1]), Ok(None));
+    assert_eq!(store.lane(&thread(3), &paths[1]), Ok(None));
+
+    let goes_on = vec![(paths[1].clone(), Some(lane(2, 1)))];
+    store.commit(Commit { lanes: goes_on, ..trunk.row_only() }).await.unwrap();
+    assert_eq!(store.lane(&thread(1), &paths[1]), Ok(Some(lane(2, 1))));
+    let joined = paths.iter().map(|path| (path.clone(), None)).collect();
+    store.commit(Commit { lanes: joined, ..trunk.next("join") }).await.unwrap();
+    assert_eq!(store.lanes(&thread(1), None, 9), Ok(Vec::new()));
+    assert_eq!(store.lanes(&thread(2), None, 9).unwrap().len(), 1);
+}
+
+async fn a_lost_commit_leaves_lanes_and_lists_as_they_are(store: Arc<dyn StepStore>) {
+    let path = LanePath::new("a[0]").unwrap();
+    let mut trunk = Trunk::new(1);
+    let first = Commit {
+        lanes: vec![(path.clone(), Some(lane(1, 0)))],
+        lists: vec![(1, Some(b"[1]".to_vec()))],
+        ..trunk.next("fork")
+    };
+    store.commit(first.clone()).await.unwrap();
+    let late = Commit { lanes: vec![(path.clone(), None)], lists: vec![(1, None)], ..first };
+    assert_eq!(store.commit(late).await, Err(Error::Conflict { thread: thread(1) }));
+    assert_eq!(store.lane(&thread(1), &path), Ok(Some(lane(1, 0))));
+    assert_eq!(store.list(&thread(1), 1), Ok(Some(b"[1]".to_vec())));
+}
+
+async fn the_list_of_a_fan_out_is_kept_as_it_was(store: Arc<dyn StepStore>) {
+    let mut trunk = Trunk::new(1);
+    let lists = vec![(1, Some(b"[\"a\"]".to_vec())), (256, Some(Vec::new()))];
+    store.commit(Commit { lists, ..trunk.next("fork") }).await.unwrap();
+    assert_eq!(store.list(&thread(1), 1), Ok(Some(b"[\"a\"]".to_vec())));
+    assert_eq!(store.list(&thread(1), 256), Ok(Some(Vec::new())));
+    assert_eq!(store.list(&thread(1), 2), Ok(None));
+    assert_eq!(store.list(&thread(2), 1), Ok(None));
+    store.commit(Commit { lists: vec![(1, None)], ..trunk.row_only() }).await.unwrap();
+    assert_eq!(store.list(&thread(1), 1), Ok(None));
+}
+
+async fn a_thread_commits_without_waiting_for_its_earlier_commits(store: Arc<dyn StepStore>) {
+    let mut trunk = Trunk::new(1);
+    let commits: Vec<Commit> = (0..100).map(|number| trunk.next(&number.to_string())).collect();
+    let refused = Trunk { thread: thread(1), head: None, seq: 49, version: 49 }.next("late");
+    // All are handed over before the first is waited for, and then they are waited for from the last on.
+    let mut waiting: Vec<_> = commits.into_iter().map(|commit| store.commit(commit)).collect();
+    let late = store.commit(refused);
+    waiting.reverse();
+    for outcome in waiting {
+        assert_eq!(outcome.await, Ok(()));
+    }
+    assert_eq!(late.await, Err(Error::Conflict { thread: thread(1) }));
+    let expected: Vec<String> = (0..100).map(|number| number.to_string()).collect();
+    assert_eq!(answers(&*store, &trunk.thread), Ok(expected));
 }
 
 async fn a_scan_visits_its_range_until_it_is_told_to_stop(store: Arc<dyn StepStore>) {
@@ -369,11 +486,15 @@ async fn a_step_under_a_wrong_digest_is_damage(store: Arc<dyn StepStore>) {
     let mut trunk = Trunk::new(1);
     let mut commit = trunk.next("one");
     let answer = commit.step.as_mut().unwrap();
+    let digest = answer.digest;
     answer.bytes = String::from_utf8(answer.bytes.clone()).unwrap().replace("one", "two").into_bytes();
     store.commit(commit).await.unwrap();
     let what = format!("step 1 of thread {} is not what its digest says", trunk.thread);
-    assert_eq!(answers(&*store, &trunk.thread), Err(Error::Damaged { what: what.clone() }));
-    assert_eq!(store.step(&trunk.thread, 1).map(|_| ()), Err(Error::Damaged { what }));
+    assert_eq!(damage(answers(&*store, &trunk.thread)), what);
+    assert_eq!(damage(store.step(&trunk.thread, 1)), what);
+    let Err(Error::Damaged(damage)) = store.step(&trunk.thread, 1) else { unreachable!() };
+    assert_eq!(damage.thread, Some(trunk.thread));
+    assert_eq!(damage.object, Some(digest));
 }
 
 async fn a_step_that_does_not_follow_is_damage(store: Arc<dyn StepStore>) {
@@ -385,10 +506,10 @@ async fn a_step_that_does_not_follow_is_damage(store: Arc<dyn StepStore>) {
     store.commit(lost.next("two")).await.unwrap();
     drop(second);
     let what = format!("step 2 of thread {} does not follow its predecessor", trunk.thread);
-    assert_eq!(answers(&*store, &trunk.thread), Err(Error::Damaged { what: what.clone() }));
+    assert_eq!(damage(answers(&*store, &trunk.thread)), what);
     // A scan that begins at the step holds it to the one before, which it does not show.
     let from_second = store.scan(&trunk.thread, 2..=2, &mut |_, _| true);
-    assert_eq!(from_second, Err(Error::Damaged { what }));
+    assert_eq!(damage(from_second), what);
 }
 
 async fn a_lane_step_names_earlier_steps_of_its_thread(store: Arc<dyn StepStore>) {
@@ -410,7 +531,7 @@ async fn a_lane_step_names_earlier_steps_of_its_thread(store: Arc<dyn StepStore>
 
     store.commit(trunk.with(&step(Some(Digest([8; 32])), "stranger", &lanes[0]))).await.unwrap();
     let what = format!("step 5 of thread {} does not follow its predecessor", trunk.thread);
-    assert_eq!(answers(&*store, &trunk.thread), Err(Error::Damaged { what }));
+    assert_eq!(damage(answers(&*store, &trunk.thread)), what);
 }
 
 async fn an_object_under_a_wrong_digest_is_damage(store: Arc<dyn StepStore>) {
@@ -422,15 +543,17 @@ async fn an_object_under_a_wrong_digest_is_damage(store: Arc<dyn StepStore>) {
     assert_eq!(store.object(Kind::Head, right), Ok(Some(bytes)));
     for (kind, digest) in [(Kind::Head, wrong), (Kind::Message, right)] {
         let what = format!("the object {digest} is not the {} that its digest says", kind.name());
-        assert_eq!(store.object(kind, digest), Err(Error::Damaged { what }));
+        let expected = Damage::new(what).of_object(digest);
+        let Err(Error::Damaged(found)) = store.object(kind, digest) else { panic!("{kind:?}") };
+        assert_eq!((found.what, found.object, found.thread), (expected.what, expected.object, None));
     }
 }
 
 async fn a_row_that_names_another_end_is_damage(store: Arc<dyn StepStore>) {
     let mut trunk = Trunk::new(1);
     let mut commit = trunk.next("one");
-    commit.row.frontier = BTreeMap::from([(LanePath::trunk(), Digest([6; 32]))]);
+    commit.row.head = Some(Digest([6; 32]));
     store.commit(commit).await.unwrap();
     let what = format!("the row of thread {} does not end at its last step 1", trunk.thread);
-    assert_eq!(answers(&*store, &trunk.thread), Err(Error::Damaged { what }));
+    assert_eq!(damage(answers(&*store, &trunk.thread)), what);
 }

@@ -21,7 +21,7 @@ pub(super) enum Family {
     Index,
     /// Notes by thread and number.
     Notes,
-    /// Rows by thread.
+    /// Rows by thread, rows of lanes by thread and lane, lists by thread and number.
     Threads,
     /// Journals by thread, lane and position.
     Journal,
@@ -57,8 +57,13 @@ const PLACE: [u8; 2] = *b"pl";
 const VISIT: [u8; 2] = *b"vi";
 const NOTE: [u8; 2] = *b"no";
 const ROW: [u8; 2] = *b"th";
+const LANE: [u8; 2] = *b"tl";
+const LIST: [u8; 2] = *b"te";
 const RECORD: [u8; 2] = *b"jo";
 const HOOK: [u8; 2] = *b"hk";
+
+/// The number of the store's format, in [`Family::Meta`]. Its value has four bytes and no version, for ever.
+pub(super) const FORMAT: &[u8] = b"mefm";
 
 /// The key of [`super::codec::Ledger`], in [`Family::Meta`].
 pub(super) const LEDGER: &[u8] = b"melg";
@@ -66,9 +71,10 @@ pub(super) const LEDGER: &[u8] = b"melg";
 /// How many bytes of a digest stand in a place key. The others are compared with the step that stands there.
 const PLACE_DIGEST_BYTES: usize = 16;
 
-/// Every row, in [`Family::Threads`].
-pub(super) fn rows() -> Range<Vec<u8>> {
-    below(ROW.to_vec())
+/// The rows of all threads behind `after`, in [`Family::Threads`].
+pub(super) fn rows(after: Option<&ThreadId>) -> Range<Vec<u8>> {
+    let all = below(ROW.to_vec());
+    after.map_or(all.start, |thread| behind(row(thread)))..all.end
 }
 
 /// The row of a thread, in [`Family::Threads`].
@@ -79,6 +85,27 @@ pub(super) fn row(thread: &ThreadId) -> Vec<u8> {
 /// The thread whose row has this key.
 pub(super) fn thread_of_row(key: &[u8]) -> Option<ThreadId> {
     thread(key.strip_prefix(&ROW)?.try_into().ok()?)
+}
+
+/// The row of an open lane, in [`Family::Threads`].
+pub(super) fn lane(thread: &ThreadId, lane: &LanePath) -> Vec<u8> {
+    join(LANE, &[&thread_bytes(thread), lane.as_str().as_bytes()])
+}
+
+/// The rows of a thread's open lanes behind `after`, in [`Family::Threads`].
+pub(super) fn lanes(thread: &ThreadId, after: Option<&LanePath>) -> Range<Vec<u8>> {
+    let all = below(of_thread(LANE, thread));
+    after.map_or(all.start, |path| behind(lane(thread, path)))..all.end
+}
+
+/// The lane whose row has this key.
+pub(super) fn lane_of_row(key: &[u8]) -> Option<LanePath> {
+    LanePath::new(std::str::from_utf8(key.strip_prefix(&LANE)?.get(16..)?).ok()?).ok()
+}
+
+/// The list of an `each` that the step numbered `opened_by` opened, in [`Family::Threads`].
+pub(super) fn list(thread: &ThreadId, opened_by: u64) -> Vec<u8> {
+    numbered(LIST, thread, opened_by)
 }
 
 /// An object, in [`Family::Objects`].
@@ -113,7 +140,7 @@ pub(super) fn seq(key: &[u8]) -> Option<u64> {
 
 /// That a step stands somewhere, in [`Family::Index`]; the value is empty.
 pub(super) fn place(digest: Digest, thread: &ThreadId, seq: u64) -> Vec<u8> {
-    join(PLACE, &[place_digest(&digest), &bits(thread), &seq.to_be_bytes()])
+    join(PLACE, &[place_digest(&digest), &thread_bytes(thread), &seq.to_be_bytes()])
 }
 
 /// Everywhere a step of that digest may stand, in [`Family::Index`].
@@ -123,7 +150,7 @@ pub(super) fn places(digest: Digest) -> Range<Vec<u8>> {
 
 /// Where in one thread a step of that digest may stand, in [`Family::Index`].
 pub(super) fn places_in(digest: Digest, thread: &ThreadId) -> Range<Vec<u8>> {
-    below(join(PLACE, &[place_digest(&digest), &bits(thread)]))
+    below(join(PLACE, &[place_digest(&digest), &thread_bytes(thread)]))
 }
 
 /// The thread and number in the key of a place.
@@ -179,19 +206,19 @@ pub(super) fn hook_key<'a>(space: &str, key: &'a [u8]) -> Option<&'a [u8]> {
 }
 
 fn visits_prefix(thread: &ThreadId, lane: &LanePath, role: &RoleName) -> Vec<u8> {
-    join(VISIT, &[&bits(thread), lane.as_str().as_bytes(), &[0], role.as_str().as_bytes(), &[0]])
+    join(VISIT, &[&thread_bytes(thread), lane.as_str().as_bytes(), &[0], role.as_str().as_bytes(), &[0]])
 }
 
 fn record_prefix(thread: &ThreadId, lane: &LanePath) -> Vec<u8> {
-    join(RECORD, &[&bits(thread), lane.as_str().as_bytes(), &[0]])
+    join(RECORD, &[&thread_bytes(thread), lane.as_str().as_bytes(), &[0]])
 }
 
 fn numbered(kind: [u8; 2], thread: &ThreadId, seq: u64) -> Vec<u8> {
-    join(kind, &[&bits(thread), &seq.to_be_bytes()])
+    join(kind, &[&thread_bytes(thread), &seq.to_be_bytes()])
 }
 
 fn of_thread(kind: [u8; 2], thread: &ThreadId) -> Vec<u8> {
-    join(kind, &[&bits(thread)])
+    join(kind, &[&thread_bytes(thread)])
 }
 
 fn join(kind: [u8; 2], parts: &[&[u8]]) -> Vec<u8> {
@@ -208,6 +235,12 @@ fn place_digest(digest: &Digest) -> &[u8] {
     digest.as_bytes().get(..PLACE_DIGEST_BYTES).unwrap_or_default()
 }
 
+/// The first key that can stand behind `key`.
+fn behind(mut key: Vec<u8>) -> Vec<u8> {
+    key.push(0);
+    key
+}
+
 /// All keys that begin with `prefix`, which does not consist of 0xff alone: its first byte is that of a kind.
 fn below(prefix: Vec<u8>) -> Range<Vec<u8>> {
     let mut end = prefix.clone();
@@ -221,7 +254,7 @@ fn below(prefix: Vec<u8>) -> Range<Vec<u8>> {
 }
 
 /// The 128 bits of an id: 26 digits of 5 bits, of which the first is below 8.
-fn bits(thread: &ThreadId) -> [u8; 16] {
+pub(super) fn thread_bytes(thread: &ThreadId) -> [u8; 16] {
     let digit = |byte: u8| match byte {
         b'0'..=b'9' => byte - b'0',
         b'a'..=b'h' => byte - b'a' + 10,
@@ -233,7 +266,8 @@ fn bits(thread: &ThreadId) -> [u8; 16] {
     thread.as_str().bytes().fold(0_u128, |bits, byte| bits << 5 | u128::from(digit(byte))).to_be_bytes()
 }
 
-fn thread(bytes: [u8; 16]) -> Option<ThreadId> {
+/// The id that has these 128 bits.
+pub(super) fn thread(bytes: [u8; 16]) -> Option<ThreadId> {
     let bits = u128::from_be_bytes(bytes);
     Some(ThreadId::from_parts(u64::try_from(bits >> 80).ok()?, bits))
 }
@@ -271,8 +305,11 @@ mod tests {
             ("index    visit", visit(&thread, &LanePath::trunk(), &role, 3)),
             ("notes    note", note(&thread, 258)),
             ("threads  row", row(&thread)),
+            ("threads  lane", self::lane(&thread, &lane)),
+            ("threads  list", list(&thread, 258)),
             ("journal  record", record(&thread, &lane, 7)),
             ("hooks    value", hook("log", b"k1").unwrap()),
+            ("meta     format", FORMAT.to_vec()),
             ("meta     ledger", LEDGER.to_vec()),
         ];
         let page = keys.iter().map(|(name, key)| format!("{name}: {}", hex(key))).collect::<Vec<_>>().join("\n");
@@ -281,7 +318,7 @@ mod tests {
 
     #[test]
     fn no_key_kind_begins_with_another() {
-        let kinds = [OBJECT, STEP, PLACE, VISIT, NOTE, ROW, RECORD, HOOK, *b"me"];
+        let kinds = [OBJECT, STEP, PLACE, VISIT, NOTE, ROW, LANE, LIST, RECORD, HOOK, *b"me"];
         for (at, kind) in kinds.iter().enumerate() {
             assert!(!kinds.iter().skip(at + 1).any(|other| other == kind), "{kind:?} is used twice");
         }
@@ -304,6 +341,16 @@ mod tests {
             prop_assert!(steps(&thread, 0).contains(&step(&thread, a)));
             prop_assert_eq!(steps(&thread, 0).contains(&step(&other, a)), thread == other);
             prop_assert_eq!(seq(&step(&thread, a)), Some(a));
+        }
+
+        #[test]
+        fn a_lane_survives_its_key_and_a_page_begins_behind_it(thread in any_thread(), a in 0..100_u32, b in 0..100_u32) {
+            let [one, other] = [a, b].map(|index| LanePath::new(&format!("critic[{index}]")).unwrap());
+            let key = lane(&thread, &one);
+            prop_assert_eq!(lane_of_row(&key), Some(one.clone()));
+            prop_assert_eq!(lanes(&thread, Some(&other)).contains(&key), one > other);
+            prop_assert!(lanes(&thread, None).contains(&key));
+            prop_assert!(!rows(None).contains(&key));
         }
 
         #[test]

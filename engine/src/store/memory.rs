@@ -4,7 +4,7 @@
 //! verified when they are read, like those of every store, so that both fail in the same way on a wrong digest.
 
 use std::collections::{BTreeMap, HashMap};
-use std::ops::RangeInclusive;
+use std::ops::{Bound, RangeInclusive};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use futures_util::future::{self, BoxFuture};
@@ -14,7 +14,7 @@ use rondo_protocol::id::{LanePath, RoleName, ThreadId};
 use rondo_protocol::object::Note;
 
 use super::trail::{Trail, verified, verified_object};
-use super::{Commit, Entries, Error, JournalRecord, Read, Row, StepStore, StoredStep};
+use super::{Commit, Entries, Error, JournalRecord, LaneRow, Read, Row, StepStore, StoredStep};
 
 /// How many steps a scan takes out of the store at a time; the store is not locked while a visitor looks at them.
 const SCAN_STEPS: u64 = 256;
@@ -41,6 +41,16 @@ struct Thread {
     steps: Vec<Arc<Entry>>,
     /// For each lane and role the visits and their steps, in order.
     visits: BTreeMap<(LanePath, RoleName), BTreeMap<u64, u64>>,
+    /// The open lanes.
+    lanes: BTreeMap<LanePath, LaneRow>,
+    /// The evaluated lists, by the step that opened their lanes.
+    lists: BTreeMap<u64, Vec<u8>>,
+}
+
+impl Thread {
+    fn new(row: Row) -> Self {
+        Self { row, steps: Vec::new(), visits: BTreeMap::new(), lanes: BTreeMap::new(), lists: BTreeMap::new() }
+    }
 }
 
 /// A step as it was handed over.
@@ -49,7 +59,6 @@ struct Entry {
     seq: u64,
     digest: Digest,
     visit: u64,
-    lane: LanePath,
     bytes: Vec<u8>,
     note: Note,
 }
@@ -71,7 +80,7 @@ impl Contents {
     fn commit(&mut self, commit: Commit) -> Result<(), Error> {
         let stored = self.threads.get(&commit.thread).map_or((0, 0), |thread| (thread.row.version, thread.row.seq));
         commit.may_follow(stored.0, stored.1)?;
-        let Commit { thread, row, step, objects, clear_journal, .. } = commit;
+        let Commit { thread, row, step, objects, lanes, lists, clear_journal, expected: _ } = commit;
         for (kind, digest, bytes) in objects {
             self.objects.entry(digest).or_insert_with(|| (kind, Arc::from(bytes)));
         }
@@ -86,15 +95,20 @@ impl Contents {
                 entry.row = row;
                 entry
             }
-            None => self.threads.entry(thread).or_insert(Thread { row, steps: Vec::new(), visits: BTreeMap::new() }),
+            None => self.threads.entry(thread).or_insert_with(|| Thread::new(row)),
         };
+        for (lane, row) in lanes {
+            put(&mut entry.lanes, lane, row);
+        }
+        for (opened_by, list) in lists {
+            put(&mut entry.lists, opened_by, list);
+        }
         if let Some(step) = step {
-            entry.visits.entry((step.lane.clone(), step.role)).or_default().insert(step.visit, step.seq);
+            entry.visits.entry((step.lane, step.role)).or_default().insert(step.visit, step.seq);
             entry.steps.push(Arc::new(Entry {
                 seq: step.seq,
                 digest: step.digest,
                 visit: step.visit,
-                lane: step.lane,
                 bytes: step.bytes,
                 note: step.note,
             }));
@@ -105,6 +119,18 @@ impl Contents {
     fn record(&mut self, thread: &ThreadId, records: Vec<JournalRecord>) {
         for record in records {
             self.journal.entry((thread.clone(), record.lane)).or_default().insert(record.position, record.bytes);
+        }
+    }
+}
+
+/// Writes a value, or deletes it.
+fn put<K: Ord, V>(values: &mut BTreeMap<K, V>, key: K, value: Option<V>) {
+    match value {
+        Some(value) => {
+            values.insert(key, value);
+        }
+        None => {
+            values.remove(&key);
         }
     }
 }
@@ -122,13 +148,42 @@ impl Thread {
     }
 }
 
+/// A range that begins behind `after`.
+fn behind<K>(after: Option<K>) -> Bound<K> {
+    after.map_or(Bound::Unbounded, Bound::Excluded)
+}
+
 impl Read for MemoryStore {
     fn row(&self, thread: &ThreadId) -> Result<Option<Row>, Error> {
         Ok(self.contents().threads.get(thread).map(|thread| thread.row.clone()))
     }
 
-    fn rows(&self) -> Result<Vec<(ThreadId, Row)>, Error> {
-        Ok(self.contents().threads.iter().map(|(id, thread)| (id.clone(), thread.row.clone())).collect())
+    fn rows(&self, after: Option<&ThreadId>, limit: usize) -> Result<Vec<(ThreadId, Row)>, Error> {
+        let contents = self.contents();
+        let threads = contents.threads.range::<ThreadId, _>((behind(after), Bound::Unbounded)).take(limit);
+        Ok(threads.map(|(id, thread)| (id.clone(), thread.row.clone())).collect())
+    }
+
+    fn lane(&self, thread: &ThreadId, lane: &LanePath) -> Result<Option<LaneRow>, Error> {
+        Ok(self.contents().threads.get(thread).and_then(|thread| thread.lanes.get(lane).cloned()))
+    }
+
+    fn lanes(
+        &self,
+        thread: &ThreadId,
+        after: Option<&LanePath>,
+        limit: usize,
+    ) -> Result<Vec<(LanePath, LaneRow)>, Error> {
+        let contents = self.contents();
+        let lanes = contents
+            .threads
+            .get(thread)
+            .map(|thread| thread.lanes.range::<LanePath, _>((behind(after), Bound::Unbounded)));
+        Ok(lanes.into_iter().flatten().take(limit).map(|(lane, row)| (lane.clone(), row.clone())).collect())
+    }
+
+    fn list(&self, thread: &ThreadId, opened_by: u64) -> Result<Option<Vec<u8>>, Error> {
+        Ok(self.contents().threads.get(thread).and_then(|thread| thread.lists.get(&opened_by).cloned()))
     }
 
     fn scan(
@@ -158,7 +213,7 @@ impl Read for MemoryStore {
             for entry in steps {
                 let stored = trail.step(entry.seq, entry.digest, entry.visit, &entry.bytes)?;
                 if entry.seq == row.seq {
-                    trail.end(&row, &entry.lane)?;
+                    trail.end(&row)?;
                 }
                 if entry.seq >= from && !visit(stored, entry.note.clone()) {
                     return Ok(());
@@ -236,16 +291,7 @@ impl StepStore for MemoryStore {
 
     fn put_hook_value(&self, space: &str, key: Vec<u8>, value: Option<Vec<u8>>) -> BoxFuture<'_, Result<(), Error>> {
         let mut contents = self.contents();
-        match value {
-            Some(value) => {
-                contents.hooks.entry(space.to_owned()).or_default().insert(key, value);
-            }
-            None => {
-                if let Some(values) = contents.hooks.get_mut(space) {
-                    values.remove(&key);
-                }
-            }
-        }
+        put(contents.hooks.entry(space.to_owned()).or_default(), key, value);
         Box::pin(future::ready(Ok(())))
     }
 

@@ -21,6 +21,7 @@ use rondo_protocol::id::ThreadId;
 
 use super::anchor::{self, Anchor};
 use super::codec::{self, Ledger};
+use super::error::Damage;
 use super::folder::{self, Found, Owner};
 use super::keys::{self, Family};
 use super::lock::{self, FolderLock};
@@ -105,6 +106,8 @@ impl RocksStore {
             .map_err(|error| fault(&database, &error))?;
         let failure = Failure::default();
         let tables = RocksTables::new(db, &database, Arc::clone(&failure));
+        tables.check_format()?;
+        tables.say_format()?;
         let ledger = tables.ledger()?;
         if let Some(held) = held {
             reaches(ledger, held)?;
@@ -155,7 +158,7 @@ impl StepStore for RocksStore {
             let what = "the name of a hook's key space is too long".to_owned();
             return Box::pin(future::ready(Err(Error::Malformed { what })));
         };
-        let value = value.map(|value| codec::write_opaque(&value));
+        let value = value.map(|value| codec::write_hook(&value));
         self.writer.change(Change { family: Family::Hooks, key, value })
     }
 
@@ -243,6 +246,7 @@ impl RocksReader {
         };
         let db = db.map_err(|error| fault(database, &error))?;
         let tables = RocksTables::new(db, database, Failure::default());
+        tables.check_format()?;
         reaches(tables.ledger()?, promised.unwrap_or_default())?;
         Ok(tables)
     }
@@ -297,12 +301,35 @@ impl RocksTables {
     fn family(&self, family: Family) -> Result<&ColumnFamily, Error> {
         self.db
             .cf_handle(family.name())
-            .ok_or_else(|| Error::Damaged { what: format!("the column family {} is missing", family.name()) })
+            .ok_or_else(|| Damage::new(format!("the column family {} is missing", family.name())).into())
     }
 
     fn ledger(&self) -> Result<Ledger, Error> {
         let value = self.get(Family::Meta, keys::LEDGER)?;
         value.map_or_else(|| Ok(Ledger::default()), |value| codec::read_ledger(&value))
+    }
+
+    /// Refuses a database of another format. One that holds nothing yet has none.
+    fn check_format(&self) -> Result<(), Error> {
+        let found = match self.get(Family::Meta, keys::FORMAT)? {
+            Some(value) => codec::read_format(&value)?,
+            None if self.get(Family::Meta, keys::LEDGER)?.is_some() => codec::FORMAT_UNSAID,
+            None => return Ok(()),
+        };
+        if found == codec::FORMAT { Ok(()) } else { Err(Error::Format { found, known: codec::FORMAT }) }
+    }
+
+    /// Writes the format of a database that has none yet.
+    ///
+    /// # Durability
+    /// It is on the device when this returns.
+    fn say_format(&self) -> Result<(), Error> {
+        if self.get(Family::Meta, keys::FORMAT)?.is_some() {
+            return Ok(());
+        }
+        let change = Change { family: Family::Meta, key: keys::FORMAT.to_vec(), value: Some(codec::write_format()) };
+        let io = |what| Error::Io { path: self.path.display().to_string(), what };
+        self.write(&[change], true).map_err(io)
     }
 
     fn usable(&self) -> Result<(), Error> {
@@ -399,6 +426,7 @@ fn inspect(folder: &Path, promised: Option<Ledger>, opened: &mut Opened) -> Resu
     let refused = match DB::open_cf_descriptors_read_only(&settings(), &database, families, false) {
         Ok(db) => {
             let tables = RocksTables::new(db, &database, Failure::default());
+            tables.check_format()?;
             let ledger = tables.ledger()?;
             return reaches(ledger, at_least).map(|()| Some(ledger));
         }
@@ -423,6 +451,7 @@ fn inspect(folder: &Path, promised: Option<Ledger>, opened: &mut Opened) -> Resu
 fn recovered(path: &Path, promised: Option<Ledger>) -> Result<Option<RocksTables>, Error> {
     let Ok(db) = open_database(path, DBRecoveryMode::PointInTime) else { return Ok(None) };
     let tables = RocksTables::new(db, path, Failure::default());
+    tables.check_format()?;
     reaches(tables.ledger()?, promised.unwrap_or_default())?;
     Ok(Some(tables))
 }
@@ -434,7 +463,7 @@ fn reaches(ledger: Ledger, promised: Ledger) -> Result<(), Error> {
     }
     if ledger.batches == promised.batches && ledger.chain != promised.chain {
         let what = "the database is not the one that its anchor was written for".to_owned();
-        return Err(Error::Damaged { what });
+        return Err(Damage::new(what).into());
     }
     Ok(())
 }
@@ -447,7 +476,7 @@ fn missing(ledger: Ledger, promised: Ledger) -> Error {
         let writes = promised.batches.saturating_sub(ledger.batches);
         format!("the last {writes} acknowledged writes are missing, but no step")
     };
-    Error::Damaged { what }
+    Damage::new(what).into()
 }
 
 fn fault(path: &Path, error: &rocksdb::Error) -> Error {
@@ -456,9 +485,9 @@ fn fault(path: &Path, error: &rocksdb::Error) -> Error {
         // A file of the database that is gone is damage; any other fault of the system may pass.
         ErrorKind::IOError if !what.contains("No such file") => Error::Io { path: path.display().to_string(), what },
         ErrorKind::InvalidArgument if what.contains("Column families not opened") => {
-            Error::Format { found: 2, known: 1 }
+            Error::Format { found: codec::FORMAT + 1, known: codec::FORMAT }
         }
-        _ => Error::Damaged { what },
+        _ => Damage::new(what).into(),
     }
 }
 

@@ -11,9 +11,10 @@ use rondo_protocol::id::{LanePath, RoleName, ThreadId};
 use rondo_protocol::object::Note;
 
 use super::codec::{self, StepValue};
+use super::error::Damage;
 use super::keys::{self, Family};
 use super::trail::{Trail, verified, verified_object};
-use super::{Entries, Error, JournalRecord, Read, Row, StoredStep};
+use super::{Entries, Error, JournalRecord, LaneRow, Read, Row, StoredStep};
 
 /// What a visitor of entries says: go on, or stop.
 pub(super) type Visited = Result<ControlFlow<()>, Error>;
@@ -67,8 +68,23 @@ pub(super) trait WriteTables: Tables {
 /// How many notes a scan reads ahead.
 const NOTES_AHEAD: usize = 256;
 
-fn damaged(what: String) -> Error {
-    Error::Damaged { what }
+/// The key of an entry that has another shape than its kind.
+fn strange(family: Family, key: &[u8], what: &str) -> Error {
+    Damage::new(format!("the key of a {what} cannot be read")).at(family, key).into()
+}
+
+/// A step or a note that must be there and is not.
+fn missing(thread: &ThreadId, seq: u64, family: Family) -> Error {
+    let (what, key) = match family {
+        Family::Notes => ("the note of step", keys::note(thread, seq)),
+        _ => ("step", keys::step(thread, seq)),
+    };
+    Damage::new(format!("{what} {seq} of thread {thread} is missing")).of_thread(thread).at(family, &key).into()
+}
+
+/// Goes on until `limit` entries have been taken.
+fn until(taken: usize, limit: usize) -> ControlFlow<()> {
+    if taken < limit { ControlFlow::Continue(()) } else { ControlFlow::Break(()) }
 }
 
 /// Where in `thread` the step of `digest` stands.
@@ -91,7 +107,7 @@ fn place_in<T: Tables + ?Sized>(tables: &T, digest: Digest, thread: &ThreadId) -
 fn holds<T: Tables + ?Sized>(tables: &T, digest: Digest, thread: &ThreadId, seq: u64) -> Result<bool, Error> {
     match tables.get(Family::Steps, &keys::step(thread, seq))? {
         Some(value) => Ok(codec::read_step(&value)?.digest == digest),
-        None => Err(damaged(format!("step {seq} of thread {thread} is missing"))),
+        None => Err(missing(thread, seq, Family::Steps)),
     }
 }
 
@@ -116,7 +132,7 @@ impl<T: Tables + ?Sized> Notes<'_, T> {
                     return Ok(self.ahead.pop_front().map(|(_, note)| note).unwrap_or_default());
                 }
                 None if !self.ended => self.read_ahead(seq.max(self.next))?,
-                _ => return Err(damaged(format!("the note of step {seq} of thread {} is missing", self.thread))),
+                _ => return Err(missing(self.thread, seq, Family::Notes)),
             }
         }
     }
@@ -126,8 +142,9 @@ impl<T: Tables + ?Sized> Notes<'_, T> {
         self.ended = true;
         let ended = &mut self.ended;
         self.tables.range(Family::Notes, keys::notes(self.thread, from), &mut |key, value| {
-            let seq = keys::seq(key).ok_or_else(|| damaged("the key of a note cannot be read".to_owned()))?;
-            ahead.push_back((seq, codec::read_note(value)?));
+            let seq = keys::seq(key).ok_or_else(|| strange(Family::Notes, key, "note"))?;
+            let note = codec::read_note(value).map_err(|error| error.at(Family::Notes, key, Some(self.thread)))?;
+            ahead.push_back((seq, note));
             *next = seq.saturating_add(1);
             *ended = ahead.len() < NOTES_AHEAD;
             Ok(if *ended { ControlFlow::Continue(()) } else { ControlFlow::Break(()) })
@@ -137,18 +154,55 @@ impl<T: Tables + ?Sized> Notes<'_, T> {
 
 impl<T: Tables> Read for T {
     fn row(&self, thread: &ThreadId) -> Result<Option<Row>, Error> {
-        self.get(Family::Threads, &keys::row(thread))?.map(|value| codec::read_row(&value)).transpose()
+        let key = keys::row(thread);
+        let row = self.get(Family::Threads, &key)?.map(|value| codec::read_row(&value)).transpose();
+        row.map_err(|error| error.at(Family::Threads, &key, Some(thread)))
     }
 
-    fn rows(&self) -> Result<Vec<(ThreadId, Row)>, Error> {
+    fn rows(&self, after: Option<&ThreadId>, limit: usize) -> Result<Vec<(ThreadId, Row)>, Error> {
         let mut rows = Vec::new();
-        self.range(Family::Threads, keys::rows(), &mut |key, value| {
-            let thread =
-                keys::thread_of_row(key).ok_or_else(|| damaged("the key of a row cannot be read".to_owned()))?;
-            rows.push((thread, codec::read_row(value)?));
-            Ok(ControlFlow::Continue(()))
+        if limit == 0 {
+            return Ok(rows);
+        }
+        self.range(Family::Threads, keys::rows(after), &mut |key, value| {
+            let thread = keys::thread_of_row(key).ok_or_else(|| strange(Family::Threads, key, "row"))?;
+            let row = codec::read_row(value).map_err(|error| error.at(Family::Threads, key, Some(&thread)))?;
+            rows.push((thread, row));
+            Ok(until(rows.len(), limit))
         })?;
         Ok(rows)
+    }
+
+    fn lane(&self, thread: &ThreadId, lane: &LanePath) -> Result<Option<LaneRow>, Error> {
+        let key = keys::lane(thread, lane);
+        let row = self.get(Family::Threads, &key)?.map(|value| codec::read_lane(&value)).transpose();
+        row.map_err(|error| error.at(Family::Threads, &key, Some(thread)))
+    }
+
+    fn lanes(
+        &self,
+        thread: &ThreadId,
+        after: Option<&LanePath>,
+        limit: usize,
+    ) -> Result<Vec<(LanePath, LaneRow)>, Error> {
+        let mut rows = Vec::new();
+        if limit == 0 {
+            return Ok(rows);
+        }
+        self.range(Family::Threads, keys::lanes(thread, after), &mut |key, value| {
+            let lane = keys::lane_of_row(key).ok_or_else(|| strange(Family::Threads, key, "row of a lane"))?;
+            let row = codec::read_lane(value).map_err(|error| error.at(Family::Threads, key, Some(thread)))?;
+            rows.push((lane, row));
+            Ok(until(rows.len(), limit))
+        })?;
+        Ok(rows)
+    }
+
+    fn list(&self, thread: &ThreadId, opened_by: u64) -> Result<Option<Vec<u8>>, Error> {
+        let key = keys::list(thread, opened_by);
+        let value = self.get(Family::Threads, &key)?;
+        let list = value.map(|value| codec::read_list(&value).map(<[u8]>::to_vec)).transpose();
+        list.map_err(|error| error.at(Family::Threads, &key, Some(thread)))
     }
 
     fn scan(
@@ -170,15 +224,16 @@ impl<T: Tables> Read for T {
             Notes { tables: self, thread, ahead: std::collections::VecDeque::new(), next: from, ended: false };
         let (stopped, beyond) = (Cell::new(false), Cell::new(false));
         self.range(Family::Steps, keys::steps(thread, first), &mut |key, value| {
-            let seq = keys::seq(key).ok_or_else(|| damaged("the key of a step cannot be read".to_owned()))?;
+            let seq = keys::seq(key).ok_or_else(|| strange(Family::Steps, key, "step"))?;
             if seq > to {
                 beyond.set(to == row.seq);
                 return Ok(ControlFlow::Break(()));
             }
-            let StepValue { digest, visit: number, bytes } = codec::read_step(value)?;
-            let stored = trail.step(seq, digest, number, bytes)?;
+            let located = |error: Error| error.at(Family::Steps, key, Some(thread));
+            let StepValue { digest, visit: number, bytes } = codec::read_step(value).map_err(located)?;
+            let stored = trail.step(seq, digest, number, bytes).map_err(located)?;
             if seq == row.seq {
-                trail.end(&row, &stored.step.lane)?;
+                trail.end(&row).map_err(located)?;
             }
             if seq >= from {
                 let note = notes.of(seq)?;
@@ -191,26 +246,27 @@ impl<T: Tables> Read for T {
         }
         // A step behind the row's last is damage, unless it was committed while this scan ran.
         if beyond.get() && Read::row(self, thread)?.is_none_or(|newer| newer.seq <= row.seq) {
-            return Err(damaged(format!("thread {thread} goes on behind its last step {}", row.seq)));
+            let what = format!("thread {thread} goes on behind its last step {}", row.seq);
+            return Err(Damage::new(what).of_thread(thread).into());
         }
         Ok(())
     }
 
     fn step(&self, thread: &ThreadId, seq: u64) -> Result<Option<(StoredStep, Note)>, Error> {
-        let Some(value) = self.get(Family::Steps, &keys::step(thread, seq))? else {
+        let key = keys::step(thread, seq);
+        let Some(value) = self.get(Family::Steps, &key)? else {
             return match Read::row(self, thread)? {
-                Some(row) if (1..=row.seq).contains(&seq) => {
-                    Err(damaged(format!("step {seq} of thread {thread} is missing")))
-                }
+                Some(row) if (1..=row.seq).contains(&seq) => Err(missing(thread, seq, Family::Steps)),
                 _ => Ok(None),
             };
         };
-        let StepValue { digest, visit, bytes } = codec::read_step(&value)?;
-        let step = verified(thread, seq, digest, bytes)?;
-        let note = self
-            .get(Family::Notes, &keys::note(thread, seq))?
-            .ok_or_else(|| damaged(format!("the note of step {seq} of thread {thread} is missing")))?;
-        Ok(Some((StoredStep { seq, digest, visit, step }, codec::read_note(&note)?)))
+        let located = |error: Error| error.at(Family::Steps, &key, Some(thread));
+        let StepValue { digest, visit, bytes } = codec::read_step(&value).map_err(located)?;
+        let step = verified(thread, seq, digest, bytes).map_err(located)?;
+        let key = keys::note(thread, seq);
+        let note = self.get(Family::Notes, &key)?.ok_or_else(|| missing(thread, seq, Family::Notes))?;
+        let note = codec::read_note(&note).map_err(|error| error.at(Family::Notes, &key, Some(thread)))?;
+        Ok(Some((StoredStep { seq, digest, visit, step }, note)))
     }
 
     fn visits(
@@ -222,11 +278,12 @@ impl<T: Tables> Read for T {
     ) -> Result<Vec<(u64, u64)>, Error> {
         let mut places = Vec::new();
         self.range(Family::Index, keys::visits(thread, lane, role, *visits.start()), &mut |key, value| {
-            let visit = keys::seq(key).ok_or_else(|| damaged("the key of a visit cannot be read".to_owned()))?;
+            let visit = keys::seq(key).ok_or_else(|| strange(Family::Index, key, "visit"))?;
             if !visits.contains(&visit) {
                 return Ok(ControlFlow::Break(()));
             }
-            places.push((visit, codec::read_seq(value)?));
+            let seq = codec::read_seq(value).map_err(|error| error.at(Family::Index, key, Some(thread)))?;
+            places.push((visit, seq));
             Ok(ControlFlow::Continue(()))
         })?;
         Ok(places)
@@ -235,7 +292,7 @@ impl<T: Tables> Read for T {
     fn locate(&self, digest: Digest) -> Result<Vec<(ThreadId, u64)>, Error> {
         let mut candidates = Vec::new();
         self.range(Family::Index, keys::places(digest), &mut |key, _| {
-            candidates.push(keys::placed(key).ok_or_else(|| damaged("the key of a place cannot be read".to_owned()))?);
+            candidates.push(keys::placed(key).ok_or_else(|| strange(Family::Index, key, "place"))?);
             Ok(ControlFlow::Continue(()))
         })?;
         let mut places = Vec::new();
@@ -248,9 +305,11 @@ impl<T: Tables> Read for T {
     }
 
     fn object(&self, kind: Kind, digest: Digest) -> Result<Option<Vec<u8>>, Error> {
-        let Some(mut value) = self.get(Family::Objects, &keys::object(digest))? else { return Ok(None) };
-        let (stored, bytes) = codec::read_object(&value)?;
-        verified_object(kind, digest, stored, bytes)?;
+        let key = keys::object(digest);
+        let Some(mut value) = self.get(Family::Objects, &key)? else { return Ok(None) };
+        let located = |error: Error| error.at(Family::Objects, &key, None);
+        let (stored, bytes) = codec::read_object(&value).map_err(located)?;
+        verified_object(kind, digest, stored, bytes).map_err(located)?;
         let header = value.len() - bytes.len();
         value.drain(..header);
         Ok(Some(value))
@@ -259,9 +318,9 @@ impl<T: Tables> Read for T {
     fn journal(&self, thread: &ThreadId, lane: &LanePath) -> Result<Vec<JournalRecord>, Error> {
         let mut records = Vec::new();
         self.range(Family::Journal, keys::records(thread, lane), &mut |key, value| {
-            let position =
-                keys::position(key).ok_or_else(|| damaged("the key of a record cannot be read".to_owned()))?;
-            let bytes = codec::read_opaque(value)?.to_vec();
+            let position = keys::position(key).ok_or_else(|| strange(Family::Journal, key, "record"))?;
+            let bytes =
+                codec::read_record(value).map_err(|error| error.at(Family::Journal, key, Some(thread)))?.to_vec();
             records.push(JournalRecord { lane: lane.clone(), position, bytes });
             Ok(ControlFlow::Continue(()))
         })?;
@@ -271,7 +330,7 @@ impl<T: Tables> Read for T {
     fn hook_value(&self, space: &str, key: &[u8]) -> Result<Option<Vec<u8>>, Error> {
         let Some(key) = keys::hook(space, key) else { return Ok(None) };
         let value = self.get(Family::Hooks, &key)?;
-        value.map(|value| codec::read_opaque(&value).map(<[u8]>::to_vec)).transpose()
+        value.map(|value| codec::read_hook(&value).map(<[u8]>::to_vec)).transpose()
     }
 
     fn hook_values(&self, space: &str, from: &[u8], limit: usize) -> Result<Entries, Error> {
@@ -282,8 +341,9 @@ impl<T: Tables> Read for T {
         }
         self.range(Family::Hooks, range, &mut |key, value| {
             let own = keys::hook_key(space, key).unwrap_or_default();
-            values.push((own.to_vec(), codec::read_opaque(value)?.to_vec()));
-            Ok(if values.len() < limit { ControlFlow::Continue(()) } else { ControlFlow::Break(()) })
+            let value = codec::read_hook(value).map_err(|error| error.at(Family::Hooks, key, None))?;
+            values.push((own.to_vec(), value.to_vec()));
+            Ok(until(values.len(), limit))
         })?;
         Ok(values)
     }

@@ -2,7 +2,7 @@
 //!
 //! Laws. Sequence numbers have no gap. The digest of each step is that of its bytes. A trunk step that stands behind a
 //! trunk step names it, and nothing else, as its predecessor; every other step names only earlier steps of its thread.
-//! A trail knows nothing of where the bytes come from; both stores read through it.
+//! A trail does not read; both stores read through it.
 
 use rondo_protocol::canonical;
 use rondo_protocol::digest::{Digest, Kind};
@@ -11,6 +11,8 @@ use rondo_protocol::object::{EdgeTaken, Observation, Step, StepKind, digest_of};
 use serde::Deserialize;
 use serde_json::value::RawValue;
 
+use super::error::Damage;
+use super::keys::{self, Family};
 use super::{Error, Row, StoredStep};
 
 /// Looks up where in the thread the step of a digest stands.
@@ -59,27 +61,30 @@ impl<'a> Trail<'a> {
 
     /// The fault that the next step is not there.
     pub(super) fn missing(&self) -> Error {
-        Error::Damaged { what: format!("step {} of thread {} is missing", self.next, self.thread) }
+        let what = format!("step {} of thread {} is missing", self.next, self.thread);
+        let key = keys::step(self.thread, self.next);
+        Damage::new(what).of_thread(self.thread).at(Family::Steps, &key).into()
     }
 
-    /// Checks the end of the thread, after its last step: the row's frontier names that step.
+    /// Checks the end of the thread, after its last step: where that is one of the trunk, the row names it.
     ///
     /// # Errors
     /// [`Error::Damaged`].
-    pub(super) fn end(&self, row: &Row, lane: &LanePath) -> Result<(), Error> {
-        match (&self.last, row.frontier.get(lane)) {
-            (Some(last), Some(named)) if last.digest != *named => Err(Error::Damaged {
-                what: format!("the row of thread {} does not end at its last step {}", self.thread, row.seq),
-            }),
+    pub(super) fn end(&self, row: &Row) -> Result<(), Error> {
+        match &self.last {
+            Some(last) if last.trunk && row.head != Some(last.digest) => {
+                let what = format!("the row of thread {} does not end at its last step {}", self.thread, row.seq);
+                let key = keys::row(self.thread);
+                Err(Damage::new(what).of_thread(self.thread).at(Family::Threads, &key).into())
+            }
             _ => Ok(()),
         }
     }
 
     fn check_predecessors(&self, seq: u64, step: &Step) -> Result<(), Error> {
         let wrong = || {
-            Err(Error::Damaged {
-                what: format!("step {seq} of thread {} does not follow its predecessor", self.thread),
-            })
+            let what = format!("step {seq} of thread {} does not follow its predecessor", self.thread);
+            Err(Damage::new(what).of_thread(self.thread).into())
         };
         if seq == 1 {
             return if step.prev.is_empty() { Ok(()) } else { wrong() };
@@ -106,7 +111,9 @@ impl<'a> Trail<'a> {
 /// # Errors
 /// [`Error::Damaged`].
 pub(super) fn verified(thread: &ThreadId, seq: u64, digest: Digest, bytes: &[u8]) -> Result<Step, Error> {
-    let damaged = |what: &str| Error::Damaged { what: format!("step {seq} of thread {thread} {what}") };
+    let damaged = |what: &str| {
+        Damage::new(format!("step {seq} of thread {thread} {what}")).of_thread(thread).of_object(digest).into()
+    };
     if Digest::of_bytes(Kind::Step, bytes) != digest {
         return Err(damaged("is not what its digest says"));
     }
@@ -147,7 +154,8 @@ pub(super) fn verified_object(kind: Kind, digest: Digest, stored: Kind, bytes: &
     if stored == kind && digest_of(kind, bytes) == Some(digest) {
         return Ok(());
     }
-    Err(Error::Damaged { what: format!("the object {digest} is not the {} that its digest says", kind.name()) })
+    let what = format!("the object {digest} is not the {} that its digest says", kind.name());
+    Err(Damage::new(what).of_object(digest).into())
 }
 
 #[cfg(test)]

@@ -236,7 +236,7 @@ impl<T: WriteTables> Desk<T> {
         };
         commit.may_follow(version, seq)?;
         let cleared = self.cleared(batch, &commit)?;
-        let Commit { thread, row, step, objects, .. } = commit;
+        let Commit { thread, row, step, objects, lanes, lists, .. } = commit;
         let note = step.as_ref().map(|step| codec::write_note(&step.note)).transpose()?;
         // From here on nothing fails: the batch holds all of the commit or nothing.
         for key in cleared {
@@ -255,6 +255,14 @@ impl<T: WriteTables> Desk<T> {
             let visit = keys::visit(&thread, &step.lane, &step.role, step.visit);
             batch.put(Family::Index, visit, codec::write_seq(seq));
             batch.ledger.steps = batch.ledger.steps.saturating_add(1);
+        }
+        for (lane, row) in lanes {
+            let value = row.map(|row| codec::write_lane(&row));
+            batch.changes.push(Change { family: Family::Threads, key: keys::lane(&thread, &lane), value });
+        }
+        for (opened_by, list) in lists {
+            let value = list.map(|list| codec::write_list(&list));
+            batch.changes.push(Change { family: Family::Threads, key: keys::list(&thread, opened_by), value });
         }
         batch.put(Family::Threads, keys::row(&thread), codec::write_row(&row));
         batch.rows.insert(thread, (row.version, row.seq));
@@ -337,7 +345,7 @@ impl Batch {
         for record in records {
             let key = keys::record(thread, &record.lane, record.position);
             self.chain(&[&key]);
-            self.put(Family::Journal, key.clone(), codec::write_opaque(&record.bytes));
+            self.put(Family::Journal, key.clone(), codec::write_record(&record.bytes));
             self.records.entry((thread.clone(), record.lane)).or_default().push(key);
         }
         self.sync |= sync;

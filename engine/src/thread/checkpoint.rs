@@ -1,74 +1,65 @@
-//! The fold over a thread's steps as its row keeps it.
+//! The fold over a thread's steps as its rows keep it, so that nobody folds them all again.
 //!
-//! It holds counts and places, never texts: what they point to is read from the steps. It is not hashed, so its form
-//! may change with its version; a checkpoint of another version is folded anew from the steps.
+//! It holds counts and numbers, never texts. It is not hashed, so its form may change with its version; a checkpoint of
+//! another version is not read, and the steps are followed anew.
 
-use std::collections::{BTreeMap, VecDeque};
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
-use rondo_agent_kit::history::Episode;
-use rondo_protocol::id::RoleName;
-use rondo_protocol::object::{Note, Usage};
-use rondo_protocol::{Digest, Value};
+use rondo_protocol::Value;
+use rondo_protocol::call::{Fault, FaultClass};
+use rondo_protocol::diagnostic::Code;
+use rondo_protocol::id::{LanePath, RoleName};
 use serde::{Deserialize, Serialize};
 
-use super::{Last, Spent, State, Taken, Visited};
-use crate::graph::{EdgeId, Graph};
-use crate::moderator::{self, Decision};
-use crate::store::{Error, Read, StoredStep};
+use super::budget::{Amount, Spent};
+use super::fan::{self, Fan};
+use super::lane::{Doing, Item, Lane, LaneError, Last, Own, Seen, Taken};
+use super::machine::{Definition, LaneState, Left, Machine, reads_branches};
+use super::recall::Recall;
+use crate::graph::{Edge, EdgeId, Graph};
 
-const VERSION: u32 = 1;
+const VERSION: u32 = 2;
 
-/// What a row keeps of the fold.
+/// What a thread's row keeps of the fold.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Checkpoint {
     version: u32,
-    /// Of each role: visits, attempts, the number of its latest step.
-    roles: BTreeMap<RoleName, (u64, u64, u64)>,
-    /// Of each bounded edge that was taken: count and mark.
-    edges: BTreeMap<u32, (u64, u64)>,
-    model_calls: u64,
-    tool_calls: u64,
-    usage: Usage,
-    cost_usd: Option<f64>,
-    active_ms: u64,
+    trunk: LaneFold,
+    spent: Spent,
+    roles: BTreeMap<RoleName, Amount>,
 }
 
-/// What a checkpoint is loaded with.
-pub struct Loaded<'a> {
-    /// The steps.
-    pub steps: &'a dyn Read,
-    /// Whose.
-    pub thread: &'a rondo_protocol::id::ThreadId,
-    /// What an answer says beside its fields.
-    pub body: &'a dyn Fn(&StoredStep) -> String,
+/// What a lane's row keeps of it.
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
+struct LaneFold {
+    /// Of each role: visits in the lane, attempts, the number of the latest step.
+    own: BTreeMap<RoleName, (u64, u64, u64)>,
+    /// Of each role: visits seen in this round, the number of the latest step.
+    seen: BTreeMap<RoleName, (u64, u64)>,
+    /// Of each bounded edge that was taken: count and mark.
+    taken: BTreeMap<u32, (u64, u64)>,
+    /// First roles of lanes that were opened in it.
+    fanned: BTreeSet<RoleName>,
+    last: Option<Last>,
+    /// Whether the last step is that of a join role.
+    after_join: bool,
+    /// The fan-out that is open in it, by the number of its edge.
+    fan: Option<u32>,
+    end: Option<EndFold>,
+    first_opened_by: Vec<u64>,
+}
+
+/// How a lane ended.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+enum EndFold {
+    /// At its join, by the edge of that number.
+    Arrived(u32),
+    Failed(LaneError),
 }
 
 impl Checkpoint {
-    /// What of `state` a row keeps.
-    pub fn of(state: &State) -> Self {
-        Self {
-            version: VERSION,
-            roles: state
-                .roles
-                .iter()
-                .map(|(role, visited)| (role.clone(), (visited.visits, visited.attempts, visited.latest.seq)))
-                .collect(),
-            edges: state.taken.iter().map(|(edge, taken)| (edge.0, (taken.count, taken.mark))).collect(),
-            model_calls: state.spent.model_calls,
-            tool_calls: state.spent.tool_calls,
-            usage: state.spent.usage,
-            cost_usd: state.spent.cost_usd,
-            active_ms: state.spent.active_ms,
-        }
-    }
-
-    /// The bytes of a row.
-    pub fn to_bytes(&self) -> Vec<u8> {
-        // Numbers and names always have a JSON form.
-        serde_json::to_vec(self).unwrap_or_default()
-    }
-
     /// What a row's bytes say, or `None` when they are of another version.
     pub fn from_bytes(bytes: &[u8]) -> Option<Self> {
         serde_json::from_slice(bytes).ok().filter(|checkpoint: &Self| checkpoint.version == VERSION)
@@ -76,99 +67,232 @@ impl Checkpoint {
 
     /// What was spent.
     pub fn spent(&self) -> Spent {
-        Spent {
-            model_calls: self.model_calls,
-            tool_calls: self.tool_calls,
-            usage: self.usage,
-            cost_usd: self.cost_usd,
-            active_ms: self.active_ms,
-        }
-    }
-
-    /// The state at step `seq`: one read for each role that has run.
-    ///
-    /// # Errors
-    /// When a step that the checkpoint names is missing or damaged.
-    pub fn load(
-        &self,
-        from: &Loaded<'_>,
-        seq: u64,
-        start: Digest,
-        input: Arc<Value>,
-        keep_all: Arc<[RoleName]>,
-    ) -> Result<State, Error> {
-        let mut state = State::new(start, input, keep_all);
-        state.seq = seq;
-        state.spent = self.spent();
-        state.taken = self
-            .edges
-            .iter()
-            .map(|(edge, (count, mark))| (EdgeId(*edge), Taken { count: *count, mark: *mark }))
-            .collect();
-        for (role, (visits, attempts, latest)) in &self.roles {
-            let (stored, _) = from.read(*latest)?;
-            let latest = from.episode(&stored);
-            let all =
-                if state.keep_all.contains(role) { from.all(role, &stored.step.lane, *visits)? } else { Vec::new() };
-            state.roles.insert(role.clone(), Visited { visits: *visits, attempts: *attempts, latest, all });
-        }
-        if seq > 0 {
-            let (stored, _) = from.read(seq)?;
-            state.head = Some(stored.digest);
-            let episode = from.episode(&stored);
-            state.recent = VecDeque::from([Arc::clone(&episode)]);
-            state.last = Some(Last { episode, entered_from: stored.step.edge.from });
-        }
-        Ok(state)
+        self.spent
     }
 }
 
-impl Loaded<'_> {
-    /// Folds all steps up to `seq` into `state`, asking the moderator again which edge each was entered by.
+/// What a thread's rows hold.
+pub struct Stored<'a> {
+    /// The thread's checkpoint.
+    pub checkpoint: &'a [u8],
+    /// The rows of its lanes.
+    pub lanes: Vec<(LanePath, LaneState)>,
+    /// What an earlier process left of visits in flight.
+    pub left: BTreeMap<LanePath, Left>,
+    /// The row's version.
+    pub version: u64,
+    /// The number of the last step.
+    pub seq: u64,
+}
+
+impl Lane {
+    /// The bytes of its row.
     ///
     /// # Errors
-    /// When a step is missing or damaged, or does not follow from the ones before it.
-    pub fn fold(&self, seq: u64, graph: &Graph, mut state: State) -> Result<State, Error> {
-        let mut fault = None;
-        self.steps.scan(self.thread, 1..=seq, &mut |stored, note| {
-            match moderator::decide(graph, &state) {
-                Ok(Decision::Dispatch(dispatch)) if dispatch.role == stored.step.role => {
-                    state.take(&dispatch.chosen.bounded);
-                }
-                _ => {
-                    let what = format!("step {} of thread {} does not follow", stored.seq, self.thread);
-                    fault = Some(Error::Damaged { what });
-                    return false;
-                }
+    /// When a number or name has no JSON form, which is a fault of this program.
+    pub(super) fn to_bytes(&self) -> Result<Vec<u8>, Fault> {
+        serde_json::to_vec(&LaneFold::of(self)).map_err(|error| unwritable(&error))
+    }
+}
+
+impl Machine {
+    /// The bytes of the thread's checkpoint.
+    ///
+    /// # Errors
+    /// As for a lane.
+    pub fn checkpoint(&self) -> Result<Vec<u8>, Fault> {
+        let checkpoint = Checkpoint {
+            version: VERSION,
+            trunk: LaneFold::of(&self.trunk),
+            spent: Spent { active_ms: self.clock.active_ms, ..self.budget.spent },
+            roles: self.budget.roles.clone(),
+        };
+        serde_json::to_vec(&checkpoint).map_err(|error| unwritable(&error))
+    }
+
+    /// The machine of a thread that goes on; `None` when what its rows hold does not say enough, so that its steps have
+    /// to be followed.
+    ///
+    /// # Errors
+    /// When what they name cannot be recalled.
+    pub fn restore(definition: Definition, stored: Stored<'_>, recall: &dyn Recall) -> Result<Option<Self>, Fault> {
+        let Some(checkpoint) = Checkpoint::from_bytes(stored.checkpoint) else { return Ok(None) };
+        let graph = Arc::clone(&definition.graph);
+        let edges = graph.edges();
+        let has_lanes = edges.values().any(|edge| fan::of_edge(edge).is_some());
+        let mut machine = Self::new(definition, stored.version);
+        let keep_all = Arc::clone(&machine.keep_all);
+        if has_lanes && !keep_all.is_empty() {
+            return Ok(None);
+        }
+        machine.seq = stored.seq;
+        machine.left = stored.left;
+        machine.budget.spent = checkpoint.spent;
+        machine.budget.roles.clone_from(&checkpoint.roles);
+        machine.clock.active_ms = checkpoint.spent.active_ms;
+        let mut trunk = Lane::trunk();
+        let restoring = Restoring { graph: &graph, edges: &edges, recall };
+        if !restoring.fold(checkpoint.trunk, &mut trunk)? {
+            return Ok(None);
+        }
+        for role in keep_all.iter() {
+            if let Some(seen) = trunk.seen.get_mut(role) {
+                seen.all = recall.visits(role)?;
             }
-            let body = (self.body)(&stored);
-            state.add(stored.digest, &stored.step, body, &note);
-            true
-        })?;
-        fault.map_or(Ok(state), Err)
+        }
+        machine.trunk = trunk;
+        let mut lanes = stored.lanes;
+        lanes.sort_by_key(|(path, _)| path.segments().count());
+        for (path, state) in lanes {
+            let Ok(fold) = serde_json::from_slice::<LaneFold>(&state.fold) else { return Ok(None) };
+            let Some(parent) = path.parent() else { continue };
+            let Some(lane) = machine.new_lane(&path, &parent, &state) else {
+                // A row of a round that has been joined.
+                continue;
+            };
+            let mut lane = lane;
+            lane.first_opened_by.clone_from(&fold.first_opened_by);
+            if !restoring.fold(fold, &mut lane)? {
+                return Ok(None);
+            }
+            machine.attach(lane, &parent, state.index);
+        }
+        Ok(Some(machine))
     }
 
-    fn read(&self, seq: u64) -> Result<(StoredStep, Note), Error> {
-        let Self { thread, .. } = self;
-        self.steps
-            .step(thread, seq)?
-            .ok_or_else(|| Error::Damaged { what: format!("step {seq} of thread {thread} is missing") })
+    /// A lane of the fan-out that is open in `parent`, if the row is of that round.
+    fn new_lane(&self, path: &LanePath, parent: &LanePath, state: &LaneState) -> Option<Lane> {
+        let around = self.lane(parent)?;
+        let Doing::Fanned(fan) = &around.doing else { return None };
+        if fan.opened_by() != state.opened_by {
+            return None;
+        }
+        let item = Item {
+            name: fan.out.each.as_ref().map(|each| each.name.clone()),
+            list: Arc::clone(&fan.list),
+            index: state.index,
+            outer: around.item.clone(),
+        };
+        Some(Lane {
+            path: path.clone(),
+            opened_by: around.opened_by.iter().copied().chain([fan.opened_by()]).collect(),
+            base: Arc::clone(&fan.base),
+            item: Some(Arc::new(item)),
+            ..Lane::trunk()
+        })
     }
 
-    fn episode(&self, stored: &StoredStep) -> Arc<Episode> {
-        Arc::new(super::episode(stored.seq, &stored.step, (self.body)(stored)))
+    fn attach(&mut self, lane: Lane, parent: &LanePath, index: u32) {
+        let mut around = &mut self.trunk;
+        for (_, index) in parent.segments() {
+            let Doing::Fanned(fan) = &mut around.doing else { return };
+            let Some(next) = fan.lanes.get_mut(&index) else { return };
+            around = next;
+        }
+        if let Doing::Fanned(fan) = &mut around.doing {
+            fan.to_open.remove(&index);
+            fan.lanes.insert(index, lane);
+        }
+    }
+}
+
+struct Restoring<'a> {
+    graph: &'a Graph,
+    edges: &'a BTreeMap<EdgeId, &'a Arc<Edge>>,
+    recall: &'a dyn Recall,
+}
+
+impl Restoring<'_> {
+    /// Takes what a row keeps into `lane`; `false` when that is not enough.
+    fn fold(&self, fold: LaneFold, lane: &mut Lane) -> Result<bool, Fault> {
+        let LaneFold { own, seen, taken, fanned, last, after_join, fan, end, first_opened_by: _ } = fold;
+        if after_join && last.as_ref().is_some_and(|last| reads_branches(self.graph, &last.role)) {
+            return Ok(false);
+        }
+        let own = own.into_iter().map(|(role, (visits, attempts, latest))| (role, Own { visits, attempts, latest }));
+        lane.own = own.collect();
+        let seen = seen.into_iter().map(|(role, (visits, latest))| (role, Seen { visits, latest, all: Vec::new() }));
+        lane.seen = seen.collect();
+        let taken = taken.into_iter().map(|(edge, (count, mark))| (EdgeId(edge), Taken { count, mark }));
+        lane.taken = taken.collect();
+        lane.fanned = fanned;
+        lane.last = last;
+        let edge = |number: u32| self.edges.get(&EdgeId(number)).map(|edge| Arc::clone(edge));
+        lane.doing = match (end, fan) {
+            (Some(EndFold::Arrived(number)), _) => match edge(number) {
+                Some(edge) => Doing::Arrived(edge),
+                None => return Ok(false),
+            },
+            (Some(EndFold::Failed(error)), _) => Doing::Failed(error),
+            (None, Some(number)) => {
+                let Some(edge) = edge(number) else { return Ok(false) };
+                let Some(fan) = self.fan(edge, lane)? else { return Ok(false) };
+                Doing::Fanned(Box::new(fan))
+            }
+            (None, None) => Doing::Deciding,
+        };
+        Ok(true)
     }
 
-    fn all(
-        &self,
-        role: &RoleName,
-        lane: &rondo_protocol::id::LanePath,
-        visits: u64,
-    ) -> Result<Vec<Arc<Episode>>, Error> {
-        self.steps
-            .visits(self.thread, lane, role, 1..=visits)?
-            .into_iter()
-            .map(|(_, seq)| Ok(self.episode(&self.read(seq)?.0)))
-            .collect()
+    /// The fan-out that is open in a lane. Which branches it has is known from the rows of their lanes only where no
+    /// condition leaves one out: otherwise the steps are followed.
+    fn fan(&self, edge: Arc<Edge>, lane: &Lane) -> Result<Option<Fan>, Fault> {
+        let Some(out) = fan::of_edge(&edge).cloned() else { return Ok(None) };
+        if out.branches.iter().any(|branch| branch.when.is_some()) {
+            return Ok(None);
+        }
+        let opened_by = lane.last.as_ref().map_or(0, |last| last.seq);
+        let list = match &out.each {
+            None => Arc::default(),
+            Some(_) => match self.recall.list(opened_by)? {
+                Some(list) => list,
+                None => return Ok(None),
+            },
+        };
+        let count = match &*list {
+            Value::List(items) => items.len(),
+            _ => out.branches.len(),
+        };
+        Ok(Some(Fan {
+            edge,
+            out,
+            source: lane.last.clone(),
+            list,
+            base: lane.views(),
+            to_open: (0..u32::try_from(count).unwrap_or(u32::MAX)).collect(),
+            lanes: BTreeMap::new(),
+            then: None,
+            lost: Vec::new(),
+        }))
     }
+}
+
+impl LaneFold {
+    fn of(lane: &Lane) -> Self {
+        let end = match &lane.doing {
+            Doing::Arrived(edge) => Some(EndFold::Arrived(edge.id.0)),
+            Doing::Failed(error) => Some(EndFold::Failed(error.clone())),
+            _ => None,
+        };
+        let own = lane.own.iter().map(|(role, own)| (role.clone(), (own.visits, own.attempts, own.latest)));
+        Self {
+            own: own.collect(),
+            seen: lane.seen.iter().map(|(role, seen)| (role.clone(), (seen.visits, seen.latest))).collect(),
+            taken: lane.taken.iter().map(|(edge, taken)| (edge.0, (taken.count, taken.mark))).collect(),
+            fanned: lane.fanned.clone(),
+            last: lane.last.clone(),
+            after_join: lane.joined.is_some() && lane.joining().is_none(),
+            fan: match &lane.doing {
+                Doing::Fanned(fan) => Some(fan.edge.id.0),
+                // Until its step is committed a join is decided anew, from the rows of its lanes.
+                _ => lane.joining().map(|fan| fan.edge.id.0),
+            },
+            end,
+            first_opened_by: lane.first_opened_by.clone(),
+        }
+    }
+}
+
+fn unwritable(error: &serde_json::Error) -> Fault {
+    Fault::new(Code::ContractBroken, FaultClass::Contract, format!("the thread's state has no JSON form: {error}"))
 }

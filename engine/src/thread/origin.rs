@@ -4,10 +4,11 @@ use rondo_protocol::Value;
 use rondo_protocol::call::FaultClass;
 use rondo_protocol::canonical;
 use rondo_protocol::event::Outcome;
+use rondo_protocol::object::Followed;
 use serde::{Deserialize, Serialize};
 
 /// What is known of a thread and not hashed.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 pub struct Origin {
     /// The workflow's name.
     pub name: String,
@@ -27,6 +28,9 @@ pub struct Origin {
     pub ending: Option<Ending>,
     /// Why it stopped without an end.
     pub stop: Option<Stop>,
+    /// What followed from the beginning, in the order in which it is told.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub after: Vec<Followed>,
 }
 
 /// How a thread ended.
@@ -55,9 +59,11 @@ pub struct Stop {
 
 impl Origin {
     /// The bytes of a row.
-    pub fn to_bytes(&self) -> Vec<u8> {
-        // Texts, integers and values that have a canonical form already.
-        canonical::to_bytes(self).unwrap_or_default()
+    ///
+    /// # Errors
+    /// When the result has no canonical form.
+    pub fn to_bytes(&self) -> Result<Vec<u8>, canonical::Error> {
+        canonical::to_bytes(self)
     }
 
     /// What a row's bytes say.

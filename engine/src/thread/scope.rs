@@ -1,67 +1,173 @@
-//! What a template sees of a thread.
+//! What a template sees in a lane.
+
+use std::cell::RefCell;
+use std::sync::Arc;
 
 use rondo_agent_kit::history::Episode;
 use rondo_protocol::Value;
+use rondo_protocol::call::Fault;
 use rondo_protocol::workflow::template::{Found, Scope, View};
 
-use super::{State, Visited};
+use super::fan::Branches;
+use super::lane::{Lane, Seen};
+use super::recall::Recall;
+use super::route::Undecided;
 
-/// The scope of the edges that leave a thread's last step.
-pub struct ThreadScope<'a> {
-    state: &'a State,
+/// What every scope of a thread looks things up in.
+#[derive(Clone, Copy)]
+pub struct World<'a> {
+    /// The input, an object.
+    pub input: &'a Value,
+    /// Earlier steps.
+    pub recall: &'a dyn Recall,
+    /// The step that is being committed, which cannot be recalled yet.
+    pub fresh: Option<&'a Arc<Episode>>,
 }
 
-impl<'a> ThreadScope<'a> {
-    /// What templates see after `state`'s last step.
-    pub fn new(state: &'a State) -> Self {
-        Self { state }
-    }
-
-    fn step<'s>(&'s self, path: &[&str]) -> Found<'s> {
-        let Some(role) = path.get(1) else { return Found::none(1) };
-        let Some(visited) = self.state.roles.get(*role) else { return Found::none(2) };
-        let latest = &*visited.latest;
-        match path.get(2).copied() {
-            Some("output") => Found::new(&latest.output, 3),
-            Some("body") => Found::new(latest.body.as_str(), 3),
-            Some("prompt") => Found::new(latest.prompt.as_str(), 3),
-            Some("status") => Found::new(latest.status.as_str(), 3),
-            Some("visits") => Found::new(Value::from(visited.visits), 3),
-            Some("all") => Found::new(all(visited), 3),
-            Some(_) => Found::none(3),
-            None => Found::new(whole(visited), 2),
+impl World<'_> {
+    /// The step of that number.
+    ///
+    /// # Errors
+    /// When it cannot be recalled.
+    pub fn episode(&self, seq: u64) -> Result<Arc<Episode>, Fault> {
+        match self.fresh {
+            Some(fresh) if fresh.seq == seq => Ok(Arc::clone(fresh)),
+            _ => self.recall.episode(seq),
         }
     }
 }
 
-impl Scope for ThreadScope<'_> {
+/// The scope of edges that leave a lane's last step, or of the first prompts of lanes that it opens.
+pub struct LaneScope<'a> {
+    world: World<'a>,
+    lane: &'a Lane,
+    last: Option<Arc<Episode>>,
+    branches: Option<Branches<'a>>,
+    /// What could not be recalled: a scope can only say that there is nothing.
+    fault: RefCell<Option<Fault>>,
+}
+
+impl<'a> LaneScope<'a> {
+    /// What `lane` sees after step `last`.
+    ///
+    /// # Errors
+    /// When that step cannot be recalled.
+    pub fn new(world: World<'a>, lane: &'a Lane, last: Option<u64>) -> Result<Self, Undecided> {
+        let last = last.map(|seq| world.episode(seq)).transpose().map_err(Undecided::Recall)?;
+        Ok(Self { world, lane, last, branches: None, fault: RefCell::new(None) })
+    }
+
+    /// With the branches of a fan-out.
+    #[must_use]
+    pub fn with_branches(mut self, branches: Option<Branches<'a>>) -> Self {
+        self.branches = branches;
+        self
+    }
+
+    /// The step that leads here.
+    pub fn last(&self) -> Option<&Arc<Episode>> {
+        self.last.as_ref()
+    }
+
+    /// `outcome`, unless something could not be recalled on the way.
+    ///
+    /// # Errors
+    /// Those of `outcome`, or what could not be recalled.
+    pub fn checked<T>(&self, outcome: Result<T, Undecided>) -> Result<T, Undecided> {
+        match self.fault.borrow_mut().take() {
+            Some(fault) => Err(Undecided::Recall(fault)),
+            None => outcome,
+        }
+    }
+
+    fn recalled<T>(&self, found: Result<T, Fault>) -> Option<T> {
+        found.map_err(|fault| *self.fault.borrow_mut() = Some(fault)).ok()
+    }
+
+    fn step(&self, path: &[&str]) -> Found<'_> {
+        let Some(role) = path.get(1) else { return Found::none(1) };
+        let Some(seen) = self.lane.view(role) else { return Found::none(2) };
+        let field = path.get(2).copied();
+        if field == Some("visits") {
+            return Found::new(Value::from(seen.visits), 3);
+        }
+        if field == Some("all") {
+            return Found::new(self.all(&seen), 3);
+        }
+        if let Some(last) = self.last.as_ref().filter(|last| last.seq == seen.latest) {
+            // Most templates read the step that leads to them: it is borrowed.
+            return match field {
+                Some("output") => Found::new(&last.output, 3),
+                Some("body") => Found::new(last.body.as_str(), 3),
+                Some("prompt") => Found::new(last.prompt.as_str(), 3),
+                Some("status") => Found::new(last.status.as_str(), 3),
+                Some(_) => Found::none(3),
+                None => Found::new(self.whole(&seen), 2),
+            };
+        }
+        let Some(latest) = self.recalled(self.world.episode(seen.latest)) else { return Found::none(2) };
+        match field {
+            Some("output") => Found::new(latest.output.clone(), 3),
+            Some("body") => Found::new(Value::from(latest.body.as_str()), 3),
+            Some("prompt") => Found::new(Value::from(latest.prompt.as_str()), 3),
+            Some("status") => Found::new(Value::from(latest.status.as_str()), 3),
+            Some(_) => Found::none(3),
+            None => Found::new(self.whole(&seen), 2),
+        }
+    }
+
+    fn all(&self, seen: &Seen) -> Value {
+        let one = |(seq, visit): (&u64, u64)| Some(one(&*self.recalled(self.world.episode(*seq))?, visit));
+        Value::List(seen.all.iter().zip(1..).map_while(one).collect())
+    }
+
+    fn whole(&self, seen: &Seen) -> Value {
+        let Some(latest) = self.recalled(self.world.episode(seen.latest)) else { return Value::Null };
+        let mut value = one(&latest, seen.visits);
+        if let Value::Object(members) = &mut value {
+            members.insert("visits".to_owned(), Value::from(seen.visits));
+            members.insert("all".to_owned(), self.all(seen));
+        }
+        value
+    }
+
+    fn item(&self, name: &str) -> Option<&Value> {
+        let items = std::iter::successors(self.lane.item.as_deref(), |item| item.outer.as_deref());
+        let mut named = items.filter(|item| item.name.as_ref().is_some_and(|known| known.as_str() == name));
+        named.next().map(super::lane::Item::value)
+    }
+}
+
+impl Scope for LaneScope<'_> {
     fn find<'s>(&'s self, path: &[&str]) -> Found<'s> {
-        let last = self.state.last.as_ref().map(|last| &*last.episode);
+        let last = self.last.as_deref();
         match (path.first().copied(), last) {
-            (Some("input"), _) => Found::new(&*self.state.input, 1),
+            (Some("input"), _) => Found::new(self.world.input, 1),
             (Some("steps"), _) => self.step(path),
             (Some("output"), Some(last)) => Found::new(&last.output, 1),
             (Some("body"), Some(last)) => Found::new(last.body.as_str(), 1),
             (Some("status"), Some(last)) => Found::new(last.status.as_str(), 1),
+            (Some("branches"), _) => match &self.branches {
+                Some(branches) => {
+                    Found::new(self.recalled(branches.to_value(self.world)).map_or(Value::Null, Value::List), 1)
+                }
+                None => Found { view: View::none(), used: 1 },
+            },
+            (Some("index"), _) => match &self.lane.item {
+                Some(item) => Found::new(Value::from(u64::from(item.index)), 1),
+                None => Found { view: View::none(), used: 1 },
+            },
+            (Some(name), _) => match self.item(name) {
+                Some(value) => Found::new(value, 1),
+                None => Found { view: View::none(), used: 1 },
+            },
             _ => Found { view: View::none(), used: 1 },
         }
     }
 
     fn has_run(&self, role: &str) -> bool {
-        self.state.roles.contains_key(role)
+        self.lane.sees(role)
     }
-}
-
-fn all(visited: &Visited) -> Value {
-    Value::List(visited.all.iter().zip(1..).map(|(episode, visit)| one(episode, visit)).collect())
-}
-
-fn whole(visited: &Visited) -> Value {
-    let mut value = one(&visited.latest, visited.visits);
-    if let Value::Object(members) = &mut value {
-        members.insert("visits".to_owned(), Value::from(visited.visits));
-    }
-    value
 }
 
 fn one(episode: &Episode, visit: u64) -> Value {

@@ -19,8 +19,13 @@ pub use plain::of_text;
 pub use read::{parse, parse_canonical};
 pub use ser::to_bytes;
 
-/// The deepest nesting of lists and objects that is read or written.
+/// The deepest nesting of lists and objects that canonical bytes have, read or written.
 pub const MAX_DEPTH: usize = 128;
+
+/// The deepest nesting of a value that enters a thread: an answer, an input, the fields of a tool's output, a decision of
+/// a hook, what a template makes. It is half of [`MAX_DEPTH`], and rows, notes, events and recordings put far fewer
+/// levels around a value than the other half, so that what was let in can always be written and read again.
+pub const MAX_VALUE_DEPTH: usize = MAX_DEPTH / 2;
 
 /// The largest magnitude of an integer: 2^64 - 1.
 pub const MAX_INTEGER: i128 = u64::MAX as i128;
@@ -57,6 +62,9 @@ pub enum Error {
     /// More than [`MAX_DEPTH`] levels.
     #[error("nested deeper than {MAX_DEPTH} levels")]
     TooDeep,
+    /// A value of more than [`MAX_VALUE_DEPTH`] levels that would enter a thread.
+    #[error("lists and objects are nested deeper than {MAX_VALUE_DEPTH} levels")]
+    ValueTooDeep,
     /// A map key that is not a text.
     #[error("an object key is not a text")]
     KeyNotText,
@@ -114,10 +122,42 @@ impl Value {
         Self::Object(BTreeMap::new())
     }
 
-    /// The canonical text.
+    /// The canonical text, for words and for what a program is given; what is stored is written by [`to_bytes`].
+    ///
+    /// It is whole at any depth. A number that is not finite, which only a [`Float`](Self::Float) made by hand can be, is
+    /// `null`, as in ECMAScript.
     pub fn to_text(&self) -> String {
-        // A `Value` holds only what has a canonical form, but for a `Float` made by hand.
-        to_bytes(self).ok().and_then(|bytes| String::from_utf8(bytes).ok()).unwrap_or_default()
+        match to_bytes(self).map(String::from_utf8) {
+            Ok(Ok(text)) => text,
+            _ => match self {
+                Self::List(items) => format!("[{}]", joined(items.iter().map(Self::to_text))),
+                Self::Object(members) => {
+                    let member = |(key, value): (&String, &Self)| {
+                        format!("{}:{}", Self::from(key.as_str()).to_text(), value.to_text())
+                    };
+                    format!("{{{}}}", joined(members.iter().map(member)))
+                }
+                _ => "null".to_owned(),
+            },
+        }
+    }
+
+    /// Whether it may enter a thread.
+    ///
+    /// # Errors
+    /// [`Error::ValueTooDeep`] when it has more than [`MAX_VALUE_DEPTH`] levels.
+    pub fn check_depth(&self) -> Result<(), Error> {
+        if self.is_within(MAX_VALUE_DEPTH) { Ok(()) } else { Err(Error::ValueTooDeep) }
+    }
+
+    /// Whether lists and objects are nested at most `levels` levels.
+    pub(crate) fn is_within(&self, levels: usize) -> bool {
+        let inner = levels.checked_sub(1);
+        match self {
+            Self::List(items) => inner.is_some_and(|levels| items.iter().all(|item| item.is_within(levels))),
+            Self::Object(members) => inner.is_some_and(|levels| members.values().all(|value| value.is_within(levels))),
+            _ => true,
+        }
     }
 
     /// What serde makes of `object`.
@@ -180,6 +220,10 @@ pub fn from_slice<T: serde::de::DeserializeOwned>(bytes: &[u8]) -> Result<T, Err
 /// [`Error::Shape`] when the value is not a `T`.
 pub fn from_value<T: serde::de::DeserializeOwned>(value: Value) -> Result<T, Error> {
     T::deserialize(value)
+}
+
+fn joined(parts: impl Iterator<Item = String>) -> String {
+    parts.collect::<Vec<_>>().join(",")
 }
 
 /// The integer that `number` is, if it is integral and within ±(2^64-1).

@@ -2,23 +2,24 @@
 
 use std::collections::BTreeMap;
 
-use super::{Error, MAX_DEPTH, MAX_INTEGER, Value};
+use super::{Error, MAX_DEPTH, MAX_INTEGER, MAX_VALUE_DEPTH, Value};
 
-/// The value of a whole JSON text that somebody wrote.
+/// The value of a whole JSON text that somebody wrote: what enters a thread is read by this.
 ///
 /// # Errors
 /// [`Error::Syntax`] with a byte offset, [`Error::DuplicateKey`], [`Error::IntegerRange`], [`Error::NotFinite`] for a
-/// number such as `1e400`, [`Error::TooDeep`].
+/// number such as `1e400`, [`Error::ValueTooDeep`].
 pub fn parse(bytes: &[u8]) -> Result<Value, Error> {
     read(bytes, false)
 }
 
 /// The value of canonical bytes. A float of 2^64 or more is written by ECMAScript with all its digits up to 1e21, so an
 /// integer literal in exactly that form is read back as the float it was; [`parse`] refuses it, because whoever writes
-/// such a literal by hand would lose digits.
+/// such a literal by hand would lose digits. A value with all that is stored around it may be [`MAX_DEPTH`] levels deep,
+/// as [`to_bytes`](super::to_bytes) writes it.
 ///
 /// # Errors
-/// As [`parse`].
+/// As [`parse`], but [`Error::TooDeep`].
 pub fn parse_canonical(bytes: &[u8]) -> Result<Value, Error> {
     read(bytes, true)
 }
@@ -91,8 +92,10 @@ impl Reader<'_> {
 
     fn nested(&mut self, read: fn(&mut Self) -> Result<Value, Error>) -> Result<Value, Error> {
         self.depth += 1;
-        if self.depth > MAX_DEPTH {
-            return Err(Error::TooDeep);
+        let (most, fault) =
+            if self.canonical { (MAX_DEPTH, Error::TooDeep) } else { (MAX_VALUE_DEPTH, Error::ValueTooDeep) };
+        if self.depth > most {
+            return Err(fault);
         }
         self.at += 1;
         self.space();

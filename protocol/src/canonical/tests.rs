@@ -44,7 +44,8 @@ fn what_has_no_canonical_form_is_refused() {
     ] {
         assert_eq!(parse(text.as_bytes()), Err(wanted), "{text}");
     }
-    assert_eq!(parse("[".repeat(200).as_bytes()), Err(Error::TooDeep));
+    assert_eq!(parse("[".repeat(200).as_bytes()), Err(Error::ValueTooDeep));
+    assert_eq!(parse_canonical("[".repeat(200).as_bytes()), Err(Error::TooDeep));
     assert_eq!(to_bytes(&f64::NAN), Err(Error::NotFinite));
 }
 
@@ -64,6 +65,39 @@ fn a_struct_is_sorted_whatever_the_order_of_its_fields() {
     }
     let bytes = to_bytes(&Unsorted { zebra: 1, apple: None, mango: (2, "x") }).unwrap();
     assert_eq!(String::from_utf8(bytes).unwrap(), r#"{"apple":null,"mango":[2,"x"],"zebra":1}"#);
+}
+
+/// A value of that many levels.
+fn nested(levels: usize) -> Value {
+    (0..levels).fold(Value::from("x"), |value, level| match level % 2 {
+        0 => Value::List(vec![value]),
+        _ => Value::from_iter([("k", value)]),
+    })
+}
+
+#[test]
+fn a_value_that_may_enter_a_thread_can_be_written_and_read_with_much_around_it() {
+    let deepest = nested(MAX_VALUE_DEPTH);
+    assert_eq!(deepest.check_depth(), Ok(()));
+    assert_eq!(parse(deepest.to_text().as_bytes()), Ok(deepest.clone()));
+    assert_eq!(nested(MAX_VALUE_DEPTH + 1).check_depth(), Err(Error::ValueTooDeep));
+    assert_eq!(parse(nested(MAX_VALUE_DEPTH + 1).to_text().as_bytes()), Err(Error::ValueTooDeep));
+    let wrapped = (MAX_VALUE_DEPTH..MAX_DEPTH - 1).fold(deepest, |value, _| Value::List(vec![value]));
+    let bytes = to_bytes(&wrapped).unwrap();
+    assert_eq!(parse_canonical(&bytes), Ok(wrapped.clone()));
+    // Every other reader of rows, events and recordings takes it too.
+    assert!(serde_json::from_slice::<serde_json::Value>(&bytes).is_ok());
+    assert_eq!(from_slice::<Value>(&bytes), Ok(wrapped));
+    assert_eq!(to_bytes(&nested(MAX_DEPTH + 1)), Err(Error::TooDeep));
+}
+
+#[test]
+fn a_text_of_a_value_is_never_empty() {
+    let deep = nested(MAX_DEPTH + 10);
+    let text = deep.to_text();
+    assert!(text.starts_with("{\"k\":[") && text.ends_with("]}"), "{text}");
+    assert_eq!(text.matches('[').count(), 69);
+    assert_eq!(Value::List(vec![Value::Float(f64::NAN), Value::Int(1)]).to_text(), "[null,1]");
 }
 
 fn any_value() -> impl Strategy<Value = Value> {

@@ -10,7 +10,8 @@ pub struct Head {
     pub model: String,
     /// The parameters that were given, and no others.
     pub parameters: Parameters,
-    /// The JSON Schema that the provider holds the answer to, as text exactly as sent; `None` for front matter.
+    /// The JSON Schema that the provider is asked to hold the answer to, as text exactly as sent; that of any object where
+    /// the provider takes no other, `None` where it takes none and for front matter.
     pub response_format: Option<String>,
     /// The role's text and its output contract, as one system text.
     pub system: String,

@@ -13,7 +13,9 @@ mod step;
 mod transcript;
 
 pub use head::{Head, Parameters, ToolSpec};
-pub use note::{AnsweredBy, HookAnswer, HookNote, Note, ToolNote, Usage};
+pub use note::{
+    AnsweredBy, BoundedEdge, CancelledLane, Followed, HookAnswer, HookNote, Note, ToolNote, Usage,
+};
 pub use request::{Request, digest_of};
 pub use start::{LAYOUT, Start};
 pub use step::{Compaction, EdgeTaken, FaultKind, Observation, Rebind, Step, StepKind};

@@ -2,6 +2,8 @@ use serde::{Deserialize, Serialize};
 
 use crate::call::CallKind;
 use crate::canonical::Value;
+use crate::event::{LaneEnd, Target, Visit};
+use crate::id::{LanePath, RoleName};
 
 /// Tokens as the provider counted them.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
@@ -122,6 +124,36 @@ pub struct HookAnswer {
     pub saved: Option<Usage>,
 }
 
+/// What followed from a step, or from the beginning: what the events after it tell.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Followed {
+    /// An edge was taken.
+    Edge {
+        /// Whom it leads to; nobody at `end` and `fail`.
+        to: Vec<Target>,
+    },
+    /// A line for the user.
+    Said {
+        /// The line.
+        text: String,
+    },
+    /// A lane of a fan-out ended.
+    LaneEnded {
+        /// Its last visit.
+        visit: Visit,
+        /// How.
+        how: LaneEnd,
+    },
+    /// The thread began to wait for a person.
+    Waiting {
+        /// Whose visit needs the answer.
+        visit: Visit,
+        /// What is asked.
+        form: Value,
+    },
+}
+
 /// What is known of a step and not hashed.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 #[serde(default)]
@@ -141,6 +173,9 @@ pub struct Note {
     pub started_at_ms: u64,
     /// Unix milliseconds.
     pub ended_at_ms: u64,
+    /// Milliseconds in which it was worked on, by a clock that never jumps: without those in which a person was waited
+    /// for.
+    pub active_ms: u64,
     /// Model replies that entered the step.
     pub model_calls: u64,
     /// Tool results that entered the step.
@@ -157,4 +192,50 @@ pub struct Note {
     /// them all again would make a long thread slow to resume; `None` = they have to be read.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub told: Option<String>,
+    /// What followed from the step, in the order in which it is told.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub after: Vec<Followed>,
+    /// Of a step in a lane: for each part of the lane's path the step that opened this round; 0 = `start`.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub opened_by: Vec<u64>,
+    /// The same of the lane's first round, where it is another.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub first_opened_by: Vec<u64>,
+    /// The bounded edge by which the step was left.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub left_by: Option<BoundedEdge>,
+    /// Of a join: what the lanes had used that were cancelled.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub cancelled: Vec<CancelledLane>,
+}
+
+/// A bounded edge that was taken.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+pub struct BoundedEdge {
+    /// Its number in the order of the file.
+    pub edge: u32,
+    /// How often it was taken since `mark`.
+    pub count: u64,
+    /// The visits of its `per` role when counting began.
+    pub mark: u64,
+}
+
+/// What a lane had used in the visit in which it was cancelled.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct CancelledLane {
+    /// The lane.
+    pub lane: LanePath,
+    /// Whose visit.
+    pub role: RoleName,
+    /// Tokens, where they were counted.
+    pub usage: Option<Usage>,
+    /// US dollars, where a price is known.
+    pub cost_usd: Option<f64>,
+    /// Model replies.
+    pub model_calls: u64,
+    /// Tool results.
+    pub tool_calls: u64,
+    /// The tool that had begun to change something and did not end in time: whether it did is not known.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub effect_unknown: Option<String>,
 }

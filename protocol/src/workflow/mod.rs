@@ -418,6 +418,13 @@ pub struct FanOut {
     pub join: Join,
 }
 
+impl FanOut {
+    /// The most lanes of a fan-out, and elements of an `each` list.
+    pub const MAX_LANES: usize = 10_000;
+    /// How many fan-outs may stand one within the other.
+    pub const MAX_NESTING: usize = 8;
+}
+
 /// One branch of a fan-out.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]

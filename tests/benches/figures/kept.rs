@@ -32,8 +32,10 @@ const LIMITS: Limits = Limits { entries: 20_000, bytes: 1 << 30, memory_bytes: 1
 struct Text(String);
 
 impl Content for Text {
-    fn encode(&self) -> Vec<u8> {
-        self.0.clone().into_bytes()
+    type Index = ();
+
+    fn encode(&self) -> Result<Vec<u8>, String> {
+        Ok(self.0.clone().into_bytes())
     }
 
     fn decode(bytes: &[u8]) -> Result<Self, String> {

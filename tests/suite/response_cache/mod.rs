@@ -104,7 +104,7 @@ impl Bench {
 
     fn ran(&self, thread: ThreadId, events: Vec<Event>, ended: Ended) -> Ran {
         let row = self.store.row(&thread).unwrap().unwrap();
-        let head = row.frontier.values().next().map(ToString::to_string);
+        let head = row.head.map(|head| head.to_string());
         let (mut notes, mut answers) = (Vec::new(), Vec::new());
         if row.seq > 0 {
             let keep = &mut |stored: rondo_engine::store::StoredStep, note| {

@@ -148,9 +148,8 @@ enum Server {
 
 impl Server {
     fn at(host: &str) -> Self {
-        let host = host.to_ascii_lowercase();
         // OpenAI's regions stand before its host, as in `eu.api.openai.com`.
-        let is = |name: &str| host.strip_suffix(name).is_some_and(|rest| rest.is_empty() || rest.ends_with('.'));
+        let is = |name: &str| is_host(host, name);
         match () {
             () if is("api.openai.com") => Self::OpenAi,
             () if is("api.mistral.ai") => Self::Mistral,
@@ -160,8 +159,13 @@ impl Server {
     }
 }
 
+/// Whether that is the host of this name, or one below it.
+pub(super) fn is_host(host: &str, name: &str) -> bool {
+    host.to_ascii_lowercase().strip_suffix(name).is_some_and(|rest| rest.is_empty() || rest.ends_with('.'))
+}
+
 /// The host of an address; empty where it is none.
-fn host(base_url: &str) -> String {
+pub(super) fn host(base_url: &str) -> String {
     reqwest::Url::parse(base_url).ok().and_then(|url| url.host_str().map(str::to_owned)).unwrap_or_default()
 }
 

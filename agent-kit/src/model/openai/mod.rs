@@ -6,8 +6,10 @@
 //!
 //! Laws:
 //! - One call is one request. Nothing is retried, no redirect is followed.
-//! - A reply is complete only with its finish reason; anything else is a fault, and what had come is not used.
-//! - Whatever a server sends, memory stays within `max_reply_bytes` and a line of a stream, and every wait ends.
+//! - A reply is complete only with a finish reason that is known; anything else is a fault, and what had come is not
+//!   used. Figures that cannot be read are no fault.
+//! - Whatever a server sends, memory stays within a small multiple of `max_reply_bytes` and an event of a stream, and
+//!   every wait ends.
 //! - The key is sent to `base_url` and stands in no fault.
 //!
 //! Proxies of the environment (`HTTP_PROXY`, `HTTPS_PROXY`, `ALL_PROXY`, `NO_PROXY`) apply as reqwest reads them, but
@@ -17,7 +19,9 @@ mod keep_prefix;
 mod refusal;
 mod reply;
 mod request;
+mod response_format;
 mod retry_after;
+mod usage;
 
 use std::net::IpAddr;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
@@ -35,13 +39,25 @@ use super::{Deltas, Model};
 use crate::redact::{Redactor, Secret};
 use crate::web;
 use keep_prefix::Keeping;
-use reply::{Assembly, unreadable};
+use reply::{Assembly, too_large, unreadable};
 
 pub use keep_prefix::{KeepFor, KeepPrefix};
 pub use request::request_body;
+pub use response_format::ResponseFormat;
 
 /// How much of the body of a refusal is read.
 const MAX_REFUSAL_BYTES: usize = 4096;
+
+/// How many times the bytes of the largest reply a stream may have. Providers send 200 to 1000 bytes for each token of
+/// one to five; short of the largest replies nothing comes near it.
+const STREAM_TIMES: usize = 128;
+
+/// How many times the bytes of the largest reply it may take as one JSON object: written in ASCII alone, a text of
+/// letters beyond it is three times as long.
+const WHOLE_TIMES: usize = 3;
+
+/// What a completion as one JSON object may hold beside its reply.
+const WHOLE_MORE_BYTES: usize = 1 << 20;
 
 /// Where and how a provider is asked.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -56,7 +72,7 @@ pub struct OpenAiSettings {
     pub idle_timeout: Duration,
     /// How long a request may take; `None` for what the call has left.
     pub total_timeout: Option<Duration>,
-    /// The most bytes of a reply.
+    /// The most bytes of a reply: of its text, its reasoning and its tool calls, without what they are wrapped in.
     pub max_reply_bytes: usize,
     /// How the provider is asked to keep the prefix of a request.
     pub keep_prefix: KeepPrefix,
@@ -163,8 +179,9 @@ impl OpenAi {
         ordinal: u64,
         deltas: &dyn Deltas,
     ) -> Result<ModelAnswer, Fault> {
-        let mut reader = sse::Reader::new(self.settings.max_reply_bytes);
-        let mut assembly = Assembly::default();
+        let max_bytes = self.settings.max_reply_bytes;
+        let mut reader = sse::Reader::new(max_bytes.saturating_mul(STREAM_TIMES));
+        let mut assembly = Assembly::new(max_bytes);
         let mut events = Vec::new();
         'stream: loop {
             let chunk = match clock.wait(response.chunk()).await? {
@@ -186,7 +203,7 @@ impl OpenAi {
             }
             read.map_err(|error| match error {
                 sse::Error::NotUtf8 => unreadable(error.to_string()),
-                _ => Fault::new(Code::ReplyTooLarge, FaultClass::Server, error.to_string()),
+                _ => too_large(error.to_string()),
             })?;
         }
         assembly.complete(ordinal).ok_or_else(|| cut(reader.read_bytes(), None))
@@ -200,12 +217,13 @@ impl OpenAi {
         ordinal: u64,
         deltas: &dyn Deltas,
     ) -> Result<ModelAnswer, Fault> {
+        let max_bytes = self.settings.max_reply_bytes;
+        let whole_max_bytes = max_bytes.saturating_mul(WHOLE_TIMES).saturating_add(WHOLE_MORE_BYTES);
         let mut body = Vec::new();
         loop {
             match clock.wait(response.chunk()).await? {
-                Ok(Some(chunk)) if body.len() + chunk.len() > self.settings.max_reply_bytes => {
-                    let error = sse::Error::TooLong(self.settings.max_reply_bytes);
-                    return Err(Fault::new(Code::ReplyTooLarge, FaultClass::Server, error.to_string()));
+                Ok(Some(chunk)) if body.len() + chunk.len() > whole_max_bytes => {
+                    return Err(too_large(format!("the completion is longer than {whole_max_bytes} bytes")));
                 }
                 Ok(Some(chunk)) => body.extend_from_slice(&chunk),
                 Ok(None) => break,
@@ -213,7 +231,7 @@ impl OpenAi {
             }
         }
         let body = String::from_utf8(body).map_err(|_| unreadable("the reply is not UTF-8".to_owned()))?;
-        let mut assembly = Assembly::default();
+        let mut assembly = Assembly::new(max_bytes);
         let text = assembly.take(&body, &self.redactor)?;
         let answer = assembly
             .complete(ordinal)

@@ -13,6 +13,7 @@ use serde::{Deserialize, Deserializer};
 use serde_json::value::RawValue;
 
 use super::refusal;
+use super::usage;
 use crate::redact::Redactor;
 
 /// The most tool calls of one reply.
@@ -26,8 +27,8 @@ const MAX_ITEMS: usize = 1024;
 struct Chunk<'a> {
     #[serde(default, borrow)]
     choices: Option<Items<Choice<'a>>>,
-    #[serde(default)]
-    usage: Option<WireUsage>,
+    #[serde(default, borrow)]
+    usage: Option<&'a RawValue>,
     #[serde(default, borrow)]
     error: Option<&'a RawValue>,
 }
@@ -66,43 +67,6 @@ struct FunctionDelta<'a> {
     arguments: Option<&'a RawValue>,
 }
 
-/// What the provider counted. Where it says what it had kept and what it keeps differs: OpenAI and OpenRouter have
-/// `prompt_tokens_details`, DeepSeek `prompt_cache_hit_tokens`
-/// (<https://api-docs.deepseek.com/guides/kv_cache>), gateways to Anthropic's models pass on its own two words
-/// (<https://docs.litellm.ai/docs/completion/prompt_caching>).
-#[derive(Deserialize)]
-struct WireUsage {
-    #[serde(default)]
-    prompt_tokens: u64,
-    #[serde(default)]
-    completion_tokens: u64,
-    #[serde(default)]
-    prompt_tokens_details: Option<PromptTokensDetails>,
-    prompt_cache_hit_tokens: Option<u64>,
-    cache_read_input_tokens: Option<u64>,
-    cache_creation_input_tokens: Option<u64>,
-}
-
-#[derive(Default, Deserialize)]
-struct PromptTokensDetails {
-    cached_tokens: Option<u64>,
-    cache_write_tokens: Option<u64>,
-}
-
-impl WireUsage {
-    fn usage(self) -> Usage {
-        let details = self.prompt_tokens_details.unwrap_or_default();
-        let cached_tokens = details.cached_tokens.or(self.prompt_cache_hit_tokens).or(self.cache_read_input_tokens);
-        let cache_write_tokens = details.cache_write_tokens.or(self.cache_creation_input_tokens);
-        Usage {
-            prompt_tokens: self.prompt_tokens,
-            cached_tokens: cached_tokens.unwrap_or(0),
-            cache_write_tokens: cache_write_tokens.unwrap_or(0),
-            output_tokens: self.completion_tokens,
-        }
-    }
-}
-
 /// A list of at most [`MAX_ITEMS`] items; a longer one is refused before it takes memory.
 struct Items<T>(Vec<T>);
 
@@ -134,8 +98,11 @@ impl<'de, T: Deserialize<'de>> Visitor<'de> for ItemsVisitor<T> {
 }
 
 /// A reply in the making.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub(super) struct Assembly {
+    max_bytes: usize,
+    /// Bytes of text, reasoning and tool calls.
+    said_bytes: usize,
     text: String,
     reasoning: String,
     tool_calls: Vec<(u64, ToolUse)>,
@@ -144,10 +111,24 @@ pub(super) struct Assembly {
 }
 
 impl Assembly {
+    /// The beginning of a reply that may hold `max_bytes` of text, reasoning and tool calls together.
+    pub(super) fn new(max_bytes: usize) -> Self {
+        Self {
+            max_bytes,
+            said_bytes: 0,
+            text: String::new(),
+            reasoning: String::new(),
+            tool_calls: Vec::new(),
+            finish: None,
+            usage: None,
+        }
+    }
+
     /// Takes in a chunk, or a whole completion, as JSON. Gives the text that it adds.
     ///
     /// # Errors
-    /// A chunk that cannot be read, or that tells of an error; its words are redacted before they are cut.
+    /// A chunk that cannot be read, that tells of an error or of an end that nobody knows, or that makes the reply too
+    /// large. A provider's words are redacted before they are cut.
     pub(super) fn take(&mut self, json: &str, redactor: &Redactor) -> Result<String, Fault> {
         let chunk: Chunk<'_> = serde_json::from_str(json).map_err(|error| {
             // It quotes what it did not expect.
@@ -156,21 +137,27 @@ impl Assembly {
         if let Some(error) = chunk.error.filter(|error| error.get() != "null") {
             return Err(refusal::of_error(error.get(), redactor));
         }
-        if let Some(usage) = chunk.usage {
-            self.usage = Some(usage.usage());
+        if let Some(counted) = chunk.usage.filter(|usage| usage.get() != "null") {
+            self.usage = usage::read(counted.get());
         }
         let mut added = String::new();
         // Only one choice is asked for.
         for choice in chunk.choices.into_iter().flat_map(|choices| choices.0).filter(|choice| choice.index == 0) {
             if let Some(reason) = choice.finish_reason.filter(|reason| !reason.is_empty()) {
-                self.finish = Some(Finish::from(reason.as_str()));
+                self.finish = Some(known_finish(&reason).ok_or_else(|| {
+                    let reason = refusal::words(&reason, redactor);
+                    unreadable(format!("the provider ended the reply with `{reason}`, which is no known finish reason"))
+                })?);
             }
             let Some(delta) = choice.delta else { continue };
             // A refusal comes in the place of an answer, and is what the role has said.
             for text in [delta.content, delta.refusal].into_iter().flatten() {
+                self.count(text.len())?;
                 added.push_str(&text);
             }
-            self.reasoning.push_str(delta.reasoning_content.as_deref().unwrap_or_default());
+            let reasoning = delta.reasoning_content.unwrap_or_default();
+            self.count(reasoning.len())?;
+            self.reasoning.push_str(&reasoning);
             for tool in delta.tool_calls.into_iter().flat_map(|calls| calls.0) {
                 self.take_tool(tool)?;
             }
@@ -179,8 +166,22 @@ impl Assembly {
         Ok(added)
     }
 
+    /// Counts bytes before they are kept.
+    fn count(&mut self, bytes: usize) -> Result<(), Fault> {
+        self.said_bytes = self.said_bytes.saturating_add(bytes);
+        if self.said_bytes > self.max_bytes {
+            return Err(too_large(format!("the reply is longer than {} bytes", self.max_bytes)));
+        }
+        Ok(())
+    }
+
     fn take_tool(&mut self, delta: ToolDelta<'_>) -> Result<(), Fault> {
         let id = delta.id.unwrap_or_default();
+        let (name, added) = match delta.function {
+            Some(function) => (function.name.unwrap_or_default(), arguments(function.arguments)?),
+            None => (String::new(), Cow::Borrowed("")),
+        };
+        self.count(id.len().saturating_add(name.len()).saturating_add(added.len()))?;
         let last = self.tool_calls.last().map(|(index, _)| *index);
         let index = delta.index.or(last).unwrap_or(0);
         // Some servers give every call the same index, or none; another id is then another call.
@@ -190,8 +191,7 @@ impl Assembly {
         let known = last.filter(|at| self.tool_calls.get(*at).is_some_and(continues));
         if known.is_none() {
             if self.tool_calls.len() >= MAX_TOOL_CALLS {
-                let message = format!("the reply asks for more than {MAX_TOOL_CALLS} tools");
-                return Err(Fault::new(Code::ReplyTooLarge, FaultClass::Server, message));
+                return Err(too_large(format!("the reply asks for more than {MAX_TOOL_CALLS} tools")));
             }
             let empty = ToolUse { arguments: String::new(), id: String::new(), name: String::new() };
             self.tool_calls.push((index, empty));
@@ -201,12 +201,10 @@ impl Assembly {
         if tool.id.is_empty() {
             tool.id = id;
         }
-        if let Some(function) = delta.function {
-            if tool.name.is_empty() {
-                tool.name = function.name.unwrap_or_default();
-            }
-            tool.arguments.push_str(&arguments(function.arguments)?);
+        if tool.name.is_empty() {
+            tool.name = name;
         }
+        tool.arguments.push_str(&added);
         Ok(())
     }
 
@@ -244,9 +242,29 @@ fn arguments(raw: Option<&RawValue>) -> Result<Cow<'_, str>, Fault> {
     }
 }
 
+/// Why a reply ended, in the words of the interface or of a server behind it that keeps its own: Anthropic's
+/// (<https://platform.claude.com/docs/en/api/handling-stop-reasons>), Mistral's
+/// (<https://docs.mistral.ai/api/endpoint/chat>) and text-generation-inference's
+/// (<https://huggingface.co/docs/text-generation-inference/reference/api_reference>). `None` for any other: whether
+/// that reply is complete nobody knows.
+fn known_finish(word: &str) -> Option<Finish> {
+    match word {
+        "stop" | "end_turn" | "stop_sequence" | "eos_token" | "eos" => Some(Finish::Stop),
+        "length" | "max_tokens" | "model_length" => Some(Finish::Length),
+        "tool_calls" | "function_call" | "tool_use" => Some(Finish::ToolCalls),
+        "content_filter" | "refusal" => Some(Finish::ContentFilter),
+        _ => None,
+    }
+}
+
 /// The fault of a reply that breaks the protocol.
 pub(super) fn unreadable(message: String) -> Fault {
     Fault::new(Code::ReplyUnreadable, FaultClass::Server, message)
+}
+
+/// The fault of a reply beyond a bound. Another attempt would be paid for and be as large.
+pub(super) fn too_large(message: String) -> Fault {
+    Fault::new(Code::ReplyTooLarge, FaultClass::Refused, message)
 }
 
 #[cfg(test)]
@@ -254,7 +272,7 @@ mod tests {
     use super::*;
 
     fn assembled(chunks: &[&str]) -> Result<ModelAnswer, Fault> {
-        let mut assembly = Assembly::default();
+        let mut assembly = Assembly::new(1 << 20);
         for chunk in chunks {
             assembly.take(chunk, &Redactor::default())?;
         }
@@ -281,20 +299,52 @@ mod tests {
     }
 
     #[test]
-    fn what_a_provider_had_kept_is_read_in_each_of_its_words() {
-        let usage = |words: &str| {
-            let usage = format!(r#"{{"choices":[],"usage":{{"prompt_tokens":100,"completion_tokens":5{words}}}}}"#);
-            let answer = assembled(&[r#"{"choices":[{"delta":{"content":"a"},"finish_reason":"stop"}]}"#, &usage]);
-            let usage = answer.unwrap().usage.unwrap();
-            (usage.prompt_tokens, usage.cached_tokens, usage.cache_write_tokens)
+    fn odd_figures_cost_no_answer() {
+        for usage in
+            [r#""many""#, "[1]", "true", r#"{"prompt_tokens":-5,"completion_tokens":2}"#, "1180591620717411303424"]
+        {
+            let chunk =
+                format!(r#"{{"choices":[{{"delta":{{"content":"a"}},"finish_reason":"stop"}}],"usage":{usage}}}"#);
+            let answer = assembled(&[&chunk]).unwrap();
+            assert_eq!((answer.reply.text.as_str(), answer.usage), ("a", None), "{usage}");
+        }
+    }
+
+    #[test]
+    fn only_a_known_finish_reason_ends_a_reply() {
+        let ended = |reason: &str| {
+            assembled(&[&format!(r#"{{"choices":[{{"delta":{{"content":"a"}},"finish_reason":"{reason}"}}]}}"#)])
         };
-        assert_eq!(usage(""), (100, 0, 0));
-        assert_eq!(usage(r#","prompt_tokens_details":null,"prompt_cache_hit_tokens":null"#), (100, 0, 0));
-        assert_eq!(usage(r#","prompt_tokens_details":{"cached_tokens":90,"cache_write_tokens":10}"#), (100, 90, 10));
-        assert_eq!(usage(r#","prompt_cache_hit_tokens":64,"prompt_cache_miss_tokens":36"#), (100, 64, 0));
-        assert_eq!(usage(r#","cache_read_input_tokens":70,"cache_creation_input_tokens":20"#), (100, 70, 20));
-        let both = r#","prompt_tokens_details":{"cached_tokens":90},"cache_creation_input_tokens":8"#;
-        assert_eq!(usage(both), (100, 90, 8));
+        for (reason, finish) in [
+            ("stop", Finish::Stop),
+            ("end_turn", Finish::Stop),
+            ("length", Finish::Length),
+            ("max_tokens", Finish::Length),
+            ("tool_calls", Finish::ToolCalls),
+            ("function_call", Finish::ToolCalls),
+            ("content_filter", Finish::ContentFilter),
+        ] {
+            assert_eq!(ended(reason).unwrap().reply.finish, finish, "{reason}");
+        }
+        for reason in ["anything", "error", "STOP", "network_error", " "] {
+            let fault = ended(reason).unwrap_err();
+            assert_eq!((fault.code, fault.class), (Code::ReplyUnreadable, FaultClass::Server), "{reason}");
+        }
+    }
+
+    #[test]
+    fn text_reasoning_and_tool_calls_are_counted_together_and_nothing_else_is() {
+        let mut assembly = Assembly::new(20);
+        let mut take = |delta: &str| {
+            let chunk = format!(r#"{{"id":"{}","choices":[{{"delta":{delta}}}]}}"#, "x".repeat(100));
+            assembly.take(&chunk, &Redactor::default())
+        };
+        take(r#"{"content":"12345"}"#).unwrap();
+        take(r#"{"reasoning_content":"12345"}"#).unwrap();
+        take(r#"{"tool_calls":[{"id":"1","function":{"name":"f","arguments":"12345678"}}]}"#).unwrap();
+        let fault = take(r#"{"content":"1"}"#).unwrap_err();
+        assert_eq!((fault.code, fault.class), (Code::ReplyTooLarge, FaultClass::Refused));
+        assert_eq!(fault.message, "the reply is longer than 20 bytes");
     }
 
     #[test]
@@ -315,7 +365,7 @@ mod tests {
     }
 
     #[test]
-    fn reasoning_usage_and_words_of_other_providers_are_kept() {
+    fn reasoning_and_usage_are_kept() {
         let answer = assembled(&[
             r#"{"choices":[{"delta":{"role":"assistant","reasoning_content":"hm","unknown":[1]}}],"object":"x"}"#,
             r#"{"choices":[{"delta":{"content":"yes","reasoning_content":null},"finish_reason":"end_turn"}],"usage":null}"#,
@@ -327,6 +377,5 @@ mod tests {
             Some(Usage { prompt_tokens: 30, cached_tokens: 29, output_tokens: 2, ..Usage::default() })
         );
         assert_eq!(answer.reply.reasoning.as_deref(), Some("hm"));
-        assert_eq!(answer.reply.finish, Finish::Other("end_turn".to_owned()));
     }
 }

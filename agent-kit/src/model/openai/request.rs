@@ -18,33 +18,13 @@ use serde::ser::{SerializeMap, Serializer};
 use serde_json::value::RawValue;
 
 use super::keep_prefix::{KeepFor, Keeping, Mark};
-
-/// Keywords of JSON Schema that a strict response format may use
-/// (<https://platform.openai.com/docs/guides/structured-outputs>).
-const STRICT_KEYWORDS: [&str; 17] = [
-    "type",
-    "properties",
-    "required",
-    "additionalProperties",
-    "items",
-    "enum",
-    "const",
-    "anyOf",
-    "description",
-    "pattern",
-    "format",
-    "multipleOf",
-    "minimum",
-    "maximum",
-    "exclusiveMinimum",
-    "exclusiveMaximum",
-    "minItems",
-];
+use super::response_format::ANY_OBJECT;
+use crate::answer::is_strict;
 
 /// The exact bytes that are sent for `call`: the same for equal heads and messages.
 ///
 /// The system text comes first, then the messages; tools are sorted by name; the schemas of tools and of the response
-/// format stand there byte for byte as in the head. Of the parameters, `max_output_tokens` is sent as
+/// format stand there byte for byte as in the head; the schema of any object is sent as `json_object`. Of the parameters, `max_output_tokens` is sent as
 /// `max_completion_tokens`, which OpenAI demands of its newer models and llama.cpp takes too; the others keep their
 /// names.
 ///
@@ -71,7 +51,7 @@ pub(super) fn body_keeping(call: &ModelCall, keeping: &Keeping) -> Result<Vec<u8
         model: &head.model,
         messages,
         tools,
-        response_format: head.response_format.as_deref().map(ResponseFormat::new).transpose()?,
+        response_format: head.response_format.as_deref().map(WireFormat::new).transpose()?,
         parameters: Parameters(&head.parameters.0),
         stream: true,
         stream_options: StreamOptions { include_usage: true },
@@ -120,7 +100,7 @@ struct Body<'a> {
     #[serde(skip_serializing_if = "Vec::is_empty")]
     tools: Vec<WireTool<'a>>,
     #[serde(skip_serializing_if = "Option::is_none")]
-    response_format: Option<ResponseFormat>,
+    response_format: Option<WireFormat>,
     #[serde(flatten)]
     parameters: Parameters<'a>,
     stream: bool,
@@ -241,9 +221,10 @@ impl<'a> WireTool<'a> {
 }
 
 #[derive(Serialize)]
-struct ResponseFormat {
+struct WireFormat {
     r#type: &'static str,
-    json_schema: NamedSchema,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    json_schema: Option<NamedSchema>,
 }
 
 #[derive(Serialize)]
@@ -253,41 +234,17 @@ struct NamedSchema {
     schema: Box<RawValue>,
 }
 
-impl ResponseFormat {
+impl WireFormat {
     fn new(schema: &str) -> Result<Self, Fault> {
+        if schema == ANY_OBJECT {
+            return Ok(Self { r#type: "json_object", json_schema: None });
+        }
         // A provider with a strict mode refuses schemas that its mode does not know, so it is asked for only when it
         // can be had.
-        let strict = canonical::parse(schema.as_bytes()).is_ok_and(|schema| is_strict_root(&schema));
+        let strict = canonical::parse(schema.as_bytes()).is_ok_and(|schema| is_strict(&schema));
         let schema = raw("the schema of the answer", schema)?;
-        Ok(Self { r#type: "json_schema", json_schema: NamedSchema { name: "answer", strict, schema } })
+        Ok(Self { r#type: "json_schema", json_schema: Some(NamedSchema { name: "answer", strict, schema }) })
     }
-}
-
-fn is_strict_root(schema: &Value) -> bool {
-    schema.get("anyOf").is_none() && schema.get("type").and_then(Value::as_str) == Some("object") && is_strict(schema)
-}
-
-fn is_strict(schema: &Value) -> bool {
-    let Value::Object(members) = schema else { return false };
-    let is_object = schema.get("type").and_then(Value::as_str) == Some("object");
-    let is_closed = || {
-        let (Some(Value::Object(properties)), Some(Value::List(required))) =
-            (schema.get("properties"), schema.get("required"))
-        else {
-            return false;
-        };
-        schema.get("additionalProperties") == Some(&Value::Bool(false))
-            && properties.keys().all(|name| required.iter().any(|required| required.as_str() == Some(name)))
-    };
-    (!is_object || is_closed())
-        && members.iter().all(|(key, member)| match (key.as_str(), member) {
-            ("properties", Value::Object(properties)) => properties.values().all(is_strict),
-            ("items", items) => is_strict(items),
-            ("anyOf", Value::List(branches)) => branches.iter().all(is_strict),
-            (key, _) => STRICT_KEYWORDS.contains(&key) || key == "maxItems",
-        })
-        // A schema that says nothing allows everything, which strict modes do not.
-        && (members.contains_key("type") || members.contains_key("enum") || members.contains_key("const") || members.contains_key("anyOf"))
 }
 
 #[cfg(test)]

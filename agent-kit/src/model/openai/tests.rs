@@ -249,14 +249,39 @@ async fn what_is_no_stream_is_a_fault() {
 async fn endless_replies_end_at_the_limit() {
     let event = chunk(r#"{"content":"again and again"}"#, "null").into_bytes();
     let error = fault(Act::Flood(EVENTS, event)).await;
-    assert_eq!(told(&error), (Code::ReplyTooLarge, FaultClass::Server, "the reply is longer than 65536 bytes"));
+    assert_eq!(told(&error), (Code::ReplyTooLarge, FaultClass::Refused, "the reply is longer than 65536 bytes"));
+    let error = fault(Act::Flood(EVENTS, format!(":{}\n", "x".repeat(4096)).into_bytes())).await;
+    let words = "the event stream is longer than 8388608 bytes";
+    assert_eq!(told(&error), (Code::ReplyTooLarge, FaultClass::Refused, words));
     let error = fault(Act::Flood(JSON, vec![b' '; 4096])).await;
-    assert_eq!(told(&error), (Code::ReplyTooLarge, FaultClass::Server, "the reply is longer than 65536 bytes"));
+    let words = "the completion is longer than 1245184 bytes";
+    assert_eq!(told(&error), (Code::ReplyTooLarge, FaultClass::Refused, words));
     let line = ask_with(Act::Flood(EVENTS, vec![b'x'; 65_536]), |settings| settings.max_reply_bytes = 8 << 20).await;
     let words = "a line of the event stream is longer than 1048576 bytes";
-    assert_eq!(told(&line.answer.unwrap_err()), (Code::ReplyTooLarge, FaultClass::Server, words));
+    assert_eq!(told(&line.answer.unwrap_err()), (Code::ReplyTooLarge, FaultClass::Refused, words));
     let refusal = fault(Act::Flood("HTTP/1.1 500 No\r\n\r\n", vec![b'x'; 4096])).await;
     assert!(refusal.message.len() < 1000);
+}
+
+#[tokio::test]
+async fn what_a_reply_is_wrapped_in_does_not_count() {
+    // 30,000 tokens of five bytes in events as OpenAI sends them.
+    let wrapping = format!("\"id\":\"chatcmpl-{}\",\"object\":\"chat.completion.chunk\"", "x".repeat(250));
+    let token = format!("data: {{{wrapping},\"choices\":[{{\"delta\":{{\"content\":\"word \"}}}}]}}\n\n");
+    let mut stream = EVENTS.to_owned() + &token.repeat(30_000);
+    assert!(stream.len() > 8 << 20, "{}", stream.len());
+    stream += &chunk("{}", "\"stop\"");
+    let asked = ask_with(Act::text(stream), |settings| settings.max_reply_bytes = 200_000).await;
+    assert_eq!(asked.answer.unwrap().reply.text.len(), 150_000);
+}
+
+#[tokio::test]
+async fn a_finish_reason_that_nobody_knows_is_no_end() {
+    let text = [EVENTS, &chunk(r#"{"content":"x"}"#, "\"anything\""), "data: [DONE]\n\n"].concat();
+    let words = "the provider ended the reply with `anything`, which is no known finish reason";
+    assert_eq!(told(&fault(Act::text(text)).await), (Code::ReplyUnreadable, FaultClass::Server, words));
+    let named = [EVENTS, &chunk("{}", &format!("\"{KEY}\""))].concat();
+    assert_eq!(fault(Act::text(named)).await.code, Code::ReplyUnreadable);
 }
 
 #[tokio::test]

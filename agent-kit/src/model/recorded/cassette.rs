@@ -11,6 +11,7 @@ use rondo_protocol::object::{Head, ModelReply, Usage};
 
 use super::chunks::Chunks;
 use super::recorder::{Recorder, Written};
+use crate::model::openai::ResponseFormat;
 use crate::redact::Redactor;
 
 /// What a cassette is of.
@@ -140,6 +141,12 @@ impl Cassette {
     pub fn model(&self, name: &str) -> Option<&str> {
         let take = self.takes.iter().find(|take| take.model == name)?;
         self.heads.get(&take.head).map(|head| head.model.as_str())
+    }
+
+    /// How the provider was asked to hold answers to their form under this logical name; `None` where it was not asked.
+    pub fn response_format(&self, name: &str) -> Option<ResponseFormat> {
+        let heads = self.takes.iter().filter(|take| take.model == name).filter_map(|take| self.heads.get(&take.head));
+        ResponseFormat::of_heads(heads.map(|head| head.response_format.as_deref()))
     }
 
     /// The attempt that answers a call. Of those with its request:

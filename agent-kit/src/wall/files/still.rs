@@ -95,6 +95,11 @@ impl Workspace {
 }
 
 impl Reach {
+    /// Each path as it is named and as it really is, with all below it; `None` = anything.
+    pub fn paths(&self) -> Option<&[PathBuf]> {
+        self.paths.as_deref()
+    }
+
     /// Whether such a write could change anything of what was seen. On doubt it could.
     pub fn touches(&self, seen: &Seen) -> bool {
         seen.sights.iter().any(|sight| self.touches_sight(sight))

@@ -89,10 +89,32 @@ fn name(text: &str) -> String {
     text.get(..end).unwrap_or_default().to_owned()
 }
 
+/// What finds entries of a shelf by something besides their keys. It is told of each entry that comes and goes, those
+/// of earlier processes as well, so that nobody has to go through all of them. `()` finds nothing.
+pub trait Index: Default + Send + 'static {
+    /// An entry has come. `about` is the caller's own bytes of its card.
+    fn came(&mut self, key: &Key, about: &[u8]);
+
+    /// An entry has gone.
+    fn went(&mut self, key: &Key);
+}
+
+impl Index for () {
+    fn came(&mut self, _: &Key, _: &[u8]) {}
+
+    fn went(&mut self, _: &Key) {}
+}
+
 /// A value that can stand on a shelf.
 pub trait Content: Sized + Send + Sync + 'static {
+    /// What finds entries by something besides their keys.
+    type Index: Index;
+
     /// Its bytes.
-    fn encode(&self) -> Vec<u8>;
+    ///
+    /// # Errors
+    /// In words, when it has none: then it is not kept.
+    fn encode(&self) -> Result<Vec<u8>, String>;
 
     /// The value of bytes that [`Content::encode`] made.
     ///
@@ -253,6 +275,6 @@ pub enum Kept {
     Held,
     /// It is larger than the ceilings allow, and not kept.
     TooLarge,
-    /// It is large, and its bytes were not ready in time: not kept.
+    /// It is large, and its bytes were not ready in time, or it has none: not kept.
     Late,
 }

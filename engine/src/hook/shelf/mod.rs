@@ -37,7 +37,7 @@ use std::time::Duration;
 use futures_util::future::BoxFuture;
 
 pub use catalogue::Catalogue;
-pub use entry::{Card, Content, Found, Kept, Key, Label, Listed, Lookup, Missing, Terms};
+pub use entry::{Card, Content, Found, Index, Kept, Key, Label, Listed, Lookup, Missing, Terms};
 pub use figures::{Counts, Figure, Tally};
 pub use flight::Guard;
 pub use shelf::{Asked, Shelf};

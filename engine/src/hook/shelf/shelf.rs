@@ -34,7 +34,7 @@ impl<T: Content> Clone for Shelf<T> {
     }
 }
 
-struct Inner<T> {
+struct Inner<T: Content> {
     backing: Arc<dyn Backing>,
     stock: Stock<T>,
     figures: Figures,
@@ -169,7 +169,7 @@ impl<T: Content> Shelf<T> {
             move || inner.seal(&key, &*value, terms)
         };
         let weight = value.weight();
-        let Some((card, records)) = self.apart(weight > SMALL_BYTES, deadline, sealing).await else {
+        let Some(Ok((card, records))) = self.apart(weight > SMALL_BYTES, deadline, sealing).await else {
             tally.count(Figure::FailedWrites, 1);
             return self.turn_away(&key, Kept::Late);
         };
@@ -204,6 +204,16 @@ impl<T: Content> Shelf<T> {
         let deadline = Instant::now() + WAIT;
         let unseen = !self.ready().await;
         let forgotten = self.inner.stock.forget_where(which, unseen);
+        self.write_out(deadline, false).await;
+        forgotten
+    }
+
+    /// Forgets the entries that `find` finds in the index, without going through the others; their number. If the shelf
+    /// does not open in time, all that the backing holds is forgotten with them, uncounted.
+    pub async fn forget_found(&self, find: impl FnOnce(&T::Index) -> Vec<Key> + Send) -> u64 {
+        let deadline = Instant::now() + WAIT;
+        let unseen = !self.ready().await;
+        let forgotten = self.inner.stock.forget_found(find, unseen);
         self.write_out(deadline, false).await;
         forgotten
     }
@@ -389,8 +399,8 @@ impl<T: Content> Inner<T> {
         self.stock.take_in(catalogue.cards, catalogue.newer_cards, catalogue.unreadable, &self.figures);
     }
 
-    fn seal(&self, key: &Key, value: &T, terms: Terms) -> (Card, Records) {
-        let payload = value.encode();
+    fn seal(&self, key: &Key, value: &T, terms: Terms) -> Result<(Card, Records), String> {
+        let payload = value.encode()?;
         let Terms { label, about, ttl_ms, now_ms } = terms;
         let card = Card {
             label,
@@ -402,7 +412,7 @@ impl<T: Content> Inner<T> {
             sequence: self.stock.next_tick(),
             sum: [0; 32],
         };
-        seal(key, card, &payload)
+        Ok(seal(key, card, &payload))
     }
 
     fn read(&self, key: &Key, card: &Arc<Card>) -> Result<Arc<T>, Unread> {
@@ -426,9 +436,9 @@ impl<T: Content> Inner<T> {
 }
 
 /// An opening under way. Whatever becomes of it, the shelf is open when it is dropped: with what was taken in.
-struct Underway<T>(Arc<Inner<T>>);
+struct Underway<T: Content>(Arc<Inner<T>>);
 
-impl<T> Drop for Underway<T> {
+impl<T: Content> Drop for Underway<T> {
     fn drop(&mut self) {
         self.0.opening.open.send_replace(true);
     }

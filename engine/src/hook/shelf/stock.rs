@@ -9,7 +9,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard};
 
 use super::Limits;
-use super::entry::{Age, Card, Found, Key, Label, Listed, Span, Straight};
+use super::entry::{Age, Card, Content, Found, Index, Key, Label, Listed, Span, Straight};
 use super::figures::{Figure, Figures, Tally};
 use super::order::Order;
 use super::owed::{Errand, Owed, Wish};
@@ -37,9 +37,11 @@ pub(super) enum Sight<T> {
 }
 
 /// All entries.
-pub(super) struct Stock<T> {
+pub(super) struct Stock<T: Content> {
     parts: [Part<T>; PARTS],
     books: Mutex<Books>,
+    /// Knows exactly the entries of the books, and is locked behind them.
+    index: Mutex<T::Index>,
     /// Counts uses and entries kept; both orders are made of it.
     tick: AtomicU64,
     limits: RwLock<Limits>,
@@ -106,7 +108,7 @@ pub struct Totals {
     pub memory_bytes: u64,
 }
 
-impl<T> Stock<T> {
+impl<T: Content> Stock<T> {
     /// Other ceilings, which hold from the next change on.
     pub(super) fn limit(&self, limits: Limits) {
         *self.limits.write().unwrap_or_else(PoisonError::into_inner) = limits;
@@ -131,6 +133,7 @@ impl<T> Stock<T> {
         Self {
             parts: std::array::from_fn(|_| Part(RwLock::new(HashMap::default()))),
             books: Mutex::new(books),
+            index: Mutex::default(),
             tick: AtomicU64::new(1),
             limits: RwLock::new(limits),
         }
@@ -227,6 +230,16 @@ impl<T> Stock<T> {
             }
         }
         forgotten
+    }
+
+    /// Forgets the entries that `find` finds in the index; their number. With `unseen`, also all that the backing holds
+    /// and the stock does not know of yet.
+    pub(super) fn forget_found(&self, find: impl FnOnce(&T::Index) -> Vec<Key>, unseen: bool) -> u64 {
+        let mut books = self.books();
+        books.renounced |= unseen;
+        let found = find(&self.index());
+        let forgotten = found.iter().filter(|key| self.drop_entry(&mut books, key, Figure::Forgotten));
+        forgotten.count() as u64
     }
 
     /// Forgets what a newer version wrote; how many entries.
@@ -371,6 +384,10 @@ impl<T> Stock<T> {
         self.books.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
+    fn index(&self) -> MutexGuard<'_, T::Index> {
+        self.index.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
     fn is_same(&self, key: &Key, card: &Arc<Card>) -> bool {
         self.part(key).read().get(key).is_some_and(|slot| Arc::ptr_eq(&slot.card, card))
     }
@@ -396,6 +413,7 @@ impl<T> Stock<T> {
         books.entries.set(key, slot.used.load(Ordering::Relaxed));
         books.bytes = books.bytes.saturating_add(slot.card.size_bytes);
         slot.tally.came(slot.card.size_bytes);
+        self.index().came(&key, &slot.card.about);
         self.part(&key).write().insert(key, slot);
     }
 
@@ -432,6 +450,7 @@ impl<T> Stock<T> {
             books.value_bytes = books.value_bytes.saturating_sub(slot.weight);
         }
         slot.tally.went(slot.card.size_bytes);
+        self.index().went(key);
         Some(slot)
     }
 

@@ -101,8 +101,13 @@ impl Backing for Memory {
 struct Text(String);
 
 impl Content for Text {
-    fn encode(&self) -> Vec<u8> {
-        [b"=", self.0.as_bytes()].concat()
+    type Index = ();
+
+    fn encode(&self) -> Result<Vec<u8>, String> {
+        if self.0 == "no bytes" {
+            return Err("it has no bytes".to_owned());
+        }
+        Ok([b"=", self.0.as_bytes()].concat())
     }
 
     fn decode(bytes: &[u8]) -> Result<Self, String> {
@@ -212,6 +217,15 @@ async fn what_is_too_large_is_not_kept_and_takes_an_older_entry_with_it() {
     assert_eq!(figure(&shelf, Figure::TooLarge), 2);
     let none = self::shelf(&memory, Limits { entries: 0, ..WIDE });
     assert_eq!(keep(&none, 1, "").await, Kept::TooLarge);
+}
+
+#[tokio::test]
+async fn a_value_without_bytes_is_not_kept() {
+    let memory = Arc::new(Memory::default());
+    let shelf = shelf(&memory, WIDE);
+    assert_eq!(keep(&shelf, 1, "old").await, Kept::Written);
+    assert_eq!(keep(&shelf, 1, "no bytes").await, Kept::Late);
+    assert_eq!((figure(&shelf, Figure::FailedWrites), shelf.totals().entries), (1, 0));
 }
 
 #[tokio::test]

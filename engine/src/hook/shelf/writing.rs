@@ -10,6 +10,7 @@ use futures_util::future::{join, join_all};
 use tokio::sync::Semaphore;
 use tokio::time::{Instant, timeout_at};
 
+use super::entry::Content;
 use super::figures::Figures;
 use super::owed::{Errand, Wish};
 use super::record::{card_key, payload_key};
@@ -38,7 +39,7 @@ impl Pen {
     ///
     /// # Cancel safety
     /// What was not written is still owed.
-    pub(super) async fn write<T>(
+    pub(super) async fn write<T: Content>(
         &self,
         backing: &dyn Backing,
         stock: &Stock<T>,
@@ -55,7 +56,7 @@ impl Pen {
         }
     }
 
-    async fn write_owed<T>(&self, backing: &dyn Backing, stock: &Stock<T>, deadline: Instant) {
+    async fn write_owed<T: Content>(&self, backing: &dyn Backing, stock: &Stock<T>, deadline: Instant) {
         while self.may_begin(deadline) {
             let errands = stock.oldest_owed(AT_ONCE);
             if errands.is_empty() {
@@ -107,7 +108,7 @@ impl Pen {
 
 /// Runs one errand. A card is written before its payload and removed after it: whatever is cut off in between, no
 /// payload stands without a card, and a card without its payload is found out when it is used.
-async fn run<T>(backing: &dyn Backing, stock: &Stock<T>, errand: &Errand) -> bool {
+async fn run<T: Content>(backing: &dyn Backing, stock: &Stock<T>, errand: &Errand) -> bool {
     let (card, payload) = (card_key(&errand.key), payload_key(&errand.key));
     let (first, second) = match &errand.wish {
         Wish::Write { records, .. } => {

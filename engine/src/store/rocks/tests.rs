@@ -149,7 +149,8 @@ async fn damage_that_loses_acknowledged_steps_is_refused_and_changes_nothing() {
         harm(folder.path());
         let before = contents(folder.path());
         let refused = open(folder.path()).map(|_| ());
-        let Err(Error::Damaged { what }) = &refused else { panic!("{name}: {refused:?}") };
+        let Err(Error::Damaged(damage)) = &refused else { panic!("{name}: {refused:?}") };
+        let what = &damage.what;
         assert!(what.ends_with("of 100 acknowledged steps are missing"), "{name}: {what}");
         assert_eq!(contents(folder.path()), before, "{name}: a failed opening changed files");
         assert!(matches!(read_all(folder.path()), Err(Error::Damaged { .. })), "{name}: {:?}", read_all(folder.path()));
@@ -249,7 +250,10 @@ async fn a_step_lost_from_the_tables_is_damage() {
         store.tables.write(&[Change { family: Family::Steps, key: keys::step(&trunk.thread, seq), value: None }], true)
     };
     cut(5).unwrap();
-    let missing = |seq| Err(Error::Damaged { what: format!("step {seq} of thread {} is missing", trunk.thread) });
+    let missing = |seq| {
+        let damage = Damage::new(format!("step {seq} of thread {} is missing", trunk.thread)).of_thread(&trunk.thread);
+        Err(damage.at(Family::Steps, &keys::step(&trunk.thread, seq)).into())
+    };
     assert_eq!(answers(&store, &trunk.thread), missing(5));
     assert_eq!(store.step(&trunk.thread, 5).map(|_| Vec::new()), missing(5));
     cut(3).unwrap();
@@ -267,4 +271,36 @@ fn a_place_that_cannot_hold_a_store_is_an_error() {
     let made = folder.path().join("a/b");
     open(&made).unwrap();
     assert_eq!(std::os::unix::fs::PermissionsExt::mode(&fs::metadata(&made).unwrap().permissions()) & 0o777, 0o700);
+}
+
+/// A store in `folder` that an earlier version made.
+fn earlier(name: &str) -> tempfile::TempDir {
+    let fixture = Path::new(env!("CARGO_MANIFEST_DIR")).join("../tests/fixtures/stores").join(name);
+    crash(&fixture)
+}
+
+#[tokio::test]
+async fn a_store_of_the_first_format_is_refused_with_both_formats_named_and_left_as_it_is() {
+    let folder = earlier("format-1");
+    folder::make(folder.path()).unwrap();
+    let before = contents(folder.path());
+    let refused = Error::Format { found: 1, known: 2 };
+    assert_eq!(open(folder.path()).map(|_| ()), Err(refused.clone()));
+    assert_eq!(RocksReader::open(folder.path()).map(|_| ()), Err(refused.clone()));
+    assert_eq!(refused.to_string(), "the store has format 1; this version of rondo reads format 2");
+    assert_eq!(contents(folder.path()), before);
+}
+
+#[tokio::test]
+async fn a_store_says_its_format_before_anything_is_committed() {
+    let folder = tempfile::tempdir().unwrap();
+    drop(open(folder.path()).unwrap());
+    let (reader, _) = RocksReader::open(folder.path()).unwrap();
+    assert_eq!(reader.get(Family::Meta, keys::FORMAT), Ok(Some(vec![0, 0, 0, 2])));
+    drop(reader);
+    let (store, _) = open(folder.path()).unwrap();
+    let newer = Change { family: Family::Meta, key: keys::FORMAT.to_vec(), value: Some(vec![0, 0, 0, 3]) };
+    store.tables.write(&[newer], true).unwrap();
+    drop(store);
+    assert_eq!(open(folder.path()).map(|_| ()), Err(Error::Format { found: 3, known: 2 }));
 }

@@ -289,7 +289,7 @@ impl<'p, 'w> Flow<'p, 'w> {
 
     /// Whether an edge to `role` leads to it within its own context. Where the role is the join of each context that the
     /// edge lies in, it only ends a lane.
-    fn leads_on(&self, way: usize, role: usize) -> bool {
+    pub(super) fn leads_on(&self, way: usize, role: usize) -> bool {
         let Some((from, _)) = self.plan.ways.get(way).and_then(|way| way.from) else { return true };
         let joins = |fan: &usize| self.plan.fans.get(*fan).is_some_and(|fan| fan.join == role);
         self.lanes.trunk.contains(&from) || !self.lanes.contexts_of(from).iter().all(joins)

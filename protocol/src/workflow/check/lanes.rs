@@ -16,6 +16,8 @@ pub(super) struct Lanes {
     pub(super) trunk: BTreeSet<usize>,
     /// For each fan-out the edges of each branch that lead to its join.
     pub(super) arrivals: Vec<Vec<Vec<usize>>>,
+    /// For each fan-out those in whose lanes it opens, directly.
+    pub(super) around: Vec<Vec<usize>>,
     /// For each role the fan-outs in whose lanes it runs.
     pub(super) contexts: Vec<Vec<usize>>,
     /// For each role those with an edge that leads to it alone: where `back` leads.
@@ -60,12 +62,44 @@ impl Lanes {
             }
             arrivals.push(arriving);
         }
-        Self { callers: callers(plan, &reachable), reachable, trunk, arrivals, contexts }
+        let around = plan.fans.iter().map(|fan| {
+            let from = plan.ways.get(fan.way).and_then(|way| way.from);
+            from.and_then(|(role, _)| contexts.get(role)).cloned().unwrap_or_default()
+        });
+        Self { around: around.collect(), callers: callers(plan, &reachable), reachable, trunk, arrivals, contexts }
     }
 
     /// Whether a role runs in a lane.
     pub(super) fn is_in_lane(&self, role: usize) -> bool {
         self.contexts.get(role).is_some_and(|contexts| !contexts.is_empty())
+    }
+
+    /// How many fan-outs stand one within the other where a fan-out opens, itself among them; `None` = without end,
+    /// because it opens again in its own lanes.
+    pub(super) fn nesting(&self, fan: usize) -> Option<usize> {
+        // Depth by depth from the inside out: as many rounds as there are fan-outs find every depth that ends.
+        let mut depth = 0;
+        let mut outer = BTreeSet::from([fan]);
+        while !outer.is_empty() {
+            depth += 1;
+            if depth > self.around.len() {
+                return None;
+            }
+            outer = outer.iter().filter_map(|fan| self.around.get(*fan)).flatten().copied().collect();
+        }
+        Some(depth)
+    }
+
+    /// All fan-outs in whose lanes a fan-out opens, directly or further out.
+    pub(super) fn enclosing(&self, fan: usize) -> BTreeSet<usize> {
+        let mut found = BTreeSet::new();
+        let mut open: Vec<usize> = self.around.get(fan).cloned().unwrap_or_default();
+        while let Some(fan) = open.pop() {
+            if found.insert(fan) {
+                open.extend(self.around.get(fan).into_iter().flatten());
+            }
+        }
+        found
     }
 
     /// The fan-outs in whose lanes a role runs.

@@ -156,7 +156,9 @@ pub(super) fn edges(plan: &Plan<'_>, lanes: &Lanes, findings: &mut Findings<'_>)
         if way.to == To::Back {
             back(plan, lanes, way, findings);
         }
-        if way.to == To::End && way.from.is_some_and(|(role, _)| lanes.is_in_lane(role)) {
+        // A role at which an outer lane ends runs in an inner one only by an edge that is named for that.
+        let ends_in_lane = |role: usize| lanes.is_in_lane(role) && !is_join_around(plan, lanes, role);
+        if way.to == To::End && way.from.is_some_and(|(role, _)| ends_in_lane(role)) {
             let role = way.from.map_or("", |(role, _)| plan.name(role));
             let message = format!("`{role}` runs in a lane, and `end` would end the thread from within it");
             let hint = format!("lead to the join: {}", joins(plan, lanes, way).join(" or "));
@@ -166,6 +168,12 @@ pub(super) fn edges(plan: &Plan<'_>, lanes: &Lanes, findings: &mut Findings<'_>)
             fan_out(plan, lanes, way, fan, findings);
         }
     }
+}
+
+/// Whether a role is, for each fan-out in whose lanes it runs, the join of that or of one around it.
+fn is_join_around(plan: &Plan<'_>, lanes: &Lanes, role: usize) -> bool {
+    let is_join = |fan: &usize| plan.fans.get(*fan).is_some_and(|fan| fan.join == role);
+    lanes.contexts_of(role).iter().all(|fan| is_join(fan) || lanes.enclosing(*fan).iter().any(is_join))
 }
 
 fn joins(plan: &Plan<'_>, lanes: &Lanes, way: &Way<'_>) -> Vec<String> {
@@ -313,16 +321,25 @@ fn fan_out(plan: &Plan<'_>, lanes: &Lanes, way: &Way<'_>, fan: &FanOut, findings
         let hint = "name one role; leave elements out of the list with `| selectattr(...)`".to_owned();
         findings.at(Code::FanOutShape, &to, "`each` has exactly one target, without `when`".to_owned(), Some(hint));
     }
+    if fan.branches.len() > FanOut::MAX_LANES {
+        let message = format!("a fan-out has at most {} lanes, and this has {}", FanOut::MAX_LANES, fan.branches.len());
+        findings.at(Code::FanOutShape, &to, message, Some("split it, one behind the other".to_owned()));
+    }
     if let Need::Count(count) = fan.join.need {
         let needed = usize::try_from(count).unwrap_or(usize::MAX);
-        if needed == 0 || fan.each.is_none() && needed > fan.branches.len() {
-            let message = format!("`need` asks for {count} of {} lanes", fan.branches.len());
+        let lanes = if fan.each.is_some() { FanOut::MAX_LANES } else { fan.branches.len() };
+        if needed == 0 || needed > lanes {
+            let message =
+                format!("`need` asks for {count} of {}{lanes} lanes", if fan.each.is_some() { "at most " } else { "" });
             let hint = "ask for at least one lane and not for more than there are".to_owned();
             findings.at(Code::FanOutShape, &key(&key(&way.path, "join"), "need"), message, Some(hint));
         }
     }
     let To::Fan(number) = way.to else { return };
     let Some(opened) = plan.fans.get(number) else { return };
+    if !nested(plan, lanes, way, number, findings) {
+        return;
+    }
     let arrivals = lanes.arrivals.get(number).map_or(&[][..], Vec::as_slice);
     let is_reached = way.from.is_none_or(|(role, _)| lanes.reachable.contains(&role));
     // An edge to `end` within a lane has been named for that.
@@ -344,4 +361,53 @@ fn fan_out(plan: &Plan<'_>, lanes: &Lanes, way: &Way<'_>, fan: &FanOut, findings
             findings.at(Code::LaneEnd, &path, message, Some(hint));
         }
     }
+}
+
+/// Whether a fan-out keeps within the lanes that it opens in: not too deep, and its lanes meet at a join of their own.
+fn nested(plan: &Plan<'_>, lanes: &Lanes, way: &Way<'_>, number: usize, findings: &mut Findings<'_>) -> bool {
+    let to = key(&way.path, "to");
+    let role = way.from.map_or("start", |(role, _)| plan.name(role));
+    let most = FanOut::MAX_NESTING;
+    match lanes.nesting(number) {
+        Some(depth) if depth <= most => {}
+        Some(depth) => {
+            let message = format!("{depth} fan-outs stand one within the other; there may be {most}");
+            let hint = "let one of them follow the join of another".to_owned();
+            findings.at(Code::FanOutShape, &to, message, Some(hint));
+            return false;
+        }
+        None => {
+            let message = format!("`{role}` opens lanes in which it runs again and opens more");
+            let hint = "let another role stand in the lane, or lead back from behind the join".to_owned();
+            findings.at(Code::FanOutShape, &to, message, Some(hint));
+            return false;
+        }
+    }
+    let outer: BTreeSet<usize> =
+        lanes.enclosing(number).iter().filter_map(|fan| Some(plan.fans.get(*fan)?.join)).collect();
+    let Some(join) = plan.fans.get(number).map(|fan| fan.join) else { return true };
+    if outer.contains(&join) {
+        let name = plan.name(join);
+        let message = format!("lanes within a lane meet at `{name}`, where the outer lane ends");
+        let hint = format!("let them meet at a role of their own, which leads on to `{name}`");
+        findings.at(Code::LaneEnd, &key(&key(&way.path, "join"), "to"), message, Some(hint));
+        return false;
+    }
+    let leaving: Vec<&Way<'_>> = plan
+        .ways
+        .iter()
+        .filter(|way| matches!(way.to, To::Role(role) if outer.contains(&role)))
+        .filter(|way| way.from.is_some_and(|(role, _)| lanes.contexts_of(role).contains(&number)))
+        // A role that stands in the outer lane as well may end that one.
+        .filter(|way| way.from.is_some_and(|(role, _)| lanes.contexts_of(role).iter().all(|fan| *fan == number)))
+        .collect();
+    for left in &leaving {
+        let (from, outer) = (left.from.map_or("", |(role, _)| plan.name(role)), plan.targets(left.to));
+        let outer = outer.first().map_or("", |role| plan.name(*role));
+        let message =
+            format!("`{from}` runs in a lane that meets at `{}`, and leads past it to `{outer}`", plan.name(join));
+        let hint = format!("lead to the join: `to: {}`", plan.name(join));
+        findings.at(Code::LaneEnd, &key(&left.path, "to"), message, Some(hint));
+    }
+    leaving.is_empty()
 }

@@ -12,7 +12,7 @@ use super::typing::{Place, Typing};
 use crate::canonical::Value;
 use crate::workflow::places::{item, key};
 use crate::workflow::template::{Expr, Template, TemplateFault, ValueTemplate};
-use crate::workflow::{FanOut, Role, RoleKind, SelectBy};
+use crate::workflow::{FailedLanes, FanOut, Need, Role, RoleKind, SelectBy};
 
 const AT_START: &str = "nothing has run yet";
 const AT_JOIN: &str = "several lanes lead here";
@@ -109,16 +109,34 @@ impl<'p, 'w> Templates<'_, 'p, 'w, '_> {
     /// What a template on an edge sees.
     fn place_on(&self, way: usize) -> Option<Place<'p, 'w>> {
         let edge = self.plan.ways.get(way)?;
-        let joins = |role: usize| self.plan.fans.iter().any(|fan| fan.join == role);
         Some(Place {
             plan: self.plan,
             flow: self.flow,
             state: self.flow.on(way)?,
             steps: edge.from.into_iter().collect(),
             without_step: if edge.from.is_none() { Some(AT_START) } else { None },
-            has_branches: edge.from.is_some_and(|(role, _)| joins(role)),
+            branches: edge.from.and_then(|(role, _)| self.branches_at(role)),
             names: edge.from.map_or_else(Vec::new, |(role, _)| self.names_at(role)),
         })
+    }
+
+    /// How many branches there are at least whenever a role runs; `None` where it is not entered by joins alone.
+    fn branches_at(&self, role: usize) -> Option<usize> {
+        let enters = |(number, way): (usize, &Way<'_>)| match way.to {
+            To::Role(to) => to == role && self.flow.leads_on(number, role),
+            To::Fan(fan) => {
+                self.plan.fans.get(fan).is_some_and(|fan| fan.branches.iter().any(|(first, _)| *first == role))
+            }
+            To::Back => way
+                .from
+                .is_some_and(|(from, _)| self.lanes.callers.get(from).is_some_and(|callers| callers.contains(&role))),
+            To::End | To::Fail | To::Nowhere => false,
+        };
+        if self.plan.ways.iter().enumerate().any(enters) {
+            return None;
+        }
+        let fans = self.plan.ways.iter().filter_map(|way| self.plan.fan_of(way));
+        fans.filter(|(fan, _)| fan.join == role).map(|(_, fan)| least_branches(fan)).min()
     }
 
     fn edge(&mut self, number: usize, way: &Way<'w>) {
@@ -168,7 +186,7 @@ impl<'p, 'w> Templates<'_, 'p, 'w, '_> {
                 state,
                 steps: Vec::new(),
                 without_step: Some(AT_JOIN),
-                has_branches: true,
+                branches: Some(least_branches(fan)),
                 names: self.outer_names(number),
                 ..lane
             });
@@ -186,14 +204,12 @@ impl<'p, 'w> Templates<'_, 'p, 'w, '_> {
     fn place_before(&self, role: usize) -> Option<Place<'p, 'w>> {
         let mut steps = Vec::new();
         let mut without_step = None;
-        let mut has_branches = false;
         for way in &self.plan.ways {
             let leads = match way.to {
                 To::Role(to) => to == role,
                 To::Fan(fan) => self.plan.fans.get(fan).is_some_and(|fan| {
                     if fan.join == role {
                         without_step = Some(AT_JOIN);
-                        has_branches = true;
                     }
                     fan.branches.iter().any(|(to, _)| *to == role)
                 }),
@@ -216,7 +232,7 @@ impl<'p, 'w> Templates<'_, 'p, 'w, '_> {
             state: self.flow.before(role)?.clone(),
             steps,
             without_step,
-            has_branches,
+            branches: self.branches_at(role),
             names: self.names_at(role),
         })
     }
@@ -272,7 +288,7 @@ impl<'p, 'w> Templates<'_, 'p, 'w, '_> {
             state,
             steps: ends.iter().filter_map(|(_, way)| way.from).collect(),
             without_step: if ends.iter().any(|(_, way)| way.from.is_none()) { Some(AT_START) } else { None },
-            has_branches: false,
+            branches: None,
             names: Vec::new(),
         });
         self.value("result", &result.0, place.as_ref());
@@ -348,5 +364,19 @@ impl<'p, 'w> Templates<'_, 'p, 'w, '_> {
         for TemplateFault { range, code, message, hint } in faults {
             self.findings.within(code, path, Some::<Range<usize>>(range), message, hint);
         }
+    }
+}
+
+/// How many branches the join of a fan-out sees at least.
+fn least_branches(fan: &FanOut) -> usize {
+    let sure = if fan.each.is_some() { 0 } else { fan.branches.iter().filter(|branch| branch.when.is_none()).count() };
+    match (fan.join.failed, fan.join.need) {
+        // Lanes that failed are left out.
+        (FailedLanes::Skip, _) => 0,
+        (FailedLanes::Fail | FailedLanes::Collect, Need::All) => sure,
+        (FailedLanes::Fail, Need::Any) => sure.min(1),
+        (FailedLanes::Fail, Need::Count(count)) => sure.min(usize::try_from(count).unwrap_or(usize::MAX)),
+        // It goes on with what is there when the need cannot be met any more.
+        (FailedLanes::Collect, Need::Any | Need::Count(_)) => 0,
     }
 }

@@ -221,6 +221,129 @@ fn cycles_are_bounded_by_max_and_by_roles_outside_them() {
     insta::assert_snapshot!(all);
 }
 
+/// Fan-outs one within the other: `a1` opens lanes of `a2`, and so on, and each meets at its own join.
+fn nest(levels: usize) -> String {
+    use std::fmt::Write as _;
+    let mut text = format!("roles: {{ z: {{}}, a{levels}: {{}}");
+    for n in 1..=levels {
+        write!(text, ", a{}: {{}}, j{n}: {{}}", n - 1).unwrap();
+    }
+    text.push_str(" }\ngraph:\n  start: { to: a0, prompt: p }\n  z: { done: { to: end } }\n");
+    for n in 0..levels {
+        let out = if n == 0 { "z".to_owned() } else { format!("j{n}") };
+        writeln!(text, "  a{n}: {{ done: {{ to: [a{0}, a{0}], prompt: p, join: j{0} }} }}", n + 1).unwrap();
+        writeln!(text, "  j{}: {{ done: {{ to: {out}, prompt: p }} }}", n + 1).unwrap();
+    }
+    write!(text, "  a{levels}: {{ done: {{ to: j{levels} }} }}").unwrap();
+    text
+}
+
+#[test]
+fn fan_outs_are_bounded_and_lanes_do_not_leave_their_join() {
+    let (eight, nine) = (nest(8), nest(9));
+    let wide = |lanes: usize| {
+        let to = vec!["a"; lanes].join(", ");
+        format!(
+            "roles: {{ a: {{}}, c: {{}} }}\ngraph: {{ start: {{ to: [{to}], prompt: p, join: c }}, \
+             a: {{ done: {{ to: c }} }}, c: {{ done: {{ to: end }} }} }}"
+        )
+    };
+    let (most, too_many) = (wide(10_000), wide(10_001));
+    let nested = |rest: &str| {
+        format!(
+            "roles: {{ a: {{}}, b: {{}}, x: {{ output: {{ in: , out: }} }}, y: {{}}, z: {{}}, c: {{}} }}\ngraph:\n  \
+             start: {{ to: [a, b], prompt: p, join: c }}\n  b: {{ done: {{ to: c }} }}\n  \
+             y: {{ done: {{ to: z }} }}\n  c: {{ done: {{ to: end }} }}\n{rest}"
+        )
+    };
+    let inner = nested(
+        "  a: { done: { to: [x, y], prompt: p, join: z } }\n  x: { in: { to: z }, out: { to: fail, reason: no } }\n  z: { done: { to: c } }",
+    );
+    let leaves = nested(
+        "  a: { done: { to: [x, y], prompt: p, join: z } }\n  x: { in: { to: z }, out: { to: c } }\n  z: { done: { to: c } }",
+    );
+    let shares = nested(
+        "  a: { done: { to: [x, y], prompt: p, join: c } }\n  x: { in: { to: c }, out: { to: c } }\n  z: { done: { to: c } }",
+    )
+    .replace("y: { done: { to: z } }", "y: { done: { to: z, prompt: p } }");
+    let opens_itself = "roles: { a: { output: { again: , enough: } }, b: {}, c: {} }\ngraph:\n  \
+        start: { to: a, prompt: p }\n  a:\n    again: { to: [a, b], prompt: p, join: c, max: 2, on_max: { to: fail, reason: no } }\n    \
+        enough: { to: c, prompt: p }\n  b: { done: { to: c } }\n  c: { done: { to: end } }";
+    let each = |need: &str| {
+        format!(
+            "input: {{ l: \"string[]\" }}\nroles: {{ a: {{}}, c: {{}} }}\ngraph: {{ start: {{ to: a, each: input.l, prompt: p, \
+             join: {{ to: c, need: {need} }} }}, a: {{ done: {{ to: c }} }}, c: {{ done: {{ to: end }} }} }}"
+        )
+    };
+    let (each_most, each_many) = (each("10000"), each("10001"));
+    let rows: Vec<(&str, &str, &str)> = vec![
+        ("eight levels", "", &eight),
+        ("nine levels", "RN0513", &nine),
+        ("10,000 branches", "", &most),
+        ("10,001 branches", "RN0513", &too_many),
+        ("each: as many as there may be", "", &each_most),
+        ("each: more than there may be", "RN0513", &each_many),
+        ("a fan-out in a lane", "", &inner),
+        ("an inner lane leads to the outer join", "RN0514", &leaves),
+        ("an inner fan-out meets at the join of the lane it is in", "RN0514", &shares),
+        ("a fan-out opens itself in its own lanes", "RN0513", opens_itself),
+    ];
+    insta::assert_snapshot!(table(&rows));
+}
+
+#[test]
+fn branches_are_what_a_join_is_entered_with() {
+    let workflow = |prompt: &str, result: &str, more: &str| {
+        format!(
+            "roles: {{ a: {{ output: {{ ok: {{ x: integer }} }} }}, b: {{ output: {{ ok: {{ x: integer }} }} }}, c: {{ output: {{ ok: , again: }} }}, d: {{}} }}\ngraph:\n  \
+             start: {{ to: [a, b], prompt: p, join: {{ to: c, prompt: \"{prompt}\" }} }}\n  a: {{ ok: {{ to: c }} }}\n  b: {{ ok: {{ to: c, prompt: \"{{{{ output.x }}}} {{{{ index }}}}\" }} }}\n  \
+             c: {{ ok: {{ to: end, result: {{ all: \"{result}\" }} }}, again: {{ to: d, prompt: p, max: 1, on_max: {{ to: fail, reason: no }} }} }}\n  d: {more}"
+        )
+    };
+    let each = "{% for b in branches %}{{ loop.index }} {{ b.role }}[{{ b.index }}] {{ b.part }} {{ b.output.x }} {{ b.body }}{% endfor %}";
+    let first =
+        "{{ branches[0].output.x }} {{ branches[1].part }} {{ (branches | first).body }} {{ branches | length }}";
+    let filtered = "{{ branches | selectattr('status', '==', 'ok') | map(attribute='part') | join(', ') }}";
+    let list = "{{ branches | map(attribute='output') }}";
+    let ends = "{ done: { to: end } }";
+    let rows: Vec<(&str, &str, String)> = vec![
+        ("a loop", "", workflow(each, list, ends)),
+        ("an index", "", workflow(first, list, ends)),
+        ("filters", "", workflow(filtered, list, ends)),
+        (
+            "an index behind need: any",
+            "RN0414",
+            workflow("{{ branches[0].part }} {{ branches[1].part }}", list, ends)
+                .replace("join: { to: c,", "join: { to: c, need: any,"),
+        ),
+        (
+            "an index where lanes may be left out",
+            "RN0414",
+            workflow("{{ branches[0].part }}", list, ends).replace("join: { to: c,", "join: { to: c, failed: skip,"),
+        ),
+        ("an error may be absent", "RN0414", workflow("{{ branches[0].error.code }}", list, ends)),
+        (
+            "an error is asked for",
+            "",
+            workflow("{% for b in branches %}{% if b.error %}{{ b.error.code }}{% endif %}{% endfor %}", list, ends),
+        ),
+        ("no such member", "RN0411", workflow("{{ branches[0].text }}", list, ends)),
+        (
+            "not behind the join role",
+            "RN0410",
+            workflow(each, list, "{ done: { to: end, result: { n: \"{{ branches | length }}\" } } }"),
+        ),
+        (
+            "not where the role is entered by an edge as well",
+            "RN0410",
+            workflow(each, list, "{ done: { to: c, prompt: p } }"),
+        ),
+    ];
+    let rows: Vec<(&str, &str, &str)> =
+        rows.iter().map(|(name, expected, text)| (*name, *expected, text.as_str())).collect();
+    insta::assert_snapshot!(table(&rows));
+}
+
 #[test]
 fn lanes_end_at_their_join() {
     let fan = |rest: &str| {

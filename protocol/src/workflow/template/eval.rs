@@ -1,7 +1,8 @@
 //! Rendering: statements and expressions over a scope.
 //!
-//! Values are borrowed from the scope as long as nothing changes them. The meter counts what is done and made; every
-//! loop here and every filter pays it before it works.
+//! Values are borrowed from the scope as long as nothing changes them, and what is only looked at is never copied. The
+//! meter counts what is done and made; every loop here, every comparison and every filter pays it for the bytes that
+//! it looks at before it works.
 
 use std::cell::Cell;
 use std::ops::Range;
@@ -19,15 +20,21 @@ const MAX_MADE_BYTES: usize = 16 * 1024 * 1024;
 /// How many bytes of text are looked at for the price of one node.
 const BYTES_A_UNIT: usize = 64;
 
-/// What a render has left.
+/// What a render has left. One meter serves all texts of a [`ValueTemplate`](super::ValueTemplate).
 pub(super) struct Meter {
     work: Cell<usize>,
     made_bytes: Cell<usize>,
 }
 
 impl Meter {
-    fn new() -> Self {
+    pub(super) fn new() -> Self {
         Self { work: Cell::new(MAX_WORK), made_bytes: Cell::new(MAX_MADE_BYTES) }
+    }
+
+    /// Work and bytes that were paid for.
+    #[cfg(test)]
+    pub(super) fn spent(&self) -> (usize, usize) {
+        (MAX_WORK - self.work.get(), MAX_MADE_BYTES - self.made_bytes.get())
     }
 
     /// Pays for looking at `count` things.
@@ -35,17 +42,39 @@ impl Meter {
         pay(&self.work, count)
     }
 
+    /// Pays for looking at `bytes` bytes of text once.
+    pub(super) fn look(&self, bytes: usize) -> Result<(), Cause> {
+        self.work(1 + bytes / BYTES_A_UNIT)
+    }
+
     /// Pays for a text of `bytes` bytes.
     pub(super) fn make(&self, bytes: usize) -> Result<(), Cause> {
         pay(&self.made_bytes, bytes)
     }
 
+    /// Pays for a copy of what `view` shows, before it is made.
+    pub(super) fn copy_view(&self, view: &View<'_>) -> Result<(), Cause> {
+        match (view.as_value(), view.as_str()) {
+            (Some(value), _) => self.copy(value),
+            (None, text) => self.copy_text(text.unwrap_or_default()),
+        }
+    }
+
+    fn copy_text(&self, text: &str) -> Result<(), Cause> {
+        self.look(text.len())?;
+        self.make(size_of::<Value>() + text.len())
+    }
+
     /// Pays for a copy of `value`, before it is made.
     pub(super) fn copy(&self, value: &Value) -> Result<(), Cause> {
+        if let Value::Str(text) = value {
+            return self.copy_text(text);
+        }
         self.work(1)?;
         match value {
-            Value::Null | Value::Bool(_) | Value::Int(_) | Value::Float(_) => self.make(size_of::<Value>()),
-            Value::Str(text) => self.make(size_of::<Value>() + text.len()),
+            Value::Null | Value::Bool(_) | Value::Int(_) | Value::Float(_) | Value::Str(_) => {
+                self.make(size_of::<Value>())
+            }
             Value::List(items) => {
                 self.make(size_of::<Value>())?;
                 items.iter().try_for_each(|item| self.copy(item))
@@ -77,15 +106,106 @@ pub(super) struct Env<'a> {
 /// One round of a loop.
 struct Round<'a> {
     outer: Option<&'a Round<'a>>,
-    names: [Option<&'a Value>; 2],
+    names: [Option<Named<'a>>; 2],
     index: usize,
+}
+
+/// What a loop's name stands for.
+#[derive(Clone, Copy)]
+enum Named<'a> {
+    Value(&'a Value),
+    /// The element `index` of a list that the scope gives one by one.
+    Item {
+        list: Names<'a>,
+        index: usize,
+    },
+}
+
+/// The leading names of a path.
+#[derive(Clone, Copy)]
+struct Names<'a> {
+    names: [&'a str; MAX_NAMES],
+    count: usize,
+}
+
+impl<'a> Names<'a> {
+    /// `first`, if there is one, and the names that `segments` begin with, as far as there is room.
+    fn leading(first: Option<&'a str>, segments: &'a [Segment]) -> Self {
+        let named = segments.iter().map_while(|segment| match segment {
+            Segment::Name(name) => Some(&**name),
+            Segment::Index(_) => None,
+        });
+        let mut leading = Self { names: [""; MAX_NAMES], count: 0 };
+        for (place, name) in leading.names.iter_mut().zip(first.into_iter().chain(named)) {
+            *place = name;
+            leading.count += 1;
+        }
+        leading
+    }
+
+    fn as_slice(&self) -> &[&'a str] {
+        self.names.get(..self.count).unwrap_or_default()
+    }
+}
+
+/// A list that the scope gives one by one.
+#[derive(Clone, Copy)]
+pub(super) struct List<'a> {
+    names: Names<'a>,
+    length: usize,
+}
+
+impl<'a> List<'a> {
+    pub(super) fn len(self) -> usize {
+        self.length
+    }
+
+    /// What stands at `path` in its element `index`; `None` where the path breaks off.
+    pub(super) fn member(self, index: usize, path: &'a [Segment], env: &Env<'a>) -> Result<Option<View<'a>>, Cause> {
+        if index >= self.length {
+            return Ok(path.iter().try_fold(View::none(), View::member));
+        }
+        let names = Names::leading(None, path);
+        let Found { view, used } = env.scope.item(self.names.as_slice(), index, names.as_slice());
+        walk(view, path.get(used..), env.meter)
+    }
+
+    /// All of it.
+    fn view(self, env: &Env<'a>) -> Result<View<'a>, Cause> {
+        let mut items = Vec::new();
+        for index in 0..self.length {
+            let view = self.member(index, &[], env)?.unwrap_or_else(View::none);
+            if !matches!(view, View::Owned(_)) {
+                env.meter.copy_view(&view)?;
+            }
+            items.push(view.into_value());
+        }
+        Ok(View::Owned(Value::List(items)))
+    }
+}
+
+/// The end of the path that goes on from what a scope has found. What was made for the occasion is paid as a copy.
+fn walk<'a>(view: View<'a>, rest: Option<&'a [Segment]>, meter: &Meter) -> Result<Option<View<'a>>, Cause> {
+    if let View::Owned(value) = &view {
+        meter.copy(value)?;
+    }
+    Ok(rest.and_then(|rest| rest.iter().try_fold(view, View::member)))
 }
 
 /// The text of a template.
 pub(super) fn render(statements: &[Statement], scope: &dyn Scope, max_bytes: usize) -> Result<String, RenderError> {
-    let meter = Meter::new();
+    render_within(statements, scope, max_bytes, &Meter::new())
+}
+
+/// The text of a template that is one of several.
+pub(super) fn render_within(
+    statements: &[Statement],
+    scope: &dyn Scope,
+    max_bytes: usize,
+    meter: &Meter,
+) -> Result<String, RenderError> {
     let mut out = Output { text: String::new(), max_bytes };
-    let env = Env { scope, round: None, meter: &meter };
+    let env = Env { scope, round: None, meter };
     run(statements, &env, &mut out)?;
     Ok(out.text)
 }
@@ -93,19 +213,27 @@ pub(super) fn render(statements: &[Statement], scope: &dyn Scope, max_bytes: usi
 /// The value of an expression.
 pub(super) fn value(expr: &Expr, scope: &dyn Scope) -> Result<Value, RenderError> {
     let meter = Meter::new();
-    keep(expr, &Env { scope, round: None, meter: &meter })
+    let value = keep(expr, &Env { scope, round: None, meter: &meter })?;
+    value.check_depth().map_err(|_| Cause::TooDeep.at(&expr.range))?;
+    Ok(value)
 }
 
-/// The value of an expression that takes its size from `left`.
-pub(super) fn value_within(expr: &Expr, scope: &dyn Scope, left: &mut usize) -> Result<Value, RenderError> {
+/// The value of an expression that is one of several, and takes its size from `left`.
+pub(super) fn value_within(
+    expr: &Expr,
+    scope: &dyn Scope,
+    left: &mut usize,
+    meter: &Meter,
+) -> Result<Value, RenderError> {
     let max_bytes = *left;
-    let meter = Meter::new();
-    let env = Env { scope, round: None, meter: &meter };
+    let env = Env { scope, round: None, meter };
     let view = eval(expr, &env)?;
     let size = Meter { work: Cell::new(MAX_WORK), made_bytes: Cell::new(max_bytes) };
-    size.copy(&view.as_value()).map_err(|_| Cause::TooLarge { max_bytes }.at(&expr.range))?;
+    size.copy_view(&view).map_err(|_| Cause::TooLarge { max_bytes }.at(&expr.range))?;
     *left = size.made_bytes.get();
-    Ok(view.into_value())
+    let value = view.into_value();
+    value.check_depth().map_err(|_| Cause::TooDeep.at(&expr.range))?;
+    Ok(value)
 }
 
 /// Whether a condition holds.
@@ -141,21 +269,30 @@ fn run(statements: &[Statement], env: &Env<'_>, out: &mut Output) -> Result<(), 
                 run(if truth(test, env)? { then } else { otherwise }, env, out)?;
             }
             Statement::For { names, over, body, otherwise } => {
-                let list = eval(over, env)?;
-                let list = list.as_value();
-                let Value::List(items) = &*list else {
-                    let cause = match &*list {
-                        Value::Null => Cause::BreaksOff(described(over)),
-                        other => Cause::Operand { operation: "for", found: kind_name(other) },
-                    };
-                    return Err(cause.at(&over.range));
+                let at = |cause: Cause| cause.at(&over.range);
+                let list = whole_list(over, env).map_err(at)?;
+                let view = if list.is_some() { View::none() } else { eval(over, env)? };
+                let items = match (list, view.as_value()) {
+                    (Some(_), _) => [].as_slice(),
+                    (None, Some(Value::List(items))) => items.as_slice(),
+                    (None, Some(Value::Null)) => return Err(at(Cause::BreaksOff(described(over)))),
+                    (None, _) => return Err(at(Cause::Operand { operation: "for", found: view.kind_name() })),
                 };
-                if items.is_empty() {
+                let length = list.map_or(items.len(), List::len);
+                if length == 0 {
                     run(otherwise, env, out)?;
                 }
-                for (index, item) in items.iter().enumerate() {
-                    env.meter.work(1 + body.len()).map_err(|cause| cause.at(&over.range))?;
-                    let names = unpack(item, names.len()).map_err(|cause| cause.at(&over.range))?;
+                for index in 0..length {
+                    env.meter.work(1 + body.len()).map_err(at)?;
+                    let made;
+                    let names = match (list, items.get(index)) {
+                        (Some(list), _) if names.len() < 2 => [Some(Named::Item { list: list.names, index }), None],
+                        (Some(list), _) => {
+                            made = list.member(index, &[], env).map_err(at)?.unwrap_or_else(View::none);
+                            unpack(made.as_value().unwrap_or(&Value::Null), 2).map_err(at)?
+                        }
+                        (None, item) => unpack(item.unwrap_or(&Value::Null), names.len()).map_err(at)?,
+                    };
                     let round = Round { outer: env.round, names, index: index + 1 };
                     run(body, &Env { scope: env.scope, round: Some(&round), meter: env.meter }, out)?;
                 }
@@ -165,10 +302,10 @@ fn run(statements: &[Statement], env: &Env<'_>, out: &mut Output) -> Result<(), 
     Ok(())
 }
 
-fn unpack(item: &Value, names: usize) -> Result<[Option<&Value>; 2], Cause> {
+fn unpack(item: &Value, names: usize) -> Result<[Option<Named<'_>>; 2], Cause> {
     match item {
-        _ if names < 2 => Ok([Some(item), None]),
-        Value::List(pair) if pair.len() == 2 => Ok([pair.first(), pair.last()]),
+        _ if names < 2 => Ok([Some(Named::Value(item)), None]),
+        Value::List(pair) if pair.len() == 2 => Ok([pair.first().map(Named::Value), pair.last().map(Named::Value)]),
         other => Err(Cause::Operand { operation: "for key, value", found: kind_name(other) }),
     }
 }
@@ -177,7 +314,7 @@ fn print(expr: &Expr, view: &View<'_>, out: &mut Output) -> Result<(), Cause> {
     if let Some(text) = view.as_str() {
         return out.push(text);
     }
-    match &*view.as_value() {
+    match view.as_value().unwrap_or(&Value::Null) {
         Value::Null => Err(Cause::NonePrinted(described(expr))),
         Value::List(_) => Err(Cause::NotPrintable("list")),
         Value::Object(_) => Err(Cause::NotPrintable("map")),
@@ -210,8 +347,9 @@ fn described(expr: &Expr) -> String {
 /// The value of `expr` for keeping.
 fn keep(expr: &Expr, env: &Env<'_>) -> Result<Value, RenderError> {
     let view = eval(expr, env)?;
-    if let View::Value(value) = &view {
-        env.meter.copy(value).map_err(|cause| cause.at(&expr.range))?;
+    // What was made on the way is paid for already.
+    if !matches!(view, View::Owned(_)) {
+        env.meter.copy_view(&view).map_err(|cause| cause.at(&expr.range))?;
     }
     Ok(view.into_value())
 }
@@ -222,7 +360,9 @@ pub(super) fn eval<'a>(expr: &'a Expr, env: &Env<'a>) -> Result<View<'a>, Render
     env.meter.work(1).map_err(at)?;
     match &expr.node {
         Node::Const(value) => Ok(View::Value(value)),
-        Node::Path(path) => look_up(path, env).ok_or_else(|| Cause::BreaksOff(path.to_string()).at(&expr.range)),
+        Node::Path(path) => {
+            look_up(path, env).map_err(at)?.ok_or_else(|| Cause::BreaksOff(path.to_string()).at(&expr.range))
+        }
         Node::LoopIndex => {
             let index = env.round.map_or(0, |round| round.index);
             Ok(View::Owned(Value::from(u64::try_from(index).unwrap_or(u64::MAX))))
@@ -238,11 +378,13 @@ pub(super) fn eval<'a>(expr: &'a Expr, env: &Env<'a>) -> Result<View<'a>, Render
         }
         Node::Negate(operand) => {
             let view = eval(operand, env)?;
-            number::negate(&view.as_value()).map(View::Owned).map_err(at)
+            number(&view, "-").and_then(number::negate).map(View::Owned).map_err(at)
         }
         Node::Arithmetic(operator, left, right) => {
             let (left, right) = (eval(left, env)?, eval(right, env)?);
-            number::calculate(*operator, &left.as_value(), &right.as_value()).map(View::Owned).map_err(at)
+            let numbers =
+                number(&left, operator.symbol()).and_then(|left| Ok((left, number(&right, operator.symbol())?)));
+            numbers.and_then(|(left, right)| number::calculate(*operator, left, right)).map(View::Owned).map_err(at)
         }
         Node::Concat(left, right) => {
             let (left, right) = (eval(left, env)?, eval(right, env)?);
@@ -255,6 +397,11 @@ pub(super) fn eval<'a>(expr: &'a Expr, env: &Env<'a>) -> Result<View<'a>, Render
                 view => Ok(view),
             },
             filter => {
+                if let Some(list) = whole_list(input, env).map_err(at)?
+                    && let Some(found) = filter::of_list(filter, list, env)
+                {
+                    return found.map_err(at);
+                }
                 let input = eval(input, env)?;
                 filter::apply(filter, input, &expr.range, env)
             }
@@ -269,8 +416,8 @@ pub(super) fn eval<'a>(expr: &'a Expr, env: &Env<'a>) -> Result<View<'a>, Render
 fn eval_leniently<'a>(expr: &'a Expr, env: &Env<'a>) -> Result<View<'a>, RenderError> {
     match &expr.node {
         Node::Path(path) => {
-            env.meter.work(1).map_err(|cause| cause.at(&expr.range))?;
-            Ok(look_up(path, env).unwrap_or_else(View::none))
+            let found = env.meter.work(1).and_then(|()| look_up(path, env));
+            Ok(found.map_err(|cause| cause.at(&expr.range))?.unwrap_or_else(View::none))
         }
         Node::Member(base, segment) => Ok(eval_leniently(base, env)?.member(segment).unwrap_or_else(View::none)),
         Node::Filter(input, filter) if !matches!(**filter, Filter::Default(_)) => match eval_leniently(input, env)? {
@@ -281,16 +428,66 @@ fn eval_leniently<'a>(expr: &'a Expr, env: &Env<'a>) -> Result<View<'a>, RenderE
     }
 }
 
-/// What stands at a path; `None` where it breaks off.
-fn look_up<'a>(path: &'a Path, env: &Env<'a>) -> Option<View<'a>> {
-    let (view, rest) = match &path.root {
-        Root::Local { up, slot, .. } => (View::Value(local(*up, *slot, env)?), path.segments.as_slice()),
-        Root::Name(root) => find(root, &path.segments, env.scope)?,
-    };
-    rest.iter().try_fold(view, View::member)
+/// What a path leads to.
+enum Place<'a> {
+    View(View<'a>),
+    /// A whole list that the scope gives one by one.
+    List(List<'a>),
 }
 
-fn local<'a>(up: usize, slot: usize, env: &Env<'a>) -> Option<&'a Value> {
+/// What stands at a path; `None` where it breaks off.
+fn look_up<'a>(path: &'a Path, env: &Env<'a>) -> Result<Option<View<'a>>, Cause> {
+    match place(path, env)? {
+        Some(Place::View(view)) => Ok(Some(view)),
+        Some(Place::List(list)) => list.view(env).map(Some),
+        None => Ok(None),
+    }
+}
+
+/// The list that `expr` is as a whole, where the scope gives it one by one.
+fn whole_list<'a>(expr: &'a Expr, env: &Env<'a>) -> Result<Option<List<'a>>, Cause> {
+    let Node::Path(path) = &expr.node else { return Ok(None) };
+    let Root::Name(root) = &path.root else { return Ok(None) };
+    env.meter.work(1)?;
+    Ok(list_at(root, &path.segments, env.scope).filter(|list| path.segments.len() < list.names.count))
+}
+
+/// The list that a path begins with, where the scope gives it one by one.
+fn list_at<'a>(root: &'a str, segments: &'a [Segment], scope: &dyn Scope) -> Option<List<'a>> {
+    let names = Names::leading(Some(root), segments);
+    // All names up to an index or the end have to be the list's own.
+    let ends = segments.get(names.count - 1).is_none_or(|next| matches!(next, Segment::Index(_)));
+    let length = if ends { scope.length(names.as_slice()) } else { None };
+    length.map(|length| List { names, length })
+}
+
+fn place<'a>(path: &'a Path, env: &Env<'a>) -> Result<Option<Place<'a>>, Cause> {
+    let segments = path.segments.as_slice();
+    let view = match &path.root {
+        Root::Local { up, slot, .. } => match local(*up, *slot, env) {
+            Some(Named::Value(value)) => segments.iter().try_fold(View::Value(value), View::member),
+            Some(Named::Item { list, index }) => {
+                List { names: list, length: usize::MAX }.member(index, segments, env)?
+            }
+            None => None,
+        },
+        Root::Name(root) => {
+            if let Some(list) = list_at(root, segments, env.scope) {
+                let Some([Segment::Index(index), rest @ ..]) = segments.get(list.names.count - 1..) else {
+                    return Ok(Some(Place::List(list)));
+                };
+                list.member(*index, rest, env)?
+            } else {
+                let names = Names::leading(Some(root), segments);
+                let Found { view, used } = env.scope.find(names.as_slice());
+                walk(view, segments.get(used.saturating_sub(1)..), env.meter)?
+            }
+        }
+    };
+    Ok(view.map(Place::View))
+}
+
+fn local<'a>(up: usize, slot: usize, env: &Env<'a>) -> Option<Named<'a>> {
     let mut round = env.round?;
     for _ in 0..up {
         round = round.outer?;
@@ -298,16 +495,9 @@ fn local<'a>(up: usize, slot: usize, env: &Env<'a>) -> Option<&'a Value> {
     round.names.get(slot).copied().flatten()
 }
 
-fn find<'a>(root: &'a str, segments: &'a [Segment], scope: &'a dyn Scope) -> Option<(View<'a>, &'a [Segment])> {
-    let mut names = [root; MAX_NAMES];
-    let mut count = 1;
-    for (place, segment) in names.iter_mut().skip(1).zip(segments) {
-        let Segment::Name(name) = segment else { break };
-        *place = name;
-        count += 1;
-    }
-    let Found { view, used } = scope.find(names.get(..count)?);
-    Some((view, segments.get(used.saturating_sub(1)..)?))
+/// The value that a calculation takes.
+fn number<'v>(view: &'v View<'_>, operation: &'static str) -> Result<&'v Value, Cause> {
+    view.as_value().ok_or(Cause::Operand { operation, found: "text" })
 }
 
 /// Whether `expr` holds.
@@ -317,10 +507,14 @@ pub(super) fn truth(expr: &Expr, env: &Env<'_>) -> Result<bool, RenderError> {
     match &expr.node {
         Node::Path(path) => Ok(match path.whole_step() {
             Some(role) => env.scope.has_run(role),
-            None => match look_up(path, env).as_ref().map(View::as_value).as_deref() {
-                None | Some(Value::Null) => false,
-                Some(Value::Bool(truth)) => *truth,
-                Some(_) => true,
+            None => match place(path, env).map_err(at)? {
+                None => false,
+                Some(Place::List(_)) => true,
+                Some(Place::View(view)) => match view.as_value() {
+                    Some(Value::Null) => false,
+                    Some(Value::Bool(truth)) => *truth,
+                    _ => true,
+                },
             },
         }),
         Node::Not(operand) => truth(operand, env).map(|truth| !truth),
@@ -342,11 +536,14 @@ pub(super) fn truth(expr: &Expr, env: &Env<'_>) -> Result<bool, RenderError> {
             Test::None => Ok(!is_there(input, env)?),
             test => holds(test, &eval(input, env)?, &expr.range, env),
         },
-        _ => match &*eval(expr, env)?.as_value() {
-            Value::Bool(truth) => Ok(*truth),
-            Value::Null => Ok(false),
-            other => Err(at(Cause::NotACondition(kind_name(other)))),
-        },
+        _ => {
+            let view = eval(expr, env)?;
+            match view.as_value() {
+                Some(Value::Bool(truth)) => Ok(*truth),
+                Some(Value::Null) => Ok(false),
+                _ => Err(at(Cause::NotACondition(view.kind_name()))),
+            }
+        }
     }
 }
 
@@ -356,16 +553,18 @@ fn is_there(expr: &Expr, env: &Env<'_>) -> Result<bool, RenderError> {
     {
         return Ok(env.scope.has_run(role));
     }
+    if whole_list(expr, env).map_err(|cause| cause.at(&expr.range))?.is_some() {
+        return Ok(true);
+    }
     Ok(!eval_leniently(expr, env)?.is_none())
 }
 
 /// Whether a test holds of a value.
 pub(super) fn holds(test: &Test, view: &View<'_>, range: &Range<usize>, env: &Env<'_>) -> Result<bool, RenderError> {
-    let value = view.as_value();
-    let operand = |operation| Cause::Operand { operation, found: kind_name(&value) }.at(range);
-    let integer = |operation| match &*value {
-        Value::Int(number) => Ok(*number),
-        _ => Err(operand(operation)),
+    let operand = |operation, view: &View<'_>| Cause::Operand { operation, found: view.kind_name() }.at(range);
+    let integer = |operation| match view.as_value() {
+        Some(Value::Int(number)) => Ok(*number),
+        _ => Err(operand(operation, view)),
     };
     match test {
         Test::Defined => Ok(!view.is_none()),
@@ -373,39 +572,38 @@ pub(super) fn holds(test: &Test, view: &View<'_>, range: &Range<usize>, env: &En
         Test::Compare(comparison, other) => {
             compare(*comparison, view, &eval(other, env)?, env.meter).map_err(|cause| cause.at(range))
         }
-        Test::Boolean(wanted) => Ok(*value == Value::Bool(*wanted)),
-        Test::Type(wanted) => Ok(is_of_type(&value, *wanted)),
+        Test::Boolean(wanted) => Ok(matches!(view.as_value(), Some(Value::Bool(truth)) if truth == wanted)),
+        Test::Type(wanted) => Ok(is_of_type(view, *wanted)),
         Test::Even(even) => Ok((integer("even")? % 2 == 0) == *even),
         Test::DivisibleBy(divisor) => {
             let number = integer("divisibleby")?;
-            match &*eval(divisor, env)?.as_value() {
-                Value::Int(0) => Err(Cause::DivisionByZero.at(range)),
-                Value::Int(divisor) => Ok(number % divisor == 0),
-                other => Err(Cause::Operand { operation: "divisibleby", found: kind_name(other) }.at(range)),
+            let divisor = eval(divisor, env)?;
+            match divisor.as_value() {
+                Some(Value::Int(0)) => Err(Cause::DivisionByZero.at(range)),
+                Some(Value::Int(divisor)) => Ok(number % divisor == 0),
+                _ => Err(operand("divisibleby", &divisor)),
             }
         }
         Test::StartingWith(part) | Test::EndingWith(part) => {
             let part = eval(part, env)?;
-            match (view.as_str(), part.as_str()) {
-                (Some(whole), Some(part)) if matches!(test, Test::StartingWith(_)) => Ok(whole.starts_with(part)),
-                (Some(whole), Some(part)) => Ok(whole.ends_with(part)),
-                (None, _) => Err(operand("startingwith")),
-                (_, None) => {
-                    Err(Cause::Operand { operation: "startingwith", found: kind_name(&part.as_value()) }.at(range))
-                }
-            }
+            let whole = view.as_str().ok_or_else(|| operand("startingwith", view))?;
+            let part = part.as_str().ok_or_else(|| operand("startingwith", &part))?;
+            env.meter.look(part.len().min(whole.len())).map_err(|cause| cause.at(range))?;
+            let is_start = matches!(test, Test::StartingWith(_));
+            Ok(if is_start { whole.starts_with(part) } else { whole.ends_with(part) })
         }
     }
 }
 
-fn is_of_type(value: &Value, wanted: TypeTest) -> bool {
+fn is_of_type(view: &View<'_>, wanted: TypeTest) -> bool {
+    let value = view.as_value();
     match wanted {
-        TypeTest::Text => matches!(value, Value::Str(_)),
-        TypeTest::Number => matches!(value, Value::Int(_) | Value::Float(_)),
-        TypeTest::Integer => matches!(value, Value::Int(_)),
-        TypeTest::Boolean => matches!(value, Value::Bool(_)),
-        TypeTest::List => matches!(value, Value::List(_)),
-        TypeTest::Object => matches!(value, Value::Object(_)),
+        TypeTest::Text => view.as_str().is_some(),
+        TypeTest::Number => matches!(value, Some(Value::Int(_) | Value::Float(_))),
+        TypeTest::Integer => matches!(value, Some(Value::Int(_))),
+        TypeTest::Boolean => matches!(value, Some(Value::Bool(_))),
+        TypeTest::List => matches!(value, Some(Value::List(_))),
+        TypeTest::Object => matches!(value, Some(Value::Object(_))),
     }
 }
 
@@ -415,18 +613,20 @@ fn compare(comparison: Comparison, left: &View<'_>, right: &View<'_>, meter: &Me
         Comparison::NotEqual => equal(left, right, meter).map(|equal| !equal),
         Comparison::In => contains(right, left, meter),
         Comparison::NotIn => contains(right, left, meter).map(|contains| !contains),
-        Comparison::Less => order(left, right).map(std::cmp::Ordering::is_lt),
-        Comparison::LessOrEqual => order(left, right).map(std::cmp::Ordering::is_le),
-        Comparison::Greater => order(left, right).map(std::cmp::Ordering::is_gt),
-        Comparison::GreaterOrEqual => order(left, right).map(std::cmp::Ordering::is_ge),
+        Comparison::Less => order(left, right, meter).map(std::cmp::Ordering::is_lt),
+        Comparison::LessOrEqual => order(left, right, meter).map(std::cmp::Ordering::is_le),
+        Comparison::Greater => order(left, right, meter).map(std::cmp::Ordering::is_gt),
+        Comparison::GreaterOrEqual => order(left, right, meter).map(std::cmp::Ordering::is_ge),
     }
 }
 
 fn equal(left: &View<'_>, right: &View<'_>, meter: &Meter) -> Result<bool, Cause> {
-    match (left.as_str(), right.as_str()) {
-        (Some(left), Some(right)) => equal_texts(left, right, meter),
-        (None, None) => equal_values(&left.as_value(), &right.as_value(), meter),
-        _ => Ok(false),
+    match (left.as_value(), right.as_value()) {
+        (Some(left), Some(right)) => equal_values(left, right, meter),
+        _ => match (left.as_str(), right.as_str()) {
+            (Some(left), Some(right)) => equal_texts(left, right, meter),
+            _ => Ok(false),
+        },
     }
 }
 
@@ -434,7 +634,7 @@ fn equal_texts(left: &str, right: &str, meter: &Meter) -> Result<bool, Cause> {
     if left.len() != right.len() {
         return Ok(false);
     }
-    meter.work(1 + left.len() / BYTES_A_UNIT)?;
+    meter.look(left.len())?;
     Ok(left == right)
 }
 
@@ -465,29 +665,39 @@ fn all<T>(pairs: impl Iterator<Item = T>, mut holds: impl FnMut(T) -> Result<boo
     Ok(true)
 }
 
-fn order(left: &View<'_>, right: &View<'_>) -> Result<std::cmp::Ordering, Cause> {
+fn order(left: &View<'_>, right: &View<'_>, meter: &Meter) -> Result<std::cmp::Ordering, Cause> {
     if let (Some(left), Some(right)) = (left.as_str(), right.as_str()) {
+        meter.look(left.len().min(right.len()))?;
         return Ok(left.cmp(right));
     }
-    let (left, right) = (left.as_value(), right.as_value());
-    number::order(&left, &right).ok_or(Cause::NotOrdered { left: kind_name(&left), right: kind_name(&right) })
+    let ordered = left.as_value().zip(right.as_value()).and_then(|(left, right)| number::order(left, right));
+    ordered.ok_or(Cause::NotOrdered { left: left.kind_name(), right: right.kind_name() })
 }
 
 fn contains(container: &View<'_>, element: &View<'_>, meter: &Meter) -> Result<bool, Cause> {
     if let Some(text) = container.as_str() {
-        let part = element.as_str();
-        meter.work(1 + text.len() / BYTES_A_UNIT)?;
-        return part
-            .map(|part| text.contains(part))
-            .ok_or_else(|| Cause::Operand { operation: "in", found: kind_name(&element.as_value()) });
+        let refused = Cause::Operand { operation: "in", found: element.kind_name() };
+        let part = element.as_str().ok_or(refused)?;
+        // The search is linear in both: what is looked for is prepared first, however short the text is.
+        meter.look(text.len().saturating_add(part.len()))?;
+        return Ok(text.contains(part));
     }
-    match &*container.as_value() {
-        Value::List(items) => {
-            let element = element.as_value();
-            all(items.iter(), |item| equal_values(item, &element, meter).map(|equal| !equal)).map(|none| !none)
+    match container.as_value() {
+        Some(Value::List(items)) => {
+            let differs = |item: &Value| {
+                meter.work(1)?;
+                equal(&View::Value(item), element, meter).map(|equal| !equal)
+            };
+            all(items.iter(), differs).map(|none| !none)
         }
-        Value::Object(members) => Ok(element.as_str().is_some_and(|key| members.contains_key(key))),
-        other => Err(Cause::Operand { operation: "in", found: kind_name(other) }),
+        Some(Value::Object(members)) => {
+            let Some(key) = element.as_str() else { return Ok(false) };
+            // Each level of the tree may look at the whole key.
+            let levels = usize::try_from(members.len().checked_ilog2().unwrap_or(0)).unwrap_or(0);
+            meter.look(key.len().saturating_mul(1 + levels))?;
+            Ok(members.contains_key(key))
+        }
+        _ => Err(Cause::Operand { operation: "in", found: container.kind_name() }),
     }
 }
 
@@ -495,11 +705,12 @@ fn concat(left: &View<'_>, right: &View<'_>, meter: &Meter) -> Result<Value, Cau
     let mut text = String::new();
     for side in [left, right] {
         if let Some(part) = side.as_str() {
+            meter.look(part.len())?;
             meter.make(part.len())?;
             text.push_str(part);
             continue;
         }
-        match &*side.as_value() {
+        match side.as_value().unwrap_or(&Value::Null) {
             Value::Null => return Err(Cause::Operand { operation: "~", found: "none" }),
             Value::List(_) => return Err(Cause::NotPrintable("list")),
             Value::Object(_) => return Err(Cause::NotPrintable("map")),

@@ -1,17 +1,21 @@
-//! The filters: Jinja's by name, bounded by the meter, and strict about what they take.
+//! The filters: Jinja's by name, bounded by the meter, and strict about what they take. Each is linear in the bytes that
+//! it looks at, or pays for every time that it looks at one.
 
+use std::collections::{BTreeSet, HashSet};
 use std::ops::Range;
 
-use super::eval::{self, Env, Meter};
+use super::eval::{self, Env, List, Meter};
 use super::expr::{Attribute, Expr, Filter};
 use super::scope::View;
 use super::{Cause, RenderError, kind_name, number};
-use crate::canonical::Value;
+use crate::canonical::{self, Value};
 
 /// The most blanks that `indent` puts before a line, and `tojson` before a level.
 const MAX_INDENT: usize = 64;
 /// The most digits after the point that `round` keeps.
 const MAX_DIGITS: i32 = 15;
+/// How many bytes of text are looked up in a tree, character by character, for the price of one node.
+const BYTES_A_SEARCH: usize = 8;
 
 /// What `filter` makes of `input`. `default` is not one of these: it is for the evaluator, which must look at what stands
 /// before it.
@@ -44,13 +48,19 @@ pub(super) fn apply<'a>(
         Filter::Replace(old, new) => {
             let (old, new) = (eval::eval(old, env)?, eval::eval(new, env)?);
             let (old, new) = (call.text(&old)?, call.text(&new)?);
+            call.look(old.len())?;
             call.text_made(&input, |text| replace(text, old, new, env.meter))
         }
         Filter::Trim(characters) => {
             let characters = characters.as_ref().map(|expr| eval::eval(expr, env)).transpose()?;
             let characters = characters.as_ref().map(|view| call.text(view)).transpose()?;
+            let set = characters.map(|characters| Characters::of(characters, env.meter)).transpose();
+            let set = set.map_err(|cause| call.fault(cause))?;
             call.text_made(&input, |text| {
-                Ok(characters.map_or_else(|| text.trim(), |set| text.trim_matches(|c| set.contains(c))).to_owned())
+                if set.as_ref().is_some_and(|set| !set.others.is_empty()) {
+                    env.meter.work(text.len() / BYTES_A_SEARCH)?;
+                }
+                Ok(set.map_or_else(|| text.trim(), |set| text.trim_matches(|c| set.contains(c))).to_owned())
             })
         }
         Filter::Truncate { length, killwords, end } => {
@@ -58,13 +68,16 @@ pub(super) fn apply<'a>(
             let killwords = call.flag(killwords.as_ref())?;
             let end = end.as_ref().map(|expr| eval::eval(expr, env)).transpose()?;
             let end = end.as_ref().map(|view| call.text(view)).transpose()?.unwrap_or("...");
+            call.look(end.len())?;
+            env.meter.make(end.len()).map_err(|cause| call.fault(cause))?;
             call.text_made(&input, |text| Ok(truncate(text, length, killwords, end)))
         }
         Filter::Reverse => call.reverse(&input),
         Filter::Round { digits, rounding } => {
             let digits = call.integer(digits.as_ref(), 0)?;
             let digits = i32::try_from(digits).unwrap_or(i32::MAX).clamp(-MAX_DIGITS, MAX_DIGITS);
-            number::round(&input.as_value(), digits, *rounding).map(View::Owned).map_err(|cause| call.fault(cause))
+            let number = input.as_value().ok_or_else(|| call.refuse(&input))?;
+            number::round(number, digits, *rounding).map(View::Owned).map_err(|cause| call.fault(cause))
         }
         Filter::Join { separator, attribute } => call.join(&input, separator.as_ref(), attribute.as_ref()),
         Filter::MapAttribute(attribute, default) => call.map_attribute(&input, attribute, default.as_ref()),
@@ -101,6 +114,57 @@ pub(super) fn apply<'a>(
     }
 }
 
+/// What `filter` makes of a list that the scope gives one by one, where it need not have all of it at once; `None` =
+/// it needs it.
+pub(super) fn of_list<'a>(filter: &'a Filter, list: List<'a>, env: &Env<'a>) -> Option<Result<View<'a>, Cause>> {
+    let element = |index: usize| Ok(list.member(index, &[], env)?.unwrap_or_else(View::none));
+    match filter {
+        Filter::Length => Some(Ok(View::Owned(Value::from(u64::try_from(list.len()).unwrap_or(u64::MAX))))),
+        Filter::First => Some(element(0)),
+        Filter::Last => Some(element(list.len().saturating_sub(1))),
+        Filter::MapAttribute(attribute, None) => {
+            let member = |index: usize| {
+                env.meter.work(1)?;
+                let view = list.member(index, &attribute.0, env)?.unwrap_or_else(View::none);
+                if !matches!(view, View::Owned(_)) {
+                    env.meter.copy_view(&view)?;
+                }
+                Ok(view.into_value())
+            };
+            Some((0..list.len()).map(member).collect::<Result<_, _>>().map(|items| View::Owned(Value::List(items))))
+        }
+        _ => None,
+    }
+}
+
+/// A set of characters that `trim` takes away: asked in the same time however many there are.
+struct Characters {
+    ascii: u128,
+    others: BTreeSet<char>,
+}
+
+impl Characters {
+    fn of(text: &str, meter: &Meter) -> Result<Self, Cause> {
+        let mut set = Self { ascii: 0, others: BTreeSet::new() };
+        meter.look(text.len())?;
+        if !text.is_ascii() {
+            meter.work(text.len() / BYTES_A_SEARCH)?;
+        }
+        for c in text.chars() {
+            if c.is_ascii() {
+                set.ascii |= 1 << u32::from(c);
+            } else {
+                set.others.insert(c);
+            }
+        }
+        Ok(set)
+    }
+
+    fn contains(&self, c: char) -> bool {
+        if c.is_ascii() { self.ascii & (1 << u32::from(c)) != 0 } else { self.others.contains(&c) }
+    }
+}
+
 impl Attribute {
     /// What is meant of `item`, if it is there.
     fn of<'v>(&self, item: &'v Value) -> Option<&'v Value> {
@@ -120,12 +184,16 @@ impl<'a> Call<'_, 'a> {
         cause.at(self.range)
     }
 
-    fn refuse(&self, found: &Value) -> RenderError {
-        self.fault(Cause::Operand { operation: self.name, found: kind_name(found) })
+    fn refuse(&self, found: &View<'_>) -> RenderError {
+        self.fault(Cause::Operand { operation: self.name, found: found.kind_name() })
+    }
+
+    fn look(&self, bytes: usize) -> Result<(), RenderError> {
+        self.env.meter.look(bytes).map_err(|cause| self.fault(cause))
     }
 
     fn text<'v>(&self, view: &'v View<'_>) -> Result<&'v str, RenderError> {
-        view.as_str().ok_or_else(|| self.refuse(&view.as_value()))
+        view.as_str().ok_or_else(|| self.refuse(view))
     }
 
     /// A text made of a text, or of a number or a boolean as it is printed. Nothing here makes a text much longer than
@@ -136,14 +204,15 @@ impl<'a> Call<'_, 'a> {
         make: impl FnOnce(&str) -> Result<String, Cause>,
     ) -> Result<View<'a>, RenderError> {
         let mut scalar = String::new();
-        let text = match (input.as_str(), &*input.as_value_unless_text()) {
+        let text = match (input.as_str(), input.as_value()) {
             (Some(text), _) => text,
-            (None, value @ (Value::Bool(_) | Value::Int(_) | Value::Float(_))) => {
+            (None, Some(value @ (Value::Bool(_) | Value::Int(_) | Value::Float(_)))) => {
                 eval::write_scalar(value, &mut scalar);
                 &scalar
             }
-            (None, other) => return Err(self.refuse(other)),
+            _ => return Err(self.refuse(input)),
         };
+        self.look(text.len())?;
         self.env.meter.make(text.len()).map_err(|cause| self.fault(cause))?;
         make(text).map(|text| View::Owned(Value::Str(text))).map_err(|cause| self.fault(cause))
     }
@@ -151,26 +220,29 @@ impl<'a> Call<'_, 'a> {
     /// An argument that counts something: cut to `max`.
     fn count(&self, argument: Option<&'a Expr>, default: usize, max: usize) -> Result<usize, RenderError> {
         let Some(expr) = argument else { return Ok(default) };
-        match &*eval::eval(expr, self.env)?.as_value() {
-            Value::Int(count) if *count >= 0 => Ok(usize::try_from(*count).unwrap_or(max).min(max)),
-            Value::Int(_) => Err(self.fault(Cause::NumberRange)),
-            other => Err(self.refuse(other)),
+        let view = eval::eval(expr, self.env)?;
+        match view.as_value() {
+            Some(Value::Int(count)) if *count >= 0 => Ok(usize::try_from(*count).unwrap_or(max).min(max)),
+            Some(Value::Int(_)) => Err(self.fault(Cause::NumberRange)),
+            _ => Err(self.refuse(&view)),
         }
     }
 
     fn integer(&self, argument: Option<&'a Expr>, default: i128) -> Result<i128, RenderError> {
         let Some(expr) = argument else { return Ok(default) };
-        match &*eval::eval(expr, self.env)?.as_value() {
-            Value::Int(number) => Ok(*number),
-            other => Err(self.refuse(other)),
+        let view = eval::eval(expr, self.env)?;
+        match view.as_value() {
+            Some(Value::Int(number)) => Ok(*number),
+            _ => Err(self.refuse(&view)),
         }
     }
 
     fn flag(&self, argument: Option<&'a Expr>) -> Result<bool, RenderError> {
         let Some(expr) = argument else { return Ok(false) };
-        match &*eval::eval(expr, self.env)?.as_value() {
-            Value::Bool(flag) => Ok(*flag),
-            other => Err(self.refuse(other)),
+        let view = eval::eval(expr, self.env)?;
+        match view.as_value() {
+            Some(Value::Bool(flag)) => Ok(*flag),
+            _ => Err(self.refuse(&view)),
         }
     }
 
@@ -193,8 +265,8 @@ impl<'a> Call<'_, 'a> {
     }
 
     /// The elements of a list, paid for.
-    fn list<'v>(&self, value: &'v Value) -> Result<&'v [Value], RenderError> {
-        let Value::List(items) = value else { return Err(self.refuse(value)) };
+    fn list<'v>(&self, view: &'v View<'_>) -> Result<&'v [Value], RenderError> {
+        let Some(Value::List(items)) = view.as_value() else { return Err(self.refuse(view)) };
         self.env.meter.work(items.len()).map_err(|cause| self.fault(cause))?;
         Ok(items)
     }
@@ -205,9 +277,8 @@ impl<'a> Call<'_, 'a> {
         input: &View<'_>,
         mut make: impl FnMut(&Value) -> Result<Option<Value>, RenderError>,
     ) -> Result<View<'a>, RenderError> {
-        let value = input.as_value();
         let mut kept = Vec::new();
-        for item in self.list(&value)? {
+        for item in self.list(input)? {
             if let Some(item) = make(item)? {
                 kept.push(item);
             }
@@ -224,31 +295,30 @@ impl<'a> Call<'_, 'a> {
             let end = if first { items.first() } else { items.last() };
             return Ok(end.map_or_else(View::none, View::Value));
         }
-        let value = input.as_value();
-        let items = self.list(&value)?;
+        let items = self.list(input)?;
         let end = if first { items.first() } else { items.last() };
         end.map_or_else(|| Ok(View::none()), |end| self.copy(end).map(View::Owned))
     }
 
     fn length(&self, input: &View<'_>) -> Result<View<'a>, RenderError> {
-        let length = match (input.as_str(), &*input.as_value_unless_text()) {
+        let length = match (input.as_str(), input.as_value()) {
             (Some(text), _) => {
-                self.env.meter.work(text.len() / 64).map_err(|cause| self.fault(cause))?;
+                self.look(text.len())?;
                 text.chars().count()
             }
-            (None, Value::List(items)) => items.len(),
-            (None, Value::Object(members)) => members.len(),
-            (None, other) => return Err(self.refuse(other)),
+            (None, Some(Value::List(items))) => items.len(),
+            (None, Some(Value::Object(members))) => members.len(),
+            _ => return Err(self.refuse(input)),
         };
         Ok(View::Owned(Value::from(u64::try_from(length).unwrap_or(u64::MAX))))
     }
 
     fn items(&self, input: &View<'_>) -> Result<View<'a>, RenderError> {
-        let value = input.as_value();
-        let Value::Object(members) = &*value else { return Err(self.refuse(&value)) };
+        let Some(Value::Object(members)) = input.as_value() else { return Err(self.refuse(input)) };
         let pairs: Result<Vec<Value>, RenderError> = members
             .iter()
             .map(|(key, value)| {
+                self.look(key.len())?;
                 self.env.meter.make(key.len()).map_err(|cause| self.fault(cause))?;
                 Ok(Value::List(vec![Value::from(key.as_str()), self.copy(value)?]))
             })
@@ -260,9 +330,8 @@ impl<'a> Call<'_, 'a> {
         if input.as_str().is_some() {
             return self.text_made(input, |text| Ok(text.chars().rev().collect()));
         }
-        let value = input.as_value();
         let items: Result<Vec<Value>, RenderError> =
-            self.list(&value)?.iter().rev().map(|item| self.copy(item)).collect();
+            self.list(input)?.iter().rev().map(|item| self.copy(item)).collect();
         Ok(View::Owned(Value::List(items?)))
     }
 
@@ -274,9 +343,8 @@ impl<'a> Call<'_, 'a> {
     ) -> Result<View<'a>, RenderError> {
         let separator = separator.map(|expr| eval::eval(expr, self.env)).transpose()?;
         let separator = separator.as_ref().map(|view| self.text(view)).transpose()?.unwrap_or_default();
-        let value = input.as_value();
         let mut joined = String::new();
-        for (index, item) in self.list(&value)?.iter().enumerate() {
+        for (index, item) in self.list(input)?.iter().enumerate() {
             let item = attribute.map_or(Some(item), |attribute| attribute.of(item)).unwrap_or(&Value::Null);
             let length = joined.len();
             if index > 0 {
@@ -284,7 +352,7 @@ impl<'a> Call<'_, 'a> {
                 joined.push_str(separator);
             }
             match item {
-                Value::Null | Value::List(_) | Value::Object(_) => return Err(self.refuse(item)),
+                Value::Null | Value::List(_) | Value::Object(_) => return Err(self.refuse(&View::Value(item))),
                 Value::Str(text) => {
                     self.env.meter.make(text.len()).map_err(|cause| self.fault(cause))?;
                     joined.push_str(text);
@@ -292,7 +360,7 @@ impl<'a> Call<'_, 'a> {
                 scalar => eval::write_scalar(scalar, &mut joined),
             }
             // What a number takes is paid afterwards: it is at most a few bytes.
-            self.env.meter.work(1 + (joined.len() - length) / 64).map_err(|cause| self.fault(cause))?;
+            self.look(joined.len() - length)?;
         }
         Ok(View::Owned(Value::Str(joined)))
     }
@@ -304,20 +372,19 @@ impl<'a> Call<'_, 'a> {
         default: Option<&'a Expr>,
     ) -> Result<View<'a>, RenderError> {
         let default = default.map(|expr| eval::eval(expr, self.env)).transpose()?;
-        let default = default.as_ref().map(View::as_value);
-        self.each(input, |item| {
-            let found = attribute.of(item).filter(|value| !value.is_null());
-            match found.or(default.as_deref()) {
-                Some(value) => self.copy(value).map(Some),
-                None => Ok(Some(Value::Null)),
+        self.each(input, |item| match (attribute.of(item).filter(|value| !value.is_null()), &default) {
+            (Some(value), _) => self.copy(value).map(Some),
+            (None, Some(default)) => {
+                self.env.meter.copy_view(default).map_err(|cause| self.fault(cause))?;
+                Ok(Some(default.clone().into_value()))
             }
+            (None, None) => Ok(Some(Value::Null)),
         })
     }
 
     fn sum(&self, input: &View<'_>, attribute: Option<&Attribute>) -> Result<View<'a>, RenderError> {
         use super::expr::Arithmetic;
-        let value = input.as_value();
-        self.list(&value)?
+        self.list(input)?
             .iter()
             .map(|item| attribute.map_or(Some(item), |attribute| attribute.of(item)).unwrap_or(&Value::Null))
             .try_fold(Value::Int(0), |sum, item| {
@@ -346,9 +413,8 @@ impl<'a> Call<'_, 'a> {
         case_sensitive: bool,
         attribute: Option<&Attribute>,
     ) -> Result<View<'a>, RenderError> {
-        let value = input.as_value();
         let mut keyed = Vec::new();
-        for item in self.list(&value)? {
+        for item in self.list(input)? {
             keyed.push((self.key(item, case_sensitive, attribute)?, item));
         }
         // One pass of neighbours is enough to know that all can be ordered: only numbers go with numbers, and texts
@@ -362,8 +428,10 @@ impl<'a> Call<'_, 'a> {
         if let Some(cause) = clash {
             return Err(self.fault(cause));
         }
-        // Comparisons look at whole keys: each level of the sort is paid for.
+        // A comparison may look at whole keys, and each level of the sort at all of them.
         let levels = usize::try_from(keyed.len().checked_ilog2().unwrap_or(0)).unwrap_or(0);
+        let key_bytes: usize = keyed.iter().filter_map(|(key, _)| key.as_str()).map(str::len).sum();
+        self.look(key_bytes.saturating_mul(levels))?;
         self.env.meter.work(keyed.len().saturating_mul(levels)).map_err(|cause| self.fault(cause))?;
         keyed.sort_by(|(left, _), (right, _)| {
             let order = number::order(left, right).unwrap_or(std::cmp::Ordering::Equal);
@@ -379,35 +447,42 @@ impl<'a> Call<'_, 'a> {
         case_sensitive: bool,
         attribute: Option<&Attribute>,
     ) -> Result<View<'a>, RenderError> {
-        // Canonical bytes tell values apart, and a set of them keeps this linear.
-        let mut seen = std::collections::BTreeSet::new();
+        // Canonical text tells values apart, and a hash of it keeps this linear.
+        let mut seen = HashSet::new();
         self.each(input, |item| {
-            let key = self.key(item, case_sensitive, attribute)?;
-            self.kept(item, seen.insert(key.to_text()))
+            let text = self.json(&self.key(item, case_sensitive, attribute)?)?;
+            self.kept(item, seen.insert(text))
         })
     }
 
     fn to_json(&self, input: &View<'_>, indent: Option<&'a Expr>) -> Result<View<'a>, RenderError> {
         let indent = self.count(indent, 0, MAX_INDENT)?;
-        let value = input.as_value();
-        let mut json = String::new();
-        self.env.meter.copy(&value).map_err(|cause| self.fault(cause))?;
-        if indent == 0 {
-            json = value.to_text();
+        // A text that is no value yet becomes one.
+        let text;
+        let value = if let Some(value) = input.as_value() {
+            value
         } else {
-            write_indented(&value, indent, 0, &mut json, self.env.meter).map_err(|cause| self.fault(cause))?;
+            self.env.meter.copy_view(input).map_err(|cause| self.fault(cause))?;
+            text = input.clone().into_value();
+            &text
+        };
+        let plain = self.json(value)?;
+        if indent == 0 || !matches!(value, Value::List(_) | Value::Object(_)) {
+            return Ok(View::Owned(Value::Str(plain)));
         }
+        let mut json = String::new();
+        write_indented(value, indent, 0, &mut json, self.env.meter).map_err(|cause| self.fault(cause))?;
         Ok(View::Owned(Value::Str(json)))
     }
-}
 
-impl View<'_> {
-    /// As [`View::as_value`], but none for a text: for those who have looked for a text already.
-    fn as_value_unless_text(&self) -> std::borrow::Cow<'_, Value> {
-        match self {
-            Self::Text(_) => std::borrow::Cow::Owned(Value::Null),
-            other => other.as_value(),
-        }
+    /// The canonical text of a value, paid for.
+    fn json(&self, value: &Value) -> Result<String, RenderError> {
+        self.env.meter.copy(value).map_err(|cause| self.fault(cause))?;
+        let text = String::from_utf8(canonical::to_bytes(value).map_err(|_| self.fault(Cause::TooDeep))?);
+        let text = text.unwrap_or_default();
+        // Escapes make it longer than the value.
+        self.env.meter.make(text.len()).map_err(|cause| self.fault(cause))?;
+        Ok(text)
     }
 }
 

@@ -26,7 +26,7 @@ pub use expr::{Expr, Path, Segment};
 pub use scope::{Found, MAX_NAMES, Scope, View};
 pub use value::ValueTemplate;
 
-use crate::canonical::Value;
+use crate::canonical::{self, Value};
 use crate::diagnostic::Code;
 
 /// The most bytes that a render produces unless its caller wants fewer.
@@ -145,6 +145,9 @@ pub enum Cause {
         /// The ceiling.
         max_bytes: usize,
     },
+    /// A value that is nested deeper than one may be that enters a thread.
+    #[error("{}", canonical::Error::ValueTooDeep)]
+    TooDeep,
     /// More work, or more values on the way, than allowed.
     #[error("it takes too much work")]
     TooMuchWork,
@@ -177,6 +180,11 @@ impl Template {
     /// Its parts.
     pub(crate) fn statements(&self) -> &[Statement] {
         &self.statements
+    }
+
+    /// Whether it has no text at all.
+    pub fn is_empty(&self) -> bool {
+        self.statements.is_empty()
     }
 
     /// The expression, when the template is exactly one `{{ }}`.

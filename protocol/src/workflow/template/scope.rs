@@ -1,8 +1,7 @@
 //! What a template can see, looked up name by name.
 //!
-//! A template asks only for what it reads, so that whoever renders one never builds the whole context.
-
-use std::borrow::Cow;
+//! A template asks only for what it reads, so that whoever renders one never builds the whole context. A list may be
+//! given one element at a time, so that a loop over ten thousand of them holds one.
 
 use crate::canonical::Value;
 
@@ -19,6 +18,22 @@ pub trait Scope {
     /// leading names of a path, at least one and at most [`MAX_NAMES`]; the template walks the rest itself. So
     /// `steps.writer.output.title` may be answered with the role's whole output and `used: 3`, borrowed.
     fn find<'s>(&'s self, path: &[&str]) -> Found<'s>;
+
+    /// How many elements the list at `list` has, where this scope gives its elements one by one: such a list is asked
+    /// for with [`item`](Self::item) and never with [`find`](Self::find). `None` for everything else.
+    ///
+    /// A loop, `length`, `first`, `last`, an index and `map(attribute=...)` ask for no more than they read; any other
+    /// use builds the whole list, under the ceiling on what a render makes.
+    fn length(&self, _list: &[&str]) -> Option<usize> {
+        None
+    }
+
+    /// What stands at the beginning of `path` within the element `index` of such a list, and how many names of `path`
+    /// were needed to find it; the whole element where `path` is empty. `path` holds at most [`MAX_NAMES`] names, and
+    /// `index` is below [`length`](Self::length).
+    fn item<'s>(&'s self, _list: &[&str], _index: usize, _path: &[&str]) -> Found<'s> {
+        Found::none(0)
+    }
 
     /// Whether `role` has run: the question behind `{% if steps.ROLE %}`, asked often and answered without building
     /// a value.
@@ -79,17 +94,22 @@ impl View<'_> {
         }
     }
 
-    /// The value; a text that is not one yet is copied.
-    pub fn as_value(&self) -> Cow<'_, Value> {
+    /// The value, unless it is a text that is none yet: [`as_str`](Self::as_str) gives every text. Nothing is copied.
+    pub fn as_value(&self) -> Option<&Value> {
         match self {
-            Self::Value(value) => Cow::Borrowed(value),
-            Self::Text(text) => Cow::Owned(Value::from(*text)),
-            Self::Owned(value) => Cow::Borrowed(value),
+            Self::Value(value) => Some(value),
+            Self::Text(_) => None,
+            Self::Owned(value) => Some(value),
         }
     }
 
-    /// The value for keeping.
-    pub fn into_value(self) -> Value {
+    /// What it is called in messages.
+    pub(super) fn kind_name(&self) -> &'static str {
+        self.as_value().map_or("text", super::kind_name)
+    }
+
+    /// The value for keeping. Whoever keeps one pays for the copy first.
+    pub(super) fn into_value(self) -> Value {
         match self {
             Self::Value(value) => value.clone(),
             Self::Text(text) => Value::from(text),

@@ -7,6 +7,8 @@ use proptest::prelude::*;
 use super::*;
 use crate::canonical;
 
+mod work;
+
 fn scope() -> Value {
     canonical::parse(
         br#"{

@@ -1,6 +1,7 @@
 //! Templates at the leaves of a JSON value: `args` of a tool, `input` of a workflow, `result`.
 
-use super::{MAX_RENDER_BYTES, RenderError, Scope, Template, TemplateFault};
+use super::eval::{self, Meter};
+use super::{Cause, MAX_RENDER_BYTES, RenderError, Scope, Template, TemplateFault};
 use crate::canonical::Value;
 
 /// A JSON value whose texts are templates, in its checked form. A text that is exactly one `{{ expr }}` keeps the type of
@@ -51,16 +52,22 @@ impl ValueTemplate {
     /// [`RenderError`] with a place in the text that failed.
     pub fn render(&self, scope: &dyn Scope, max_bytes: usize) -> Result<Value, RenderError> {
         let mut left = max_bytes;
-        render(&self.root, scope, &mut left)
+        // One meter for all texts, because a file may hold thousands of them.
+        let value = render(&self.root, scope, &mut left, &Meter::new())?;
+        // What a file writes around a text adds to the levels of what the text makes.
+        value.check_depth().map_err(|_| Cause::TooDeep.at(&(0..0)))?;
+        Ok(value)
     }
 
     /// The way to the text that made [`render`](Self::render) fail with `error`, as in [`Leaf::place`]; `None` where
     /// only all texts together are too much.
     pub fn failing_leaf(&self, scope: &dyn Scope, error: &RenderError) -> Option<String> {
+        let meter = Meter::new();
         let fails = |leaf: &Leaf<'_>| {
+            let mut left = MAX_RENDER_BYTES;
             let found = match leaf.template.single() {
-                Some(expr) => expr.eval(scope).err(),
-                None => leaf.template.render(scope, MAX_RENDER_BYTES).err(),
+                Some(expr) => eval::value_within(expr, scope, &mut left, &meter).err(),
+                None => eval::render_within(leaf.template.statements(), scope, left, &meter).err(),
             };
             found.as_ref() == Some(error)
         };
@@ -121,23 +128,23 @@ fn within<T>(place: &mut String, part: &str, then: impl FnOnce(&mut String) -> T
     result
 }
 
-fn render(part: &Part, scope: &dyn Scope, left: &mut usize) -> Result<Value, RenderError> {
+fn render(part: &Part, scope: &dyn Scope, left: &mut usize, meter: &Meter) -> Result<Value, RenderError> {
     match part {
         Part::Fixed(value) => Ok(value.clone()),
         Part::Text(template) => {
             if let Some(expr) = template.single() {
-                return super::eval::value_within(expr, scope, left);
+                return eval::value_within(expr, scope, left, meter);
             }
-            let text = template.render(scope, *left)?;
+            let text = eval::render_within(template.statements(), scope, *left, meter)?;
             *left -= text.len();
             Ok(Value::Str(text))
         }
         Part::List(items) => {
-            items.iter().map(|item| render(item, scope, left)).collect::<Result<_, _>>().map(Value::List)
+            items.iter().map(|item| render(item, scope, left, meter)).collect::<Result<_, _>>().map(Value::List)
         }
         Part::Object(members) => members
             .iter()
-            .map(|(key, value)| Ok((key.clone(), render(value, scope, left)?)))
+            .map(|(key, value)| Ok((key.clone(), render(value, scope, left, meter)?)))
             .collect::<Result<_, _>>()
             .map(Value::Object),
     }

@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 
 use super::{Field, Validator};
-use crate::canonical::{self, Value};
+use crate::canonical::{self, MAX_VALUE_DEPTH, Value};
 use crate::diagnostic::{Code, nearest};
 use crate::source::excerpt;
 use crate::workflow::Workflow;
@@ -40,7 +40,13 @@ pub fn check_input(workflow: &Workflow, given: BTreeMap<String, Value>) -> Resul
     for (name, field) in &workflow.input {
         match given.remove(name.as_str()).or_else(|| field.default_value().cloned()) {
             Some(value) => {
-                faults.extend(violation(name.as_str(), field, &value));
+                // The object of all inputs is a level itself.
+                let is_flat = value.is_within(MAX_VALUE_DEPTH - 1);
+                faults.extend(if is_flat {
+                    violation(name.as_str(), field, &value)
+                } else {
+                    Some(too_deep(name.as_str()))
+                });
                 input.insert(name.as_str().to_owned(), value);
             }
             None if field.optional => {}
@@ -65,6 +71,7 @@ pub fn parse_input_text(name: &str, field: &Field, text: &str) -> Result<Value, 
     }
     match canonical::parse(text.as_bytes()) {
         Ok(value) => Ok(value),
+        Err(canonical::Error::ValueTooDeep) => Err(too_deep(name)),
         // A type that allows anything takes what is not JSON as the text it is.
         Err(_) if field.schema.get("type").is_none() && field.schema.get("enum").is_none() => Ok(Value::from(text)),
         Err(error) => {
@@ -80,6 +87,13 @@ pub fn parse_input_text(name: &str, field: &Field, text: &str) -> Result<Value, 
             Err(fault)
         }
     }
+}
+
+fn too_deep(name: &str) -> InputFault {
+    let message = format!("the input `{}` does not fit: {}", excerpt(name), canonical::Error::ValueTooDeep);
+    let mut fault = InputFault::new(Code::InvalidInput, name, message);
+    fault.hint = Some("give it as a text, or with fewer levels".to_owned());
+    fault
 }
 
 fn is_declared(workflow: &Workflow, name: &str) -> bool {

@@ -147,6 +147,28 @@ fn a_text_is_taken_as_the_type_wants_it() {
 }
 
 #[test]
+fn an_input_may_be_nested_as_deep_as_a_value_that_enters_a_thread() {
+    let workflow = workflow("{ any: {}, list: \"string[]\" }");
+    let deep = |levels: usize| format!("{}1{}", "[".repeat(levels), "]".repeat(levels));
+    let field = &workflow.input[0].1;
+    let fault = parse_input_text("any", field, &deep(crate::canonical::MAX_VALUE_DEPTH + 1)).unwrap_err();
+    assert_eq!(fault.code, Code::InvalidInput);
+    assert!(fault.message.ends_with("nested deeper than 64 levels"), "{fault}");
+    // The object of all inputs is a level itself.
+    let check = |levels: usize| {
+        let nested = (0..levels).fold(Value::from("x"), |value, _| Value::List(vec![value]));
+        let given = BTreeMap::from([("any".to_owned(), nested), ("list".to_owned(), Value::List(Vec::new()))]);
+        check_input(&workflow, given)
+            .map_err(|faults| faults.into_iter().map(|fault| fault.message).collect::<Vec<_>>())
+    };
+    assert!(check(crate::canonical::MAX_VALUE_DEPTH - 1).unwrap().check_depth().is_ok());
+    assert_eq!(
+        check(crate::canonical::MAX_VALUE_DEPTH),
+        Err(vec!["the input `any` does not fit: lists and objects are nested deeper than 64 levels".to_owned()])
+    );
+}
+
+#[test]
 fn an_object_is_held_to_its_fields() {
     let field =
         |schema: &str, optional| Field { optional, schema: crate::canonical::parse(schema.as_bytes()).unwrap() };

@@ -1,10 +1,13 @@
 use std::sync::Arc;
 
 use async_openai::types::chat::CreateChatCompletionRequest;
+use rondo_protocol::id::{FieldName, Status};
 use rondo_protocol::object::{Head, Parameters as Given};
+use rondo_protocol::workflow::{AnswerFormat, Field};
 
 use super::*;
-use crate::model::openai::KeepPrefix;
+use crate::answer::Contract;
+use crate::model::openai::{KeepPrefix, ResponseFormat};
 use crate::model::test_call;
 
 fn call() -> ModelCall {
@@ -80,30 +83,50 @@ fn a_schema_that_is_not_json_is_refused() {
     assert_eq!(request_body(&call).unwrap_err().class, FaultClass::Refused);
 }
 
-#[test]
-fn strictness_is_asked_for_only_where_it_can_be_had() {
-    let strict = |schema: &str| is_strict_root(&canonical::parse(schema.as_bytes()).unwrap());
-    let object = |properties: &str, required: &str| {
-        format!(
-            r#"{{"type":"object","properties":{{{properties}}},"required":[{required}],"additionalProperties":false}}"#
-        )
+/// The request of a role with two statuses to a provider that is asked in that way.
+fn asked_as(format: ResponseFormat) -> String {
+    let field = |name: &str, schema: &str, optional| {
+        let schema = canonical::parse(schema.as_bytes()).unwrap();
+        (FieldName::new(name).unwrap(), Field { optional, schema })
     };
-    assert!(strict(&object(
-        r#""a":{"type":"string"},"b":{"anyOf":[{"type":"integer"},{"type":"null"}]}"#,
-        r#""a","b""#
-    )));
-    assert!(strict(&object(r#""a":{"type":"array","items":{"type":"string"},"maxItems":3}"#, r#""a""#)));
-    for loose in [
-        object(r#""a":{"type":"string"}"#, ""),
-        object(r#""a":{"type":"string","minLength":3}"#, r#""a""#),
-        object(r#""a":{}"#, r#""a""#),
-        object(r#""a":{"type":"object"}"#, r#""a""#),
-        format!(r#"{{"anyOf":[{}]}}"#, object("", "")),
-        r#"{"type":"string"}"#.to_owned(),
-        r#"{"type":"object","properties":{},"required":[]}"#.to_owned(),
-    ] {
-        assert!(!strict(&loose), "{loose}");
-    }
+    let zebras = || field("zebras", r#"{"type":"integer","minimum":1}"#, false);
+    let output = vec![
+        (Status::new("revise").unwrap(), vec![field("title", r#"{"type":"string","minLength":3}"#, false), zebras()]),
+        (Status::new("done").unwrap(), vec![zebras(), field("apples", r#"{"enum":["few","many"]}"#, true)]),
+    ];
+    let contract = Contract::new(AnswerFormat::Json, &output).unwrap();
+    let schema = contract.response_format();
+    let mut call = test_call();
+    Arc::make_mut(&mut call.head).response_format = format.in_head(schema.as_deref()).map(str::to_owned);
+    String::from_utf8(request_body(&call).unwrap()).unwrap()
+}
+
+#[test]
+fn the_bytes_of_a_request_are_fixed_for_each_way_to_ask_for_a_form() {
+    insta::assert_snapshot!(
+        asked_as(ResponseFormat::JsonSchema),
+        @r#"{"model":"test-model","messages":[{"role":"system","content":"You test."},{"role":"user","content":"Write."}],"response_format":{"type":"json_schema","json_schema":{"name":"answer","strict":true,"schema":{"type":"object","properties":{"status":{"type":"string","enum":["revise","done"]},"title":{"anyOf":[{"type":"string"},{"type":"null"}]},"zebras":{"minimum":1,"type":"integer"},"apples":{"anyOf":[{"enum":["few","many"],"type":"string"},{"type":"null"}]},"body":{"type":"string"}},"required":["status","title","zebras","apples","body"],"additionalProperties":false}}},"stream":true,"stream_options":{"include_usage":true}}"#
+    );
+    insta::assert_snapshot!(
+        asked_as(ResponseFormat::JsonObject),
+        @r#"{"model":"test-model","messages":[{"role":"system","content":"You test."},{"role":"user","content":"Write."}],"response_format":{"type":"json_object"},"stream":true,"stream_options":{"include_usage":true}}"#
+    );
+    insta::assert_snapshot!(
+        asked_as(ResponseFormat::Off),
+        @r#"{"model":"test-model","messages":[{"role":"system","content":"You test."},{"role":"user","content":"Write."}],"stream":true,"stream_options":{"include_usage":true}}"#
+    );
+}
+
+#[test]
+fn what_a_strict_mode_cannot_say_is_not_asked_for_strictly() {
+    let sent = |schema: &str| {
+        let mut call = test_call();
+        Arc::make_mut(&mut call.head).response_format = Some(schema.to_owned());
+        let body: serde_json::Value = serde_json::from_slice(&request_body(&call).unwrap()).unwrap();
+        body["response_format"]["json_schema"]["strict"].clone()
+    };
+    assert_eq!(sent(r#"{"type":"object","properties":{},"required":[],"additionalProperties":false}"#), true);
+    assert_eq!(sent(r#"{"type":"object","properties":{},"required":[]}"#), false);
 }
 
 fn keeping(host: &str, keep: KeepPrefix, time: Option<KeepFor>) -> String {

@@ -15,7 +15,7 @@ use rondo_protocol::{Digest, Value};
 
 use super::entry::{Answer, Said};
 use super::key::{About, Facets, Parts};
-use super::occurrence::{Counter, Counters};
+use super::occurrence::{Counter, Counters, Numbered, TOO_MANY};
 use super::settings::Settings;
 use crate::hook::rack::Rack;
 use crate::hook::rack::explain::{HIT, TOLD_MAX};
@@ -317,12 +317,28 @@ impl Hook for Answers {
             let occurrence = match earlier {
                 Some(open) if !is_first => Some(open.parts.occurrence),
                 _ => {
-                    self.counter(subject.site).number(subject.site, subject.request, &context.past, &self.of_kind).await
+                    let counter = self.counter(subject.site);
+                    match counter.number(subject.site, subject.request, &context.past, &self.of_kind).await {
+                        Numbered::As(number) => Some(number),
+                        Numbered::Unknown => None,
+                        Numbered::Full { is_news } => {
+                            if is_news {
+                                context.reports.warn(&context.node, &call, TOO_MANY.to_owned());
+                            }
+                            None
+                        }
+                    }
                 }
             };
             let Some(occurrence) = occurrence else { return next.run(call).await };
             let parts = self.parts(&subject, occurrence);
-            let key = parts.key();
+            let key = match parts.key() {
+                Ok(key) => key,
+                Err(error) => {
+                    context.reports.warn(&context.node, &call, format!("the call has no key: {error}"));
+                    return next.run(call).await;
+                }
+            };
             // A node further out has looked the same key up, and keeps what comes.
             let Some(_asking) = self.rack.begin(subject.site, key) else { return next.run(call).await };
             let looked = if is_first {
@@ -378,22 +394,20 @@ impl Hook for Answers {
                 Said::Turn(turn, _) => self.may_call(turn, &site.role),
                 Said::Model(_) => true,
             });
-            let Some(answer) = answer else {
+            let about = Facets::of(&open.head, &open.conversation).and_then(|facets| {
+                let thread = site.thread.to_string();
+                let about = About { parts: open.parts, facets, thread, role: site.role.to_string(), visit: site.visit };
+                about.to_bytes()
+            });
+            let (Some(answer), Ok(about)) = (answer, about) else {
                 // Those who wait for it need not wait for one another: the next answer is not kept either.
                 self.shelf.give_up(&open.key);
                 return;
             };
             let answer = Answer { attempts: open.attempts, ..answer };
-            let about = About {
-                parts: open.parts,
-                facets: Facets::of(&open.head, &open.conversation),
-                thread: site.thread.to_string(),
-                role: site.role.to_string(),
-                visit: site.visit,
-            };
             let terms = Terms {
                 label: Label::new(site.role.as_str(), ""),
-                about: about.to_bytes(),
+                about,
                 ttl_ms: self.settings.ttl_ms,
                 now_ms: context.env.now_ms(),
             };

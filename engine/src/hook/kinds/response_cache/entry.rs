@@ -91,9 +91,10 @@ impl Answer {
 }
 
 impl Content for Answer {
-    fn encode(&self) -> Vec<u8> {
-        // Texts, integers and finite floats always have canonical bytes; what has none is read back as damaged.
-        canonical::to_bytes(self).unwrap_or_default()
+    type Index = ();
+
+    fn encode(&self) -> Result<Vec<u8>, String> {
+        canonical::to_bytes(self).map_err(|error| error.to_string())
     }
 
     fn decode(bytes: &[u8]) -> Result<Self, String> {

@@ -49,11 +49,13 @@ impl Parts {
     pub const VERSION: u32 = VERSION;
 
     /// The key.
-    pub fn key(&self) -> Key {
-        // Texts, digests and integers always have canonical bytes.
+    ///
+    /// # Errors
+    /// When a part has no canonical form: what no key tells apart is neither looked up nor kept.
+    pub fn key(&self) -> Result<Key, canonical::Error> {
         let mut bytes = b"rondo/response/v1\n".to_vec();
-        bytes.extend(canonical::to_bytes(self).unwrap_or_default());
-        Key(*Digest::sha256(&bytes).as_bytes())
+        bytes.extend(canonical::to_bytes(self)?);
+        Ok(Key(*Digest::sha256(&bytes).as_bytes()))
     }
 }
 
@@ -78,22 +80,24 @@ pub struct Facets {
 
 impl Facets {
     /// Those of a request.
-    pub fn of(head: &Head, conversation: &Conversation) -> Self {
+    ///
+    /// # Errors
+    /// When a part of the head has no canonical form.
+    pub fn of(head: &Head, conversation: &Conversation) -> Result<Self, canonical::Error> {
         let shortened = |digest: Digest| digest.to_string().chars().take(SHORT).collect::<String>();
         let short = |bytes: &[u8]| shortened(Digest::sha256(bytes));
         let links = conversation.links();
         let last = links.iter().skip(links.len().saturating_sub(LINKS_MAX));
-        Self {
+        let parameters = canonical::to_bytes(&head.parameters)?;
+        Ok(Self {
             model: head.model.clone(),
-            parameters: canonical::to_bytes(&head.parameters)
-                .map(|bytes| String::from_utf8_lossy(&bytes).chars().take(500).collect())
-                .unwrap_or_default(),
+            parameters: String::from_utf8_lossy(&parameters).chars().take(500).collect(),
             system: short(head.system.as_bytes()),
-            tools: canonical::to_bytes(&head.tools).map(|bytes| short(&bytes)).unwrap_or_default(),
+            tools: short(&canonical::to_bytes(&head.tools)?),
             response_format: head.response_format.as_ref().map(|schema| short(schema.as_bytes())).unwrap_or_default(),
             messages: u64::try_from(links.len()).unwrap_or(u64::MAX),
             links: last.copied().map(shortened).collect(),
-        }
+        })
     }
 
     /// The number of the first message, from 1, in which two requests differ; 0 = earlier than is known. `None` = in none
@@ -130,15 +134,17 @@ pub struct About {
 
 impl About {
     /// Its bytes.
-    pub fn to_bytes(&self) -> Vec<u8> {
-        let bytes = |about: &Self| canonical::to_bytes(about).unwrap_or_default();
-        let whole = bytes(self);
+    ///
+    /// # Errors
+    /// When a part has no canonical form.
+    pub fn to_bytes(&self) -> Result<Vec<u8>, canonical::Error> {
+        let whole = canonical::to_bytes(self)?;
         if whole.len() <= ABOUT_MAX_BYTES {
-            return whole;
+            return Ok(whole);
         }
         // What only explains goes first.
         let facets = Facets { parameters: String::new(), links: Vec::new(), ..self.facets.clone() };
-        bytes(&Self { facets, ..self.clone() })
+        canonical::to_bytes(&Self { facets, ..self.clone() })
     }
 
     /// What such bytes say.

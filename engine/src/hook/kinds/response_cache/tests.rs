@@ -158,7 +158,7 @@ impl Asked {
             redaction: String::new(),
             root: self.root.clone(),
         };
-        parts.key()
+        parts.key().unwrap()
     }
 }
 
@@ -346,7 +346,7 @@ fn an_answer_is_read_back_as_it_was_written() {
         output_tokens: 2,
         ..rondo_protocol::object::Usage::default()
     });
-    assert_eq!(Answer::decode(&answer.encode()), Ok(answer.clone()));
+    assert_eq!(Answer::decode(&answer.encode().unwrap()), Ok(answer.clone()));
     assert!(answer.weight() >= 4);
     assert!(Answer::decode(b"{}").is_err());
     assert!(matches!(answer.said, Said::Model(_)));

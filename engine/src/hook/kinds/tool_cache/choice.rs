@@ -38,6 +38,8 @@ pub enum Refusal {
     NoFiles,
     /// Its arguments have no canonical form.
     Arguments,
+    /// What it is looked up by has no canonical form.
+    NoKey,
     /// It read, and cannot tell what.
     NoReadSet,
     /// What it read was written to meanwhile.
@@ -59,6 +61,7 @@ impl Refusal {
             Self::External => "its effect is external",
             Self::NoFiles => "it reads files, and there is no workspace in which they could be looked at again",
             Self::Arguments => "its arguments have no canonical form",
+            Self::NoKey => "the parts of its key have no canonical form",
             Self::NoReadSet => "it reads, and has no read set: nobody can tell what it saw",
             Self::Overlapped => "what it read was, or may have been, written to at the same time",
         }
@@ -141,7 +144,7 @@ fn known(settings: &Settings, tool: &ToolView, root: &str) -> Result<Known, Refu
         return Err(refusal);
     }
     let fixed = Fixed::of(tool, settings.rack.scope, root.to_owned());
-    let digest = fixed.digest();
+    let digest = fixed.digest().map_err(|_| Refusal::NoKey)?;
     Ok(Known { fixed, digest, ttl_ms: settings.ttl_ms(tool), is_of_server })
 }
 

@@ -4,6 +4,7 @@ use rondo_protocol::call::ToolReply;
 use rondo_protocol::canonical;
 use rondo_protocol::seen::Seen;
 
+use super::dependents::Dependents;
 use crate::hook::shelf::Content;
 
 /// What one entry holds beside its text, and beside the path of each sight.
@@ -33,16 +34,17 @@ impl Kept {
 }
 
 impl Content for Kept {
+    type Index = Dependents;
+
     /// The text's length, the text, and then canonical JSON of what was seen, or nothing.
-    fn encode(&self) -> Vec<u8> {
+    fn encode(&self) -> Result<Vec<u8>, String> {
         let length = u64::try_from(self.text.len()).unwrap_or(u64::MAX);
-        // Paths, integers and digests always have canonical bytes; what has none is read back as damaged.
-        let seen = self.seen.as_ref().map(|seen| canonical::to_bytes(seen).unwrap_or_else(|_| vec![b'?']));
+        let seen = self.seen.as_ref().map(canonical::to_bytes).transpose().map_err(|error| error.to_string())?;
         let mut bytes = Vec::with_capacity(LENGTH_BYTES + self.text.len() + seen.as_ref().map_or(0, Vec::len));
         bytes.extend_from_slice(&length.to_le_bytes());
         bytes.extend_from_slice(self.text.as_bytes());
         bytes.extend(seen.into_iter().flatten());
-        bytes
+        Ok(bytes)
     }
 
     fn decode(bytes: &[u8]) -> Result<Self, String> {

@@ -42,6 +42,12 @@ impl Extent {
         Self { root: root.to_owned(), names: Some(names) }
     }
 
+    /// The names with where they are, and whether something may come or go below them; `None` = any write may touch it.
+    pub fn paths(&self) -> Option<impl Iterator<Item = (PathBuf, bool)> + '_> {
+        let names = self.names.as_ref()?.iter();
+        Some(names.map(|(name, kind)| (Path::new(&self.root).join(name), *kind != SightKind::Folder)))
+    }
+
     /// That of what any write may touch.
     pub fn any() -> Self {
         Self { root: String::new(), names: None }
@@ -70,6 +76,11 @@ impl Touch {
             }
             (Effect::Writes(_), None) | (Effect::External, _) => Some(Self::anything()),
         }
+    }
+
+    /// The paths that it may change, each with all below it; `None` = anything.
+    pub fn paths(&self) -> Option<&[PathBuf]> {
+        self.reach.as_ref()?.1.paths()
     }
 
     /// Whether it may change what a result stands on. On doubt it may.

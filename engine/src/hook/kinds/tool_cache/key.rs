@@ -21,6 +21,12 @@ const ABOUT_MAX_BYTES: usize = 4096;
 const ALONE: u8 = b'a';
 const LOOKED: u8 = b'l';
 
+#[cfg(test)]
+thread_local! {
+    /// How many cards were read.
+    pub static READ: std::cell::Cell<usize> = const { std::cell::Cell::new(0) };
+}
+
 /// The parts of a key that are the same for all calls of a tool.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Fixed {
@@ -57,9 +63,11 @@ impl Fixed {
     }
 
     /// Their digest.
-    pub fn digest(&self) -> Digest {
-        // Texts and integers always have canonical bytes.
-        Digest::sha256(&canonical::to_bytes(self).unwrap_or_default())
+    ///
+    /// # Errors
+    /// When a part has no canonical form.
+    pub fn digest(&self) -> Result<Digest, canonical::Error> {
+        canonical::to_bytes(self).map(|bytes| Digest::sha256(&bytes))
     }
 }
 
@@ -103,17 +111,18 @@ impl About {
     /// Its bytes, which fit on a card: what does not is left out. Without its names an extent is touched by any write.
     pub fn to_bytes(&self) -> Vec<u8> {
         let sort = if self.extent.is_some() { LOOKED } else { ALONE };
-        let bytes = |about: &Self| [vec![sort], canonical::to_bytes(about).unwrap_or_default()].concat();
-        let whole = bytes(self);
-        if whole.len() <= ABOUT_MAX_BYTES {
-            return whole;
-        }
-        let without = bytes(&Self { extent: self.extent.as_ref().map(|_| Extent::any()), ..self.clone() });
-        if without.len() <= ABOUT_MAX_BYTES { without } else { vec![sort] }
+        let fitting = |about: &Self| {
+            let bytes = [vec![sort], canonical::to_bytes(about).ok()?].concat();
+            (bytes.len() <= ABOUT_MAX_BYTES).then_some(bytes)
+        };
+        let without = || fitting(&Self { extent: self.extent.as_ref().map(|_| Extent::any()), ..self.clone() });
+        fitting(self).or_else(without).unwrap_or_else(|| vec![sort])
     }
 
     /// What such bytes say.
     pub fn from_bytes(bytes: &[u8]) -> Option<Self> {
+        #[cfg(test)]
+        READ.set(READ.get() + 1);
         canonical::from_slice(bytes.get(1..)?).ok()
     }
 

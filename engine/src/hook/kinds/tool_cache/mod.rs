@@ -19,6 +19,7 @@
 
 mod choice;
 mod denied;
+mod dependents;
 mod entry;
 mod explain;
 mod extent;

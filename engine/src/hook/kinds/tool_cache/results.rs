@@ -227,10 +227,7 @@ impl Results {
         // Recorded first: what is kept from here on is kept in the knowledge of it, and all else is dropped below.
         let writing = self.shared.writes.writing(Arc::clone(&touch));
         let shelves = self.shared.rack.used();
-        join_all(shelves.iter().map(|shelf| {
-            shelf.forget_where(|_, card| About::extent(&card.about).is_some_and(|extent| touch.touches(&extent)))
-        }))
-        .await;
+        join_all(shelves.iter().map(|shelf| shelf.forget_found(|dependents| dependents.touched(&touch)))).await;
         Some(writing)
     }
 

@@ -148,8 +148,9 @@ async fn what_cannot_be_decoded_is_damaged() {
     #[derive(Debug)]
     struct Strict;
     impl Content for Strict {
-        fn encode(&self) -> Vec<u8> {
-            Vec::new()
+        type Index = ();
+        fn encode(&self) -> Result<Vec<u8>, String> {
+            Ok(Vec::new())
         }
         fn decode(_: &[u8]) -> Result<Self, String> {
             Err("not today".into())

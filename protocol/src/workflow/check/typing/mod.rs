@@ -24,8 +24,8 @@ pub(super) struct Place<'p, 'w> {
     pub(super) steps: Vec<(usize, usize)>,
     /// Whether something leads here that is not one step: `start`, or the lanes of a fan-out.
     pub(super) without_step: Option<&'static str>,
-    /// Whether lanes have met here.
-    pub(super) has_branches: bool,
+    /// How many `branches` there are at least, where they are in scope.
+    pub(super) branches: Option<usize>,
     /// The names that lanes give.
     pub(super) names: Vec<(&'w str, Known<'w>)>,
 }

@@ -81,7 +81,7 @@ impl<'w> Typing<'_, 'w> {
                 None => return Type::Any.into(),
             },
         };
-        for segment in rest {
+        for (position, segment) in rest.iter().enumerate() {
             // Where this part is absent the path breaks off, and all of it is.
             let mut breaks_off = known.optional && !self.is_present(&written);
             if breaks_off && !matches!(want, Want::Presence | Want::Condition) {
@@ -98,7 +98,10 @@ impl<'w> Typing<'_, 'w> {
             };
             let of = format!("`{written}`");
             written.push_str(&segment.to_string());
+            let is_sure =
+                path.root() == "branches" && !path.is_local() && position == 0 && self.is_sure_branch(segment);
             known = match found {
+                Member::Known(next) if is_sure => Known { optional: false, ..next },
                 Member::Known(next) => next.or_absent(breaks_off),
                 Member::Unknown(names) => {
                     self.missing_field(&of, segment, &names, &known, range, want);
@@ -118,6 +121,11 @@ impl<'w> Typing<'_, 'w> {
             known.optional = false;
         }
         known
+    }
+
+    /// Whether `branches` is always long enough for this index.
+    fn is_sure_branch(&self, segment: &Segment) -> bool {
+        matches!(segment, Segment::Index(index) if self.place.branches.is_some_and(|least| *index < least))
     }
 
     fn absent(&mut self, written: &str, range: &Range<usize>) {
@@ -184,7 +192,7 @@ impl<'w> Typing<'_, 'w> {
             "output" | "body" | "status" => {
                 if let Some(why) = place.without_step {
                     let message = format!("`{name}` is not in scope: {why}");
-                    let hint = if place.has_branches { "use `branches`, or `steps.ROLE`" } else { "use `input`" };
+                    let hint = if place.branches.is_some() { "use `branches`, or `steps.ROLE`" } else { "use `input`" };
                     self.fault(Code::UnknownVariable, range, message, hint);
                     return None;
                 }
@@ -194,7 +202,7 @@ impl<'w> Typing<'_, 'w> {
                     Type::Text.into()
                 });
             }
-            "branches" if place.has_branches => return Some(Type::List(Box::new(branch().into())).into()),
+            "branches" if place.branches.is_some() => return Some(Type::List(Box::new(branch().into())).into()),
             _ => {}
         }
         let hint = self.meant(name);

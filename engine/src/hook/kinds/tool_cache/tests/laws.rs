@@ -6,11 +6,12 @@ use proptest::prelude::*;
 use rondo_protocol::seen::{Mark, Seen, Sight, SightKind};
 
 use super::*;
+use crate::hook::kinds::tool_cache::dependents::Dependents;
 use crate::hook::kinds::tool_cache::entry::Kept;
 use crate::hook::kinds::tool_cache::extent::{Extent, Touch};
 use crate::hook::kinds::tool_cache::key::{About, Fixed, key};
 use crate::hook::rack::Scope;
-use crate::hook::shelf::Content;
+use crate::hook::shelf::{Content, Index as _, Key};
 
 fn path() -> impl Strategy<Value = String> {
     let part = prop_oneof![Just("a"), Just("b"), Just("c")];
@@ -78,6 +79,40 @@ fn an_extent_is_touched_by_what_touches_what_was_seen() {
     });
 }
 
+/// Law: the index finds exactly the entries that a write touches, whatever has come and gone before.
+#[test]
+fn what_a_write_touches_is_found_without_looking_at_all_entries() {
+    let desk = Desk::new(Vec::new());
+    let root = desk.files.path();
+    let entry = prop_oneof![8 => seen().prop_map(Some), 1 => Just(None)];
+    let entries = prop::collection::vec((entry, any::<bool>()), 1..12);
+    proptest!(ProptestConfig::with_cases(2000), |(entries in entries, written in prop::collection::vec(path(), 0..3))| {
+        let mut dependents = Dependents::default();
+        let keys = (0..12).map(|n| Key([n; 32]));
+        let cards: Vec<(Key, Vec<u8>, bool)> = keys
+            .zip(&entries)
+            .map(|(key, (seen, stays))| {
+                let extent = seen.as_ref().map(|seen| Extent::of(seen, root));
+                (key, about(extent, "{}").to_bytes(), *stays)
+            })
+            .collect();
+        cards.iter().for_each(|(key, about, _)| dependents.came(key, about));
+        cards.iter().filter(|(.., stays)| !stays).for_each(|(key, ..)| dependents.went(key));
+        for touch in [Touch::of(&Effect::Writes(written.clone()), Some(&desk.files)).unwrap(), Touch::anything()] {
+            let touches =
+                // Of a write that may reach anything, all are found: those too that saw nothing.
+                |about: &Vec<u8>| About::extent(about).is_some_and(|extent| touch.paths().is_none() || touch.touches(&extent));
+            let expected: Vec<Key> =
+                cards.iter().filter(|(_, about, stays)| *stays && touches(about)).map(|(key, ..)| *key).collect();
+            let mut found = dependents.touched(&touch);
+            found.sort();
+            prop_assert_eq!(found, expected);
+        }
+        cards.iter().for_each(|(key, ..)| dependents.went(key));
+        prop_assert_eq!(dependents.touched(&Touch::anything()), Vec::<Key>::new());
+    });
+}
+
 /// A card holds what it can; what does not fit is touched by any write.
 #[test]
 fn a_card_is_bounded_and_never_claims_to_stand_on_less() {
@@ -119,8 +154,9 @@ fn folders_of_two_workspaces_are_told_apart() {
 #[test]
 fn each_part_of_a_key_counts() {
     let base = fixed("look");
-    let of =
-        |fixed: &Fixed, within: &str, effect: &str, arguments: &str| key(&fixed.digest(), within, effect, arguments);
+    let of = |fixed: &Fixed, within: &str, effect: &str, arguments: &str| {
+        key(&fixed.digest().unwrap(), within, effect, arguments)
+    };
     let mut keys = vec![of(&base, "w", "pure", "{}")];
     let change = |change: &dyn Fn(&mut Fixed)| {
         let mut fixed = base.clone();
@@ -149,7 +185,7 @@ proptest! {
     #[test]
     fn an_entry_is_read_back_as_it_was(text in ".*", seen in prop::option::of(seen()), cut in 0_usize..64) {
         let kept = Kept { text, seen };
-        let bytes = kept.encode();
+        let bytes = kept.encode().unwrap();
         prop_assert_eq!(Kept::decode(&bytes), Ok(kept));
         let _ = Kept::decode(&bytes[..bytes.len().saturating_sub(cut)]);
         let _ = Kept::decode(&bytes[bytes.len().min(cut)..]);

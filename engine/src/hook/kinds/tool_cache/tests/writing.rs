@@ -5,6 +5,7 @@ use std::time::{Duration, Instant};
 
 use super::*;
 use crate::hook::kinds::tool_cache::extent::{Extent, Touch};
+use crate::hook::kinds::tool_cache::key::READ;
 use crate::hook::kinds::tool_cache::writes::Writes;
 
 const PATCH: &str = "--- a/x\n+++ b/x\n@@ -1,1 +1,1 @@\n-one\n+two\n";
@@ -99,6 +100,34 @@ async fn an_identical_edit_is_made_again() {
     }
     assert_eq!(run.reached(), 3);
     assert_eq!(figures(&run.metrics().await, &["observed_calls", "hits", "misses", "recorded_count"]), [3, 0, 0, 0]);
+}
+
+/// The cards of what is kept are read as they come, and never again for a write.
+#[tokio::test]
+async fn a_write_reads_no_card_of_what_it_does_not_touch() {
+    let (_, desk) = desk();
+    let run = desk.run("{}");
+    for n in 0..200 {
+        let name = format!("y{n}");
+        desk.write(&name, "one\n");
+        run.read(&name).await;
+    }
+    desk.write("x", "one\n");
+    run.read("x").await;
+    assert_eq!(desk.entries(), 201);
+    READ.set(0);
+    run.call("edit_file", r#"{"path":"x","old":"one","new":"two"}"#).await;
+    assert_eq!((READ.get(), desk.entries()), (0, 200));
+    run.call("shell", "{}").await;
+    assert_eq!((READ.get(), desk.entries()), (0, 0));
+    // What an earlier process kept is found as well.
+    run.read("y7").await;
+    drop(run);
+    let desk = desk.again();
+    let run = desk.run("{}");
+    assert!(run.read("y7").await.is_hit);
+    run.call("write_file", r#"{"path":"y7","text":"two"}"#).await;
+    assert_eq!(desk.entries(), 0);
 }
 
 #[tokio::test]

@@ -1,0 +1,304 @@
+//! The part of JSON Schema that a provider can hold an answer to by its strict mode
+//! (<https://platform.openai.com/docs/guides/structured-outputs#supported-schemas>).
+//!
+//! Laws:
+//! - What [`relaxed`] gives accepts every value that the schema accepts. What it leaves out is checked by the contract.
+//! - [`is_strict`] says yes to no schema that the API refuses: one refused request costs more than an answer that has to
+//!   be mended.
+
+use std::collections::BTreeMap;
+
+use rondo_protocol::Value;
+
+/// Levels of objects and lists in each other, the root being the first.
+const MAX_DEPTH: usize = 10;
+
+/// Properties of all objects together.
+const MAX_PROPERTIES: usize = 5000;
+
+/// Characters of all names of properties and all values of `enum` and `const` together.
+const MAX_CHARS: usize = 120_000;
+
+/// Values of all enums together.
+const MAX_ENUM_VALUES: usize = 1000;
+
+/// An enum of more texts than this is bounded in its characters too.
+const LARGE_ENUM_VALUES: usize = 250;
+
+/// Characters of an enum that is as large.
+const MAX_LARGE_ENUM_CHARS: usize = 15_000;
+
+/// The formats of texts.
+const FORMATS: [&str; 9] = ["date-time", "time", "date", "duration", "email", "hostname", "ipv4", "ipv6", "uuid"];
+
+/// A schema without what the strict mode does not know: constraints, defaults and other remarks. An `enum` or `const`
+/// without a type is given the one that its values have, because the API asks for it.
+pub(super) fn relaxed(schema: &Value) -> Value {
+    let Value::Object(members) = schema else { return schema.clone() };
+    let mut kept = BTreeMap::new();
+    for (key, member) in members {
+        let known = match (key.as_str(), member) {
+            ("type" | "required" | "enum" | "const" | "description" | "title", _)
+            | ("minimum" | "maximum" | "exclusiveMinimum" | "exclusiveMaximum" | "multipleOf", _)
+            | ("minItems" | "maxItems", _) => Some(member.clone()),
+            ("properties", Value::Object(properties)) => {
+                Some(Value::Object(properties.iter().map(|(name, schema)| (name.clone(), relaxed(schema))).collect()))
+            }
+            ("anyOf", Value::List(branches)) => Some(Value::List(branches.iter().map(relaxed).collect())),
+            // Without the other they would hold more than they did together.
+            ("items", _) if members.contains_key("prefixItems") => None,
+            ("additionalProperties", _) if members.contains_key("patternProperties") => None,
+            ("items" | "additionalProperties", schema) => Some(relaxed(schema)),
+            ("format", Value::Str(format)) => FORMATS.contains(&format.as_str()).then(|| member.clone()),
+            ("pattern", Value::Str(pattern)) => is_plain(pattern).then(|| member.clone()),
+            _ => None,
+        };
+        kept.extend(known.map(|known| (key.clone(), known)));
+    }
+    if !kept.contains_key("type")
+        && let Some(types) = types_of_values(&kept)
+    {
+        kept.insert("type".to_owned(), types);
+    }
+    Value::Object(kept)
+}
+
+/// Whether a pattern has neither a look around nor a reference back.
+fn is_plain(pattern: &str) -> bool {
+    let refers_back = |pair: &[u8]| matches!(pair, [b'\\', b'1'..=b'9' | b'k']);
+    !["(?=", "(?!", "(?<"].iter().any(|look| pattern.contains(look)) && !pattern.as_bytes().windows(2).any(refers_back)
+}
+
+/// The type of the values of an `enum` or `const`, or the types; `None` where one is a list or an object.
+fn types_of_values(members: &BTreeMap<String, Value>) -> Option<Value> {
+    let values = match (members.get("enum"), members.get("const")) {
+        (Some(Value::List(values)), _) => values.as_slice(),
+        (None, Some(value)) => std::slice::from_ref(value),
+        _ => return None,
+    };
+    let mut types: Vec<&str> = Vec::new();
+    for value in values {
+        let name = match value {
+            Value::Null => "null",
+            Value::Bool(_) => "boolean",
+            Value::Int(_) => "integer",
+            Value::Float(_) => "number",
+            Value::Str(_) => "string",
+            Value::List(_) | Value::Object(_) => return None,
+        };
+        if !types.contains(&name) {
+            types.push(name);
+        }
+    }
+    match types.as_slice() {
+        [] => None,
+        [one] => Some(Value::from(*one)),
+        several => Some(several.iter().map(|name| Value::from(*name)).collect::<Vec<_>>().into()),
+    }
+}
+
+/// Whether a provider can be asked to hold an answer strictly to a schema.
+pub fn is_strict(schema: &Value) -> bool {
+    let mut size = Size::default();
+    is_type(schema, "object")
+        && schema.get("anyOf").is_none()
+        && fits(schema, 1, &mut size)
+        && size.properties <= MAX_PROPERTIES
+        && size.chars <= MAX_CHARS
+        && size.enum_values <= MAX_ENUM_VALUES
+}
+
+/// What the API counts over a whole schema.
+#[derive(Default)]
+struct Size {
+    properties: usize,
+    chars: usize,
+    enum_values: usize,
+}
+
+fn is_type(schema: &Value, name: &str) -> bool {
+    match schema.get("type") {
+        Some(Value::List(types)) => types.iter().any(|one| one.as_str() == Some(name)),
+        Some(one) => one.as_str() == Some(name),
+        None => false,
+    }
+}
+
+fn fits(schema: &Value, depth: usize, size: &mut Size) -> bool {
+    let Value::Object(members) = schema else { return false };
+    let (is_object, is_list) = (is_type(schema, "object"), is_type(schema, "array"));
+    let deeper = depth + usize::from(is_object || is_list);
+    // A schema that says nothing allows everything.
+    (members.contains_key("type") || members.contains_key("anyOf"))
+        && deeper <= MAX_DEPTH + 1
+        && (!is_object || is_closed(schema))
+        && (!is_list || members.contains_key("items"))
+        && members.iter().all(|(key, member)| match (key.as_str(), member) {
+            ("properties", Value::Object(properties)) => {
+                size.properties += properties.len();
+                properties.iter().all(|(name, property)| {
+                    size.chars += name.chars().count();
+                    fits(property, deeper, size)
+                })
+            }
+            ("items", items) => fits(items, deeper, size),
+            ("anyOf", Value::List(branches)) => branches.iter().all(|branch| fits(branch, depth, size)),
+            ("enum", Value::List(values)) => is_enum(values, size),
+            ("const", value) => is_enum(std::slice::from_ref(value), size),
+            ("format", Value::Str(format)) => FORMATS.contains(&format.as_str()),
+            ("pattern", Value::Str(pattern)) => is_plain(pattern),
+            (key, _) => matches!(
+                key,
+                "type"
+                    | "required"
+                    | "additionalProperties"
+                    | "description"
+                    | "title"
+                    | "minimum"
+                    | "maximum"
+                    | "exclusiveMinimum"
+                    | "exclusiveMaximum"
+                    | "multipleOf"
+                    | "minItems"
+                    | "maxItems"
+            ),
+        })
+}
+
+/// Whether an object has exactly the properties that it names.
+fn is_closed(schema: &Value) -> bool {
+    let (Some(Value::Object(properties)), Some(Value::List(required))) =
+        (schema.get("properties"), schema.get("required"))
+    else {
+        return false;
+    };
+    let required: std::collections::BTreeSet<&str> = required.iter().filter_map(Value::as_str).collect();
+    schema.get("additionalProperties") == Some(&Value::Bool(false))
+        && properties.len() == required.len()
+        && properties.keys().all(|name| required.contains(name.as_str()))
+}
+
+fn is_enum(values: &[Value], size: &mut Size) -> bool {
+    let texts = values.iter().filter_map(Value::as_str);
+    let chars: usize = texts.map(|text| text.chars().count()).sum();
+    size.enum_values += values.len();
+    size.chars += chars;
+    (values.len() <= LARGE_ENUM_VALUES || chars <= MAX_LARGE_ENUM_CHARS)
+        && !values.iter().any(|value| matches!(value, Value::List(_) | Value::Object(_)))
+}
+
+#[cfg(test)]
+mod tests {
+    use rondo_protocol::canonical;
+
+    use super::*;
+
+    fn value(json: &str) -> Value {
+        canonical::parse(json.as_bytes()).unwrap()
+    }
+
+    fn object(properties: &str, required: &str) -> String {
+        format!(
+            r#"{{"type":"object","properties":{{{properties}}},"required":[{required}],"additionalProperties":false}}"#
+        )
+    }
+
+    /// The schema of one property.
+    fn one(schema: &str) -> String {
+        object(&format!(r#""a":{schema}"#), r#""a""#)
+    }
+
+    #[test]
+    fn what_the_strict_mode_does_not_know_is_left_out_at_every_depth() {
+        for (schema, wanted) in [
+            (r#"{"type":"string","minLength":3,"default":"x","examples":["y"]}"#, r#"{"type":"string"}"#),
+            (
+                r#"{"type":"string","pattern":"^a+$","format":"date"}"#,
+                r#"{"format":"date","pattern":"^a+$","type":"string"}"#,
+            ),
+            (r#"{"type":"string","pattern":"^(?!a)","format":"uri"}"#, r#"{"type":"string"}"#),
+            (r#"{"type":"string","pattern":"(a)\\1"}"#, r#"{"type":"string"}"#),
+            (r#"{"type":"integer","minimum":1,"multipleOf":2}"#, r#"{"minimum":1,"multipleOf":2,"type":"integer"}"#),
+            (
+                r#"{"type":"array","items":{"type":"string","maxLength":9},"uniqueItems":true,"maxItems":3}"#,
+                r#"{"items":{"type":"string"},"maxItems":3,"type":"array"}"#,
+            ),
+            (
+                r#"{"anyOf":[{"type":"string","minLength":1},{"type":"null"}]}"#,
+                r#"{"anyOf":[{"type":"string"},{"type":"null"}]}"#,
+            ),
+            (r#"{"enum":["a","b"]}"#, r#"{"enum":["a","b"],"type":"string"}"#),
+            (r#"{"enum":["a",1,null]}"#, r#"{"enum":["a",1,null],"type":["string","integer","null"]}"#),
+            (r#"{"const":2.5}"#, r#"{"const":2.5,"type":"number"}"#),
+            (r#"{"enum":[[1]]}"#, r#"{"enum":[[1]]}"#),
+            (r#"{"allOf":[{"type":"string"}],"not":{"const":""}}"#, "{}"),
+            // What closes a list or an object together with another keyword would close it further without.
+            (r#"{"type":"array","prefixItems":[{}],"items":false}"#, r#"{"type":"array"}"#),
+            (
+                r#"{"type":"object","properties":{},"patternProperties":{"^x":{}},"additionalProperties":false}"#,
+                r#"{"properties":{},"type":"object"}"#,
+            ),
+        ] {
+            assert_eq!(relaxed(&value(schema)).to_text(), wanted, "{schema}");
+        }
+    }
+
+    #[test]
+    fn strictness_is_asked_for_only_where_it_can_be_had() {
+        for strict in [
+            one(r#"{"type":"string"}"#),
+            one(r#"{"anyOf":[{"type":"integer"},{"type":"null"}]}"#),
+            one(r#"{"type":"array","items":{"type":"string"},"maxItems":3}"#),
+            one(r#"{"type":["string","null"],"enum":["a",null]}"#),
+            one(&one(r#"{"type":"boolean"}"#)),
+        ] {
+            assert!(is_strict(&value(&strict)), "{strict}");
+        }
+        for loose in [
+            object(r#""a":{"type":"string"}"#, ""),
+            object(r#""a":{"type":"string"}"#, r#""b""#),
+            one(r#"{"type":"string","minLength":3}"#),
+            one(r#"{"type":"string","format":"uri"}"#),
+            one(r#"{"enum":["a"]}"#),
+            one("{}"),
+            one("true"),
+            one(r#"{"type":"object"}"#),
+            one(r#"{"type":["object","null"]}"#),
+            one(r#"{"type":"array"}"#),
+            one(r#"{"type":"array","items":{}}"#),
+            one(&object(r#""b":{"type":"string"}"#, "")),
+            format!(r#"{{"anyOf":[{}]}}"#, object("", "")),
+            r#"{"type":"string"}"#.to_owned(),
+            r#"{"type":"object"}"#.to_owned(),
+            r#"{"type":"object","properties":{},"required":[]}"#.to_owned(),
+        ] {
+            assert!(!is_strict(&value(&loose)), "{loose}");
+        }
+    }
+
+    #[test]
+    fn a_schema_beyond_what_the_api_takes_is_not_strict() {
+        let nested = |levels: usize| (1..levels).fold(one(r#"{"type":"string"}"#), |inner, _| one(&inner));
+        assert!(is_strict(&value(&nested(MAX_DEPTH))));
+        assert!(!is_strict(&value(&nested(MAX_DEPTH + 1))));
+
+        let choices = |count: usize, chars: usize| {
+            let values: Vec<String> = (0..count).map(|at| format!("\"{at:0chars$}\"")).collect();
+            value(&one(&format!(r#"{{"type":"string","enum":[{}]}}"#, values.join(","))))
+        };
+        assert!(is_strict(&choices(MAX_ENUM_VALUES, 4)));
+        assert!(!is_strict(&choices(MAX_ENUM_VALUES + 1, 4)));
+        assert!(is_strict(&choices(LARGE_ENUM_VALUES, 100)));
+        assert!(!is_strict(&choices(LARGE_ENUM_VALUES + 1, 100)));
+
+        let wide = |count: usize| {
+            let names: Vec<String> = (0..count).map(|at| format!("\"f{at:07}\"")).collect();
+            let properties: Vec<String> = names.iter().map(|name| format!("{name}:{{\"type\":\"null\"}}")).collect();
+            value(&object(&properties.join(","), &names.join(",")))
+        };
+        assert!(is_strict(&wide(MAX_PROPERTIES)));
+        assert!(!is_strict(&wide(MAX_PROPERTIES + 1)));
+        let long = format!(r#""{}""#, "x".repeat(MAX_CHARS + 1));
+        assert!(!is_strict(&value(&object(&format!("{long}:{{\"type\":\"null\"}}"), &long))));
+    }
+}

@@ -1,0 +1,111 @@
+//! How a provider is asked to hold an answer to its form (<https://platform.openai.com/docs/guides/structured-outputs>).
+//!
+//! Servers that do not take a schema refuse the request or leave the schema unread, so each is sent what it takes:
+//! - a schema: OpenAI and whoever is not named here, such as llama.cpp, vLLM, Mistral, OpenRouter and Gemini;
+//! - that it is an object: DeepSeek refuses schemas (<https://api-docs.deepseek.com/guides/json_mode>), and so does
+//!   Moonshot (<https://platform.moonshot.ai/docs/guide/use-json-mode-feature-of-kimi-api>);
+//! - nothing: Groq takes none with a stream (<https://console.groq.com/docs/structured-outputs>), Anthropic ignores it
+//!   (<https://docs.claude.com/en/api/openai-sdk>).
+//!
+//! It stands in the head of the request, as a schema: of any object where only that is asked for. Whatever is sent,
+//! answers are read in the same way.
+
+use serde::{Deserialize, Serialize};
+
+use super::keep_prefix::{host, is_host};
+
+/// The schema that says only that an answer is an object.
+pub(super) const ANY_OBJECT: &str = r#"{"type":"object"}"#;
+
+/// How a provider is asked to hold an answer to its form, where the form is JSON.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum ResponseFormat {
+    /// By the role's schema.
+    #[default]
+    JsonSchema,
+    /// As an object, whatever is in it.
+    JsonObject,
+    /// Not at all.
+    Off,
+}
+
+impl ResponseFormat {
+    /// Every way.
+    pub const ALL: [Self; 3] = [Self::JsonSchema, Self::JsonObject, Self::Off];
+
+    /// The word in settings.
+    pub fn word(self) -> &'static str {
+        match self {
+            Self::JsonSchema => "json_schema",
+            Self::JsonObject => "json_object",
+            Self::Off => "off",
+        }
+    }
+
+    /// What the server at that address takes.
+    pub fn at(base_url: &str) -> Self {
+        let host = host(base_url);
+        let is_one_of = |names: &[&str]| names.iter().any(|name| is_host(&host, name));
+        match () {
+            () if is_one_of(&["api.deepseek.com", "api.moonshot.ai", "api.moonshot.cn"]) => Self::JsonObject,
+            () if is_one_of(&["api.groq.com", "api.anthropic.com"]) => Self::Off,
+            () => Self::JsonSchema,
+        }
+    }
+
+    /// What stands in the head of a role whose answers have that schema.
+    pub fn in_head(self, schema: Option<&str>) -> Option<&str> {
+        match self {
+            Self::JsonSchema => schema,
+            Self::JsonObject => schema.map(|_| ANY_OBJECT),
+            Self::Off => None,
+        }
+    }
+
+    /// How the provider of heads that hold these was asked; `None` without any head.
+    pub fn of_heads<'a>(heads: impl IntoIterator<Item = Option<&'a str>>) -> Option<Self> {
+        let mut is_any = false;
+        for held in heads {
+            match held {
+                Some(ANY_OBJECT) => return Some(Self::JsonObject),
+                Some(_) => return Some(Self::JsonSchema),
+                None => is_any = true,
+            }
+        }
+        is_any.then_some(Self::Off)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_sent_follows_from_the_address() {
+        for (address, wanted) in [
+            ("https://api.openai.com/v1", ResponseFormat::JsonSchema),
+            ("https://openrouter.ai/api/v1", ResponseFormat::JsonSchema),
+            ("http://127.0.0.1:8080/v1", ResponseFormat::JsonSchema),
+            ("not an address", ResponseFormat::JsonSchema),
+            ("https://notapi.deepseek.com.example.org", ResponseFormat::JsonSchema),
+            ("https://API.deepseek.com/v1", ResponseFormat::JsonObject),
+            ("https://api.moonshot.ai/v1", ResponseFormat::JsonObject),
+            ("https://api.groq.com/openai/v1", ResponseFormat::Off),
+            ("https://api.anthropic.com/v1", ResponseFormat::Off),
+        ] {
+            assert_eq!(ResponseFormat::at(address), wanted, "{address}");
+        }
+    }
+
+    #[test]
+    fn heads_tell_how_their_provider_was_asked() {
+        let schema = Some(r#"{"type":"object","properties":{}}"#);
+        for format in ResponseFormat::ALL {
+            assert_eq!(ResponseFormat::of_heads([None, format.in_head(schema)]), Some(format));
+            assert_eq!(format.in_head(None), None);
+            assert_eq!(serde_json::to_value(format).unwrap(), format.word());
+        }
+        assert_eq!(ResponseFormat::of_heads([]), None);
+    }
+}

@@ -1,0 +1,102 @@
+//! What the provider counted.
+//!
+//! Law: figures cost no answer. What cannot be read is unknown, and no fault.
+
+use rondo_protocol::object::Usage;
+use serde_json::Value;
+
+/// The longest usage object that is looked into.
+const MAX_USAGE_BYTES: usize = 64 << 10;
+
+/// The most tokens that are believed of one reply. Figures up to it can be added up over a whole thread.
+const MAX_TOKENS: u64 = 1 << 40;
+
+/// The usage that stands in a chunk; `None` when it does not say, as a number, how many tokens were read and written.
+///
+/// Where a provider says what it had kept and what it keeps differs: OpenAI and OpenRouter have
+/// `prompt_tokens_details`, DeepSeek `prompt_cache_hit_tokens` (<https://api-docs.deepseek.com/guides/kv_cache>),
+/// gateways to Anthropic's models pass on its own two words
+/// (<https://docs.litellm.ai/docs/completion/prompt_caching>). Of these a figure that cannot be read is as none at all:
+/// then the tokens count as new ones.
+pub(super) fn read(json: &str) -> Option<Usage> {
+    if json.len() > MAX_USAGE_BYTES {
+        return None;
+    }
+    let usage: Value = serde_json::from_str(json).ok()?;
+    let told = |name: &str| usage.get(name).and_then(tokens);
+    let detail = |name: &str| usage.get("prompt_tokens_details")?.get(name).and_then(tokens);
+    let cached = || told("prompt_cache_hit_tokens").or_else(|| told("cache_read_input_tokens"));
+    Some(Usage {
+        prompt_tokens: told("prompt_tokens")?,
+        cached_tokens: detail("cached_tokens").or_else(cached).unwrap_or(0),
+        cache_write_tokens: detail("cache_write_tokens").or_else(|| told("cache_creation_input_tokens")).unwrap_or(0),
+        output_tokens: told("completion_tokens")?,
+    })
+}
+
+/// A number of tokens, also where it is written as `5.0`.
+fn tokens(figure: &Value) -> Option<u64> {
+    let whole = figure.as_u64().or_else(|| {
+        let number = figure.as_f64()?;
+        // Written out, a whole number has no fraction; one below zero or beyond the bound is not read.
+        (number.fract() == 0.0).then(|| format!("{number:.0}").parse().ok()).flatten()
+    });
+    whole.filter(|tokens| *tokens <= MAX_TOKENS)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn figures(json: &str) -> Option<(u64, u64, u64, u64)> {
+        let usage = read(json)?;
+        Some((usage.prompt_tokens, usage.cached_tokens, usage.cache_write_tokens, usage.output_tokens))
+    }
+
+    #[test]
+    fn what_a_provider_had_kept_is_read_in_each_of_its_words() {
+        let of = |words: &str| figures(&format!(r#"{{"prompt_tokens":100,"completion_tokens":5{words}}}"#)).unwrap();
+        assert_eq!(of(""), (100, 0, 0, 5));
+        assert_eq!(of(r#","prompt_tokens_details":null,"prompt_cache_hit_tokens":null"#), (100, 0, 0, 5));
+        assert_eq!(of(r#","prompt_tokens_details":{"cached_tokens":90,"cache_write_tokens":10}"#), (100, 90, 10, 5));
+        assert_eq!(of(r#","prompt_cache_hit_tokens":64,"prompt_cache_miss_tokens":36"#), (100, 64, 0, 5));
+        assert_eq!(of(r#","cache_read_input_tokens":70,"cache_creation_input_tokens":20"#), (100, 70, 20, 5));
+        let both = r#","prompt_tokens_details":{"cached_tokens":90},"cache_creation_input_tokens":8"#;
+        assert_eq!(of(both), (100, 90, 8, 5));
+    }
+
+    #[test]
+    fn a_figure_that_cannot_be_read_is_unknown() {
+        for (figure, read) in [
+            ("7", Some(7)),
+            ("5.0", Some(5)),
+            ("0.0", Some(0)),
+            ("1e3", Some(1000)),
+            ("-5", None),
+            ("-5.0", None),
+            ("5.5", None),
+            ("null", None),
+            ("1180591620717411303424", None),
+            ("9007199254740993", None),
+            ("1e300", None),
+            ("\"7\"", None),
+            ("[7]", None),
+        ] {
+            let prompt = figures(&format!(r#"{{"prompt_tokens":{figure},"completion_tokens":3}}"#));
+            assert_eq!(prompt, read.map(|read| (read, 0, 0, 3)), "{figure}");
+            let output = figures(&format!(r#"{{"prompt_tokens":3,"completion_tokens":{figure}}}"#));
+            assert_eq!(output, read.map(|read| (3, 0, 0, read)), "{figure}");
+            let details = format!(r#"{{"cached_tokens":{figure}}}"#);
+            let cached =
+                figures(&format!(r#"{{"prompt_tokens":9,"completion_tokens":3,"prompt_tokens_details":{details}}}"#));
+            assert_eq!(cached, Some((9, read.unwrap_or(0), 0, 3)), "{figure}");
+        }
+        for usage in ["{}", "[]", "7", "\"many\"", r#"{"completion_tokens":3}"#] {
+            assert_eq!(figures(usage), None, "{usage}");
+        }
+        let odd = r#"{"prompt_tokens":9,"completion_tokens":3,"prompt_tokens_details":"none"}"#;
+        assert_eq!(figures(odd), Some((9, 0, 0, 3)));
+        let long = format!(r#"{{"prompt_tokens":9,"completion_tokens":3,"x":"{}"}}"#, "x".repeat(MAX_USAGE_BYTES));
+        assert_eq!(figures(&long), None);
+    }
+}

@@ -1,0 +1,230 @@
+//! Earlier steps of a thread: the newest at hand, the others from the store.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use rondo_agent_kit::history::Episode;
+use rondo_protocol::call::{Fault, FaultClass};
+use rondo_protocol::id::{LanePath, RoleName, ThreadId};
+use rondo_protocol::object::Note;
+use rondo_protocol::{Digest, Value, canonical};
+
+use crate::cast::Reading;
+use crate::graph::EdgeId;
+use crate::rebuild;
+use crate::store::{Damage, Error, Read, StoredStep};
+use crate::thread::{self, Own, PastLane, Recall, Taken};
+
+/// How many bytes of steps stay at hand.
+const AT_HAND_BYTES: usize = 8 << 20;
+
+/// How many steps stay at hand.
+const AT_HAND: usize = 4096;
+
+/// The steps of one thread.
+pub struct Steps<'a> {
+    store: &'a dyn Read,
+    thread: ThreadId,
+    roles: Vec<RoleName>,
+    readings: BTreeMap<RoleName, Reading>,
+    at_hand: Mutex<AtHand>,
+}
+
+/// A step with its place among the others.
+#[derive(Debug, Clone)]
+pub struct PastStep {
+    /// As templates and histories see it.
+    pub episode: Arc<Episode>,
+    /// Its digest.
+    pub digest: Digest,
+    /// The steps that it follows.
+    pub prev: Arc<[Digest]>,
+    /// For each part of its lane's path the step that opened this round.
+    pub opened_by: Arc<[u64]>,
+}
+
+#[derive(Default)]
+struct AtHand {
+    steps: BTreeMap<u64, PastStep>,
+    seqs: BTreeMap<Digest, u64>,
+    size_bytes: usize,
+    /// Steps behind this one may not be in the store yet.
+    synced: u64,
+}
+
+impl AtHand {
+    fn add(&mut self, step: PastStep) {
+        let seq = step.episode.seq;
+        self.size_bytes += size_bytes(&step.episode);
+        self.seqs.insert(step.digest, seq);
+        if let Some(before) = self.steps.insert(seq, step) {
+            self.size_bytes = self.size_bytes.saturating_sub(size_bytes(&before.episode));
+        }
+        while (self.size_bytes > AT_HAND_BYTES || self.steps.len() > AT_HAND)
+            && self.steps.first_key_value().is_some_and(|(oldest, _)| *oldest < seq && *oldest <= self.synced)
+        {
+            let Some((_, oldest)) = self.steps.pop_first() else { return };
+            self.seqs.remove(&oldest.digest);
+            self.size_bytes = self.size_bytes.saturating_sub(size_bytes(&oldest.episode));
+        }
+    }
+}
+
+fn size_bytes(episode: &Episode) -> usize {
+    // The fields are in the answer too.
+    episode.prompt.len() + 2 * episode.answer.len() + episode.body.len() + size_of::<PastStep>()
+}
+
+impl<'a> Steps<'a> {
+    /// The steps of `thread`, whose roles' answers are read by `readings`.
+    pub fn new(
+        store: &'a dyn Read,
+        thread: ThreadId,
+        roles: Vec<RoleName>,
+        readings: BTreeMap<RoleName, Reading>,
+    ) -> Self {
+        Self { store, thread, roles, readings, at_hand: Mutex::default() }
+    }
+
+    /// The store.
+    pub fn store(&self) -> &'a dyn Read {
+        self.store
+    }
+
+    /// Keeps a step at hand that was just made.
+    pub fn add(&self, step: PastStep) {
+        self.at_hand().add(step);
+    }
+
+    /// The store has every step up to `seq`.
+    pub fn synced(&self, seq: u64) {
+        let mut at_hand = self.at_hand();
+        at_hand.synced = at_hand.synced.max(seq);
+    }
+
+    /// The step of that number.
+    ///
+    /// # Errors
+    /// When it is missing or damaged.
+    pub fn step(&self, seq: u64) -> Result<PastStep, Error> {
+        if let Some(step) = self.at_hand().steps.get(&seq) {
+            return Ok(step.clone());
+        }
+        let (stored, note) = self.stored(seq)?;
+        Ok(self.keep(stored, &note))
+    }
+
+    /// Keeps a stored step at hand.
+    pub fn keep(&self, stored: StoredStep, note: &Note) -> PastStep {
+        let StoredStep { seq, digest, step, .. } = stored;
+        let body = rebuild::body(&self.readings, &step.role, &step.answer);
+        let step = PastStep {
+            episode: Arc::new(thread::episode(seq, &step, body)),
+            digest,
+            prev: step.prev.into(),
+            opened_by: note.opened_by.as_slice().into(),
+        };
+        let mut at_hand = self.at_hand();
+        at_hand.synced = at_hand.synced.max(seq);
+        at_hand.add(step.clone());
+        step
+    }
+
+    /// The step of that number as it is stored, with its note.
+    ///
+    /// # Errors
+    /// When it is missing or damaged.
+    pub fn stored(&self, seq: u64) -> Result<(StoredStep, Note), Error> {
+        let missing = || Damage::new(format!("step {seq} of thread {} is missing", self.thread)).of_thread(&self.thread);
+        Ok(self.store.step(&self.thread, seq)?.ok_or_else(missing)?)
+    }
+
+    /// The number of the step of that digest, which some step before `before` names as the one it follows.
+    ///
+    /// # Errors
+    /// When there is none.
+    pub fn seq(&self, digest: Digest, before: u64) -> Result<u64, Error> {
+        if let Some(seq) = self.at_hand().seqs.get(&digest) {
+            return Ok(*seq);
+        }
+        // In a thread without lanes it is the one before.
+        if before > 1 && self.step(before - 1)?.digest == digest {
+            return Ok(before - 1);
+        }
+        let places = self.store.locate(digest)?;
+        let own = places.into_iter().filter(|(thread, seq)| *thread == self.thread && *seq < before);
+        own.map(|(_, seq)| seq).max().ok_or_else(|| {
+            let what = format!("step {digest}, which step {before} of thread {} follows, is missing", self.thread);
+            Damage::new(what).of_thread(&self.thread).into()
+        })
+    }
+
+    /// The numbers of a role's visits in a lane up to step `through`, oldest first.
+    ///
+    /// # Errors
+    /// When the index is damaged.
+    pub fn visits_of(&self, lane: &LanePath, role: &RoleName, through: u64) -> Result<Vec<u64>, Error> {
+        let visits = self.store.visits(&self.thread, lane, role, 1..=u64::MAX)?;
+        Ok(visits.into_iter().map(|(_, seq)| seq).filter(|seq| *seq <= through).collect())
+    }
+
+    fn at_hand(&self) -> MutexGuard<'_, AtHand> {
+        self.at_hand.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn past_lane(&self, lane: &LanePath) -> Result<Option<PastLane>, Error> {
+        let mut seqs: BTreeSet<u64> = BTreeSet::new();
+        let mut past = PastLane::default();
+        for role in &self.roles {
+            let visits = self.visits_of(lane, role, u64::MAX)?;
+            if let Some(latest) = visits.last() {
+                let own = Own { visits: u64::try_from(visits.len()).unwrap_or(u64::MAX), attempts: 0, latest: *latest };
+                past.own.insert(role.clone(), own);
+            }
+            seqs.extend(visits);
+        }
+        for (index, seq) in seqs.iter().enumerate() {
+            let Some((stored, note)) = self.store.step(&self.thread, *seq)? else { continue };
+            if let Some(own) = past.own.get_mut(&stored.step.role) {
+                own.attempts += note.attempts;
+            }
+            if let Some(left_by) = note.left_by {
+                past.taken.insert(EdgeId(left_by.edge), Taken { count: left_by.count, mark: left_by.mark });
+            }
+            if index == 0 {
+                past.first_opened_by =
+                    if note.first_opened_by.is_empty() { note.opened_by } else { note.first_opened_by };
+            }
+        }
+        Ok(Some(past).filter(|past| !past.own.is_empty()))
+    }
+}
+
+impl Recall for Steps<'_> {
+    fn episode(&self, seq: u64) -> Result<Arc<Episode>, Fault> {
+        self.step(seq).map(|step| step.episode).map_err(|error| store_fault(&error))
+    }
+
+    fn past(&self, lane: &LanePath) -> Result<Option<PastLane>, Fault> {
+        self.past_lane(lane).map_err(|error| store_fault(&error))
+    }
+
+    fn visits(&self, role: &RoleName) -> Result<Vec<u64>, Fault> {
+        self.visits_of(&LanePath::trunk(), role, u64::MAX).map_err(|error| store_fault(&error))
+    }
+
+    fn list(&self, opened_by: u64) -> Result<Option<Arc<Value>>, Fault> {
+        let list = self.store.list(&self.thread, opened_by).map_err(|error| store_fault(&error))?;
+        let read = |bytes: Vec<u8>| {
+            canonical::from_slice(&bytes).map(Arc::new).map_err(|error| {
+                let what = format!("the list of step {opened_by} of thread {}: {error}", self.thread);
+                store_fault(&Damage::new(what).of_thread(&self.thread).into())
+            })
+        };
+        list.map(read).transpose()
+    }
+}
+
+fn store_fault(error: &Error) -> Fault {
+    Fault::new(error.code(), FaultClass::Store, error.to_string())
+}

@@ -1,0 +1,362 @@
+//! The event hub: what runs tell, passed on to whoever reads.
+//!
+//! Laws. A run never waits for a reader: each reader has a queue of its own, bounded in number and bytes. What is not
+//! durable is dropped when it fills, deltas first; a durable event that finds no room is left out, and the reader gets it from the
+//! store later, in its place. So a reader that is slow, suspended or gone costs a run nothing, and one that reads on sees
+//! every durable event once, in order.
+
+use std::collections::{BTreeMap, VecDeque};
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use rondo_protocol::Value;
+use rondo_protocol::event::{Event, EventId, Place, What};
+use rondo_protocol::id::ThreadId;
+use tokio::sync::Notify;
+
+use super::replay;
+use crate::scheduler::Listener;
+use crate::store::{self, StepStore};
+
+/// How many events wait for one reader.
+const QUEUE_LENGTH: usize = 1024;
+
+/// How many bytes of text wait for one reader, about.
+const QUEUE_BYTES: usize = 4 << 20;
+
+/// What wait at most of provisional events, as a share of the queue: the rest is for what a reader should see.
+const PROVISIONAL_SHARE: usize = 2;
+
+/// Why nothing can be read.
+#[derive(Debug, Clone, PartialEq, thiserror::Error)]
+pub enum Error {
+    /// No thread has that id.
+    #[error("there is no thread {thread}")]
+    NoThread {
+        /// The id.
+        thread: ThreadId,
+    },
+    /// The thread has no such event yet.
+    #[error("thread {thread} has no event {asked}; its last is {last}")]
+    NoEvent {
+        /// Which thread.
+        thread: ThreadId,
+        /// What was asked for.
+        asked: EventId,
+        /// What there is.
+        last: EventId,
+    },
+    /// The store.
+    #[error(transparent)]
+    Store(#[from] store::Error),
+}
+
+/// The events of the threads that run in this process.
+#[derive(Default)]
+pub struct Hub {
+    topics: Mutex<BTreeMap<ThreadId, Arc<Topic>>>,
+}
+
+/// The events of one thread that runs.
+#[derive(Default)]
+pub struct Topic {
+    readers: Mutex<Vec<Arc<Reader>>>,
+    heard_by: AtomicUsize,
+}
+
+/// What one reader has before it.
+#[derive(Default)]
+struct Reader {
+    queue: Mutex<Queue>,
+    ready: Notify,
+}
+
+#[derive(Default)]
+struct Queue {
+    events: VecDeque<Arc<Event>>,
+    size_bytes: usize,
+    /// Whether durable events were left out, or never came this way: then the store is read up to `end`.
+    lags: bool,
+    /// The last durable event that there was, as far as it came this way.
+    end: Option<EventId>,
+    /// Nothing comes any more.
+    has_ended: bool,
+    /// Nobody reads any more.
+    is_closed: bool,
+}
+
+/// The events of one thread, as one reader gets them.
+pub struct Subscription {
+    store: Arc<dyn StepStore>,
+    thread: ThreadId,
+    reader: Arc<Reader>,
+    /// The last durable event that was given out, or asked to be known already.
+    cursor: EventId,
+    /// What was read from the store and is not given out yet.
+    replayed: VecDeque<Event>,
+}
+
+impl Hub {
+    /// A thread begins to run.
+    pub fn open(&self, thread: &ThreadId, topic: Arc<Topic>) {
+        self.topics().insert(thread.clone(), topic);
+    }
+
+    /// The run of a thread has ended: its readers get what is left.
+    pub fn close(&self, thread: &ThreadId) {
+        if let Some(topic) = self.topics().remove(thread) {
+            topic.end();
+        }
+    }
+
+    /// Every durable event of a thread after `after`, and what follows for as long as it runs in this process.
+    ///
+    /// # Errors
+    /// When there is no such thread or event.
+    pub fn subscribe(
+        &self,
+        store: &Arc<dyn StepStore>,
+        thread: &ThreadId,
+        after: EventId,
+    ) -> Result<Subscription, Error> {
+        // Listened first, so that nothing falls between what is stored and what is heard.
+        let topic = self.topics().get(thread).cloned();
+        let subscription = match &topic {
+            Some(topic) => topic.subscribe(store, thread, after),
+            None => Subscription::over(store, thread, after),
+        };
+        subscription.reader.queue().lags = true;
+        let last = replay::end(&**store, thread)?.ok_or_else(|| Error::NoThread { thread: thread.clone() })?;
+        if after > last {
+            return Err(Error::NoEvent { thread: thread.clone(), asked: after, last });
+        }
+        Ok(subscription)
+    }
+
+    fn topics(&self) -> MutexGuard<'_, BTreeMap<ThreadId, Arc<Topic>>> {
+        self.topics.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl Topic {
+    /// What is told from now on. Should the reader fall behind, it goes on after `cursor` from the store.
+    pub fn subscribe(&self, store: &Arc<dyn StepStore>, thread: &ThreadId, cursor: EventId) -> Subscription {
+        let subscription = Subscription::over(store, thread, cursor);
+        subscription.reader.queue().has_ended = false;
+        let mut readers = self.readers();
+        readers.push(Arc::clone(&subscription.reader));
+        self.heard_by.store(readers.len(), Ordering::Release);
+        subscription
+    }
+
+    fn end(&self) {
+        for reader in self.readers().drain(..) {
+            reader.queue().has_ended = true;
+            reader.ready.notify_one();
+        }
+        self.heard_by.store(0, Ordering::Release);
+    }
+
+    fn readers(&self) -> MutexGuard<'_, Vec<Arc<Reader>>> {
+        self.readers.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl Listener for Topic {
+    fn is_heard(&self) -> bool {
+        self.heard_by.load(Ordering::Acquire) > 0
+    }
+
+    fn hear(&self, event: Event) {
+        let event = Arc::new(event);
+        let mut readers = self.readers();
+        readers.retain(|reader| {
+            let mut queue = reader.queue();
+            if queue.is_closed {
+                return false;
+            }
+            queue.take(&event);
+            drop(queue);
+            reader.ready.notify_one();
+            true
+        });
+        self.heard_by.store(readers.len(), Ordering::Release);
+    }
+}
+
+impl Reader {
+    fn queue(&self) -> MutexGuard<'_, Queue> {
+        self.queue.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl Queue {
+    fn take(&mut self, event: &Arc<Event>) {
+        let size_bytes = size_bytes(&event.what);
+        let has_room = |share: usize, queue: &Self| {
+            queue.events.len() < QUEUE_LENGTH / share
+                && (queue.size_bytes + size_bytes <= QUEUE_BYTES / share || queue.events.is_empty())
+        };
+        match event.id {
+            Some(id) => {
+                self.end = Some(id);
+                if self.lags {
+                    return;
+                }
+                if !has_room(1, self) {
+                    // All of it is had from the store; what is not stored is older than what the reader will see next.
+                    self.lags = true;
+                    self.events.clear();
+                    self.size_bytes = 0;
+                    return;
+                }
+            }
+            // Why a run stopped is told once.
+            None if matches!(event.what, What::Error { .. }) => {}
+            None => {
+                let is_provisional = matches!(event.what, What::ModelDelta { .. } | What::HookReport { .. });
+                if self.lags || !has_room(if is_provisional { PROVISIONAL_SHARE } else { 1 }, self) {
+                    return;
+                }
+            }
+        }
+        self.size_bytes += size_bytes;
+        self.events.push_back(Arc::clone(event));
+    }
+
+    fn pop(&mut self) -> Option<Arc<Event>> {
+        let event = self.events.pop_front()?;
+        self.size_bytes = self.size_bytes.saturating_sub(size_bytes(&event.what));
+        Some(event)
+    }
+}
+
+/// How much an event holds, about: what can be large in it.
+fn size_bytes(what: &What) -> usize {
+    match what {
+        What::Said { text, .. } | What::ModelDelta { text, .. } | What::Error { message: text, .. } => text.len(),
+        What::HookReport { metrics: value, .. }
+        | What::ThreadFinished { result: value, .. }
+        | What::ThreadWaiting { form: value, .. } => value_bytes(value),
+        What::EdgeTaken { to, .. } => to.len() * size_of::<rondo_protocol::event::Target>(),
+        _ => 0,
+    }
+}
+
+fn value_bytes(value: &Value) -> usize {
+    match value {
+        Value::Str(text) => text.len(),
+        Value::List(items) => items.iter().map(|item| size_of::<Value>() + value_bytes(item)).sum(),
+        Value::Object(members) => {
+            members.iter().map(|(name, value)| size_of::<Value>() + name.len() + value_bytes(value)).sum()
+        }
+        _ => 0,
+    }
+}
+
+impl Subscription {
+    fn over(store: &Arc<dyn StepStore>, thread: &ThreadId, cursor: EventId) -> Self {
+        let reader = Arc::new(Reader::default());
+        reader.queue().has_ended = true;
+        let (store, thread) = (Arc::clone(store), thread.clone());
+        Self { store, thread, reader, cursor, replayed: VecDeque::new() }
+    }
+
+    /// The next event; `None` when the run has ended and all of it was given out, or when there is none.
+    ///
+    /// # Cancel safety
+    /// No event is lost.
+    pub async fn recv(&mut self) -> Option<Event> {
+        loop {
+            if let Some(event) = self.try_recv() {
+                return Some(event);
+            }
+            let (lags, has_ended) = {
+                let queue = self.reader.queue();
+                if !queue.lags && !queue.events.is_empty() {
+                    continue;
+                }
+                (queue.lags, queue.has_ended)
+            };
+            if lags {
+                self.replay().await;
+            } else if has_ended {
+                return None;
+            } else {
+                // A permit is kept for what came since the queue was looked at.
+                self.reader.ready.notified().await;
+            }
+        }
+    }
+
+    /// The next event, if it is there already.
+    pub fn try_recv(&mut self) -> Option<Event> {
+        loop {
+            let event = match self.replayed.pop_front() {
+                Some(event) => event,
+                None => {
+                    let mut queue = self.reader.queue();
+                    if queue.lags {
+                        return None;
+                    }
+                    Arc::unwrap_or_clone(queue.pop()?)
+                }
+            };
+            match event.id {
+                Some(id) if id <= self.cursor => {}
+                Some(id) => {
+                    self.cursor = id;
+                    return Some(event);
+                }
+                None => return Some(event),
+            }
+        }
+    }
+
+    /// Whether nobody reads any more, from now on: nothing is kept for this reader.
+    pub fn close(&mut self) {
+        let mut queue = self.reader.queue();
+        (queue.is_closed, queue.has_ended, queue.lags) = (true, true, false);
+        queue.events.clear();
+        self.replayed.clear();
+    }
+
+    /// Reads on from the store, until the reader has caught up with what it left out.
+    async fn replay(&mut self) {
+        let (store, thread, after) = (Arc::clone(&self.store), self.thread.clone(), self.cursor);
+        let told = self.reader.queue().end;
+        let reading =
+            tokio::task::spawn_blocking(move || replay::after(&*store, store.durability(), &thread, after)).await;
+        let page = match reading {
+            Ok(Ok(page)) => page.unwrap_or_default(),
+            Ok(Err(error)) => return self.failed(&error),
+            Err(_) => return self.failed(&store::Error::Poisoned { what: "the reading broke off".to_owned() }),
+        };
+        self.replayed.extend(page.events);
+        let mut queue = self.reader.queue();
+        // What is told is stored, so that a last page holds all that was told before it was read.
+        if page.is_last && queue.end == told {
+            queue.lags = false;
+        }
+    }
+
+    /// What is stored cannot be read: the reader is told so, once, and gets what is told from now on.
+    fn failed(&mut self, error: &store::Error) {
+        let place = Some(Place::Thread { thread: self.thread.clone(), role: None, visit: None });
+        self.replayed.push_back(Event {
+            id: None,
+            thread: self.thread.clone(),
+            parent: None,
+            durability: self.store.durability(),
+            at_ms: 0,
+            what: What::Error { code: error.code().to_string(), message: error.to_string(), place },
+        });
+        self.reader.queue().lags = false;
+    }
+}
+
+impl Drop for Subscription {
+    fn drop(&mut self) {
+        self.close();
+    }
+}

@@ -1,0 +1,134 @@
+//! The durable events of a thread, read from its store: functions of its row, its steps and their notes.
+
+use rondo_protocol::event::{Durability, Event, EventId, Visit, What};
+use rondo_protocol::id::ThreadId;
+use rondo_protocol::object::Note;
+
+use crate::scheduler::Position;
+use crate::store::{Damage, Error, Read, Row, StoredStep};
+use crate::thread::Origin;
+
+/// How many steps are read at once.
+const PAGE_STEPS: u64 = 64;
+
+/// A part of a thread's durable events.
+#[derive(Debug, Default)]
+pub struct Page {
+    /// In order.
+    pub events: Vec<Event>,
+    /// Whether these are the last ones now.
+    pub is_last: bool,
+}
+
+/// The durable events of `thread` after `after`, from at most [`PAGE_STEPS`] steps. `None` when there is no such thread.
+///
+/// # Errors
+/// When the store is damaged.
+pub fn after(
+    store: &dyn Read,
+    durability: Durability,
+    thread: &ThreadId,
+    after: EventId,
+) -> Result<Option<Page>, Error> {
+    let Some((row, origin)) = read(store, thread)? else { return Ok(None) };
+    let event = |id, at_ms, what| Event { id: Some(id), thread: thread.clone(), parent: None, durability, at_ms, what };
+    let mut events = Vec::new();
+    let tell = |events: &mut Vec<Event>, id: EventId, at_ms, what| {
+        if id > after {
+            events.push(event(id, at_ms, what));
+        }
+    };
+    if after.seq == 0 {
+        for (id, what) in of_beginning(&row, &origin) {
+            tell(&mut events, id, origin.started_at_ms, what);
+        }
+    }
+    let first = after.seq.max(1);
+    let last = row.seq.min(first.saturating_add(PAGE_STEPS - 1));
+    if first <= last {
+        store.scan(thread, first..=last, &mut |stored, note| {
+            for (id, what) in of_step(&stored, &note) {
+                tell(&mut events, id, note.ended_at_ms, what);
+            }
+            true
+        })?;
+    }
+    let is_last = last == row.seq;
+    if let Some(ending) = origin.ending.filter(|_| is_last) {
+        let last_step = if row.seq == 0 { None } else { store.step(thread, row.seq)? };
+        let status = last_step.as_ref().map(|(stored, _)| stored.step.status.clone());
+        let what = What::ThreadFinished {
+            outcome: ending.outcome,
+            head: row.head,
+            status,
+            reason: ending.reason,
+            result: ending.result,
+        };
+        let id = match last_step {
+            Some((_, note)) => EventId { seq: row.seq, k: told(&note.after) },
+            None => EventId { seq: 0, k: told(&origin.after) },
+        };
+        tell(&mut events, id.next(), ending.at_ms, what);
+    }
+    Ok(Some(Page { events, is_last }))
+}
+
+/// The last durable event of `thread`, and how far its steps have been told of without its end.
+///
+/// # Errors
+/// When the store is damaged.
+pub fn end(store: &dyn Read, thread: &ThreadId) -> Result<Option<EventId>, Error> {
+    let Some((row, origin)) = read(store, thread)? else { return Ok(None) };
+    let id = position(store, &row, thread, &origin)?.id;
+    Ok(Some(if origin.ending.is_some() { id.next() } else { id }))
+}
+
+/// The position behind everything that follows from a thread's last step, its end apart.
+///
+/// # Errors
+/// When the store is damaged.
+pub fn position(store: &dyn Read, row: &Row, thread: &ThreadId, origin: &Origin) -> Result<Position, Error> {
+    let last = if row.seq == 0 { None } else { store.step(thread, row.seq)? };
+    Ok(match last {
+        Some((stored, note)) => Position { id: EventId { seq: stored.seq, k: told(&note.after) }, at_ms: note.ended_at_ms },
+        None => Position { id: EventId { seq: 0, k: told(&origin.after) }, at_ms: origin.started_at_ms },
+    })
+}
+
+fn told<T>(after: &[T]) -> u32 {
+    u32::try_from(after.len()).unwrap_or(u32::MAX).saturating_add(1)
+}
+
+fn read(store: &dyn Read, thread: &ThreadId) -> Result<Option<(Row, Origin)>, Error> {
+    let Some(row) = store.row(thread)? else { return Ok(None) };
+    let origin = Origin::from_bytes(&row.origin)
+        .map_err(|error| Damage::new(format!("the row of thread {thread}: {error}")).of_thread(thread))?;
+    Ok(Some((row, origin)))
+}
+
+fn numbered(seq: u64, all: impl Iterator<Item = What>) -> Vec<(EventId, What)> {
+    (1_u32..).zip(all).map(|(k, what)| (EventId { seq, k }, what)).collect()
+}
+
+/// What is told of a thread before its first step.
+fn of_beginning(row: &Row, origin: &Origin) -> Vec<(EventId, What)> {
+    let started = What::ThreadStarted { workflow: row.workflow, start: row.start };
+    let visit = Visit::beginning();
+    let after = origin.after.iter().cloned().filter_map(|followed| Some(What::followed(visit.as_ref()?, None, followed)));
+    numbered(0, std::iter::once(started).chain(after))
+}
+
+/// What is told of a step.
+pub fn of_step(stored: &StoredStep, note: &Note) -> Vec<(EventId, What)> {
+    let step = &stored.step;
+    let visit = Visit { role: step.role.clone(), visit: stored.visit, lane: step.lane.clone() };
+    let committed = What::StepCommitted {
+        visit: visit.clone(),
+        seq: stored.seq,
+        step: stored.digest,
+        prev: step.prev.clone(),
+        status: step.status.clone(),
+    };
+    let after = note.after.iter().cloned().map(|followed| What::followed(&visit, Some(&step.status), followed));
+    numbered(stored.seq, std::iter::once(committed).chain(after))
+}

@@ -1,0 +1,212 @@
+//! A thread as it is simulated: its machine, driven without a store, and the steps that it has made.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use rondo_agent_kit::history::Episode;
+use rondo_protocol::call::{Fault, FaultClass};
+use rondo_protocol::diagnostic::Code;
+use rondo_protocol::id::{LanePath, RoleName};
+use rondo_protocol::object::Note;
+use rondo_protocol::{Digest, Value};
+
+use super::answers::Answer;
+use crate::graph::{EdgeId, Graph};
+use crate::thread::{
+    Action, Answered, Definition, Dispatch, Ending, Input, Machine, Own, PastLane, Recall, Taken, Undecided, VisitEnd,
+};
+
+/// Stands for the digest of the beginning: nothing here is stored, so nothing asks for it.
+const NOWHERE: Digest = Digest([0; 32]);
+
+/// A simulated thread after some step.
+#[derive(Clone)]
+pub struct Run {
+    machine: Machine,
+    steps: Steps,
+}
+
+/// What followed from an answer.
+pub struct Next {
+    /// The edge that was chosen first.
+    pub edge: Option<EdgeId>,
+    /// Every edge that was chosen.
+    pub edges: Vec<EdgeId>,
+    /// Why nothing follows.
+    pub fault: Option<Undecided>,
+}
+
+impl Run {
+    /// Begins a thread with an input.
+    pub fn new(graph: &Arc<Graph>, input: &Arc<Value>) -> (Self, Next) {
+        let limits = graph.policy().limits.clone();
+        let definition = Definition { graph: Arc::clone(graph), start: NOWHERE, input: Arc::clone(input), limits };
+        let mut run = Self { machine: Machine::new(definition, 1).ignoring_limits(), steps: Steps::default() };
+        let next = run.on(Input::Begin);
+        (run, next)
+    }
+
+    /// The visit that is answered next: of lanes side by side the first one's.
+    pub fn visiting(&self) -> Option<(LanePath, &Dispatch)> {
+        self.machine.visiting().into_iter().next()
+    }
+
+    /// How it ended.
+    pub fn ending(&self) -> Option<&Ending> {
+        self.machine.ending()
+    }
+
+    /// The machine.
+    pub fn machine(&self) -> &Machine {
+        &self.machine
+    }
+
+    /// The step of that number.
+    pub fn episode(&self, seq: u64) -> Option<Arc<Episode>> {
+        self.steps.episode(seq).ok()
+    }
+
+    /// The newest step.
+    pub fn newest(&self) -> Option<&Arc<Episode>> {
+        self.steps.newest.as_ref().map(|made| &made.episode)
+    }
+
+    /// The limit that the next visit would break.
+    pub fn broken(&self) -> Option<Fault> {
+        let (lane, dispatch) = self.visiting()?;
+        self.machine.broken(&lane, &dispatch.role)
+    }
+
+    /// The thread after the next visit was answered so.
+    pub fn answered(&self, answer: &Answer) -> (Self, Next) {
+        let mut run = self.clone();
+        let Some((lane, _)) = self.visiting() else { return (run, Next { edge: None, edges: Vec::new(), fault: None }) };
+        let answered = Answered {
+            status: answer.status.clone(),
+            output: answer.output.clone(),
+            answer: answer.text(),
+            body: answer.body.as_ref().to_owned(),
+            transcript: None,
+            observations: Vec::new(),
+        };
+        let end = VisitEnd {
+            outcome: Ok(answered),
+            note: Note::default(),
+            objects: Vec::new(),
+            waited_ms: 0,
+            effect_unknown: None,
+        };
+        let next = run.on(Input::Ended { lane, end: Box::new(end) });
+        (run, next)
+    }
+
+    fn on(&mut self, input: Input) -> Next {
+        let mut inputs = vec![input];
+        let mut edges = Vec::new();
+        let mut has_stopped = false;
+        while let Some(input) = inputs.pop() {
+            let actions = self.machine.on(input, 0, &self.steps);
+            edges.extend(self.machine.chosen());
+            for action in actions {
+                match action {
+                    Action::Commit(commit) => {
+                        if let Some(step) = commit.step {
+                            self.steps.add(&step.episode, &step.note);
+                        }
+                        inputs.insert(0, Input::Synced { version: commit.version });
+                    }
+                    Action::CancelLane(lane) => inputs.insert(0, left(lane)),
+                    Action::Stop(_) => has_stopped = true,
+                    Action::Visit(_) | Action::Tell(_) | Action::Finish(_) => {}
+                }
+            }
+        }
+        Next { edge: edges.first().copied(), edges, fault: self.machine.undecided().filter(|_| has_stopped).cloned() }
+    }
+}
+
+/// A visit that is not needed any more ends.
+fn left(lane: LanePath) -> Input {
+    let fault = Fault::new(Code::Interrupted, FaultClass::Cancelled, "the lane is not needed any more");
+    let end = VisitEnd {
+        outcome: Err(fault),
+        note: Note::default(),
+        objects: Vec::new(),
+        waited_ms: 0,
+        effect_unknown: None,
+    };
+    Input::Ended { lane, end: Box::new(end) }
+}
+
+/// The steps of a simulated thread. Threads that begin alike share them.
+#[derive(Clone, Default)]
+struct Steps {
+    newest: Option<Arc<Made>>,
+}
+
+struct Made {
+    episode: Arc<Episode>,
+    note: Note,
+    before: Option<Arc<Made>>,
+}
+
+impl Steps {
+    fn add(&mut self, episode: &Arc<Episode>, note: &Note) {
+        let (episode, note, before) = (Arc::clone(episode), note.clone(), self.newest.take());
+        self.newest = Some(Arc::new(Made { episode, note, before }));
+    }
+
+    fn newest_first(&self) -> impl Iterator<Item = &Made> {
+        std::iter::successors(self.newest.as_deref(), |made| made.before.as_deref())
+    }
+}
+
+impl Drop for Made {
+    fn drop(&mut self) {
+        // A long chain that nobody else holds would be dropped by recursion.
+        let mut next = self.before.take();
+        while let Some(mut made) = next.and_then(Arc::into_inner) {
+            next = made.before.take();
+        }
+    }
+}
+
+impl Recall for Steps {
+    fn episode(&self, seq: u64) -> Result<Arc<Episode>, Fault> {
+        let mut found = self.newest_first().filter(|made| made.episode.seq == seq);
+        found.next().map(|made| Arc::clone(&made.episode)).ok_or_else(|| {
+            Fault::new(Code::StoreDamaged, FaultClass::Store, format!("step {seq} was never made"))
+        })
+    }
+
+    fn past(&self, lane: &LanePath) -> Result<Option<PastLane>, Fault> {
+        let own: Vec<&Made> = self.newest_first().filter(|made| made.episode.lane == *lane).collect();
+        let mut past = PastLane::default();
+        for made in own.iter().rev() {
+            let own: &mut BTreeMap<RoleName, Own> = &mut past.own;
+            let of_role = own.entry(made.episode.role.clone()).or_default();
+            of_role.visits += 1;
+            of_role.latest = made.episode.seq;
+            if let Some(left_by) = made.note.left_by {
+                past.taken.insert(EdgeId(left_by.edge), Taken { count: left_by.count, mark: left_by.mark });
+            }
+            if past.first_opened_by.is_empty() {
+                let note = &made.note;
+                let first = if note.first_opened_by.is_empty() { &note.opened_by } else { &note.first_opened_by };
+                past.first_opened_by.clone_from(first);
+            }
+        }
+        Ok(Some(past).filter(|past| !past.own.is_empty()))
+    }
+
+    fn visits(&self, role: &RoleName) -> Result<Vec<u64>, Fault> {
+        let own = self.newest_first().filter(|made| made.episode.lane.is_trunk() && made.episode.role == *role);
+        let mut seqs: Vec<u64> = own.map(|made| made.episode.seq).collect();
+        seqs.reverse();
+        Ok(seqs)
+    }
+
+    fn list(&self, _: u64) -> Result<Option<Arc<Value>>, Fault> {
+        Ok(None)
+    }
+}

@@ -1,0 +1,119 @@
+//! What is handed to a store: commits and journal records, and the rules that they keep.
+
+use rondo_protocol::Digest;
+use rondo_protocol::digest::Kind;
+use rondo_protocol::id::{LanePath, RoleName, ThreadId};
+use rondo_protocol::object::{Note, Step};
+
+use super::{Error, LaneRow, Row};
+
+/// A step as it is stored.
+#[derive(Debug, Clone, PartialEq)]
+pub struct StoredStep {
+    /// Its place in the thread, from 1.
+    pub seq: u64,
+    /// Its digest.
+    pub digest: Digest,
+    /// The role's visit in its lane, from 1.
+    pub visit: u64,
+    /// The step.
+    pub step: Step,
+}
+
+/// A step to be stored.
+#[derive(Debug, Clone)]
+pub struct NewStep {
+    /// Its place: the row's `seq` after this commit.
+    pub seq: u64,
+    /// Its digest.
+    pub digest: Digest,
+    /// Its canonical bytes.
+    pub bytes: Vec<u8>,
+    /// Who spoke.
+    pub role: RoleName,
+    /// In which lane.
+    pub lane: LanePath,
+    /// The role's visit in that lane, from 1.
+    pub visit: u64,
+    /// What is known of it and not hashed.
+    pub note: Note,
+}
+
+/// One commit: all of it or nothing.
+#[derive(Debug, Clone)]
+pub struct Commit {
+    /// Which thread.
+    pub thread: ThreadId,
+    /// The row's version before this commit; 0 for a new thread.
+    pub expected: u64,
+    /// The row after it; its `version` is `expected + 1`.
+    pub row: Row,
+    /// The step, if this commit adds one.
+    pub step: Option<NewStep>,
+    /// Objects that are not known to be stored yet: kind, digest, canonical bytes.
+    pub objects: Vec<(Kind, Digest, Vec<u8>)>,
+    /// Rows of lanes as they stand after it; `None` deletes one.
+    pub lanes: Vec<(LanePath, Option<LaneRow>)>,
+    /// The evaluated list of the `each` that the step of that number opened; `None` deletes one.
+    pub lists: Vec<(u64, Option<Vec<u8>>)>,
+    /// Lanes whose journal is cleared.
+    pub clear_journal: Vec<LanePath>,
+}
+
+/// The longest name of a lane or a role that a store takes, in bytes. Both stand in keys.
+pub const MAX_NAME_BYTES: usize = 4096;
+
+/// The largest commit, and the largest set of journal records, that a store takes at once.
+pub const MAX_COMMIT_BYTES: usize = 256 << 20;
+
+impl Commit {
+    /// Whether this commit may follow a row of `version` that ends at `seq`; both 0 for a thread that is not stored.
+    ///
+    /// # Errors
+    /// [`Error::Conflict`] when the row has moved on, [`Error::Malformed`] when the commit would leave a gap.
+    pub(crate) fn may_follow(&self, version: u64, seq: u64) -> Result<(), Error> {
+        let malformed = |what: &str| Err(Error::Malformed { what: format!("thread {}: {what}", self.thread) });
+        if version != self.expected {
+            return Err(Error::Conflict { thread: self.thread.clone() });
+        }
+        if self.expected.checked_add(1) != Some(self.row.version) {
+            return malformed("the row's version is not the expected one and 1");
+        }
+        match &self.step {
+            None if self.row.seq != seq => return malformed("the row ends at another step and no step is added"),
+            Some(step) if seq.checked_add(1) != Some(step.seq) => return malformed("the step is not the next one"),
+            Some(step) if step.seq != self.row.seq => return malformed("the row does not end at the step"),
+            Some(step) if step.lane.as_str().len().max(step.role.as_str().len()) > MAX_NAME_BYTES => {
+                return malformed("the name of a lane or role is too long");
+            }
+            _ => {}
+        }
+        let mut lanes = self.lanes.iter().map(|(lane, _)| lane).chain(&self.clear_journal);
+        if lanes.any(|lane| lane.as_str().len() > MAX_NAME_BYTES) {
+            return malformed("the name of a lane is too long");
+        }
+        if self.size_bytes() > MAX_COMMIT_BYTES { malformed("the commit is too large") } else { Ok(()) }
+    }
+
+    /// How much it writes, about.
+    pub(crate) fn size_bytes(&self) -> usize {
+        let step = self.step.as_ref().map_or(0, |step| step.bytes.len());
+        let objects: usize = self.objects.iter().map(|(_, _, bytes)| bytes.len()).sum();
+        let lane = |row: &Option<LaneRow>| row.as_ref().map_or(0, |row| row.fold.len());
+        let lanes: usize = self.lanes.iter().map(|(path, row)| path.as_str().len() + lane(row)).sum();
+        let lists: usize = self.lists.iter().map(|(_, list)| list.as_ref().map_or(0, Vec::len)).sum();
+        let words: usize = self.row.tags.iter().chain(&self.row.label).map(String::len).sum();
+        step + objects + lanes + lists + words + self.row.checkpoint.len() + self.row.origin.len()
+    }
+}
+
+/// One record of a journal: what the step in flight in a lane has been answered.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct JournalRecord {
+    /// The lane.
+    pub lane: LanePath,
+    /// Its place among the records of the lane, from 0.
+    pub position: u32,
+    /// The record, as the scheduler writes it.
+    pub bytes: Vec<u8>,
+}

@@ -1,0 +1,107 @@
+//! Rows: where a thread stands, and where each of its open lanes stands.
+//!
+//! A thread's row does not grow with its lanes; each lane has a row of its own, written by the commits of that lane
+//! and deleted by the commit that follows its join.
+
+use rondo_protocol::Digest;
+use rondo_protocol::id::{LanePath, RoleName, ThreadId};
+use serde::{Deserialize, Serialize};
+
+/// Where a thread stands. One row a thread; compare-and-set is on `version`.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Row {
+    /// Grows by one with each commit; 0 = the thread is not stored.
+    pub version: u64,
+    /// How it stands.
+    pub status: Status,
+    /// The number of the last step, 0 before the first.
+    pub seq: u64,
+    /// The last step of the trunk; `None` before its first.
+    pub head: Option<Digest>,
+    /// Object `workflow`.
+    pub workflow: Digest,
+    /// Object `policy`.
+    pub policy: Digest,
+    /// Object `start`.
+    pub start: Digest,
+    /// Of a fork: where it leaves the thread that it was made from.
+    pub base: Option<Base>,
+    /// Of a child: the visit that started it.
+    pub parent: Option<Parent>,
+    /// A name that a person gave it.
+    pub label: Option<String>,
+    /// Words that a person put on it.
+    pub tags: Vec<String>,
+    /// Limits that were changed after the start, in order.
+    pub raised: Vec<Raised>,
+    /// The fold over the trunk's steps, as the thread module writes it: JSON, opaque here. Not hashed.
+    pub checkpoint: Vec<u8>,
+    /// What is known of the thread and not hashed, as the thread module writes it: JSON, opaque here.
+    pub origin: Vec<u8>,
+}
+
+/// Where a fork leaves the thread that it was made from.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Base {
+    /// That thread.
+    pub thread: ThreadId,
+    /// The last step that both have.
+    pub seq: u64,
+}
+
+/// The visit of a role that started a child thread.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Parent {
+    /// The thread of the role.
+    pub thread: ThreadId,
+    /// The role.
+    pub role: RoleName,
+    /// Its lane.
+    pub lane: LanePath,
+    /// The role's visit in that lane, from 1.
+    pub visit: u64,
+}
+
+/// A limit that was changed after the start.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Raised {
+    /// The limit, as the policy names it.
+    pub key: String,
+    /// What it was, as JSON; `None` = no limit.
+    pub old: Option<String>,
+    /// What it became, as JSON.
+    pub new: String,
+    /// When, in milliseconds since 1970.
+    pub at_ms: u64,
+}
+
+/// Where an open lane stands.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct LaneRow {
+    /// Its last step; `None` before its first.
+    pub frontier: Option<Digest>,
+    /// Its part of the fold, as the thread module writes it: opaque here. Not hashed.
+    pub fold: Vec<u8>,
+    /// The number of the step that opened it.
+    pub opened_by: u64,
+    /// Its place among the lanes that this step opened, from 0.
+    pub index: u64,
+}
+
+/// How a thread stands.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Status {
+    /// Begun and not ended; whether somebody works on it now is for the lock to say.
+    Running,
+    /// It waits for a person.
+    Waiting,
+    /// It stopped on a fault or a limit and can be resumed.
+    Stopped,
+    /// It reached `end`.
+    Done,
+    /// It reached `fail`.
+    Failed,
+    /// It was cancelled for good.
+    Cancelled,
+}

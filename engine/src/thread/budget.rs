@@ -1,0 +1,275 @@
+//! Limits and money of a thread: what was used, what is under way, and whether a visit or a call may be made.
+//!
+//! Tokens and money are reserved before each call. Where the price and the output ceiling of a call are known, all
+//! lanes together never pass a limit; where they are not, they pass it by at most the calls in flight.
+
+use std::collections::BTreeMap;
+
+use rondo_protocol::call::{Fault, FaultClass};
+use rondo_protocol::diagnostic::Code;
+use rondo_protocol::id::{LanePath, RoleName};
+use rondo_protocol::object::{CancelledLane, Note, Usage};
+use rondo_protocol::workflow::{Limits, RoleLimits};
+use serde::{Deserialize, Serialize};
+
+/// The operator's limits; where the workflow has one too, the lower holds.
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
+pub struct Ceilings {
+    /// US dollars of a thread.
+    pub cost_usd: Option<f64>,
+    /// How deep child workflows may nest.
+    pub depth: Option<u64>,
+    /// Model calls of one step.
+    pub model_calls: Option<u64>,
+    /// Steps of a thread.
+    pub steps: Option<u64>,
+    /// Tokens of a thread.
+    pub tokens: Option<u64>,
+    /// Tool calls of one step.
+    pub tool_calls: Option<u64>,
+    /// Visits of one role.
+    pub visits: Option<u64>,
+    /// Milliseconds of a thread.
+    pub wall_time_ms: Option<u64>,
+}
+
+impl Ceilings {
+    /// The lower of these and a workflow's.
+    #[must_use]
+    pub fn over(&self, limits: &Limits) -> Limits {
+        let lower = |a: Option<u64>, b: Option<u64>| a.into_iter().chain(b).min();
+        let at_most = |limit: u64, ceiling: Option<u64>| ceiling.map_or(limit, |ceiling| limit.min(ceiling));
+        Limits {
+            cost_usd: match (self.cost_usd, limits.cost_usd) {
+                (Some(a), Some(b)) => Some(a.min(b)),
+                (a, b) => a.or(b),
+            },
+            depth: at_most(limits.depth, self.depth),
+            model_calls: at_most(limits.model_calls, self.model_calls),
+            steps: at_most(limits.steps, self.steps),
+            tokens: lower(limits.tokens, self.tokens),
+            tool_calls: at_most(limits.tool_calls, self.tool_calls),
+            visits: lower(limits.visits, self.visits),
+            wall_time_ms: lower(limits.wall_time_ms, self.wall_time_ms),
+        }
+    }
+}
+
+/// What was used, as far as it was counted.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Serialize, Deserialize)]
+pub struct Spent {
+    /// Model replies that entered the thread.
+    pub model_calls: u64,
+    /// Tool results that entered it.
+    pub tool_calls: u64,
+    /// Tokens.
+    pub usage: Usage,
+    /// US dollars, as far as prices are known.
+    pub cost_usd: Option<f64>,
+    /// Milliseconds in which at least one lane was worked on.
+    pub active_ms: u64,
+}
+
+/// Tokens and US dollars.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Serialize, Deserialize)]
+pub struct Amount {
+    /// Prompt and output tokens.
+    pub tokens: u64,
+    /// US dollars.
+    pub cost_usd: f64,
+}
+
+impl Amount {
+    fn of(usage: Option<Usage>, cost_usd: Option<f64>) -> Self {
+        let tokens = usage.map_or(0, |usage| usage.prompt_tokens.saturating_add(usage.output_tokens));
+        Self { tokens, cost_usd: cost_usd.unwrap_or(0.0) }
+    }
+
+    fn plus(self, other: Self) -> Self {
+        Self { tokens: self.tokens.saturating_add(other.tokens), cost_usd: self.cost_usd + other.cost_usd }
+    }
+
+    fn minus(self, other: Self) -> Self {
+        Self {
+            tokens: self.tokens.saturating_sub(other.tokens),
+            cost_usd: (self.cost_usd - other.cost_usd).max(0.0),
+        }
+    }
+}
+
+/// A model call that is wanted.
+#[derive(Debug, Clone, Copy, Default, PartialEq)]
+pub struct Wanted {
+    /// Bytes of its request.
+    pub prompt_bytes: u64,
+    /// The most tokens of its reply, where a parameter says so.
+    pub max_output_tokens: Option<u64>,
+    /// US dollars of one token of the prompt that nobody has kept, where a price is known.
+    pub input_usd: Option<f64>,
+    /// US dollars of one token of the reply.
+    pub output_usd: Option<f64>,
+}
+
+/// What was reserved for a call; it is given back when the call has been settled.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Reserved {
+    lane: LanePath,
+    role: RoleName,
+    prompt_bytes: u64,
+    amount: Amount,
+}
+
+/// The account of a thread.
+#[derive(Debug, Clone, Default)]
+pub struct Budget {
+    /// What its steps used, and lanes that were cancelled.
+    pub spent: Spent,
+    /// The same of each role, in all lanes.
+    pub roles: BTreeMap<RoleName, Amount>,
+    /// What visits used that are under way, by lane and role.
+    under_way: BTreeMap<LanePath, (RoleName, Amount)>,
+    /// What was reserved for calls in flight, by role.
+    reserved: BTreeMap<RoleName, Amount>,
+    /// Tokens that a byte of a request came to at most, by role; it is learned from what providers count.
+    tokens_a_byte: BTreeMap<RoleName, f64>,
+}
+
+/// How much more than what was seen so far a token estimate allows for.
+const MARGIN: f64 = 1.25;
+
+impl Budget {
+    /// Adds what a step used.
+    pub fn commit(&mut self, lane: &LanePath, role: &RoleName, note: &Note) {
+        self.under_way.remove(lane);
+        self.spent.model_calls += note.model_calls;
+        self.spent.tool_calls += note.tool_calls;
+        self.add(role, note.usage, note.cost_usd);
+        for lost in &note.cancelled {
+            self.lose(lost);
+        }
+    }
+
+    /// Adds what a cancelled visit had used. `commit` does so of those in a note.
+    fn lose(&mut self, lost: &CancelledLane) {
+        self.under_way.remove(&lost.lane);
+        self.spent.model_calls += lost.model_calls;
+        self.spent.tool_calls += lost.tool_calls;
+        self.add(&lost.role, lost.usage, lost.cost_usd);
+    }
+
+    fn add(&mut self, role: &RoleName, usage: Option<Usage>, cost_usd: Option<f64>) {
+        if let Some(usage) = usage {
+            self.spent.usage += usage;
+        }
+        if let Some(cost) = cost_usd {
+            *self.spent.cost_usd.get_or_insert_default() += cost;
+        }
+        let of_role = self.roles.entry(role.clone()).or_default();
+        *of_role = of_role.plus(Amount::of(usage, cost_usd));
+    }
+
+    /// All that was used or may yet be: committed, under way and reserved; of one role, or of the thread.
+    fn used(&self, role: Option<&RoleName>) -> Amount {
+        let is_counted = |of: &RoleName| role.is_none_or(|role| role == of);
+        let committed = match role {
+            Some(role) => self.roles.get(role).copied().unwrap_or_default(),
+            None => Amount::of(Some(self.spent.usage), self.spent.cost_usd),
+        };
+        let under_way = self.under_way.values().filter(|(of, _)| is_counted(of)).map(|(_, amount)| *amount);
+        let reserved = self.reserved.iter().filter(|(of, _)| is_counted(of)).map(|(_, amount)| *amount);
+        under_way.chain(reserved).fold(committed, Amount::plus)
+    }
+
+    /// The limit of tokens or money that is reached, or that `more` could pass.
+    pub fn broken(&self, role: &RoleName, more: Option<Amount>, limits: &Limits, own: &RoleLimits) -> Option<Fault> {
+        let of_role = format!("the role {role}");
+        let both = [
+            ("the thread", self.used(None), limits.tokens, limits.cost_usd),
+            (of_role.as_str(), self.used(Some(role)), own.tokens, own.cost_usd),
+        ];
+        both.into_iter().find_map(|(who, used, tokens, cost_usd)| {
+            let fault = |most: String, what: &str, rest: String| {
+                let message = match rest.as_str() {
+                    "" => format!("{who} reached its limit of {most} {what}"),
+                    rest => format!("the next call could take {who} past its limit of {most} {what}: {rest}"),
+                };
+                Fault::new(Code::ThreadLimit, FaultClass::Limit, message)
+            };
+            if let Some(most) = tokens {
+                if used.tokens >= most {
+                    return Some(fault(most.to_string(), "tokens", String::new()));
+                }
+                if let Some(more) = more.filter(|more| used.tokens.saturating_add(more.tokens) > most) {
+                    let rest = format!("{} are used or reserved, and it may take {} more", used.tokens, more.tokens);
+                    return Some(fault(most.to_string(), "tokens", rest));
+                }
+            }
+            let most = cost_usd?;
+            if used.cost_usd >= most {
+                return Some(fault(most.to_string(), "US dollars", String::new()));
+            }
+            let more = more.filter(|more| used.cost_usd + more.cost_usd > most)?;
+            let rest = format!("{:.4} are used or reserved, and it may cost {:.4} more", used.cost_usd, more.cost_usd);
+            Some(fault(most.to_string(), "US dollars", rest))
+        })
+    }
+
+    /// Reserves what a call may use, or says which limit that could pass.
+    ///
+    /// # Errors
+    /// [`Code::ThreadLimit`].
+    pub fn admit(
+        &mut self,
+        lane: &LanePath,
+        role: &RoleName,
+        wanted: &Wanted,
+        limits: &Limits,
+        own: &RoleLimits,
+    ) -> Result<Reserved, Fault> {
+        let amount = self.most(role, wanted);
+        if let Some(fault) = self.broken(role, wanted.max_output_tokens.map(|_| amount), limits, own) {
+            return Err(fault);
+        }
+        let reserved = self.reserved.entry(role.clone()).or_default();
+        *reserved = reserved.plus(amount);
+        Ok(Reserved { lane: lane.clone(), role: role.clone(), prompt_bytes: wanted.prompt_bytes, amount })
+    }
+
+    /// The most that a call may use. A token is at least one byte of a request; what a provider counted before says how
+    /// much less it is likely to be.
+    fn most(&self, role: &RoleName, wanted: &Wanted) -> Amount {
+        let rate = self.tokens_a_byte.get(role).map_or(1.0, |rate| (rate * MARGIN).min(1.0));
+        #[expect(clippy::cast_precision_loss, clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "an estimate")]
+        let prompt = (wanted.prompt_bytes as f64 * rate).ceil() as u64;
+        let output = wanted.max_output_tokens.unwrap_or(0);
+        #[expect(clippy::cast_precision_loss, reason = "an estimate")]
+        let cost = |tokens: u64, usd: Option<f64>| usd.map_or(0.0, |usd| tokens as f64 * usd);
+        Amount {
+            tokens: prompt.saturating_add(output),
+            cost_usd: cost(prompt, wanted.input_usd) + cost(output, wanted.output_usd),
+        }
+    }
+
+    /// Gives back what was reserved, and counts what the call used. `usage` is that of one request, where it was counted.
+    pub fn settle(&mut self, reserved: &Reserved, usage: Option<Usage>, cost_usd: Option<f64>) {
+        if let Some(held) = self.reserved.get_mut(&reserved.role) {
+            *held = held.minus(reserved.amount);
+        }
+        if let Some(usage) = usage.filter(|usage| usage.prompt_tokens > 0 && reserved.prompt_bytes > 0) {
+            #[expect(clippy::cast_precision_loss, reason = "an estimate")]
+            let rate = usage.prompt_tokens as f64 / reserved.prompt_bytes as f64;
+            let known = self.tokens_a_byte.entry(reserved.role.clone()).or_insert(rate);
+            *known = known.max(rate);
+        }
+        self.count(&reserved.lane, &reserved.role, usage, cost_usd);
+    }
+
+    /// Counts what a visit under way used, also before a crash.
+    pub fn count(&mut self, lane: &LanePath, role: &RoleName, usage: Option<Usage>, cost_usd: Option<f64>) {
+        let entry = self.under_way.entry(lane.clone()).or_insert_with(|| (role.clone(), Amount::default()));
+        if entry.0 != *role {
+            *entry = (role.clone(), Amount::default());
+        }
+        entry.1 = entry.1.plus(Amount::of(usage, cost_usd));
+    }
+}

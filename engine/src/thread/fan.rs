@@ -1,0 +1,278 @@
+//! An open fan-out: its lanes, and what its join has of them.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
+
+use rondo_protocol::call::Fault;
+use rondo_protocol::id::{LanePath, RoleName, Status};
+use rondo_protocol::object::CancelledLane;
+use rondo_protocol::workflow::template::Cause;
+use rondo_protocol::workflow::{FailedLanes, Need};
+use rondo_protocol::{Digest, Value};
+
+use super::lane::{Doing, Lane, LaneError, Last, Views};
+use super::machine::last_visit;
+use super::route::{Joins, MAX_RENDERED_BYTES, Speaking, Undecided};
+use super::scope::{LaneScope, World};
+use crate::graph::{Edge, FanOut, To};
+
+/// The most lanes of a fan-out.
+pub const MAX_LANES: usize = 10_000;
+
+/// The most bytes that `branches` may hold when a template reads it.
+const MAX_BRANCHES_BYTES: usize = 16 << 20;
+
+/// An open fan-out.
+#[derive(Debug, Clone)]
+pub struct Fan {
+    /// The edge that it is.
+    pub edge: Arc<Edge>,
+    /// The same edge's targets.
+    pub out: Arc<FanOut>,
+    /// The step that it left; `None` = `start`.
+    pub source: Option<Last>,
+    /// The elements that lanes are made for; `null` where they are branches.
+    pub list: Arc<Value>,
+    /// What its lanes see of the steps before them.
+    pub base: Arc<Views>,
+    /// Positions of lanes that are not opened yet.
+    pub to_open: BTreeSet<u32>,
+    /// The lanes that were opened, by position.
+    pub lanes: BTreeMap<u32, Lane>,
+    /// What follows once every lane has ended; `None` = lanes go on.
+    pub then: Option<Then>,
+    /// What lanes had used that were cancelled.
+    pub lost: Vec<CancelledLane>,
+}
+
+/// What follows a fan-out.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Then {
+    /// Its join role is visited.
+    Join,
+    /// It failed, with the lane of that position.
+    Fail(u32),
+    /// The lane around it is not needed any more.
+    Cancel,
+}
+
+impl Fan {
+    /// The step that opened it; 0 = `start`.
+    pub fn opened_by(&self) -> u64 {
+        self.source.as_ref().map_or(0, |last| last.seq)
+    }
+
+    /// Where its edge comes from: a role, or `start`.
+    pub fn from(&self) -> &str {
+        self.source.as_ref().map_or("start", |last| last.role.as_str())
+    }
+
+    /// The status that chose it.
+    pub fn status(&self) -> Option<Status> {
+        self.source.as_ref().map(|last| last.status.clone())
+    }
+
+    /// The first role of the lane at a position.
+    pub fn first_role(&self, index: u32) -> Option<&RoleName> {
+        self.branch(index).map(|branch| &branch.to)
+    }
+
+    /// The branch of the lane at a position.
+    pub fn branch(&self, index: u32) -> Option<&crate::graph::Branch> {
+        let at = if self.out.each.is_some() { 0 } else { usize::try_from(index).ok()? };
+        self.out.branches.get(at)
+    }
+
+    /// How many lanes may be open at once.
+    pub fn parallel(&self) -> usize {
+        let most = self.out.each.as_ref().map(|each| usize::try_from(each.parallel).unwrap_or(usize::MAX));
+        most.unwrap_or(usize::MAX)
+    }
+
+    /// How many lanes are open.
+    pub fn open(&self) -> usize {
+        self.lanes.values().filter(|lane| lane.is_open()).count()
+    }
+
+    /// What follows, seen from the lanes that have ended.
+    pub fn follows(&self, ended: u32) -> Option<Then> {
+        let lane = self.lanes.get(&ended)?;
+        if matches!(lane.doing, Doing::Failed(_)) && self.out.join.failed == FailedLanes::Fail {
+            return Some(Then::Fail(ended));
+        }
+        let has_arrived = |lane: &&Lane| matches!(lane.doing, Doing::Arrived(_));
+        let arrived = || self.lanes.values().filter(has_arrived).count();
+        let is_met = match self.out.join.need {
+            Need::All => false,
+            Need::Any => arrived() >= 1,
+            Need::Count(needed) => arrived() >= usize::try_from(needed).unwrap_or(usize::MAX),
+        };
+        (is_met || self.have_all_ended()).then_some(Then::Join)
+    }
+
+    /// Whether no lane is open and none is still to be opened.
+    pub fn have_all_ended(&self) -> bool {
+        self.to_open.is_empty() && self.lanes.values().all(|lane| !lane.is_open())
+    }
+
+    /// The last steps of all lanes in declared order; where there is none, the step that the fan-out left.
+    pub fn last_steps(&self) -> Vec<Digest> {
+        let last: Vec<Digest> = self.lanes.values().filter_map(|lane| Some(lane.last.as_ref()?.digest)).collect();
+        if last.is_empty() { self.source.iter().map(|last| last.digest).collect() } else { last }
+    }
+
+    /// Lanes that arrived and that were cancelled, each in declared order.
+    pub fn arrived_and_cancelled(&self) -> (Vec<LanePath>, Vec<LanePath>) {
+        let of = |is: fn(&Doing) -> bool| {
+            self.lanes.values().filter(|lane| is(&lane.doing)).map(|lane| lane.path.clone()).collect()
+        };
+        (of(|doing| matches!(doing, Doing::Arrived(_))), of(|doing| matches!(doing, Doing::Cancelled)))
+    }
+
+    /// What was seen in all lanes, in declared order.
+    pub fn seen(&self) -> Views {
+        let mut seen = Views::new();
+        for lane in self.lanes.values() {
+            for (role, of_lane) in &lane.seen {
+                seen.entry(role.clone()).or_default().extend(of_lane);
+            }
+        }
+        seen
+    }
+
+    /// Every lane that may have a row, also those within lanes.
+    pub fn paths(&self) -> Vec<LanePath> {
+        let mut paths = Vec::new();
+        for lane in self.lanes.values() {
+            paths.push(lane.path.clone());
+            if let Doing::Fanned(fan) = &lane.doing {
+                paths.extend(fan.paths());
+            }
+        }
+        paths
+    }
+
+    /// What a step that ends it ends.
+    pub fn joins(&self) -> Joins {
+        let cancelled = self.lanes.values().filter(|lane| matches!(lane.doing, Doing::Cancelled));
+        Joins {
+            opened_by: self.opened_by(),
+            lanes: self.paths(),
+            cancelled: cancelled.filter_map(last_visit).collect(),
+        }
+    }
+
+    /// The part of a lane that has arrived.
+    fn part(&self, lane: &Lane, world: World<'_>) -> Result<String, Undecided> {
+        let (Doing::Arrived(edge), Some(last)) = (&lane.doing, &lane.last) else { return Ok(String::new()) };
+        if edge.prompt.is_empty() {
+            return Ok(world.episode(last.seq).map_err(Undecided::Recall)?.body.clone());
+        }
+        let scope = LaneScope::new(world, lane, Some(last.seq))?;
+        Speaking { scope: &scope, from: last.role.as_str(), part: &edge.part }.text("prompt", &edge.prompt)
+    }
+
+    /// The parts in declared order, a blank line between.
+    ///
+    /// # Errors
+    /// When a part cannot be rendered, or all together are too long.
+    pub fn parts(&self, world: World<'_>) -> Result<String, Undecided> {
+        let mut text = String::new();
+        for lane in self.lanes.values().filter(|lane| matches!(lane.doing, Doing::Arrived(_))) {
+            let part = self.part(lane, world)?;
+            if text.len() + part.len() > MAX_RENDERED_BYTES {
+                return Err(Undecided::Unrendered {
+                    what: format!("the parts of the lanes from {}", self.from()),
+                    part: self.edge.part.to_string(),
+                    error: rondo_protocol::workflow::template::RenderError {
+                        range: 0..0,
+                        cause: Cause::TooLarge { max_bytes: MAX_RENDERED_BYTES },
+                    },
+                });
+            }
+            if !text.is_empty() && !part.is_empty() {
+                text.push_str("\n\n");
+            }
+            text.push_str(&part);
+        }
+        Ok(text)
+    }
+
+    /// As `branches` in templates.
+    pub fn branches(&self) -> Branches<'_> {
+        Branches { fan: self }
+    }
+}
+
+/// The lanes of a fan-out as templates see them.
+#[derive(Clone, Copy)]
+pub struct Branches<'a> {
+    fan: &'a Fan,
+}
+
+impl Branches<'_> {
+    /// The list, in declared order.
+    ///
+    /// # Errors
+    /// When a step cannot be recalled or a part cannot be rendered.
+    pub fn to_value(self, world: World<'_>) -> Result<Vec<Value>, Fault> {
+        let mut held = 0;
+        let mut list = Vec::new();
+        for (index, lane) in &self.fan.lanes {
+            let error = match &lane.doing {
+                Doing::Arrived(_) => None,
+                Doing::Failed(error) if self.fan.out.join.failed == FailedLanes::Collect => Some(error),
+                _ => continue,
+            };
+            let value = self.one(*index, lane, error, world)?;
+            held += value.1;
+            if held > MAX_BRANCHES_BYTES {
+                return Err(Undecided::Unrendered {
+                    what: "`branches`".to_owned(),
+                    part: self.fan.edge.part.to_string(),
+                    error: rondo_protocol::workflow::template::RenderError {
+                        range: 0..0,
+                        cause: Cause::TooLarge { max_bytes: MAX_BRANCHES_BYTES },
+                    },
+                }
+                .into());
+            }
+            list.push(value.0);
+        }
+        Ok(list)
+    }
+
+    fn one(
+        self,
+        index: u32,
+        lane: &Lane,
+        error: Option<&LaneError>,
+        world: World<'_>,
+    ) -> Result<(Value, usize), Fault> {
+        let last = lane.last.as_ref().map(|last| world.episode(last.seq)).transpose()?;
+        let part = self.fan.part(lane, world)?;
+        let text = |text: Option<&str>| Value::from(text.unwrap_or_default());
+        let last = last.as_deref();
+        let item = lane.item.as_ref().map_or(Value::Null, |item| item.value().clone());
+        let bytes = part.len() + last.map_or(0, |last| last.body.len() + last.answer.len());
+        let value = Value::from_iter([
+            ("role", text(last.map(|last| last.role.as_str()))),
+            ("index", Value::from(u64::from(index))),
+            ("item", item),
+            ("status", text(last.map(|last| last.status.as_str()))),
+            ("output", last.map_or_else(Value::empty_object, |last| last.output.clone())),
+            ("body", text(last.map(|last| last.body.as_str()))),
+            ("part", Value::from(part)),
+            ("error", error.map_or(Value::Null, LaneError::to_value)),
+        ]);
+        Ok((value, bytes))
+    }
+}
+
+/// The fan-out that an edge opens, if it is one.
+pub fn of_edge(edge: &Edge) -> Option<&Arc<FanOut>> {
+    match &edge.to {
+        To::Fan(out) => Some(out),
+        _ => None,
+    }
+}
