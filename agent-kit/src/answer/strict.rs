@@ -28,6 +28,23 @@ const LARGE_ENUM_VALUES: usize = 250;
 /// Characters of an enum that is as large.
 const MAX_LARGE_ENUM_CHARS: usize = 15_000;
 
+/// Keywords whose values are taken as they are.
+const KEPT: [&str; 13] = [
+    "type",
+    "required",
+    "enum",
+    "const",
+    "description",
+    "title",
+    "minimum",
+    "maximum",
+    "exclusiveMinimum",
+    "exclusiveMaximum",
+    "multipleOf",
+    "minItems",
+    "maxItems",
+];
+
 /// The formats of texts.
 const FORMATS: [&str; 9] = ["date-time", "time", "date", "duration", "email", "hostname", "ipv4", "ipv6", "uuid"];
 
@@ -38,9 +55,7 @@ pub(super) fn relaxed(schema: &Value) -> Value {
     let mut kept = BTreeMap::new();
     for (key, member) in members {
         let known = match (key.as_str(), member) {
-            ("type" | "required" | "enum" | "const" | "description" | "title", _)
-            | ("minimum" | "maximum" | "exclusiveMinimum" | "exclusiveMaximum" | "multipleOf", _)
-            | ("minItems" | "maxItems", _) => Some(member.clone()),
+            (key, _) if KEPT.contains(&key) => Some(member.clone()),
             ("properties", Value::Object(properties)) => {
                 Some(Value::Object(properties.iter().map(|(name, schema)| (name.clone(), relaxed(schema))).collect()))
             }
@@ -147,21 +162,7 @@ fn fits(schema: &Value, depth: usize, size: &mut Size) -> bool {
             ("const", value) => is_enum(std::slice::from_ref(value), size),
             ("format", Value::Str(format)) => FORMATS.contains(&format.as_str()),
             ("pattern", Value::Str(pattern)) => is_plain(pattern),
-            (key, _) => matches!(
-                key,
-                "type"
-                    | "required"
-                    | "additionalProperties"
-                    | "description"
-                    | "title"
-                    | "minimum"
-                    | "maximum"
-                    | "exclusiveMinimum"
-                    | "exclusiveMaximum"
-                    | "multipleOf"
-                    | "minItems"
-                    | "maxItems"
-            ),
+            (key, _) => key == "additionalProperties" || KEPT.contains(&key),
         })
 }
 

@@ -40,6 +40,16 @@ impl Client {
         self
     }
 
+    /// Writes a file.
+    pub fn file(&self, name: &str, text: &str) {
+        self.place.file(name, text);
+    }
+
+    /// Writes the project's settings, and agrees to them.
+    pub fn settings(&self, text: &str) {
+        self.place.settings(text);
+    }
+
     /// The folder of the store.
     pub fn store(&self) -> PathBuf {
         self.place.store()

@@ -251,6 +251,59 @@ fn a_tool_that_is_not_there_is_answered_for() {
     assert_eq!((said.code, said.events("error").len()), (Some(4), 1), "{said:?}");
 }
 
+/// A file that a reply half names is not written.
+#[test]
+fn tools_that_a_cut_reply_asks_for_are_answered_for_and_not_called() {
+    let call = r#"{"index":0,"id":"t","function":{"name":"rm","arguments":"{}"}}"#;
+    let asks = format!("data: {{\"choices\":[{{\"index\":0,\"delta\":{{\"tool_calls\":[{call}]}}}}]}}\n\n");
+    let cut = [EVENTS, &asks, &finish("length")].concat();
+    let server = Server::new(move |n| if n == 0 { Act::text(cut.clone()) } else { good() });
+    let said = server.client(&workflow(1, "")).run(&["run", "workflow.yaml", "--json"]);
+    assert_eq!(said.code, Some(0), "{said:?}");
+    let body: Value = serde_json::from_str(&server.requests()[1].body).unwrap();
+    let told = body["messages"].as_array().unwrap().last().unwrap().clone();
+    assert_eq!((&told["role"], &told["tool_call_id"]), (&json!("tool"), &json!("t")));
+    assert!(told["content"].as_str().unwrap().starts_with("error RN1606: "), "{told}");
+
+    let withheld = [EVENTS, &asks, &finish("content_filter")].concat();
+    let fault = fails(move || Act::text(withheld.clone()));
+    assert_eq!(fault["code"], "RN1109");
+}
+
+#[test]
+fn an_end_that_nobody_knows_is_asked_for_again_and_odd_figures_are_not() {
+    let ended = |reason: &str| [EVENTS, &delta("content", GOOD), &finish(reason)].concat();
+    let (odd, usage) = (ended("anything"), r#"{"prompt_tokens":-5,"completion_tokens":1180591620717411303424}"#);
+    let counted = format!("{}data: {{\"choices\":[],\"usage\":{usage}}}\n\n", ended("stop"));
+    let server = Server::new(move |n| Act::text(if n == 0 { odd.clone() } else { counted.clone() }));
+    let client = server.client(&workflow(5, ""));
+    let said = client.run(&["run", "workflow.yaml", "--json"]);
+    assert_eq!(said.code, Some(0), "{said:?}");
+    let retried: Vec<String> =
+        said.events("call_retried").iter().map(|event| event["code"].as_str().unwrap().to_owned()).collect();
+    assert_eq!((retried, server.requests().len()), (vec!["RN1009".to_owned()], 2));
+    assert_eq!(client.lines(&["show", "last", "--json"])[1]["note"]["usage"], Value::Null);
+}
+
+#[test]
+fn a_reply_that_is_too_large_is_asked_for_once_and_its_wrapping_does_not_count() {
+    let endless = delta("content", &"again ".repeat(1000));
+    let server = Server::new(move |_| Act::Flood(EVENTS.to_owned(), endless.clone()));
+    let said = server.client(&workflow(5, "")).run(&["run", "workflow.yaml", "--json"]);
+    assert_eq!(only_error(&said)["code"], "RN1010");
+    assert_eq!(server.requests().len(), 1);
+
+    // 30,000 tokens, each in an event of about 300 bytes.
+    let wrapped = delta("content", "word ").replacen('{', &format!("{{\"id\":\"{}\",", "x".repeat(230)), 1);
+    let answer = [EVENTS, &delta("content", &format!("{GOOD} ")), &wrapped.repeat(30_000), &finish("stop")].concat();
+    assert!(answer.len() > 8 << 20, "{}", answer.len());
+    let server = Server::new(move |_| Act::text(answer.clone()));
+    let said = server.client(&workflow(5, "")).run(&["run", "workflow.yaml", "--json"]);
+    assert_eq!(said.code, Some(0), "{said:?}");
+    let body = &said.events("thread_finished")[0]["result"]["body"];
+    assert_eq!((body.as_str().unwrap().len() / 5, server.requests().len()), (30_002, 1));
+}
+
 #[test]
 fn what_another_attempt_cures_is_tried_again_and_told() {
     let server = Server::new(|n| match n {

@@ -136,6 +136,44 @@ fn each_visit_is_sent_the_bytes_of_the_one_before_with_one_turn_more() {
     }
 }
 
+/// What the editor's heads hold and what was sent of it, when the settings say `response_format`; then what a script's
+/// heads hold, and those of a recording that is played where nothing is set.
+fn held(response_format: &str) -> [Value; 4] {
+    let server = Server::new(play);
+    let client = server.client(LOOP);
+    client.settings(&format!("[provider.openai]\nresponse_format = \"{response_format}\"\n"));
+    let said = client.run(&["record", "workflow.yaml", "-i", "topic=salt", "--to", "story.jsonl", "--json"]);
+    assert_eq!(said.code, Some(0), "{said:?}");
+    let held = || {
+        client.run(&["verify", "last"]).exits(0);
+        client.lines(&["messages", "last", "--role", "editor", "--visit", "1", "--json"])[0]["head"]["response_format"]
+            .clone()
+    };
+    let sent: Value = serde_json::from_str(&server.requests()[1].body).unwrap();
+    let of_provider = held();
+    let script = r#"{
+        "writer": [{ "status": "drafted", "fields": { "title": "One" } }],
+        "editor": [{ "status": "approved", "fields": { "score": 1 } }]
+    }"#;
+    client.file("script.json", script);
+    client.run(&["run", "workflow.yaml", "-i", "topic=salt", "--script", "script.json", "--json"]).exits(0);
+    let of_script = held();
+    client.file("rondo.toml", "");
+    client.run(&["run", "workflow.yaml", "-i", "topic=salt", "--recorded", "story.jsonl", "--json"]).exits(0);
+    [of_provider, sent["response_format"].clone(), of_script, held()]
+}
+
+#[test]
+fn a_provider_is_sent_as_much_of_a_schema_as_it_takes_and_who_plays_it_is_too() {
+    let [head, sent, script, recording] = held("json_schema");
+    assert_eq!((&sent["type"], &sent["json_schema"]["strict"]), (&json!("json_schema"), &json!(true)));
+    assert_eq!(sent["json_schema"]["schema"]["properties"]["status"]["enum"], json!(["revise", "approved"]));
+    assert_eq!((&head, &head), (&script, &recording));
+    let any = json!(r#"{"type":"object"}"#);
+    assert_eq!(held("json_object"), [any.clone(), json!({ "type": "json_object" }), any.clone(), any]);
+    assert_eq!(held("off"), [Value::Null, Value::Null, Value::Null, Value::Null]);
+}
+
 #[test]
 fn tokens_that_come_after_the_finish_reason_are_told_and_kept() {
     let Ran { client, events, .. } = run();

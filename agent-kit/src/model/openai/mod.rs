@@ -50,7 +50,7 @@ const MAX_REFUSAL_BYTES: usize = 4096;
 
 /// How many times the bytes of the largest reply a stream may have. Providers send 200 to 1000 bytes for each token of
 /// one to five; short of the largest replies nothing comes near it.
-const STREAM_TIMES: usize = 128;
+const STREAM_TIMES: usize = 64;
 
 /// How many times the bytes of the largest reply it may take as one JSON object: written in ASCII alone, a text of
 /// letters beyond it is three times as long.

@@ -251,7 +251,7 @@ async fn endless_replies_end_at_the_limit() {
     let error = fault(Act::Flood(EVENTS, event)).await;
     assert_eq!(told(&error), (Code::ReplyTooLarge, FaultClass::Refused, "the reply is longer than 65536 bytes"));
     let error = fault(Act::Flood(EVENTS, format!(":{}\n", "x".repeat(4096)).into_bytes())).await;
-    let words = "the event stream is longer than 8388608 bytes";
+    let words = "the event stream is longer than 4194304 bytes";
     assert_eq!(told(&error), (Code::ReplyTooLarge, FaultClass::Refused, words));
     let error = fault(Act::Flood(JSON, vec![b' '; 4096])).await;
     let words = "the completion is longer than 1245184 bytes";
