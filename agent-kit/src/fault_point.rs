@@ -47,8 +47,6 @@ pub enum Point {
     FieldsRenamed,
     /// The statuses of steps are not told.
     StatusLeftOut,
-    /// A role is told its own steps as if they were another's.
-    OwnStepsTold,
     /// A role is told the steps of everybody, whatever `context` says.
     FilterIgnored,
     /// An earlier answer is written again instead of repeated.
@@ -133,7 +131,7 @@ mod chosen {
 
     impl Point {
         /// Every fault point, in declared order.
-        pub const ALL: [Self; 27] = [
+        pub const ALL: [Self; 26] = [
             Self::SystemDate,
             Self::ContractGap,
             Self::ResponseFormatOrder,
@@ -152,7 +150,6 @@ mod chosen {
             Self::CutMark,
             Self::FieldsRenamed,
             Self::StatusLeftOut,
-            Self::OwnStepsTold,
             Self::FilterIgnored,
             Self::AnswerRewritten,
             Self::AnswerDropped,

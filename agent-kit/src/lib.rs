@@ -4,9 +4,9 @@
 //! [`effects::Effects`]; what stands behind it is for the engine to say.
 
 pub mod answer;
+pub mod conversation;
 pub mod effects;
 pub mod fault_point;
-pub mod history;
 pub mod mcp;
 pub mod model;
 pub mod prefix;

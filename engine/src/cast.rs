@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use rondo_agent_kit::answer::Contract;
-use rondo_agent_kit::history::{Telling, system_text};
+use rondo_agent_kit::conversation::{Telling, system_text};
 use rondo_agent_kit::model::script::{self, Part};
 use rondo_agent_kit::model::scripted::Scripted;
 use rondo_agent_kit::react::Agent;

@@ -243,7 +243,7 @@ pub enum Error {
     Input(#[from] canonical::Error),
     /// The thread pins a layout that this version cannot write.
     #[error(transparent)]
-    Layout(#[from] rondo_agent_kit::history::UnknownLayout),
+    Layout(#[from] rondo_agent_kit::conversation::UnknownLayout),
 }
 
 impl Engine {
@@ -352,7 +352,7 @@ impl Engine {
         let beginning = rebuild::beginning(&**store, &row).map_err(Error::from)?;
         if beginning.start.layout != LAYOUT {
             let found = beginning.start.layout;
-            return Err(Error::from(rondo_agent_kit::history::UnknownLayout { found }).into());
+            return Err(Error::from(rondo_agent_kit::conversation::UnknownLayout { found }).into());
         }
         let policy: Policy = rebuild::object(&**store, Kind::Policy, row.policy).map_err(Error::from)?;
         let operating = operating(&beginning.workflow, &origin)?;

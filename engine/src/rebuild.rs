@@ -3,21 +3,21 @@
 //! Law `rebuild`: the digest of each rebuilt request is the one that the transcript names. Nothing here trusts what a
 //! run kept in memory; it starts from the store.
 
-use std::collections::{BTreeMap, VecDeque};
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
-use rondo_agent_kit::history::{self, Episode};
+use rondo_agent_kit::conversation::{self, Builder, Key, Place, Rounds};
 use rondo_agent_kit::model::openai::ResponseFormat;
 use rondo_protocol::digest::Kind;
-use rondo_protocol::id::{RoleName, ThreadId};
+use rondo_protocol::id::{LanePath, RoleName, ThreadId};
 use rondo_protocol::message::{Conversation, Message};
 use rondo_protocol::object::{self, Entry, Head, LAYOUT, Note, Start, Transcript};
 use rondo_protocol::workflow::{History, Policy, RoleKind, Workflow};
 use rondo_protocol::{Digest, canonical};
 
+use crate::conversation::Steps;
 use crate::cast::{self, Reading};
 use crate::store::{self, Read, Row, StoredStep};
-use crate::thread;
 
 /// One request, rebuilt.
 #[derive(Debug, Clone, PartialEq)]
@@ -64,7 +64,7 @@ pub enum Error {
     Cast(#[from] cast::Error),
     /// The thread pins a layout that this version cannot write.
     #[error(transparent)]
-    Layout(#[from] history::UnknownLayout),
+    Layout(#[from] conversation::UnknownLayout),
 }
 
 /// What a thread was begun with.
@@ -216,12 +216,12 @@ pub fn walk(
 ) -> Result<(), Error> {
     let Beginning { workflow, start } = beginning(store, row)?;
     if start.layout != LAYOUT {
-        return Err(history::UnknownLayout { found: start.layout }.into());
+        return Err(conversation::UnknownLayout { found: start.layout }.into());
     }
     if row.seq == 0 {
         return Ok(());
     }
-    let mut rebuilding = Rebuilding::new(store, &workflow)?;
+    let mut rebuilding = Rebuilding::new(store, thread, &workflow)?;
     let mut fault = None;
     store.scan(
         thread,
@@ -242,23 +242,13 @@ pub fn body(readings: &BTreeMap<RoleName, Reading>, role: &RoleName, answer: &st
     readings.get(role).map(|reading| reading.body(answer)).unwrap_or_default()
 }
 
+/// How a role is told its history, and what its heads hold.
 struct Told {
-    telling: history::Telling,
+    telling: conversation::Telling,
     script: cast::Script,
-    conversation: Conversation,
-    /// How much of the conversation has stood since a request was last handed out.
-    kept: usize,
-    /// The other roles' episodes since its last visit, oldest first.
-    since: VecDeque<Arc<Episode>>,
-    visited: bool,
 }
 
 impl Told {
-    fn truncate(&mut self, length: usize) {
-        self.conversation.truncate(length);
-        self.kept = self.kept.min(length);
-    }
-
     /// The request with what is wrong with it: a head that no hook rewrote is the one that the workflow gives.
     fn checked<'a>(&self, sent: Sent<'a>) -> Sent<'a> {
         let schema = self.script.response_format.as_deref();
@@ -271,32 +261,58 @@ impl Told {
     }
 }
 
+/// A role's conversation in one lane.
+struct Walked {
+    builder: Builder,
+    /// The messages up to what was handed out last, side by side.
+    plain: Vec<Message>,
+    /// How many of them have stood since a request was last handed out.
+    kept: usize,
+}
+
+impl Walked {
+    fn new(builder: Builder) -> Self {
+        Self { builder, plain: Vec::new(), kept: 0 }
+    }
+
+    fn truncate(&mut self, length: usize) {
+        self.plain.truncate(length);
+        self.kept = self.kept.min(length);
+    }
+}
+
 struct Rebuilding<'a> {
     store: &'a dyn Read,
-    readings: BTreeMap<RoleName, Reading>,
+    steps: Steps<'a>,
     roles: BTreeMap<RoleName, Told>,
     heads: BTreeMap<Digest, Arc<Head>>,
+    walked: BTreeMap<Key, Walked>,
+    rounds: Rounds,
+    /// Lanes that have spoken.
+    lanes: BTreeSet<LanePath>,
 }
 
 impl<'a> Rebuilding<'a> {
-    fn new(store: &'a dyn Read, workflow: &Workflow) -> Result<Self, Error> {
+    fn new(store: &'a dyn Read, thread: &ThreadId, workflow: &Workflow) -> Result<Self, Error> {
         let readings = cast::readings(workflow)?;
         let mut roles = BTreeMap::new();
         for (name, role) in &workflow.roles {
             let (RoleKind::Model(model), Some(Reading::Contract(contract))) = (&role.kind, readings.get(name)) else {
                 continue;
             };
-            let told = Told {
-                telling: cast::telling(model),
-                script: cast::script(model, contract),
-                conversation: Conversation::default(),
-                kept: 0,
-                since: VecDeque::new(),
-                visited: false,
-            };
+            let told = Told { telling: cast::telling(model), script: cast::script(model, contract) };
             roles.insert(name.clone(), told);
         }
-        Ok(Self { store, readings, roles, heads: BTreeMap::new() })
+        let names = workflow.roles.iter().map(|(name, _)| name.clone()).collect();
+        Ok(Self {
+            store,
+            steps: Steps::new(store, thread.clone(), names, readings),
+            roles,
+            heads: BTreeMap::new(),
+            walked: BTreeMap::new(),
+            rounds: Rounds::default(),
+            lanes: BTreeSet::new(),
+        })
     }
 
     fn step(
@@ -307,45 +323,70 @@ impl<'a> Rebuilding<'a> {
         each: &mut dyn FnMut(Met<'_>) -> bool,
     ) -> Result<bool, Error> {
         let step = &stored.step;
+        let place = self.rounds.step(stored.seq, stored.digest, &step.lane, &step.prev);
+        self.enter(&place);
         let mut goes_on = true;
-        if let Some(mut told) = self.roles.remove(&step.role) {
-            if told.telling.history == History::None {
-                told.truncate(0);
-            }
-            let newest_first = told.since.iter().rev().map(Arc::as_ref);
-            let summary = history::summary(&told.telling, &step.role, !told.visited, newest_first);
-            let opening = history::opening(&step.edge.prompt, &summary);
-            let before = told.conversation.messages().len();
-            told.conversation.push(opening.clone());
-            let exact = told.telling.history == History::Exact;
-            let transcript = match step.transcript.filter(|_| wanted || exact) {
-                Some(digest) => Some(object::<Transcript>(self.store, Kind::Transcript, digest)?),
-                None => None,
-            };
-            if let Some(transcript) = transcript.as_ref().filter(|_| wanted) {
-                goes_on = self.transcript(stored, transcript, before, &mut told, each)?;
-                told.truncate(before + 1);
-            }
-            if wanted && goes_on {
-                let transcript = transcript.as_ref();
-                goes_on = each(Met::Visit(Visited { stored, note, opening: &opening, transcript }));
-            }
-            told.conversation.extend(history::closing(told.telling.history, &step.answer, transcript.as_ref()));
-            told.since.clear();
-            told.visited = true;
+        if let Some(told) = self.roles.remove(&step.role) {
+            let key = Key::new(&step.role, &step.lane);
+            let new = || Walked::new(Builder::new(told.telling.clone()));
+            let mut walked = self.walked.remove(&key).unwrap_or_else(new);
+            goes_on = self.visit(stored, note, &told, &mut walked, &place, wanted, each)?;
+            self.walked.insert(key, walked);
             self.roles.insert(step.role.clone(), told);
         }
-        let body = body(&self.readings, &step.role, &step.answer);
-        let episode = Arc::new(thread::episode(stored.seq, step, body));
-        for (role, told) in &mut self.roles {
-            let context = &told.telling.context;
-            if history::tells_of(context, role, &step.role) {
-                told.since.push_back(Arc::clone(&episode));
-                if told.since.len() > history::most_episodes(context) {
-                    told.since.pop_front();
+        self.steps.keep(stored.clone(), note);
+        Ok(goes_on)
+    }
+
+    /// A lane that was first opened goes on with the conversations of the lane that it was opened in.
+    fn enter(&mut self, place: &Place) {
+        let lane = &place.round.lane;
+        let Some(parent) = lane.parent() else { return };
+        self.steps.prove(place.seq, place.round.opened_by.clone());
+        if self.lanes.insert(lane.clone()) {
+            for role in self.roles.keys() {
+                if let Some(walked) = self.walked.get(&Key::new(role, &parent)) {
+                    let begun = Walked::new(walked.builder.clone());
+                    self.walked.insert(Key::new(role, lane), begun);
                 }
             }
         }
+    }
+
+    #[expect(clippy::too_many_arguments, reason = "each is another part of one step")]
+    fn visit(
+        &mut self,
+        stored: &StoredStep,
+        note: &Note,
+        told: &Told,
+        walked: &mut Walked,
+        place: &Place,
+        wanted: bool,
+        each: &mut dyn FnMut(Met<'_>) -> bool,
+    ) -> Result<bool, Error> {
+        let step = &stored.step;
+        let summary = crate::conversation::told(&walked.builder, &step.prev, stored.seq, &self.steps)?;
+        let before = walked.builder.len();
+        walked.truncate(before);
+        let opened = walked.builder.open(&step.edge.prompt, &summary);
+        walked.plain.extend(opened.after(walked.plain.len()).into_iter().cloned());
+        let exact = told.telling.history == History::Exact;
+        let transcript = match step.transcript.filter(|_| wanted || exact) {
+            Some(digest) => Some(object::<Transcript>(self.store, Kind::Transcript, digest)?),
+            None => None,
+        };
+        let mut goes_on = true;
+        if let Some(transcript) = transcript.as_ref().filter(|_| wanted) {
+            goes_on = self.transcript(stored, transcript, opened, told, walked, each)?;
+            walked.truncate(before + 1);
+        }
+        if wanted
+            && goes_on
+            && let Some(opening) = walked.plain.last()
+        {
+            goes_on = each(Met::Visit(Visited { stored, note, opening, transcript: transcript.as_ref() }));
+        }
+        walked.builder.close(place.clone(), &step.answer, transcript.as_ref());
         Ok(goes_on)
     }
 
@@ -353,10 +394,12 @@ impl<'a> Rebuilding<'a> {
         &mut self,
         stored: &StoredStep,
         transcript: &Transcript,
-        before: usize,
-        told: &mut Told,
+        opened: Conversation,
+        told: &Told,
+        walked: &mut Walked,
         each: &mut dyn FnMut(Met<'_>) -> bool,
     ) -> Result<bool, Error> {
+        let (mut said, before) = (opened, walked.builder.len());
         for entry in &transcript.entries {
             if let Entry::Model { asked, head, request, .. } = entry {
                 let rewritten = match asked {
@@ -365,7 +408,7 @@ impl<'a> Rebuilding<'a> {
                 };
                 let rebuilt = match &rewritten {
                     Some(rewritten) => rewritten.digest(),
-                    None => told.conversation.request(*head),
+                    None => said.request(*head),
                 };
                 let (head_digest, head) = (*head, self.head(*head)?);
                 let sent = Sent {
@@ -375,20 +418,21 @@ impl<'a> Rebuilding<'a> {
                     asked: *asked,
                     head_digest,
                     head: &head,
-                    plain: told.conversation.messages(),
+                    plain: &walked.plain,
                     before,
-                    kept: told.kept,
+                    kept: walked.kept,
                     rewritten: rewritten.map(|rewritten| rewritten.messages),
                     fault: None,
                 };
                 let goes_on = each(Met::Request(told.checked(sent)));
-                told.kept = told.conversation.messages().len();
+                walked.kept = walked.plain.len();
                 if !goes_on {
                     return Ok(false);
                 }
             }
-            if let Some(message) = history::spoken(entry) {
-                told.conversation.push(message);
+            if let Some(message) = conversation::spoken(entry) {
+                walked.plain.push(message.clone());
+                said.push(message);
             }
         }
         Ok(true)

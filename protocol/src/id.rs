@@ -165,8 +165,8 @@ impl LanePath {
         Some(self.0.rsplit_once('/').map_or_else(Self::trunk, |(parent, _)| Self(Arc::from(parent))))
     }
 
-    /// Role and position of each part, outermost first; none for the trunk.
-    pub fn segments(&self) -> impl Iterator<Item = (&str, u32)> {
+    /// The parts of the path, outermost first: the role that the branch begins with, and the branch's index.
+    pub fn parts(&self) -> impl Iterator<Item = (&str, u32)> {
         self.0.split('/').filter_map(|part| {
             let (role, index) = part.strip_suffix(']')?.split_once('[')?;
             Some((role, index.parse().ok()?))
@@ -195,6 +195,15 @@ mod tests {
     use super::*;
 
     #[test]
+    fn a_lane_path_has_parts_and_a_parent() {
+        let nested = LanePath::new("a[0]/b_c[12]").unwrap();
+        assert_eq!(nested.parts().collect::<Vec<_>>(), [("a", 0), ("b_c", 12)]);
+        assert_eq!(nested.parent(), LanePath::new("a[0]").ok());
+        assert_eq!(nested.parent().unwrap().parent(), Some(LanePath::trunk()));
+        assert_eq!((LanePath::trunk().parent(), LanePath::trunk().parts().count()), (None, 0));
+    }
+
+    #[test]
     fn a_lane_path_is_made_of_role_and_index() {
         for good in ["", "a[0]", "a[0]/b[12]", "review_er[3]"] {
             assert!(LanePath::new(good).is_ok(), "{good}");
@@ -204,11 +213,11 @@ mod tests {
         }
         let nested = LanePath::new("a[0]/b[12]").unwrap();
         assert_eq!(nested.last_index(), Some(12));
-        assert_eq!(nested.segments().collect::<Vec<_>>(), [("a", 0), ("b", 12)]);
+        assert_eq!(nested.parts().collect::<Vec<_>>(), [("a", 0), ("b", 12)]);
         assert_eq!(nested.parent().and_then(|lane| lane.parent()), Some(LanePath::trunk()));
         let (a, b) = (RoleName::new("a").unwrap(), RoleName::new("b").unwrap());
         assert_eq!(LanePath::trunk().child(&a, 0).child(&b, 12), nested);
-        assert_eq!((LanePath::trunk().segments().count(), LanePath::trunk().parent()), (0, None));
+        assert_eq!((LanePath::trunk().parts().count(), LanePath::trunk().parent()), (0, None));
     }
 
     #[test]

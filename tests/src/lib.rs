@@ -16,7 +16,7 @@ use rondo_engine::{Ended, Engine, NewThread, Operating, ThreadHandle};
 use rondo_protocol::Value;
 use rondo_protocol::call::{Effect, Fault, ModelAnswer, ModelCall};
 use rondo_protocol::event::Event;
-use rondo_protocol::object::{Finish, ModelReply};
+use rondo_protocol::object::ModelReply;
 use rondo_protocol::workflow::{Checked, Workflow};
 
 /// The workflow of that text.
@@ -97,8 +97,7 @@ pub fn equipped(workflow: &Workflow, model: &Arc<dyn Model>, tools: Vec<Arc<dyn 
 
 /// A complete reply with that text.
 pub fn answer(text: String) -> ModelAnswer {
-    let reply = ModelReply { finish: Finish::Stop, reasoning: None, text, tool_calls: Vec::new() };
-    ModelAnswer { reply, usage: None, cost_usd: None }
+    ModelAnswer { reply: ModelReply::said(text), usage: None, cost_usd: None }
 }
 
 /// Every logical model of `workflow` answered by `model`.

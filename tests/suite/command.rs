@@ -16,7 +16,7 @@ use rondo_protocol::Value;
 use rondo_protocol::call::{Effect, Fault, ModelAnswer, ModelCall};
 use rondo_protocol::id::ThreadId;
 use rondo_protocol::message::{Message, Speaker, ToolUse};
-use rondo_protocol::object::{Finish, ModelReply};
+use rondo_protocol::object::ModelReply;
 use rondo_tests::{FnTool, answer, checked, equipped, follow, start_with};
 
 use crate::binary::{Finished, Place, Running, binary, fixture};
@@ -78,7 +78,9 @@ fn a_program_that_has_nothing_to_say_lets_calls_through_and_reads_what_they_are(
                 assert_eq!(call["effect"]["kind"], "reads");
             } else {
                 assert_eq!(call["tools"][0]["parameters"]["type"], "object");
-                assert!(call["messages"][0]["text"].as_str().unwrap().starts_with("Write to ada@example.com."));
+                assert!(
+                    call["messages"][0]["parts"][0]["text"].as_str().unwrap().starts_with("Write to ada@example.com.")
+                );
             }
         }
     }
@@ -265,7 +267,7 @@ fn the_mask_of_the_documentation_takes_addresses_out_and_what_was_sent_can_be_pr
     assert_eq!((&verified["requests"], &verified["faults"]), (&2.into(), &0.into()));
     let words = ["messages", "last", "--role", "clerk", "--visit", "1", "--json"];
     let messages = Running::of(with_path(&place, &words)).finish().exits(0).json();
-    let text = |request: &serde_json::Value| request["messages"][0]["text"].as_str().unwrap().to_owned();
+    let text = |request: &serde_json::Value| request["messages"][0]["parts"][0]["text"].as_str().unwrap().to_owned();
     assert!(messages.iter().all(|request| text(request).starts_with("Write to [an address].")), "{messages:?}");
     assert!(messages.iter().all(|request| !request["asked"].is_null()), "{messages:?}");
 }
@@ -288,10 +290,9 @@ struct Acting {
 impl Model for Acting {
     fn complete<'a>(&'a self, call: &'a ModelCall, _: &'a dyn Deltas) -> BoxFuture<'a, Result<ModelAnswer, Fault>> {
         self.seen.lock().unwrap().push(call.clone());
-        let has_acted = call.conversation.messages().last().is_some_and(|last| last.role == Speaker::Tool);
+        let has_acted = call.conversation.messages().last().is_some_and(|last| last.role() == Speaker::Tool);
         let tool = ToolUse { arguments: r#"{"n":1}"#.to_owned(), id: "t1".to_owned(), name: "act".to_owned() };
-        let asks =
-            ModelReply { finish: Finish::ToolCalls, reasoning: None, text: String::new(), tool_calls: vec![tool] };
+        let asks = ModelReply::asking([tool]);
         let first = ModelAnswer { reply: asks, usage: None, cost_usd: None };
         let then = answer("---\nstatus: done\n---\n\nfrom the model".to_owned());
         Box::pin(std::future::ready(Ok(if has_acted { then } else { first })))
@@ -382,9 +383,9 @@ async fn what_a_program_rewrote_is_what_the_model_is_sent_and_can_be_proven() {
         assert!(ran.seen.iter().all(|call| call.head.system == "You sing."), "{at}");
         assert_eq!(ran.proven(), 4, "{at}");
     }
-    let messages = r#"echo '{"decision":"rewrite","call":{"messages":[{"role":"user","text":"Sing."}]}}'"#;
+    let messages = r#"echo '{"decision":"rewrite","call":{"messages":[{"role":"user","parts":[{"kind":"text","text":"Sing."}]}]}}'"#;
     let ran = in_memory("turn", messages).await;
-    assert!(ran.seen.iter().all(|call| call.conversation.messages()[0] == Message::user("Sing.")));
+    assert!(ran.seen.iter().all(|call| call.conversation.messages()[0] == &Message::user("Sing.")));
     assert_eq!(ran.proven(), 4);
 }
 
@@ -392,7 +393,7 @@ async fn what_a_program_rewrote_is_what_the_model_is_sent_and_can_be_proven() {
 async fn rewritten_arguments_reach_the_tool_and_those_that_were_asked_stand_in_the_thread() {
     let ran = in_memory("tool", r#"echo '{"decision":"rewrite","call":{"arguments":{"n":2}}}'"#).await;
     assert_eq!(ran.acted, [r#"{"n":2}"#, r#"{"n":2}"#]);
-    assert!(ran.seen[1].conversation.messages()[1].tool_calls[0].arguments.contains(r#""n":1"#));
+    assert!(ran.seen[1].conversation.messages()[1].tool_calls().next().unwrap().arguments.contains(r#""n":1"#));
     assert_eq!(ran.proven(), 4);
 }
 
@@ -410,6 +411,6 @@ async fn a_turn_that_a_program_answered_is_part_of_what_the_role_is_told_later()
     let ran = in_memory("turn", answer).await;
     assert_eq!(ran.seen.len(), 2);
     let told = ran.seen[0].conversation.messages();
-    assert!(told[1].role == Speaker::Assistant && told[1].text.ends_with("by the hook"), "{told:?}");
+    assert!(told[1].role() == Speaker::Assistant && told[1].text().ends_with("by the hook"), "{told:?}");
     assert_eq!(ran.proven(), 2);
 }

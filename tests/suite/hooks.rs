@@ -18,7 +18,7 @@ use rondo_protocol::diagnostic::Code;
 use rondo_protocol::event::{Event, What};
 use rondo_protocol::id::{Status, ThreadId};
 use rondo_protocol::message::{Message, ToolUse};
-use rondo_protocol::object::{AnsweredBy, Entry, Finish, ModelReply, Transcript};
+use rondo_protocol::object::{AnsweredBy, Entry, ModelReply, Transcript};
 use rondo_protocol::workflow::{HookUse, OnHookError};
 use rondo_tests::{FnTool, answer, checked, equipped, follow, start_with};
 
@@ -100,10 +100,9 @@ struct AsksForATool;
 
 impl Model for AsksForATool {
     fn complete<'a>(&'a self, call: &'a ModelCall, _: &'a dyn Deltas) -> BoxFuture<'a, Result<ModelAnswer, Fault>> {
-        let asked = call.conversation.messages().iter().any(|message| !message.tool_calls.is_empty());
+        let asked = call.conversation.messages().iter().any(|message| message.tool_calls().next().is_some());
         let tool = ToolUse { arguments: "{}".to_owned(), id: "t1".to_owned(), name: "look".to_owned() };
-        let reply =
-            ModelReply { finish: Finish::ToolCalls, reasoning: None, text: String::new(), tool_calls: vec![tool] };
+        let reply = ModelReply::asking([tool]);
         let first = ModelAnswer { reply, usage: None, cost_usd: None };
         Box::pin(std::future::ready(Ok(if asked { answer(GOOD.to_owned()) } else { first })))
     }
@@ -171,8 +170,8 @@ async fn what_a_hook_rewrote_stands_beside_what_was_asked_and_both_can_be_proven
         for request in &requests {
             assert!(request.is_proven(), "{at:?}: {:?}", request.fault);
             let asked = request.asked_messages.as_ref().unwrap();
-            assert!(request.messages.iter().any(|message| message.text == "In short."));
-            assert!(!asked.iter().any(|message| message.text == "In short."));
+            assert!(request.messages.iter().any(|message| message.text() == "In short."));
+            assert!(!asked.iter().any(|message| message.text() == "In short."));
             assert_ne!(request.asked, Some(request.recorded));
         }
     }

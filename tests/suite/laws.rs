@@ -55,7 +55,7 @@ fn recorded(workflow_text: &str, seed: u64) -> (Arc<MemoryStore>, rondo_protocol
     let keep = Arc::clone(&sent);
     let model = FnModel(move |call: &ModelCall| {
         if call.site.position == 0 {
-            let messages = call.conversation.messages().to_vec();
+            let messages = call.conversation.messages().into_iter().cloned().collect::<Vec<_>>();
             keep.lock().unwrap().push((call.site.role.to_string(), messages));
         }
         Ok(varied(call, seed))
@@ -85,7 +85,7 @@ proptest! {
                 let (before, after) = (pair[0], pair[1]);
                 prop_assert_eq!(&after[..before.len()], &before[..]);
                 prop_assert_eq!(after.len(), before.len() + 2);
-                prop_assert_eq!(after[before.len()].role, Speaker::Assistant);
+                prop_assert_eq!(after[before.len()].role(), Speaker::Assistant);
             }
         }
     }

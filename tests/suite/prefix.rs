@@ -321,7 +321,7 @@ fn the_bytes_can_be_counted_again_from_what_was_sent() {
         let sent = place.run(words).exits(0).json().remove(0);
         let mut text = serde_json::json!({ "role": "system", "text": sent["head"]["system"] }).to_string();
         for message in sent["messages"].as_array().unwrap() {
-            text += &serde_json::json!({ "role": message["role"], "text": message["text"] }).to_string();
+            text += &message.to_string();
         }
         assert_eq!(visit["request_bytes"], text.len());
         let shared = before.bytes().zip(text.bytes()).take_while(|(a, b)| a == b).count();

@@ -11,7 +11,7 @@ use rondo_protocol::call::{Effect, Fault, ModelAnswer, ModelCall};
 use rondo_protocol::digest::Kind;
 use rondo_protocol::event::What;
 use rondo_protocol::id::ThreadId;
-use rondo_protocol::message::ToolUse;
+use rondo_protocol::message::{Part, ToolUse};
 use rondo_protocol::object::{Finish, ModelReply, Start, Transcript};
 use rondo_tests::{FnTool, answer, checked, equipped, follow};
 
@@ -59,8 +59,9 @@ impl Model for Leaking {
             }
             let arguments = format!("{{\"card\":\"{CARD}\"}}");
             let tool = ToolUse { arguments, id: "t1".to_owned(), name: "look".to_owned() };
-            let reasoning = Some(format!("the card is {CARD}"));
-            let reply = ModelReply { finish: Finish::ToolCalls, reasoning, text, tool_calls: vec![tool] };
+            let reasoning = Part::Reasoning { opaque: None, text: format!("the card is {CARD}") };
+            let parts = [reasoning, Part::Text { text }, Part::ToolCall(tool)].into_iter().collect();
+            let reply = ModelReply { finish: Finish::ToolCalls, parts };
             Ok(ModelAnswer { reply, usage: None, cost_usd: None })
         })
     }

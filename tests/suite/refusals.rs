@@ -108,7 +108,7 @@ graph:
     let told = refused(&place, &["run", "pair", "--offline", "-i", "topic=x", "-i", &given], 2);
     assert!(told.stderr.contains("nested deeper than 64 levels"), "{}", told.stderr);
     let file = place.file("inputs.json", format!("{{\"topic\":\"x\",\"tree\":{}}}", deep(64)));
-    let told = refused(&place, &["run", "pair", "--offline", "--input", &file], 2);
+    let told = refused(&place, &["run", "pair", "--offline", "--input-file", &file], 2);
     assert!(told.stderr.contains("nested deeper than 64 levels"), "{}", told.stderr);
 }
 

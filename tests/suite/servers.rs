@@ -70,7 +70,7 @@ fn a_server_is_driven_with_an_idempotency_key_and_ends_with_the_run() {
     assert!(calls.contains("rondo/idempotencyKey") && calls.contains(&thread) && calls.contains("hello"), "{calls}");
     let messages = office.run(&["messages", "last", "--role", "a", "--visit", "1", "--json"]).exits(0).json();
     assert_eq!(messages[1]["head"]["tools"][0]["name"], "docs__echo");
-    assert_eq!(messages[1]["messages"][2]["text"], "echoed");
+    assert_eq!(messages[1]["messages"][2]["parts"][0]["text"], "echoed");
 }
 
 #[test]

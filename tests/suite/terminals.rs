@@ -69,7 +69,7 @@ fn every_verb_works_while_another_process_holds_the_store() {
     assert_eq!((listed.len(), &listed[0]["status"]), (1, &Value::from("running")));
     assert_eq!(place.run(["show", thread, "--json"]).exits(0).events("step").len(), 1);
     let messages = ["messages", thread, "--role", "first", "--visit", "1", "--json"];
-    assert_eq!(place.run(messages).exits(0).json()[0]["messages"][0]["text"], "tides");
+    assert_eq!(place.run(messages).exits(0).json()[0]["messages"][0]["parts"][0]["text"], "tides");
     assert_eq!(place.run(["verify", thread, "--json"]).exits(0).event("verified")["requests"], 1);
     let doctor = place.run(["doctor"]).exits(0).text();
     assert!(doctor.contains(&format!("process {}", run.pid())), "{doctor}");

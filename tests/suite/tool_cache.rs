@@ -17,7 +17,7 @@ use rondo_protocol::Value;
 use rondo_protocol::call::{Effect, Fault, ModelAnswer, ModelCall};
 use rondo_protocol::event::{Event, What};
 use rondo_protocol::message::{Speaker, ToolUse};
-use rondo_protocol::object::{AnsweredBy, Finish, ModelReply, Note};
+use rondo_protocol::object::{AnsweredBy, ModelReply, Note};
 use rondo_protocol::workflow::Checked;
 use rondo_tests::{FnTool, answer, checked, equipped, follow, start_with};
 use tempfile::TempDir;
@@ -35,20 +35,20 @@ struct Asks(Vec<Calls>);
 impl Model for Asks {
     fn complete<'a>(&'a self, call: &'a ModelCall, _: &'a dyn Deltas) -> BoxFuture<'a, Result<ModelAnswer, Fault>> {
         let messages = call.conversation.messages();
-        let since = messages.iter().rposition(|message| message.role == Speaker::User).unwrap();
-        let asked = messages[since..].iter().filter(|message| !message.tool_calls.is_empty()).count();
+        let since = messages.iter().rposition(|message| message.role() == Speaker::User).unwrap();
+        let asked = messages[since..].iter().filter(|message| message.tool_calls().next().is_some()).count();
         let reply = if let Some(calls) = self.0.get(asked) {
             let one = |(at, (name, arguments)): (usize, &(&str, &str))| ToolUse {
                 arguments: (*arguments).to_owned(),
                 id: format!("id{asked}-{at}"),
                 name: (*name).to_owned(),
             };
-            let tool_calls = calls.iter().enumerate().map(one).collect();
-            let reply = ModelReply { finish: Finish::ToolCalls, reasoning: None, text: String::new(), tool_calls };
+            let tool_calls = calls.iter().enumerate().map(one);
+            let reply = ModelReply::asking(tool_calls);
             ModelAnswer { reply, usage: None, cost_usd: None }
         } else {
-            let results = messages[since..].iter().filter(|message| message.role == Speaker::Tool);
-            let results: Vec<&str> = results.map(|message| message.text.as_str()).collect();
+            let results = messages[since..].iter().filter(|message| message.role() == Speaker::Tool);
+            let results: Vec<_> = results.map(|message| message.text()).collect();
             answer(format!("---\nstatus: done\n---\n\n{}", results.join("\n=\n")))
         };
         Box::pin(std::future::ready(Ok(reply)))

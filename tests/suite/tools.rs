@@ -15,8 +15,8 @@ use rondo_protocol::call::{Effect, Fault, FaultClass, ModelAnswer, ModelCall, To
 use rondo_protocol::diagnostic::Code;
 use rondo_protocol::event::{Event, What};
 use rondo_protocol::id::ThreadId;
-use rondo_protocol::message::{Message, Speaker, ToolUse};
-use rondo_protocol::object::{AnsweredBy, Finish, ModelReply};
+use rondo_protocol::message::{Message, Part, Speaker, ToolUse};
+use rondo_protocol::object::{AnsweredBy, ModelReply};
 use rondo_protocol::workflow::Checked;
 use rondo_tests::{FnTool, answer, checked, equipped, follow, start_with};
 
@@ -27,7 +27,7 @@ struct Asks(Vec<(&'static str, &'static str)>);
 
 impl Model for Asks {
     fn complete<'a>(&'a self, call: &'a ModelCall, _: &'a dyn Deltas) -> BoxFuture<'a, Result<ModelAnswer, Fault>> {
-        let since = call.conversation.messages().iter().rev().take_while(|message| message.role != Speaker::User);
+        let since = call.conversation.messages().iter().rev().take_while(|message| message.role() != Speaker::User);
         let reply = if since.count() > 0 {
             answer(DONE.to_owned())
         } else {
@@ -36,8 +36,8 @@ impl Model for Asks {
                 id: format!("id{at}"),
                 name: (*name).to_owned(),
             };
-            let tool_calls = self.0.iter().enumerate().map(one).collect();
-            let reply = ModelReply { finish: Finish::ToolCalls, reasoning: None, text: String::new(), tool_calls };
+            let tool_calls = self.0.iter().enumerate().map(one);
+            let reply = ModelReply::asking(tool_calls);
             ModelAnswer { reply, usage: None, cost_usd: None }
         };
         Box::pin(std::future::ready(Ok(reply)))
@@ -263,9 +263,11 @@ impl Model for AsksAnew {
         let count = self.1.fetch_add(1, Ordering::SeqCst);
         Box::pin(async move {
             let mut answer = self.0.complete(call, deltas).await?;
-            for tool in &mut answer.reply.tool_calls {
-                tool.id = format!("{}-{count}", tool.id);
-            }
+            let again = |part: &Part| match part {
+                Part::ToolCall(tool) => Part::ToolCall(ToolUse { id: format!("{}-{count}", tool.id), ..tool.clone() }),
+                other => other.clone(),
+            };
+            answer.reply.parts = answer.reply.parts.as_slice().iter().map(again).collect();
             Ok(answer)
         })
     }

@@ -6,7 +6,7 @@
 use std::collections::BTreeMap;
 use std::fmt;
 
-use rondo_protocol::{Digest, canonical};
+use rondo_protocol::{Digest, Value};
 use serde::{Deserialize, Serialize};
 use similar::TextDiff;
 
@@ -33,9 +33,8 @@ impl Pin {
     /// Pins a tool. `words` and `schema` are what the server gave, `description` and `parameters` what is left of it
     /// for a model.
     pub(super) fn new(name: &str, words: &str, schema: &str, description: String, parameters: String) -> Self {
-        // Texts cannot fail to be written; an empty digest would only make the tool count as changed.
-        let bytes = canonical::to_bytes(&[name, words, schema]).unwrap_or_default();
-        Self { digest: Digest::sha256(&bytes), description, parameters }
+        let all = Value::List([name, words, schema].map(Value::from).to_vec());
+        Self { digest: Digest::sha256(all.to_text().as_bytes()), description, parameters }
     }
 }
 

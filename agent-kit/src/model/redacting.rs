@@ -64,16 +64,10 @@ pub async fn complete(
 
 /// Redacts every text of a finished reply, each for itself.
 pub fn reply(redactor: &Redactor, reply: &mut ModelReply) {
-    let ModelReply { finish, reasoning, text, tool_calls } = reply;
-    redactor.string(text);
-    if let Some(reasoning) = reasoning {
-        redactor.string(reasoning);
-    }
-    for call in tool_calls {
-        redactor.string(&mut call.id);
-        redactor.string(&mut call.name);
-        redactor.string(&mut call.arguments);
-    }
+    let ModelReply { finish, parts } = reply;
+    *parts = std::mem::take(parts).with_texts(&|text| {
+        redactor.string(text);
+    });
     if let Finish::Other(word) = finish {
         redactor.string(word);
     }
@@ -107,7 +101,7 @@ impl Deltas for RedactingDeltas<'_> {
 mod tests {
     use rondo_protocol::call::FaultClass;
     use rondo_protocol::diagnostic::Code;
-    use rondo_protocol::message::ToolUse;
+    use rondo_protocol::message::{Opaque, Part, ToolUse};
 
     use super::*;
     use crate::model::test_call;
@@ -134,12 +128,13 @@ mod tests {
                 }
                 let tool =
                     ToolUse { arguments: format!("{{\"k\":\"{KEY}\"}}"), id: KEY.to_owned(), name: KEY.to_owned() };
-                let reply = ModelReply {
-                    finish: Finish::Other(KEY.to_owned()),
-                    reasoning: Some(KEY.to_owned()),
-                    text: format!("a {KEY} b {KEY} sk-secret"),
-                    tool_calls: vec![tool],
-                };
+                let opaque = Some(Opaque { data: KEY.to_owned(), provider: "any".to_owned() });
+                let parts = [
+                    Part::Reasoning { opaque, text: KEY.to_owned() },
+                    Part::Text { text: format!("a {KEY} b {KEY} sk-secret") },
+                    Part::ToolCall(tool),
+                ];
+                let reply = ModelReply { finish: Finish::Other(KEY.to_owned()), parts: parts.into_iter().collect() };
                 Ok(ModelAnswer { reply, usage: None, cost_usd: None })
             })
         }
@@ -169,9 +164,10 @@ mod tests {
         let (answered, deltas) = complete(false);
         let answer = answered.unwrap();
         assert!(!format!("{answer:?}{deltas}").contains(KEY));
-        assert_eq!(deltas, answer.reply.text);
+        assert_eq!(deltas, answer.reply.parts.text());
         assert_eq!(deltas, "a [redacted:KEY] b [redacted:KEY] sk-secret");
-        assert_eq!(answer.reply.tool_calls[0].arguments, r#"{"k":"[redacted:KEY]"}"#);
+        let asked = answer.reply.parts.tool_calls().next().unwrap();
+        assert_eq!(asked.arguments, r#"{"k":"[redacted:KEY]"}"#);
     }
 
     /// What a role adds is redacted behind the operator's keys, in the pieces of a reply as in the whole.
@@ -190,8 +186,8 @@ mod tests {
         });
         let answer = answered.0.unwrap();
         assert_eq!(answered.1, "a [redacted:KEY] [redacted:pattern] [redacted:KEY] [redacted:begun]");
-        assert_eq!(answer.reply.text, answered.1);
-        assert_eq!(answer.reply.reasoning.as_deref(), Some("[redacted:KEY]"));
+        assert_eq!(answer.reply.parts.text(), answered.1);
+        assert_eq!(answer.reply.parts.reasoning().as_deref(), Some("[redacted:KEY]"));
         assert_eq!(failed.0.unwrap_err().message, "[redacted:pattern] key [redacted:KEY]");
 
         let mut again = answer.reply.clone();

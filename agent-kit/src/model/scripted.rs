@@ -6,7 +6,7 @@ use std::time::Duration;
 use futures_util::future::BoxFuture;
 use rondo_protocol::call::{Fault, FaultClass, ModelAnswer, ModelCall, Site};
 use rondo_protocol::diagnostic::Code;
-use rondo_protocol::message::ToolUse;
+use rondo_protocol::message::{Part, Parts, ToolUse};
 use rondo_protocol::object::{Finish, ModelReply};
 
 use super::script::{Attempt, Cast, Said, Script, ToolRequest};
@@ -61,17 +61,17 @@ impl Scripted {
         if attempt.delay_ms > 0 {
             tokio::time::sleep(Duration::from_millis(attempt.delay_ms)).await;
         }
-        let (text, tool_calls, finish) = match &attempt.said {
+        let (parts, finish) = match &attempt.said {
             Said::Structured { status, fields, body } => {
                 let part = self.cast.get(&self.name(site));
                 let text = part.map(|part| part.text(status.as_deref(), fields, body)).unwrap_or_default();
-                (text, Vec::new(), Finish::Stop)
+                (Parts::said(text), Finish::Stop)
             }
-            Said::Raw(text) => (text.clone(), Vec::new(), Finish::Stop),
-            Said::Tools(tools) => (String::new(), uses(tools, ordinal), Finish::ToolCalls),
+            Said::Raw(text) => (Parts::said(text.as_str()), Finish::Stop),
+            Said::Tools(tools) => (uses(tools, ordinal), Finish::ToolCalls),
             Said::Error(failure) => return Err(failure.fault()),
         };
-        Ok(ModelReply { finish, reasoning: None, text, tool_calls })
+        Ok(ModelReply { finish, parts })
     }
 
     fn name(&self, site: &Site) -> String {
@@ -101,7 +101,7 @@ impl Model for Scripted {
     ) -> BoxFuture<'a, Result<ModelAnswer, Fault>> {
         Box::pin(async move {
             let reply = self.play(&call.site, call.ordinal).await?;
-            for part in parts(&reply.text) {
+            for part in pieces(&reply.parts.text()) {
                 deltas.text(part);
             }
             // Nobody counts the tokens of a script, so that there is nothing to say about them.
@@ -111,17 +111,19 @@ impl Model for Scripted {
 }
 
 /// The tool uses of one reply. Their ids differ from those of every other reply to the role in that lane.
-fn uses(tools: &[ToolRequest], ordinal: u64) -> Vec<ToolUse> {
-    let use_of = |(at, tool): (usize, &ToolRequest)| ToolUse {
-        arguments: tool.arguments.clone(),
-        id: format!("call_{ordinal}_{at}"),
-        name: tool.name.clone(),
+fn uses(tools: &[ToolRequest], ordinal: u64) -> Parts {
+    let use_of = |(at, tool): (usize, &ToolRequest)| {
+        Part::ToolCall(ToolUse {
+            arguments: tool.arguments.clone(),
+            id: format!("call_{ordinal}_{at}"),
+            name: tool.name.clone(),
+        })
     };
     tools.iter().enumerate().map(use_of).collect()
 }
 
 /// The text in a few parts, as a stream would bring it.
-fn parts(text: &str) -> impl Iterator<Item = &str> {
+fn pieces(text: &str) -> impl Iterator<Item = &str> {
     let size = text.len().div_ceil(PARTS).max(1);
     let mut rest = text;
     std::iter::from_fn(move || {

@@ -7,7 +7,7 @@
 //! - of a tool its object `{"description", "name", "parameters"}`;
 //! - of the response format `{"response_format": TEXT}`;
 //! - of the system text `{"role": "system", "text": TEXT}`;
-//! - of a message its object without the members that are `null` or an empty list.
+//! - of a message its object.
 //!
 //! What is absent has no block. As each block is one JSON object, none is the beginning of another one, and where two
 //! requests part lies within the first block that differs.
@@ -15,9 +15,8 @@
 use std::fmt;
 
 use rondo_protocol::canonical;
-use rondo_protocol::message::{Message, Speaker, ToolUse};
+use rondo_protocol::message::Message;
 use rondo_protocol::object::{Head, ToolSpec};
-use serde::Serialize;
 
 /// A request, borrowed.
 #[derive(Debug, Clone, Copy)]
@@ -75,14 +74,14 @@ impl Content<'_> {
     }
 
     pub(super) fn bytes(&self) -> Vec<u8> {
-        // All of them are made of texts, whose canonical form always exists.
         match self {
-            Self::Tool(tool) => canonical::to_bytes(tool),
-            Self::ResponseFormat(text) => canonical::to_bytes(&ResponseFormat { response_format: text }),
-            Self::System(text) => canonical::to_bytes(&System { role: "system", text }),
-            Self::Message(_, message) => canonical::to_bytes(&Said::from(*message)),
+            Self::Tool(ToolSpec { description, name, parameters }) => {
+                object(&[("description", description), ("name", name), ("parameters", parameters)])
+            }
+            Self::ResponseFormat(text) => object(&[("response_format", text)]),
+            Self::System(text) => object(&[("role", "system"), ("text", text)]),
+            Self::Message(_, message) => message.canonical_bytes(),
         }
-        .unwrap_or_default()
     }
 
     pub(super) fn length(&self) -> u64 {
@@ -90,40 +89,19 @@ impl Content<'_> {
     }
 }
 
-#[derive(Serialize)]
-struct ResponseFormat<'a> {
-    response_format: &'a str,
-}
-
-#[derive(Serialize)]
-struct System<'a> {
-    role: &'static str,
-    text: &'a str,
-}
-
-/// A message without what is empty.
-#[derive(Serialize)]
-struct Said<'a> {
-    #[serde(skip_serializing_if = "Option::is_none")]
-    reasoning: Option<&'a str>,
-    role: Speaker,
-    text: &'a str,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    tool_call_id: Option<&'a str>,
-    #[serde(skip_serializing_if = "<[ToolUse]>::is_empty")]
-    tool_calls: &'a [ToolUse],
-}
-
-impl<'a> From<&'a Message> for Said<'a> {
-    fn from(message: &'a Message) -> Self {
-        Self {
-            reasoning: message.reasoning.as_deref(),
-            role: message.role,
-            text: &message.text,
-            tool_call_id: message.tool_call_id.as_deref(),
-            tool_calls: &message.tool_calls,
+/// The canonical bytes of an object of texts, whose members come in their order.
+fn object(members: &[(&str, &str)]) -> Vec<u8> {
+    let mut out = vec![b'{'];
+    for (at, (key, text)) in members.iter().enumerate() {
+        if at > 0 {
+            out.push(b',');
         }
+        canonical::push_text(&mut out, key);
+        out.push(b':');
+        canonical::push_text(&mut out, text);
     }
+    out.push(b'}');
+    out
 }
 
 /// The blocks of a head, in order.

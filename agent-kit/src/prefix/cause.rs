@@ -10,7 +10,7 @@ use super::blocks::Content;
 use super::text::Difference;
 use super::volatile::Volatile;
 use crate::answer;
-use crate::history::{self, Summary};
+use crate::conversation::{self, Summary};
 
 /// Why a request does not begin with another one.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -173,7 +173,7 @@ pub(super) fn of_messages(old: &[Message], new: &[Message], number: usize) -> Wh
                 let left = old.get(..missing).unwrap_or_default();
                 // Messages that come later are not missing.
                 return if left.iter().all(|message| new.contains(message)) {
-                    (of_speaker(was.role), "messages stand in another order".to_owned())
+                    (of_speaker(was.role()), "messages stand in another order".to_owned())
                 } else {
                     shortened(missing, number)
                 };
@@ -182,16 +182,16 @@ pub(super) fn of_messages(old: &[Message], new: &[Message], number: usize) -> Wh
                 let added = new.get(..more).unwrap_or_default();
                 return of_added(added);
             }
-            match (was.role, is.role) {
-                (Speaker::User, Speaker::User) => of_prompts(&was.text, &is.text),
+            match (was.role(), is.role()) {
+                (Speaker::User, Speaker::User) => of_prompts(&was.text(), &is.text()),
                 (Speaker::Assistant, Speaker::Assistant) => of_answers(was, is),
                 (Speaker::Tool, Speaker::Tool) => (Cause::ToolResultChanged, of_results(was, is)),
                 _ if new.len() < old.len() => shortened(old.len() - new.len(), number),
                 // What the graph says next stands where the role's own words are missing.
                 (Speaker::Assistant | Speaker::Tool, Speaker::User) => {
-                    shortened(old.iter().take_while(|message| message.role != Speaker::User).count(), number)
+                    shortened(old.iter().take_while(|message| message.role() != Speaker::User).count(), number)
                 }
-                (speaker, _) => (of_speaker(speaker), detail(&was.text, &is.text)),
+                (speaker, _) => (of_speaker(speaker), detail(&was.text(), &is.text())),
             }
         }
         (Some(_), None) => shortened(old.len(), number),
@@ -219,10 +219,11 @@ fn shortened(missing: usize, number: usize) -> Why {
 
 fn of_added(added: &[Message]) -> Why {
     let Some(first) = added.first() else { return (Cause::PromptChanged, String::new()) };
-    let difference = Difference::of("", &first.text);
-    let cause = match (first.role, difference.volatile()) {
+    let text = first.text();
+    let difference = Difference::of("", &text);
+    let cause = match (first.role(), difference.volatile()) {
         (Speaker::User, Some(kind)) => Cause::VolatileInPrompt(kind),
-        _ if !first.tool_calls.is_empty() => Cause::ToolCallsChanged,
+        _ if first.tool_calls().next().is_some() => Cause::ToolCallsChanged,
         (speaker, _) => of_speaker(speaker),
     };
     (cause, difference.detail())
@@ -259,7 +260,7 @@ fn of_prompts(old: &str, new: &str) -> Why {
 fn is_cut_elsewhere(difference: &Difference<'_>, was: &Summary<'_>, is: &Summary<'_>) -> bool {
     let is_cut_at = |text: &str| {
         let rest = text.get(difference.at..).unwrap_or_default().trim_start_matches('\n');
-        rest.starts_with(history::CUT)
+        rest.starts_with(conversation::CUT)
     };
     if is_cut_at(difference.old) || is_cut_at(difference.new) {
         return true;
@@ -270,36 +271,44 @@ fn is_cut_elsewhere(difference: &Difference<'_>, was: &Summary<'_>, is: &Summary
 }
 
 fn of_answers(was: &Message, is: &Message) -> Why {
-    if was.text == is.text && was.tool_calls != is.tool_calls {
-        let mut pairs = was.tool_calls.iter().zip(&is.tool_calls);
-        let parted = pairs.find(|(old, new)| old != new);
+    let (old_text, new_text) = (was.text(), is.text());
+    if old_text != new_text {
+        let words = detail(&old_text, &new_text);
+        let same = |text: &str| canonical::parse(text.as_bytes()).ok();
+        let is_same_json = same(&old_text).is_some_and(|old| same(&new_text) == Some(old));
+        let words = if is_same_json { format!("the same JSON, written in another way: {words}") } else { words };
+        return (Cause::AnswerRewritten, words);
+    }
+    let calls = |message: &Message| message.tool_calls().cloned().collect::<Vec<_>>();
+    let (old_calls, new_calls) = (calls(was), calls(is));
+    if old_calls != new_calls {
+        let parted = old_calls.iter().zip(&new_calls).find(|(old, new)| old != new);
         let detail = match parted {
             Some((old, new)) if old.name != new.name => detail(&old.name, &new.name),
             Some((old, new)) if old.arguments != new.arguments => {
                 format!("{}: {}", new.name, detail(&old.arguments, &new.arguments))
             }
             Some((old, new)) => format!("{}: its id: {}", new.name, detail(&old.id, &new.id)),
-            None => format!("{} calls became {}", was.tool_calls.len(), is.tool_calls.len()),
+            None => format!("{} calls became {}", old_calls.len(), new_calls.len()),
         };
         return (Cause::ToolCallsChanged, detail);
     }
-    if was.text == is.text {
-        let reasoning = |message: &Message| message.reasoning.clone().unwrap_or_default();
-        return (Cause::AnswerRewritten, format!("its reasoning: {}", detail(&reasoning(was), &reasoning(is))));
+    let (old, new) = (was.reasoning().unwrap_or_default(), is.reasoning().unwrap_or_default());
+    if old != new {
+        return (Cause::AnswerRewritten, format!("its reasoning: {}", detail(&old, &new)));
     }
-    let words = detail(&was.text, &is.text);
-    let same = |text: &str| canonical::parse(text.as_bytes()).ok();
-    let is_same_json = same(&was.text).is_some_and(|old| same(&is.text) == Some(old));
-    let words = if is_same_json { format!("the same JSON, written in another way: {words}") } else { words };
-    (Cause::AnswerRewritten, words)
+    let written = |message: &Message| String::from_utf8_lossy(&message.canonical_bytes()).into_owned();
+    (Cause::AnswerRewritten, format!("its parts: {}", detail(&written(was), &written(is))))
 }
 
 fn of_results(was: &Message, is: &Message) -> String {
-    if was.text != is.text {
-        return detail(&was.text, &is.text);
+    let (old, new) = (was.text(), is.text());
+    if old != new {
+        return detail(&old, &new);
     }
-    let id = |message: &Message| message.tool_call_id.clone().unwrap_or_default();
-    format!("its id: {}", detail(&id(was), &id(is)))
+    let id = |message: &Message| message.answers().unwrap_or_default().to_owned();
+    let (old, new) = (id(was), id(is));
+    if old == new { "whether it failed".to_owned() } else { format!("its id: {}", detail(&old, &new)) }
 }
 
 fn detail(old: &str, new: &str) -> String {

@@ -7,7 +7,7 @@ use rondo_protocol::diagnostic::Code;
 use rondo_protocol::digest::Kind;
 use rondo_protocol::id::{LanePath, RoleName, Status, ThreadId};
 use rondo_protocol::message::Message;
-use rondo_protocol::message::ToolUse;
+use rondo_protocol::message::{Parts, ToolUse};
 use rondo_protocol::object::{AnsweredBy, Entry, Finish, ModelReply, Parameters};
 use rondo_protocol::seen::{Mark, Seen, Sight, SightKind};
 use rondo_protocol::workflow::AnswerFormat;
@@ -28,7 +28,7 @@ impl Effects for Listed {
     fn perform(&mut self, call: Call) -> BoxFuture<'_, Result<Performed, Fault>> {
         let sent = match &call {
             Call::Model(call) => {
-                let texts: Vec<&str> = call.conversation.messages().iter().map(|m| m.text.as_str()).collect();
+                let texts: Vec<_> = call.conversation.messages().into_iter().map(Message::text).collect();
                 self.asked.push(format!("model {}: {}", call.site.position, texts.join(" | ")));
                 let (head, request) = (call.head_digest, call.request());
                 Some(Sent { head, request, asked: None, model: "m".to_owned(), fallback: None })
@@ -94,8 +94,7 @@ fn toolbox() -> Toolbox {
 
 fn says(text: &str, finish: Finish, tools: &[&str]) -> Reply {
     let tool = |name: &&str| ToolUse { arguments: "{}".to_owned(), id: format!("id-{name}"), name: (*name).to_owned() };
-    let tool_calls = tools.iter().map(tool).collect();
-    let reply = ModelReply { finish, reasoning: None, text: text.to_owned(), tool_calls };
+    let reply = ModelReply { finish, parts: Parts::asking(text, tools.iter().map(tool)) };
     Reply::Model(ModelAnswer { reply, usage: None, cost_usd: Some(0.5) })
 }
 
@@ -212,8 +211,7 @@ fn asks(uses: &[(&str, &str, &str)]) -> Reply {
         id: (*id).to_owned(),
         name: (*name).to_owned(),
     };
-    let tool_calls = uses.iter().map(use_of).collect();
-    let reply = ModelReply { finish: Finish::ToolCalls, reasoning: None, text: String::new(), tool_calls };
+    let reply = ModelReply { finish: Finish::ToolCalls, parts: Parts::asking("", uses.iter().map(use_of)) };
     Reply::Model(ModelAnswer { reply, usage: None, cost_usd: None })
 }
 
@@ -312,12 +310,12 @@ fn endless_calls_reach_a_limit_before_more_is_done() {
 
 #[test]
 fn a_long_result_is_shown_cut_and_kept_whole() {
-    let long = "x".repeat(crate::history::SHOWN_MAX_BYTES * 2);
+    let long = "x".repeat(crate::conversation::SHOWN_MAX_BYTES * 2);
     let (reply, effects) = turn(vec![asks(&[("1", "a", "{}")]), done(&long), says(GOOD, Finish::Stop, &[])]);
     assert_eq!(results(&reply.unwrap()), [long.as_str()]);
     let shown = effects.asked.last().unwrap();
     assert!(shown.contains("[cut: 32832 bytes left out]"), "{}", shown.len());
-    assert!(shown.len() < crate::history::SHOWN_MAX_BYTES + 200);
+    assert!(shown.len() < crate::conversation::SHOWN_MAX_BYTES + 200);
 }
 
 fn sight(path: &str, size_bytes: u64) -> Sight {

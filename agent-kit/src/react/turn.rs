@@ -5,14 +5,14 @@ use std::sync::Arc;
 use rondo_protocol::Digest;
 use rondo_protocol::call::{Effect, Fault, FaultClass, ModelAnswer, Reply, ToolReply, TurnReply};
 use rondo_protocol::diagnostic::Code;
-use rondo_protocol::message::Conversation;
+use rondo_protocol::message::{Conversation, ToolUse};
 use rondo_protocol::object::{AnsweredBy, Entry, Finish, Transcript, Usage};
 
 use super::uses::{Plan, Planned, Uses};
 use super::{Agent, REPAIRS};
 use crate::answer::{Answer, ContractFault, repair_text};
+use crate::conversation;
 use crate::effects::{Performed, Sent, Verdict};
-use crate::history;
 use crate::tool::cut;
 use crate::wall::files::Sights;
 
@@ -126,8 +126,10 @@ impl<'a> Turn<'a> {
         let (head, request) = (sent.head, sent.request);
         self.last = Some((sent, answered_by));
 
-        let asked_bytes: usize = reply.tool_calls.iter().map(|tool| tool.arguments.len()).sum();
-        self.said_bytes = self.said_bytes.saturating_add(reply.text.len()).saturating_add(asked_bytes);
+        let text = reply.parts.text();
+        let tool_calls: Vec<ToolUse> = reply.parts.tool_calls().cloned().collect();
+        let asked_bytes: usize = tool_calls.iter().map(|tool| tool.arguments.len()).sum();
+        self.said_bytes = self.said_bytes.saturating_add(text.len()).saturating_add(asked_bytes);
         if self.said_bytes > SAID_IN_ALL_MAX_BYTES {
             let most = SAID_IN_ALL_MAX_BYTES >> 20;
             let message = format!("the model said more than {most} MiB in one step");
@@ -146,25 +148,25 @@ impl<'a> Turn<'a> {
             Finish::Stop | Finish::Length | Finish::ToolCalls => {}
         }
         let is_cut = reply.finish == Finish::Length;
-        if !reply.tool_calls.is_empty() {
-            self.tool_calls = self.tool_calls.saturating_add(u64::try_from(reply.tool_calls.len()).unwrap_or(u64::MAX));
+        if !tool_calls.is_empty() {
+            self.tool_calls = self.tool_calls.saturating_add(u64::try_from(tool_calls.len()).unwrap_or(u64::MAX));
             if self.tool_calls > self.agent.tool_calls {
                 return Err(limit("tool calls", self.agent.tool_calls));
             }
             if is_cut {
                 // Each call has to be answered, so that is what tells the model; nobody knows which of them is whole.
                 self.repair(&cut_at_limit())?;
-                self.uses.refuse(&reply.tool_calls);
+                self.uses.refuse(&tool_calls);
             } else {
-                self.uses.take(&reply.tool_calls, &self.agent.tools)?;
+                self.uses.take(&tool_calls, &self.agent.tools)?;
             }
             self.say(Entry::Model { asked, head, reply, request });
             return Ok(if is_cut { Verdict::Refused } else { Verdict::Accepted });
         }
-        let fault = match self.agent.contract.parse(&reply.text) {
+        let fault = match self.agent.contract.parse(&text) {
             _ if is_cut => cut_at_limit(),
             Ok(answer) => {
-                self.answer = Some((reply.text.clone(), answer));
+                self.answer = Some((text.into_owned(), answer));
                 self.entries.push(Entry::Model { asked, head, reply, request });
                 return Ok(Verdict::Accepted);
             }
@@ -196,14 +198,14 @@ impl<'a> Turn<'a> {
         self.uses.went(&plan, reply.failed);
         let mut text = reply.text;
         if self.stored_bytes.saturating_add(text.len()) > STORED_IN_ALL_MAX_BYTES {
-            cut(&mut text, history::SHOWN_MAX_BYTES);
+            cut(&mut text, conversation::SHOWN_MAX_BYTES);
         }
         self.stored_bytes = self.stored_bytes.saturating_add(text.len());
         self.say(Entry::Tool { arguments: tool.arguments, failed: reply.failed, id: tool.id, name: tool.name, text });
     }
 
     fn say(&mut self, entry: Entry) {
-        if let Some(message) = history::spoken(&entry) {
+        if let Some(message) = conversation::spoken(&entry) {
             if let Some((_, shadow)) = &mut self.shadow {
                 shadow.push(message.clone());
             }

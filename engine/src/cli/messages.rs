@@ -5,7 +5,7 @@ use std::fmt::Write as _;
 use rondo_protocol::Digest;
 use rondo_protocol::diagnostic::{Code, nearest};
 use rondo_protocol::id::{LanePath, RoleName};
-use rondo_protocol::message::{Message, Speaker};
+use rondo_protocol::message::Message;
 use rondo_protocol::object::Head;
 use serde::Serialize;
 
@@ -109,20 +109,15 @@ pub(super) fn text(request: &Request) -> String {
     let mut text = format!("request {}  model {}\n", request.recorded, request.head.model);
     part(&mut text, "system", &request.head.system);
     for message in &request.messages {
-        let speaker = match message.role {
-            Speaker::User => "user",
-            Speaker::Assistant => "assistant",
-            Speaker::Tool => "tool",
-        };
-        part(&mut text, speaker, &message.text);
-        for tool in &message.tool_calls {
+        part(&mut text, message.role().as_str(), &message.text());
+        for tool in message.tool_calls() {
             let _ = writeln!(text, "[asks for {} {}]", tool.name, tool.arguments);
         }
     }
     if let Some(asked) = request.asked {
         let _ = writeln!(text, "\nbefore a hook rewrote it: request {asked}");
         for message in request.asked_messages.iter().flatten() {
-            part(&mut text, "asked", &message.text);
+            part(&mut text, "asked", &message.text());
         }
     }
     text.push('\n');

@@ -1,12 +1,12 @@
-//! The builder: a conversation for each role and lane, extended visit by visit.
+//! The conversations of a thread's roles, one for each role and lane, extended visit by visit.
 //!
 //! Whatever is forgotten here is recollected with the same bytes: a role's own visits from its steps, and what it was
-//! told in between from their notes, or from the other roles' steps where a note has it not or is not to be trusted.
+//! told in between from their notes, or from the other roles' steps where a note has it not.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use rondo_agent_kit::history::{self, Telling};
+use rondo_agent_kit::conversation::{self, Builder, Key, Place, Round, Telling};
 use rondo_protocol::Digest;
 use rondo_protocol::digest::Kind;
 use rondo_protocol::id::{LanePath, RoleName};
@@ -19,16 +19,10 @@ use super::walk::{Walk, around};
 use crate::rebuild;
 use crate::store::Error;
 
-/// The conversations of a thread's roles, by lane and role.
+/// The conversations of a thread's roles.
 #[derive(Default)]
 pub struct Conversations {
-    open: BTreeMap<(LanePath, RoleName), Open>,
-}
-
-struct Open {
-    conversation: Arc<Conversation>,
-    /// The last visit of the role's own history, 0 before its first.
-    last_seq: u64,
+    kept: BTreeMap<Key, Builder>,
 }
 
 /// A visit to be opened.
@@ -46,16 +40,14 @@ pub struct Opening<'a> {
     pub before: u64,
     /// For each part of the lane's path the step that opened its first round.
     pub first_opened_by: &'a [u64],
-    /// Whether what earlier visits were told may be taken from their notes.
-    pub trusts_notes: bool,
 }
 
 /// A visit that has been opened.
 pub struct Opened {
     /// The messages of its first request.
     pub conversation: Arc<Conversation>,
-    /// What the role was told of the steps since its last visit.
-    pub told: String,
+    /// What the role was told of the steps since its last visit; `None` where nobody will ask for it again.
+    pub told: Option<String>,
 }
 
 impl Conversations {
@@ -64,47 +56,46 @@ impl Conversations {
     /// # Errors
     /// When a step that it needs is missing or damaged.
     pub fn open(&mut self, opening: &Opening<'_>, telling: &Telling, steps: &Steps<'_>) -> Result<Opened, Error> {
-        let key = (opening.lane.clone(), opening.role.clone());
-        let mut open = match self.open.remove(&key) {
-            Some(open) => open,
+        let key = Key::new(opening.role, opening.lane);
+        let mut builder = match self.kept.remove(&key) {
+            Some(builder) => builder,
             None => recollect(opening, telling, steps)?,
         };
-        let told = told(telling, opening.role, open.last_seq, (opening.prev, opening.before), steps)?;
-        Arc::make_mut(&mut open.conversation).push(history::opening(opening.prompt, &told));
-        let conversation = Arc::clone(&open.conversation);
-        self.open.insert(key, open);
+        let told = told(&builder, opening.prev, opening.before, steps)?;
+        let conversation = Arc::new(builder.open(opening.prompt, &told));
+        let told = (telling.history != History::None).then_some(told);
+        self.kept.insert(key, builder);
         Ok(Opened { conversation, told })
     }
 
-    /// Closes the visit with its answer, which became step `seq`.
-    pub fn close(
-        &mut self,
-        lane: &LanePath,
-        role: &RoleName,
-        telling: &Telling,
-        answer: &str,
-        transcript: Option<&Transcript>,
-        seq: u64,
-    ) {
-        let Some(open) = self.open.get_mut(&(lane.clone(), role.clone())) else { return };
-        open.last_seq = seq;
-        if telling.history == History::None {
-            open.conversation = Arc::default();
-        } else {
-            Arc::make_mut(&mut open.conversation).extend(history::closing(telling.history, answer, transcript));
+    /// Closes the visit that was opened last with its answer.
+    pub fn close(&mut self, role: &RoleName, place: Place, answer: &str, transcript: Option<&Transcript>) {
+        if let Some(builder) = self.kept.get_mut(&Key::new(role, &place.round.lane)) {
+            builder.close(place, answer, transcript);
         }
     }
 
     /// Forgets a role's conversation, because its visit did not come to an answer.
-    pub fn forget(&mut self, lane: &LanePath, role: &RoleName) {
-        self.open.remove(&(lane.clone(), role.clone()));
+    pub fn forget(&mut self, role: &RoleName, lane: &LanePath) {
+        self.kept.remove(&Key::new(role, lane));
     }
 
     /// Forgets every conversation of a lane and of those within it: it has ended.
     pub fn forget_lane(&mut self, lane: &LanePath) {
         let within = format!("{lane}/");
-        self.open.retain(|(of, _), _| of != lane && !of.as_str().starts_with(&within));
+        self.kept.retain(|key, _| key.lane != *lane && !key.lane.as_str().starts_with(&within));
     }
+}
+
+/// What a role is told in a visit that follows the steps `prev`, all before step `before`.
+///
+/// # Errors
+/// When a step is missing or damaged.
+pub fn told(builder: &Builder, prev: &[Digest], before: u64, steps: &Steps<'_>) -> Result<String, Error> {
+    let context = &builder.telling().context;
+    let mut walk = Walk::new(steps, prev, before, builder.last())?;
+    let text = conversation::summary(context, builder.last().is_none(), &mut walk);
+    walk.fault.map_or(Ok(text), Err)
 }
 
 /// The steps of a role's own history: those of the lanes around from before this lane was first opened, then its own.
@@ -117,41 +108,29 @@ fn own_history(opening: &Opening<'_>, steps: &Steps<'_>) -> Result<Vec<u64>, Err
     Ok(own)
 }
 
-fn recollect(opening: &Opening<'_>, telling: &Telling, steps: &Steps<'_>) -> Result<Open, Error> {
-    let mut open = Open { conversation: Arc::default(), last_seq: 0 };
+fn recollect(opening: &Opening<'_>, telling: &Telling, steps: &Steps<'_>) -> Result<Builder, Error> {
+    let mut builder = Builder::new(telling.clone());
     let own = own_history(opening, steps)?;
     if telling.history == History::None {
-        open.last_seq = own.last().copied().unwrap_or(0);
-        return Ok(open);
+        if let Some(last) = own.last() {
+            builder.close(steps.step(*last)?.episode.place(), "", None);
+        }
+        return Ok(builder);
     }
-    let conversation = Arc::make_mut(&mut open.conversation);
     for seq in own {
         let (stored, note) = steps.stored(seq)?;
+        let round = Round { lane: stored.step.lane.clone(), opened_by: note.opened_by };
         let step = stored.step;
-        let told = match note.told.filter(|_| opening.trusts_notes) {
+        let told = match note.told {
             Some(told) => told,
-            None => told(telling, opening.role, open.last_seq, (&step.prev, seq), steps)?,
+            None => told(&builder, &step.prev, seq, steps)?,
         };
-        conversation.push(history::opening(&step.edge.prompt, &told));
+        builder.open(&step.edge.prompt, &told);
         let transcript = match step.transcript.filter(|_| telling.history == History::Exact) {
             Some(digest) => Some(rebuild::object::<Transcript>(steps.store(), Kind::Transcript, digest)?),
             None => None,
         };
-        conversation.extend(history::closing(telling.history, &step.answer, transcript.as_ref()));
-        open.last_seq = seq;
+        builder.close(Place { seq, round }, &step.answer, transcript.as_ref());
     }
-    Ok(open)
-}
-
-/// What happened since step `last` of the role's own history, for a visit that follows `prev`.
-fn told(
-    telling: &Telling,
-    role: &RoleName,
-    last: u64,
-    (prev, before): (&[Digest], u64),
-    steps: &Steps<'_>,
-) -> Result<String, Error> {
-    let mut walk = Walk::new(steps, prev, before, last)?;
-    let text = history::summary(telling, role, last == 0, &mut walk);
-    walk.fault.map_or(Ok(text), Err)
+    Ok(builder)
 }

@@ -8,5 +8,5 @@ mod builder;
 mod steps;
 mod walk;
 
-pub use builder::{Conversations, Opened, Opening};
+pub use builder::{Conversations, Opened, Opening, told};
 pub use steps::{PastStep, Steps};

@@ -3,7 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use rondo_agent_kit::history::Episode;
+use rondo_agent_kit::conversation::Episode;
 use rondo_protocol::call::{Fault, FaultClass};
 use rondo_protocol::id::{LanePath, RoleName, ThreadId};
 use rondo_protocol::object::Note;
@@ -28,6 +28,8 @@ pub struct Steps<'a> {
     roles: Vec<RoleName>,
     readings: BTreeMap<RoleName, Reading>,
     at_hand: Mutex<AtHand>,
+    /// Rounds that follow from the steps themselves, for whoever trusts no note.
+    proven: Mutex<BTreeMap<u64, Vec<u64>>>,
 }
 
 /// A step with its place among the others.
@@ -39,8 +41,6 @@ pub struct PastStep {
     pub digest: Digest,
     /// The steps that it follows.
     pub prev: Arc<[Digest]>,
-    /// For each part of its lane's path the step that opened this round.
-    pub opened_by: Arc<[u64]>,
 }
 
 #[derive(Default)]
@@ -83,7 +83,7 @@ impl<'a> Steps<'a> {
         roles: Vec<RoleName>,
         readings: BTreeMap<RoleName, Reading>,
     ) -> Self {
-        Self { store, thread, roles, readings, at_hand: Mutex::default() }
+        Self { store, thread, roles, readings, at_hand: Mutex::default(), proven: Mutex::default() }
     }
 
     /// The store.
@@ -94,6 +94,13 @@ impl<'a> Steps<'a> {
     /// Keeps a step at hand that was just made.
     pub fn add(&self, step: PastStep) {
         self.at_hand().add(step);
+    }
+
+    /// Which steps opened the rounds of step `seq`, whatever its note says.
+    pub fn prove(&self, seq: u64, opened_by: Vec<u64>) {
+        if !opened_by.is_empty() {
+            self.proven.lock().unwrap_or_else(PoisonError::into_inner).insert(seq, opened_by);
+        }
     }
 
     /// The store has every step up to `seq`.
@@ -118,12 +125,10 @@ impl<'a> Steps<'a> {
     pub fn keep(&self, stored: StoredStep, note: &Note) -> PastStep {
         let StoredStep { seq, digest, step, .. } = stored;
         let body = rebuild::body(&self.readings, &step.role, &step.answer);
-        let step = PastStep {
-            episode: Arc::new(thread::episode(seq, &step, body)),
-            digest,
-            prev: step.prev.into(),
-            opened_by: note.opened_by.as_slice().into(),
-        };
+        let proven = self.proven.lock().unwrap_or_else(PoisonError::into_inner).get(&seq).cloned();
+        let opened_by = proven.unwrap_or_else(|| note.opened_by.clone());
+        let episode = Arc::new(thread::episode(seq, &step, body, opened_by));
+        let step = PastStep { episode, digest, prev: step.prev.into() };
         let mut at_hand = self.at_hand();
         at_hand.synced = at_hand.synced.max(seq);
         at_hand.add(step.clone());

@@ -5,17 +5,17 @@
 
 use std::sync::Arc;
 
-use rondo_agent_kit::history::Episode;
+use rondo_agent_kit::conversation::{Episode, Place};
 use rondo_protocol::Digest;
 use rondo_protocol::id::LanePath;
 
-use super::steps::{PastStep, Steps};
+use super::steps::Steps;
 use crate::store::Error;
 
 /// The steps that a visit comes after and that `seen_from` did not see, newest first.
 pub struct Walk<'a> {
     steps: &'a Steps<'a>,
-    seen_from: Option<PastStep>,
+    seen_from: Option<&'a Place>,
     /// What is still to be walked, the newest last.
     chains: Vec<Chain>,
     /// What could not be read: an iterator can only end.
@@ -37,8 +37,12 @@ impl<'a> Walk<'a> {
     ///
     /// # Errors
     /// When a step is missing or damaged.
-    pub fn new(steps: &'a Steps<'a>, prev: &[Digest], before: u64, seen_from: u64) -> Result<Self, Error> {
-        let seen_from = if seen_from > 0 { Some(steps.step(seen_from)?) } else { None };
+    pub fn new(
+        steps: &'a Steps<'a>,
+            prev: &[Digest],
+        before: u64,
+        seen_from: Option<&'a Place>,
+    ) -> Result<Self, Error> {
         let mut walk = Self { steps, seen_from, chains: Vec::new(), fault: None };
         walk.push(prev, before, 0)?;
         Ok(walk)
@@ -50,7 +54,7 @@ impl<'a> Walk<'a> {
             self.chains.push(Chain { next: *next, before, until });
         } else if let Some(last) = prev.last() {
             let seq = self.steps.seq(*last, before)?;
-            let opened_by = self.steps.step(seq)?.opened_by.last().copied().unwrap_or(0);
+            let opened_by = self.steps.step(seq)?.episode.opened_by.last().copied().unwrap_or(0);
             if opened_by > until {
                 let next = self.steps.step(opened_by)?.digest;
                 self.chains.push(Chain { next, before, until });
@@ -67,7 +71,8 @@ impl<'a> Walk<'a> {
                 continue;
             }
             let step = self.steps.step(seq)?;
-            if self.seen_from.as_ref().is_some_and(|from| sees(from, &step)) {
+            let place = step.episode.place();
+            if self.seen_from.is_some_and(|from| from.round.sees(&place) && place.position() <= from.position()) {
                 // What it follows was seen too.
                 continue;
             }
@@ -89,21 +94,6 @@ impl Iterator for Walk<'_> {
             self.fault = Some(fault);
             None
         })
-    }
-}
-
-/// Whether `step` lies before `from`, or is it.
-fn sees(from: &PastStep, step: &PastStep) -> bool {
-    let own: Vec<(&str, u32)> = from.episode.lane.segments().collect();
-    let other: Vec<(&str, u32)> = step.episode.lane.segments().collect();
-    let both = own.iter().zip(&from.opened_by[..]).zip(other.iter().zip(&step.opened_by[..]));
-    let common = both.take_while(|(own, other)| own == other).count();
-    // The last step of the lane that both are in which `from` comes after.
-    let bound = from.opened_by.get(common).copied().unwrap_or(from.episode.seq);
-    match step.opened_by.get(common) {
-        // A lane that was opened before that has been joined before it.
-        Some(opened_by) => *opened_by < bound,
-        None => step.episode.seq <= bound,
     }
 }
 

@@ -12,7 +12,7 @@ use rondo_protocol::diagnostic::Code;
 use rondo_protocol::digest::{Digest, Kind};
 use rondo_protocol::id::{LanePath, RoleName, Status, ThreadId};
 use rondo_protocol::message::{Conversation, Message};
-use rondo_protocol::object::{AnsweredBy, Finish, Head, ModelReply, Parameters};
+use rondo_protocol::object::{AnsweredBy, Head, ModelReply, Parameters};
 use rondo_protocol::workflow::{self, HookUse, OnHookError};
 
 use super::*;
@@ -78,11 +78,7 @@ fn reply(call: &Call, text: &str) -> Reply {
             body: text.to_owned(),
             ..TurnReply::said(Status::new("done").unwrap(), text)
         })),
-        Call::Model(_) => Reply::Model(ModelAnswer {
-            reply: ModelReply { finish: Finish::Stop, reasoning: None, text: text.to_owned(), tool_calls: Vec::new() },
-            usage: None,
-            cost_usd: None,
-        }),
+        Call::Model(_) => Reply::Model(ModelAnswer { reply: ModelReply::said(text), usage: None, cost_usd: None }),
         Call::Tool(_) => Reply::Tool(ToolReply::said(text)),
     }
 }
@@ -90,8 +86,8 @@ fn reply(call: &Call, text: &str) -> Reply {
 /// The text in which calls of each kind differ when they are rewritten.
 fn text_of(call: &Call) -> String {
     match call {
-        Call::Turn(call) => call.conversation.messages().last().unwrap().text.clone(),
-        Call::Model(call) => call.conversation.messages().last().unwrap().text.clone(),
+        Call::Turn(call) => call.conversation.messages().last().unwrap().text().into_owned(),
+        Call::Model(call) => call.conversation.messages().last().unwrap().text().into_owned(),
         Call::Tool(call) => call.arguments.clone(),
     }
 }

@@ -3,7 +3,7 @@
 //! Heads are those that were sent; messages are counted from the steps alone, as if no hook had rewritten any, and by the
 //! same functions that make those of a run.
 
-use rondo_agent_kit::history;
+use rondo_agent_kit::conversation;
 use rondo_agent_kit::prefix::{self, bytes_of_message, compare_beyond};
 use rondo_protocol::message::Message;
 use rondo_protocol::object::Entry;
@@ -109,12 +109,12 @@ impl Strategy {
                 sent = Some(request);
                 said_in_request = said.len();
             }
-            if let Some(message) = history::spoken(entry) {
+            if let Some(message) = conversation::spoken(entry) {
                 request = request.saturating_add(bytes_of_message(&message));
                 said.push(message);
             }
         }
-        let closing = history::closing(self.history, &visited.stored.step.answer, visited.transcript);
+        let closing = conversation::closing(self.history, &visited.stored.step.answer, visited.transcript);
         let closed = closing.iter().map(bytes_of_message).sum::<u64>();
         if let Some(sent) = sent {
             said.truncate(said_in_request);

@@ -236,7 +236,7 @@ fn of_pair<'a>(request: usize, old: &'a Request, new: &'a Request) -> Found<'a> 
         Block::ResponseFormat => found(shown, At::ResponseFormat, broke, detail, texts),
         Block::System => found(shown, At::System, broke, detail, texts),
         Block::Message(number) => {
-            let speaker = |request: &Request| request.messages.get(number - 1).map(|(message, _)| message.role);
+            let speaker = |request: &Request| request.messages.get(number - 1).map(|(message, _)| message.role());
             let speaker = speaker(new).or_else(|| speaker(old)).unwrap_or(Speaker::User);
             let opens = opens(new, number - 1);
             let at = At::Message { speaker, opens };
@@ -247,7 +247,7 @@ fn of_pair<'a>(request: usize, old: &'a Request, new: &'a Request) -> Found<'a> 
 
 /// Which visit the message at `at` opens, if it opens one.
 fn opens(request: &Request, at: usize) -> Option<u64> {
-    let is_opening = |(message, label): &&(Arc<Message>, String)| message.role == Speaker::User && label != REPAIR;
+    let is_opening = |(message, label): &&(Arc<Message>, String)| message.role() == Speaker::User && label != REPAIR;
     let all = request.messages.iter().filter(is_opening).count();
     request.messages.get(at).as_ref().filter(|message| is_opening(message))?;
     let before = request.messages.iter().take(at + 1).filter(is_opening).count();
@@ -284,8 +284,8 @@ fn text_of(request: &Request, block: &Block) -> String {
 }
 
 fn said(message: &Message) -> String {
-    let calls = message.tool_calls.iter().map(|call| format!("\n{} {}", call.name, call.arguments));
-    format!("{}{}", message.text, calls.collect::<String>())
+    let calls = message.tool_calls().map(|call| format!("\n{} {}", call.name, call.arguments));
+    format!("{}{}", message.text(), calls.collect::<String>())
 }
 
 /// The first lines in which two texts differ.

@@ -187,7 +187,7 @@ impl Test {
 
 fn told(played: &Played, role: &RoleName, visit: Option<u64>, direction: Direction, contains: &str) -> Option<Wrong> {
     let is_meant = |of: u64| visit.is_none_or(|visit| visit == of);
-    let says = |message: &Message| message.text.contains(contains);
+    let says = |message: &Message| message.text().contains(contains);
     let (holds, count) = match direction {
         Direction::Request => {
             let sent = played.requests.get(role).map(|requests| requests.sent.as_slice()).unwrap_or_default();

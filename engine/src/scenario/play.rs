@@ -5,7 +5,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
 use std::sync::Arc;
 
-use rondo_agent_kit::history;
+use rondo_agent_kit::conversation;
 use rondo_agent_kit::model::Model;
 use rondo_agent_kit::model::openai::ResponseFormat;
 use rondo_agent_kit::model::recorded::Recorded;
@@ -379,10 +379,10 @@ impl<'s> Labels<'s> {
         let last = usize::try_from(visit).unwrap_or(usize::MAX).min(all.len());
         let first = if self.fresh.contains(role) { last.saturating_sub(1) } else { 0 };
         let mut openings = all.get(first..last).unwrap_or_default().iter().copied().peekable();
-        let label = |message: &Message| match message.role {
+        let label = |message: &Message| match message.role() {
             Speaker::Assistant | Speaker::Tool => String::new(),
             Speaker::User => {
-                let label = openings.peek().and_then(|edge| opening(edge, &message.text));
+                let label = openings.peek().and_then(|edge| opening(edge, &message.text()));
                 openings.next_if(|_| label.is_some());
                 label.unwrap_or_else(|| REPAIR.to_owned())
             }
@@ -397,10 +397,11 @@ fn opening(edge: &EdgeTaken, text: &str) -> Option<String> {
         Some(status) => format!("{}.{status}", edge.from),
         None => edge.from.clone(),
     };
-    if history::opening(&edge.prompt, "").text == text {
+    if conversation::opening(&edge.prompt, "").text() == text {
         return Some(name);
     }
-    let with_summary = history::opening(&edge.prompt, "x").text;
+    let with_summary = conversation::opening(&edge.prompt, "x");
+    let with_summary = with_summary.text();
     let before = with_summary.strip_suffix('x').unwrap_or(&with_summary);
     (text.len() > before.len() && text.starts_with(before)).then(|| format!("{name}, then what happened"))
 }

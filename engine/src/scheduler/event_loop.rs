@@ -150,7 +150,10 @@ struct UnderWay<'a> {
 }
 
 impl<'a> Driver<'a> {
-    async fn drive(&'a self, first: Vec<Action>) -> Ended {
+    async fn drive(&'a self, mut first: Vec<Action>) -> Ended {
+        if lock(&self.journaled).is_some() {
+            first.extend(self.on(Input::Begin));
+        }
         let mut run = UnderWay {
             visits: FuturesUnordered::new(),
             commits: FuturesOrdered::new(),
@@ -287,17 +290,16 @@ impl<'a> Driver<'a> {
         let said = lock(&self.transcripts).remove(&step.lane);
         let mut conversations = lock(&self.conversations);
         match self.parts.cast.players.get(&step.role).filter(|_| step.transcript.is_some()) {
-            Some(player) => {
-                conversations.close(&step.lane, &step.role, &player.telling, &step.answer, said.as_ref(), seq);
+            Some(_) => {
+                conversations.close(&step.role, episode.place(), &step.answer, said.as_ref());
             }
-            None => conversations.forget(&step.lane, &step.role),
+            None => conversations.forget(&step.role, &step.lane),
         }
         drop(conversations);
         if let Some(lanes) = &mut *lock(&self.journaled) {
             lanes.insert(step.lane.clone());
         }
-        let (prev, opened_by) = (step.prev.as_slice().into(), note.opened_by.as_slice().into());
-        self.steps.add(PastStep { episode, digest, prev, opened_by });
+        self.steps.add(PastStep { episode, digest, prev: step.prev.as_slice().into() });
         NewStep { seq, digest, bytes, role: step.role, lane: step.lane, visit, note }
     }
 
@@ -383,7 +385,6 @@ impl<'a> Driver<'a> {
                 prev: &visit.prev,
                 before: u64::MAX,
                 first_opened_by: &visit.first_opened_by,
-                trusts_notes: true,
             };
             let opened = lock(&self.conversations).open(&opening, &player.telling, &self.steps);
             let opened = opened.map_err(|error| store_fault(&error))?;
@@ -392,7 +393,7 @@ impl<'a> Driver<'a> {
             let recorder = recorder.as_deref();
             let speaking = Speaking { models, recorder, player, policy, call_total_ms: *call_total_ms };
             let stage = stage(&player.agent.tools);
-            let told = (player.telling.history != History::None).then_some(opened.told);
+            let told = opened.told;
             (worker::visit(&stage, &speaking, site, opened.conversation, visit.attempts).await, told)
         } else {
             let message = format!("{} is a {} role, which this version does not run", visit.role, role.kind.name());

@@ -254,17 +254,24 @@ impl Journal {
 
     /// The records to be written and synced now. Results of tools that may be repeated wait for the next record that
     /// must be; what the step's own commit keeps is never written.
-    pub(super) fn take_pending(&mut self, lane: &LanePath) -> Vec<JournalRecord> {
-        if !std::mem::take(&mut self.must_sync) {
-            return Vec::new();
+    ///
+    /// # Errors
+    /// [`store::Error::Malformed`] when a record has no canonical form; none is taken then.
+    pub(super) fn take_pending(&mut self, lane: &LanePath) -> Result<Vec<JournalRecord>, store::Error> {
+        if !self.must_sync {
+            return Ok(Vec::new());
         }
-        self.pending_bytes = 0;
-        let records = std::mem::take(&mut self.pending).into_iter().zip(self.next..).map(|(record, position)| {
-            // Texts, integers and digests always have a canonical form; a cost is finite.
-            JournalRecord { lane: lane.clone(), position, bytes: canonical::to_bytes(&record).unwrap_or_default() }
+        let written = self.pending.iter().zip(self.next..).map(|(record, position)| {
+            let malformed =
+                |error| store::Error::Malformed { what: format!("record {position} of a journal: {error}") };
+            let bytes = canonical::to_bytes(record).map_err(malformed)?;
+            Ok(JournalRecord { lane: lane.clone(), position, bytes })
         });
-        let records: Vec<JournalRecord> = records.collect();
+        let records: Vec<JournalRecord> = written.collect::<Result<_, store::Error>>()?;
+        self.must_sync = false;
+        self.pending.clear();
+        self.pending_bytes = 0;
         self.next = self.next.saturating_add(u32::try_from(records.len()).unwrap_or(u32::MAX));
-        records
+        Ok(records)
     }
 }

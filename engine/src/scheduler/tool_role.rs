@@ -61,7 +61,7 @@ async fn play(
         // The entry is used up: a run that resumes takes the next. Where the script has run out, nothing is.
         calling.journal.failed_attempt();
     }
-    let mut text = played?.text;
+    let mut text = played?.parts.text().into_owned();
     calling.stage.tooling.redactor.string(&mut text);
     Ok((ToolReply::said(text), AnsweredBy::Port))
 }

@@ -71,7 +71,7 @@ impl Calling<'_> {
 
     /// Writes what must not be lost before the next call is made.
     pub(super) async fn keep(&mut self, site: &Site) -> Result<(), Fault> {
-        let records = self.journal.take_pending(&site.lane);
+        let records = self.journal.take_pending(&site.lane).map_err(|error| store_fault(&error))?;
         if records.is_empty() {
             return Ok(());
         }

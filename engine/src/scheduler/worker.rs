@@ -566,7 +566,7 @@ impl Performing<'_> {
         let object = |error: canonical::Error| Fault::new(Code::HookFailed, FaultClass::Hook, error.to_string());
         let (head, bytes) = Digest::of::<Head>(Kind::Head, &call.head).map_err(object)?;
         let request = call.conversation.request(head);
-        let rewritten = Request { head, messages: call.conversation.messages().to_vec() };
+        let rewritten = Request { head, messages: call.conversation.messages().into_iter().cloned().collect() };
         self.objects.push((Kind::Head, head, bytes));
         self.objects.push((Kind::Request, request, canonical::to_bytes(&rewritten).map_err(object)?));
         (sent.head, sent.request, sent.model) = (head, request, call.head.model.clone());
@@ -576,7 +576,7 @@ impl Performing<'_> {
 
 /// The most that a call may use, as far as it is known before it is made.
 fn wanted(call: &ModelCall, resolved: &ResolvedModel) -> Wanted {
-    let of_messages: usize = call.conversation.messages().iter().map(|message| message.text.len()).sum();
+    let of_messages = call.conversation.size_bytes();
     let of_tools: usize = call.head.tools.iter().map(|tool| tool.description.len() + tool.parameters.len()).sum();
     let bytes = of_messages + of_tools + call.head.system.len();
     let max = call.head.parameters.0.get("max_output_tokens");

@@ -6,7 +6,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
-use rondo_agent_kit::history::{self, Episode, Telling};
+use rondo_agent_kit::conversation::{self, Episode, Telling};
 use rondo_protocol::Value;
 use rondo_protocol::id::{LanePath, RoleName};
 use rondo_protocol::object::ToolSpec;
@@ -144,7 +144,7 @@ impl<'a> Scales<'a> {
             let text = answer.text();
             let request = self.players.get(role).map(|player| {
                 let heard = told.entry((lane.clone(), role.clone())).or_default();
-                heard.visit(player, role, &dispatch.edge.prompt, &text, &episodes)
+                heard.visit(player, &dispatch.edge.prompt, &text, &episodes)
             });
             let (request, written) = request.unzip();
             self.pay(texts + written.unwrap_or(0))?;
@@ -178,18 +178,17 @@ impl Heard {
     fn visit(
         &mut self,
         (telling, head_bytes): &(Telling, usize),
-        role: &RoleName,
         prompt: &str,
         answer: &str,
         episodes: &[Arc<Episode>],
     ) -> (usize, usize) {
         let since = episodes.get(self.episodes..).unwrap_or_default();
-        let told = history::summary(telling, role, self.episodes == 0, since.iter().rev().map(Arc::as_ref));
-        let opening = history::opening(prompt, &told).text.len();
+        let told = conversation::summary(&telling.context, self.episodes == 0, since.iter().rev().map(Arc::as_ref));
+        let opening = conversation::opening(prompt, &told).text().len();
         let request = head_bytes + self.bytes + opening;
         if telling.history != History::None {
-            let closing = history::closing(telling.history, answer, None);
-            self.bytes += opening + closing.iter().map(|message| message.text.len()).sum::<usize>();
+            let closing = conversation::closing(telling.history, answer, None);
+            self.bytes += opening + closing.iter().map(|message| message.text().len()).sum::<usize>();
         }
         // Its own step is the next episode.
         self.episodes = episodes.len() + 1;

@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use rondo_agent_kit::history::Episode;
+use rondo_agent_kit::conversation::Episode;
 use rondo_protocol::call::{Fault, FaultClass};
 use rondo_protocol::diagnostic::Code;
 use rondo_protocol::id::{LanePath, RoleName};

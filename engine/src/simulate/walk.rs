@@ -350,7 +350,7 @@ impl<'a> Walker<'a> {
     fn lane(&self, lane: &Lane, run: &Run, key: &mut Key) {
         let role = |name: &str| number(self.roles.iter().position(|role| role.as_str() == name).map_or(0, |at| at + 1));
         // Lanes are told apart by their places, which the depth and the position say.
-        key.push(number(lane.path.segments().count()) << 32 | u64::from(lane.path.last_index().unwrap_or(0)));
+        key.push(number(lane.path.parts().count()) << 32 | u64::from(lane.path.last_index().unwrap_or(0)));
         key.push(lane.doing.number());
         let next = lane.visiting();
         key.push(next.map_or(0, |dispatch| role(dispatch.role.as_str())));

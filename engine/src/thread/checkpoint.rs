@@ -142,7 +142,7 @@ impl Machine {
         }
         machine.trunk = trunk;
         let mut lanes = stored.lanes;
-        lanes.sort_by_key(|(path, _)| path.segments().count());
+        lanes.sort_by_key(|(path, _)| path.parts().count());
         for (path, state) in lanes {
             let Ok(fold) = serde_json::from_slice::<LaneFold>(&state.fold) else { return Ok(None) };
             let Some(parent) = path.parent() else { continue };
@@ -184,7 +184,7 @@ impl Machine {
 
     fn attach(&mut self, lane: Lane, parent: &LanePath, index: u32) {
         let mut around = &mut self.trunk;
-        for (_, index) in parent.segments() {
+        for (_, index) in parent.parts() {
             let Doing::Fanned(fan) = &mut around.doing else { return };
             let Some(next) = fan.lanes.get_mut(&index) else { return };
             around = next;

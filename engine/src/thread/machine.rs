@@ -10,7 +10,7 @@
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::sync::Arc;
 
-use rondo_agent_kit::history::Episode;
+use rondo_agent_kit::conversation::Episode;
 use rondo_protocol::call::{Fault, FaultClass};
 use rondo_protocol::diagnostic::Code;
 use rondo_protocol::digest::Kind;
@@ -450,7 +450,7 @@ impl Machine {
     /// The lane at a path.
     pub fn lane(&self, path: &LanePath) -> Option<&Lane> {
         let mut lane = &self.trunk;
-        for (_, index) in path.segments() {
+        for (_, index) in path.parts() {
             let Doing::Fanned(fan) = &lane.doing else { return None };
             lane = fan.lanes.get(&index)?;
         }
@@ -459,7 +459,7 @@ impl Machine {
 
     fn lane_mut(&mut self, path: &LanePath) -> Result<&mut Lane, Halt> {
         let mut lane = &mut self.trunk;
-        for (_, index) in path.segments() {
+        for (_, index) in path.parts() {
             let Doing::Fanned(fan) = &mut lane.doing else { return Err(no_lane(path).into()) };
             lane = fan.lanes.get_mut(&index).ok_or_else(|| no_lane(path))?;
         }
@@ -708,7 +708,7 @@ impl Machine {
         if self.is_replaying {
             self.clock.follow(note);
         }
-        let episode = Arc::new(episode(seq, step, body));
+        let episode = Arc::new(episode(seq, step, body, note.opened_by.clone()));
         Ok(Added { visit, episode, joins: dispatch.joins })
     }
 
@@ -1064,7 +1064,9 @@ impl Machine {
         if is_given {
             self.given.push_back(path.clone());
         } else if !self.is_replaying {
-            self.clock.enter();
+            if !self.ignores_limits {
+                self.clock.enter();
+            }
             after.actions.push(visit);
         }
         Ok(())
@@ -1608,7 +1610,7 @@ fn lane_ended(lane: &Lane) -> Option<Followed> {
 /// The last visit of a lane, or the one that it began with.
 pub(super) fn last_visit(lane: &Lane) -> Option<event::Visit> {
     let last = lane.last.as_ref().map(|last| last.role.clone());
-    let role = last.or_else(|| RoleName::new(lane.path.segments().last()?.0).ok())?;
+    let role = last.or_else(|| RoleName::new(lane.path.parts().last()?.0).ok())?;
     Some(event::Visit { visit: lane.visits(&role), role, lane: lane.path.clone() })
 }
 
@@ -1637,9 +1639,10 @@ fn last_said(scope: &LaneScope<'_>) -> Value {
 }
 
 /// A step as history and templates see it.
-pub fn episode(seq: u64, step: &Step, body: String) -> Episode {
+pub fn episode(seq: u64, step: &Step, body: String, opened_by: Vec<u64>) -> Episode {
     Episode {
         seq,
+        opened_by,
         role: step.role.clone(),
         lane: step.lane.clone(),
         prompt: step.edge.prompt.clone(),

@@ -74,3 +74,30 @@ impl Origin {
         canonical::from_slice(bytes)
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn ended_with(result: Value) -> Origin {
+        Origin {
+            name: "w".to_owned(),
+            started_at_ms: 1,
+            ending: Some(Ending { outcome: Outcome::Done, reason: None, result, at_ms: 2 }),
+            ..Origin::default()
+        }
+    }
+
+    fn nested(levels: usize) -> Value {
+        (0..levels).fold(Value::Null, |value, _| Value::List(vec![value]))
+    }
+
+    #[test]
+    fn a_row_that_could_not_be_read_again_is_not_written() {
+        let deepest = ended_with(nested(canonical::MAX_VALUE_DEPTH));
+        assert_eq!(Origin::from_bytes(&deepest.to_bytes().unwrap()), Ok(deepest));
+        for result in [nested(canonical::MAX_DEPTH), Value::Float(f64::NAN)] {
+            assert!(ended_with(result).to_bytes().is_err());
+        }
+    }
+}

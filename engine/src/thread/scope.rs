@@ -3,7 +3,7 @@
 use std::cell::RefCell;
 use std::sync::Arc;
 
-use rondo_agent_kit::history::Episode;
+use rondo_agent_kit::conversation::Episode;
 use rondo_protocol::Value;
 use rondo_protocol::call::Fault;
 use rondo_protocol::workflow::template::{Found, Scope, View};

@@ -18,6 +18,13 @@ pub fn to_bytes<T: Serialize + ?Sized>(object: &T) -> Result<Vec<u8>, Error> {
     Ok(writer.out)
 }
 
+/// Appends the canonical bytes of a text, which always exist.
+pub fn push_text(out: &mut Vec<u8>, text: &str) {
+    let mut writer = Writer { out: std::mem::take(out), depth: 0 };
+    writer.text(text);
+    *out = writer.out;
+}
+
 struct Writer {
     out: Vec<u8>,
     depth: usize,

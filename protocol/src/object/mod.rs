@@ -7,6 +7,7 @@
 
 mod head;
 mod note;
+mod record;
 mod request;
 mod start;
 mod step;
@@ -16,7 +17,8 @@ pub use head::{Head, Parameters, ToolSpec};
 pub use note::{
     AnsweredBy, BoundedEdge, CancelledLane, Followed, HookAnswer, HookNote, Note, ToolNote, Usage,
 };
+pub use record::Record;
 pub use request::{Request, digest_of};
 pub use start::{LAYOUT, Start};
-pub use step::{Compaction, EdgeTaken, FaultKind, Observation, Rebind, Step, StepKind};
+pub use step::{Compaction, CompactionKind, EdgeTaken, FaultKind, Observation, Rebind, RebindKind, Step, StepKind};
 pub use transcript::{Entry, Finish, ModelReply, Transcript};

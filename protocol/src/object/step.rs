@@ -2,6 +2,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::canonical::Value;
 use crate::digest::Digest;
+use crate::event::Outcome;
 use crate::id::{LanePath, RoleName, Status};
 
 /// One visit of one role: the edge prompt it got and the answer it gave. Object kind `step`; immutable.
@@ -52,7 +53,7 @@ pub struct EdgeTaken {
     pub status: Option<Status>,
 }
 
-/// What decides a route and is no answer.
+/// What decides a route and is no answer. In a step they stand in the order of these variants.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(tag = "kind", rename_all = "lowercase", deny_unknown_fields)]
 pub enum Observation {
@@ -83,6 +84,17 @@ pub enum Observation {
         /// Its logical name.
         model: String,
     },
+    /// Another thread ran in the step's place.
+    Child {
+        /// The digest of its last step, or `None` when it made none.
+        head: Option<Digest>,
+        /// How it ended.
+        outcome: Outcome,
+        /// The digest of its beginning.
+        start: Digest,
+    },
+    /// The answer was put in by whoever made the fork; nobody was asked.
+    Given {},
 }
 
 /// Which of the reserved statuses a fault is routed by.
@@ -108,24 +120,34 @@ impl FaultKind {
     }
 }
 
-/// From here on the thread follows another workflow. Digested as `step`.
+/// From here on the thread follows another beginning. Digested as `step`.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(tag = "kind", rename = "rebind", deny_unknown_fields)]
+#[serde(deny_unknown_fields)]
 pub struct Rebind {
-    /// The version of message reconstruction from here on.
-    pub layout: u32,
+    /// Always `rebind`.
+    pub kind: RebindKind,
     /// The steps it follows.
     pub prev: Vec<Digest>,
-    /// The beginning of its thread.
+    /// The beginning that the steps before it name.
     pub start: Digest,
-    /// The workflow from here on.
-    pub workflow: Digest,
+    /// The beginning that the steps after it name.
+    pub to: Digest,
+}
+
+/// The one value of [`Rebind::kind`].
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum RebindKind {
+    /// A rebind.
+    Rebind,
 }
 
 /// A role's older visits, put into one text. Digested as `step`.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(tag = "kind", rename = "compaction", deny_unknown_fields)]
+#[serde(deny_unknown_fields)]
 pub struct Compaction {
+    /// Always `compaction`.
+    pub kind: CompactionKind,
     /// The lane.
     pub lane: LanePath,
     /// The steps it follows.
@@ -140,4 +162,12 @@ pub struct Compaction {
     pub through_visit: u64,
     /// What the compacting role said.
     pub transcript: Option<Digest>,
+}
+
+/// The one value of [`Compaction::kind`].
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum CompactionKind {
+    /// A compaction.
+    Compaction,
 }

@@ -1,7 +1,7 @@
 use serde::{Deserialize, Serialize};
 
 use crate::digest::Digest;
-use crate::message::ToolUse;
+use crate::message::{Parts, ToolUse};
 
 /// What was said within one step, in order; failed attempts are left out. Object kind `transcript`.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
@@ -64,12 +64,20 @@ pub enum Entry {
 pub struct ModelReply {
     /// Why the model stopped.
     pub finish: Finish,
-    /// Reasoning content, if the provider gives any.
-    pub reasoning: Option<String>,
-    /// The answer.
-    pub text: String,
-    /// The tools it asks for.
-    pub tool_calls: Vec<ToolUse>,
+    /// What it said, in the order received.
+    pub parts: Parts,
+}
+
+impl ModelReply {
+    /// A text with which the model had said what it wanted.
+    pub fn said(text: impl Into<String>) -> Self {
+        Self { finish: Finish::Stop, parts: Parts::said(text) }
+    }
+
+    /// A request for these tools and no word beside it.
+    pub fn asking(tools: impl IntoIterator<Item = ToolUse>) -> Self {
+        Self { finish: Finish::ToolCalls, parts: Parts::asking("", tools) }
+    }
 }
 
 /// Why a model stopped. Providers use more words than these; the others are kept as they came.

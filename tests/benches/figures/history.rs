@@ -4,11 +4,11 @@ use std::sync::Arc;
 use std::sync::atomic::AtomicU64;
 use std::time::Instant;
 
-use rondo_agent_kit::history::{self, Episode, Telling};
+use rondo_agent_kit::conversation::{self, Episode, Telling};
 use rondo_protocol::Value;
 use rondo_protocol::event::Durability;
 use rondo_protocol::id::{LanePath, RoleName, Status};
-use rondo_protocol::message::Conversation;
+use rondo_protocol::message::{Conversation, Message};
 use rondo_protocol::workflow::{Context, ContextWhat, History};
 use rondo_tests::{follow, start};
 
@@ -23,6 +23,7 @@ pub fn messages() {
         seq,
         role: RoleName::new(if seq % 2 == 1 { "a" } else { "b" }).expect("a name"),
         lane: LanePath::trunk(),
+        opened_by: Vec::new(),
         prompt: BODY.to_owned(),
         answer: BODY.to_owned(),
         status: Status::new("done").expect("a status"),
@@ -34,14 +35,15 @@ pub fn messages() {
     let context = Context { what: ContextWhat::None, ..Context::default() };
     let telling = Telling { history: History::Condensed, context };
     let started = Instant::now();
-    let messages = history::history(1, &telling, &role, &LanePath::trunk(), &episodes, "Go.").expect("layout 1");
+    let rebuilt_conversation = conversation::history(1, &telling, &role, &episodes, "Go.").expect("layout 1");
     let rebuilt = started.elapsed();
+    let messages: Vec<Message> = rebuilt_conversation.messages().into_iter().cloned().collect();
     let count = u32::try_from(messages.len()).unwrap_or(1);
     let started = Instant::now();
     std::hint::black_box(messages.into_iter().collect::<Conversation>());
     let hashed = started.elapsed();
     let ns = |elapsed: std::time::Duration| format!("{:.0} ns", elapsed.as_secs_f64() * 1e9 / f64::from(count));
-    let reference = format!("{} more for its digest and the chain", ns(hashed));
+    let reference = format!("{} of it for its digest and the chain", ns(hashed));
     print("history, a message from memory", &ns(rebuilt), &reference);
 
     let folder = tempfile::tempdir().expect("a folder");

@@ -11,7 +11,7 @@ use rondo_protocol::call::ModelCall;
 use rondo_protocol::digest::{Digest, Kind};
 use rondo_protocol::id::{LanePath, RoleName, Status};
 use rondo_protocol::message::Message;
-use rondo_protocol::object::{EdgeTaken, Entry, Finish, ModelReply, Step, StepKind, Transcript};
+use rondo_protocol::object::{EdgeTaken, Entry, ModelReply, Step, StepKind, Transcript};
 use rondo_tests::{FnModel, follow, start};
 
 use crate::support::{answer, engine, print, runtime, two_roles, us};
@@ -58,7 +58,7 @@ pub fn step() {
 /// What hashing a step of the same size costs: two messages, their chain, the request, the transcript and the step.
 fn floor() -> Duration {
     let digest = Digest::of_bytes(Kind::Step, b"");
-    let reply = ModelReply { finish: Finish::Stop, reasoning: None, text: answer(), tool_calls: Vec::new() };
+    let reply = ModelReply::said(answer());
     let transcript = Transcript { entries: vec![Entry::Model { asked: None, head: digest, reply, request: digest }] };
     let prompt = format!("Go on with this: {}", crate::support::BODY);
     let step = Step {

@@ -332,7 +332,7 @@ async fn edited_entries_are_misses() {
     let store = Arc::new(MemoryStore::default());
     let checked =
         hooked(&TWICE.replace("{ to: a, prompt: go, max", "{ to: a, prompt: go on, max"), CallKind::Model, &[]);
-    let asked = |call: &ModelCall| call.conversation.messages().last().map(|message| message.text.clone());
+    let asked = |call: &ModelCall| call.conversation.messages().last().map(|message| message.text().into_owned());
     let model = counting(move |_, call: &ModelCall| Ok(paid(&asked(call).unwrap_or_default())));
     let first = Bench::over(Arc::clone(&store)).model(&checked, model.clone()).await;
     let kept = store.hook_values(NODE, b"", 1000).unwrap();
@@ -522,20 +522,14 @@ struct Asks(Vec<(&'static str, &'static str)>);
 impl Model for Asks {
     fn complete<'a>(&'a self, call: &'a ModelCall, _: &'a dyn Deltas) -> BoxFuture<'a, Result<ModelAnswer, Fault>> {
         let messages = call.conversation.messages();
-        let used = messages.iter().filter(|message| !message.tool_calls.is_empty()).count();
+        let used = messages.iter().filter(|message| message.tool_calls().next().is_some()).count();
         let reply = match self.0.get(used) {
             Some((name, arguments)) => {
                 let tool =
                     ToolUse { arguments: (*arguments).to_owned(), id: format!("t{used}"), name: (*name).to_owned() };
-                let reply = ModelReply {
-                    finish: Finish::ToolCalls,
-                    reasoning: None,
-                    text: String::new(),
-                    tool_calls: vec![tool],
-                };
-                ModelAnswer { reply, usage: None, cost_usd: Some(0.1) }
+                ModelAnswer { reply: ModelReply::asking([tool]), usage: None, cost_usd: Some(0.1) }
             }
-            None => paid(&messages.last().map(|message| message.text.clone()).unwrap_or_default()),
+            None => paid(&messages.last().map(|message| message.text().into_owned()).unwrap_or_default()),
         };
         Box::pin(std::future::ready(Ok(reply)))
     }

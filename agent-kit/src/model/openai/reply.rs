@@ -6,7 +6,7 @@ use std::marker::PhantomData;
 
 use rondo_protocol::call::{Fault, FaultClass, ModelAnswer};
 use rondo_protocol::diagnostic::Code;
-use rondo_protocol::message::ToolUse;
+use rondo_protocol::message::{Part, Parts, ToolUse};
 use rondo_protocol::object::{Finish, ModelReply, Usage};
 use serde::de::{Error as _, SeqAccess, Visitor};
 use serde::{Deserialize, Deserializer};
@@ -221,12 +221,12 @@ impl Assembly {
         };
         let mut tool_calls = self.tool_calls;
         tool_calls.sort_by_key(|(index, _)| *index);
-        let reply = ModelReply {
-            finish,
-            reasoning: (!self.reasoning.is_empty()).then_some(self.reasoning),
-            text: self.text,
-            tool_calls: tool_calls.into_iter().enumerate().map(name).collect(),
-        };
+        // The interface has one field for each of these and says nothing of their order.
+        let reasoning = Some(self.reasoning).filter(|text| !text.is_empty());
+        let reasoning = reasoning.map(|text| Part::Reasoning { opaque: None, text });
+        let tool_calls = tool_calls.into_iter().enumerate().map(name).map(Part::ToolCall);
+        let parts: Parts = reasoning.into_iter().chain([Part::Text { text: self.text }]).chain(tool_calls).collect();
+        let reply = ModelReply { finish, parts };
         Some(ModelAnswer { reply, usage: self.usage, cost_usd: None })
     }
 }
@@ -294,8 +294,8 @@ mod tests {
             name: name.to_owned(),
         };
         let wanted = vec![tool("a", "f", "{\"x\":1}"), tool("b", "g", "é"), tool("call_7_2", "h", "{\"y\": 2}")];
-        assert_eq!(answer.reply.tool_calls, wanted);
-        assert_eq!((answer.reply.finish, answer.reply.text.as_str()), (Finish::ToolCalls, ""));
+        assert_eq!(answer.reply.parts.tool_calls().cloned().collect::<Vec<_>>(), wanted);
+        assert_eq!((answer.reply.finish, answer.reply.parts.text().as_ref()), (Finish::ToolCalls, ""));
     }
 
     #[test]
@@ -354,7 +354,7 @@ mod tests {
             r#"{"choices":[{"delta":{"tool_calls":[{"index":0,"id":"b","function":{"name":"f","arguments":"{}"}}]},"finish_reason":"stop"}]}"#,
         ])
         .unwrap();
-        assert_eq!(answer.reply.tool_calls.iter().map(|tool| tool.id.as_str()).collect::<Vec<_>>(), ["a", "b"]);
+        assert_eq!(answer.reply.parts.tool_calls().map(|tool| tool.id.as_str()).collect::<Vec<_>>(), ["a", "b"]);
     }
 
     #[test]
@@ -376,6 +376,6 @@ mod tests {
             answer.usage,
             Some(Usage { prompt_tokens: 30, cached_tokens: 29, output_tokens: 2, ..Usage::default() })
         );
-        assert_eq!(answer.reply.reasoning.as_deref(), Some("hm"));
+        assert_eq!(answer.reply.parts.reasoning().as_deref(), Some("hm"));
     }
 }

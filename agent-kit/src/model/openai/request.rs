@@ -3,15 +3,21 @@
 //! They are written from our own structs: a schema must be sent key for key as the head holds it, and a conversation
 //! must be the same bytes with every version of every crate.
 //!
+//! The interface has one field for what an assistant says, one for its reasoning and one for the tools it asks for, so the
+//! texts of a message are joined and nothing of the order between the three is sent. What another family of providers
+//! would take its reasoning back by ([`Opaque`](rondo_protocol::message::Opaque)) is never sent.
+//!
 //! Law: what asks a provider to keep a prefix ([`super::keep_prefix`]) changes no content. A request with a key is the
 //! request without one and two more fields at its end; in a request with marks, at most three texts stand in a part of
 //! their own.
+
+use std::borrow::Cow;
 
 use rondo_protocol::Value;
 use rondo_protocol::call::{Fault, FaultClass, ModelCall};
 use rondo_protocol::canonical;
 use rondo_protocol::diagnostic::Code;
-use rondo_protocol::message::{Message, Speaker, ToolUse};
+use rondo_protocol::message::{Message, Part as MessagePart, ToolUse};
 use rondo_protocol::object::ToolSpec;
 use serde::Serialize;
 use serde::ser::{SerializeMap, Serializer};
@@ -41,9 +47,12 @@ pub(super) fn body_keeping(call: &ModelCall, keeping: &Keeping) -> Result<Vec<u8
     tools.sort_by_key(|tool| tool.function.name);
     let mut messages = Vec::with_capacity(call.conversation.messages().len() + 1);
     if !head.system.is_empty() {
-        messages.push(WireMessage { content: Some(Content::Text(&head.system)), ..WireMessage::of("system") });
+        let content = Some(Content::Text(Cow::Borrowed(&head.system)));
+        messages.push(WireMessage { content, ..WireMessage::of("system") });
     }
-    messages.extend(call.conversation.messages().iter().map(WireMessage::new));
+    for message in call.conversation.messages() {
+        messages.push(WireMessage::new(message)?);
+    }
     if let Some(mark) = keeping.mark {
         mark_blocks(&mut messages, mark);
     }
@@ -77,11 +86,12 @@ fn mark_blocks(messages: &mut [WireMessage<'_>], mark: Mark) {
     for at in [system, before_answer, last].into_iter().flatten() {
         let Some(message) = messages.get_mut(at) else { continue };
         // An empty block cannot be marked.
-        if let Some(Content::Text(text)) = message.content
-            && !text.is_empty()
-        {
-            message.content = Some(Content::Marked([Part { r#type: "text", text, cache_control: mark }]));
-        }
+        message.content = match message.content.take() {
+            Some(Content::Text(text)) if !text.is_empty() => {
+                Some(Content::Marked([Part { r#type: "text", text, cache_control: mark }]))
+            }
+            other => other,
+        };
     }
 }
 
@@ -134,7 +144,7 @@ struct WireMessage<'a> {
     role: &'static str,
     content: Option<Content<'a>>,
     #[serde(skip_serializing_if = "Option::is_none")]
-    reasoning_content: Option<&'a str>,
+    reasoning_content: Option<Cow<'a, str>>,
     #[serde(skip_serializing_if = "Vec::is_empty")]
     tool_calls: Vec<WireToolUse<'a>>,
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -146,36 +156,37 @@ impl<'a> WireMessage<'a> {
         Self { role, content: None, reasoning_content: None, tool_calls: Vec::new(), tool_call_id: None }
     }
 
-    fn new(message: &'a Message) -> Self {
-        let role = match message.role {
-            Speaker::User => "user",
-            Speaker::Assistant => "assistant",
-            Speaker::Tool => "tool",
-        };
-        // A request for tools without a word has no content: some servers refuse an empty one.
-        let is_silent = message.text.is_empty() && !message.tool_calls.is_empty();
-        Self {
-            role,
-            content: (!is_silent).then_some(Content::Text(&message.text)),
-            reasoning_content: message.reasoning.as_deref(),
-            tool_calls: message.tool_calls.iter().map(WireToolUse::new).collect(),
-            tool_call_id: message.tool_call_id.as_deref(),
+    fn new(message: &'a Message) -> Result<Self, Fault> {
+        if message.parts().iter().any(|part| matches!(part, MessagePart::File { .. })) {
+            return Err(refused("a message holds a file, which this provider is not sent".to_owned()));
         }
+        let text = message.text();
+        let tool_calls: Vec<_> = message.tool_calls().map(WireToolUse::new).collect();
+        // A request for tools without a word has no content: some servers refuse an empty one.
+        let is_silent = text.is_empty() && !tool_calls.is_empty();
+        Ok(Self {
+            role: message.role().as_str(),
+            content: (!is_silent).then_some(Content::Text(text)),
+            // Without words there is nothing that this interface could take back.
+            reasoning_content: message.reasoning().filter(|text| !text.is_empty()),
+            tool_calls,
+            tool_call_id: message.answers(),
+        })
     }
 }
 
 /// A text, or the same text in a part that can be marked.
-#[derive(Clone, Copy, Serialize)]
+#[derive(Serialize)]
 #[serde(untagged)]
 enum Content<'a> {
-    Text(&'a str),
+    Text(Cow<'a, str>),
     Marked([Part<'a>; 1]),
 }
 
-#[derive(Clone, Copy, Serialize)]
+#[derive(Serialize)]
 struct Part<'a> {
     r#type: &'static str,
-    text: &'a str,
+    text: Cow<'a, str>,
     cache_control: Mark,
 }
 

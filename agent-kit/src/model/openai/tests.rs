@@ -151,7 +151,7 @@ async fn a_stream_is_read_to_its_usage_and_the_request_is_sent_as_written() {
     ];
     let asked = ask(Act::text(text.concat())).await;
     let answer = asked.answer.unwrap();
-    assert_eq!((answer.reply.text.as_str(), answer.reply.finish), ("One two", Finish::Stop));
+    assert_eq!((answer.reply.parts.text().as_ref(), answer.reply.finish), ("One two", Finish::Stop));
     assert_eq!(
         answer.usage,
         Some(Usage { prompt_tokens: 30, cached_tokens: 29, output_tokens: 2, ..Usage::default() })
@@ -184,7 +184,7 @@ async fn a_reply_may_be_cut_into_any_pieces_and_end_its_lines_as_it_likes() {
         let text = if text.starts_with("HTTP") { text } else { format!("{EVENTS}{text}") };
         let pieces = text.as_bytes().iter().map(|byte| vec![*byte]).collect();
         let asked = ask(Act::Send(pieces)).await;
-        assert_eq!(asked.answer.unwrap().reply.text, "é😀");
+        assert_eq!(asked.answer.unwrap().reply.parts.text(), "é😀");
     }
 }
 
@@ -205,7 +205,7 @@ async fn a_stream_may_end_without_done_but_not_without_its_finish_reason() {
 async fn an_empty_answer_is_an_answer() {
     let text = [EVENTS, &chunk("{}", "\"stop\""), "data: [DONE]\n\n"].concat();
     let answer = ask(Act::text(text)).await.answer.unwrap();
-    assert_eq!((answer.reply.text.as_str(), answer.reply.finish, answer.usage), ("", Finish::Stop, None));
+    assert_eq!((answer.reply.parts.text().as_ref(), answer.reply.finish, answer.usage), ("", Finish::Stop, None));
 }
 
 #[tokio::test]
@@ -213,7 +213,10 @@ async fn a_whole_completion_is_taken_and_other_json_is_not() {
     let completion = r#"{"object":"chat.completion","choices":[{"index":0,"message":{"role":"assistant","content":"x","tool_calls":[{"id":"a","type":"function","function":{"name":"f","arguments":"{}"}}]},"finish_reason":"tool_calls"}],"usage":{"prompt_tokens":3,"completion_tokens":1}}"#;
     let asked = ask(Act::text(format!("{JSON}{completion}"))).await;
     let answer = asked.answer.unwrap();
-    assert_eq!((answer.reply.text.as_str(), answer.reply.tool_calls.len(), asked.deltas.as_str()), ("x", 1, "x"));
+    assert_eq!(
+        (answer.reply.parts.text().as_ref(), answer.reply.parts.tool_calls().count(), asked.deltas.as_str()),
+        ("x", 1, "x")
+    );
     for (body, code, class) in [
         (r#"{"error":{"message":"overloaded","type":"server_error"}}"#, Code::ProviderFailed, FaultClass::Server),
         (r#"{"hello":1}"#, Code::ReplyUnreadable, FaultClass::Server),

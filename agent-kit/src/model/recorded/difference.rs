@@ -6,7 +6,7 @@ use std::fmt::Write as _;
 use rondo_protocol::Digest;
 use rondo_protocol::call::{Fault, FaultClass, ModelCall};
 use rondo_protocol::diagnostic::Code;
-use rondo_protocol::message::{Message, Speaker};
+use rondo_protocol::message::Message;
 use rondo_protocol::object::{Head, ToolSpec};
 
 use super::cassette::{Cassette, Take};
@@ -45,7 +45,7 @@ pub(super) fn missing(cassette: &Cassette, call: &ModelCall) -> Fault {
 /// The attempt whose request is nearest, and how many messages it shares with the call: of the same role and visit
 /// first, then the one with the longest shared beginning.
 fn nearest<'a>(cassette: &'a Cassette, call: &ModelCall) -> Option<(&'a Take, usize)> {
-    let of_call: BTreeMap<&Digest, usize> = call.conversation.links().iter().zip(1..).collect();
+    let of_call: BTreeMap<Digest, usize> = call.conversation.links().into_iter().zip(1..).collect();
     // What a chain goes on from stands before it, so that one pass is enough.
     let mut shared: BTreeMap<&Digest, usize> = BTreeMap::new();
     for chain in &cassette.order {
@@ -71,7 +71,7 @@ fn difference(cassette: &Cassette, take: &Take, call: &ModelCall, shared: usize)
     if let Some(words) = recorded.and_then(|recorded| of_heads(recorded, &call.head)) {
         return words;
     }
-    let (was, now) = (message_of(cassette, take, shared), call.conversation.messages().get(shared));
+    let (was, now) = (message_of(cassette, take, shared), call.conversation.after(shared).first().copied());
     let number = shared + 1;
     match (was, now) {
         (Some(was), Some(now)) => of_messages(number, was, now),
@@ -139,44 +139,37 @@ fn of_tools(was: &[ToolSpec], now: &[ToolSpec]) -> String {
 
 fn of_messages(number: usize, was: &Message, now: &Message) -> String {
     let what = format!("message {number} ({})", speaker(now));
-    if was.role != now.role {
+    if was.role() != now.role() {
         return of_texts(&format!("who speaks in message {number}"), speaker(was), speaker(now));
     }
-    let empty = String::new();
-    let reasoning = |message: &Message| message.reasoning.clone().unwrap_or_default();
-    let (was_reasoning, now_reasoning) = (reasoning(was), reasoning(now));
-    let answers = |message: &Message| message.tool_call_id.clone().unwrap_or_default();
-    let (was_answers, now_answers) = (answers(was), answers(now));
-    let (was_asks, now_asks) = (asks(was), asks(now));
+    let answers = |message: &Message| message.answers().unwrap_or_default().to_owned();
+    let canonical = |message: &Message| String::from_utf8_lossy(&message.canonical_bytes()).into_owned();
     let parts = [
-        (&empty, &was.text, &now.text),
-        (&", its reasoning".to_owned(), &was_reasoning, &now_reasoning),
-        (&", the tools it asks for".to_owned(), &was_asks, &now_asks),
-        (&", the tool call it answers".to_owned(), &was_answers, &now_answers),
+        ("", was.text(), now.text()),
+        (", its reasoning", was.reasoning().unwrap_or_default(), now.reasoning().unwrap_or_default()),
+        (", the tools it asks for", asks(was).into(), asks(now).into()),
+        (", the tool call it answers", answers(was).into(), answers(now).into()),
+        (", its parts", canonical(was).into(), canonical(now).into()),
     ];
     match parts.into_iter().find(|(_, was, now)| was != now) {
-        Some((part, was, now)) => of_texts(&format!("{what}{part}"), was, now),
+        Some((part, was, now)) => of_texts(&format!("{what}{part}"), &was, &now),
         None => format!("{what}, where something was taken out of the recording"),
     }
 }
 
 fn speaker(message: &Message) -> &'static str {
-    match message.role {
-        Speaker::User => "user",
-        Speaker::Assistant => "assistant",
-        Speaker::Tool => "tool",
-    }
+    message.role().as_str()
 }
 
 /// The tools that a message asks for, a line each.
 fn asks(message: &Message) -> String {
     let line = |call: &rondo_protocol::message::ToolUse| format!("{} {} ({})", call.name, call.arguments, call.id);
-    message.tool_calls.iter().map(line).collect::<Vec<_>>().join("\n")
+    message.tool_calls().map(line).collect::<Vec<_>>().join("\n")
 }
 
 /// What a message says.
 fn said(message: &Message) -> String {
-    if message.text.is_empty() { asks(message) } else { message.text.clone() }
+    if message.text().is_empty() { asks(message) } else { message.text().into_owned() }
 }
 
 /// What stands on one side alone.

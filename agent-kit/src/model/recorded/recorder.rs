@@ -186,7 +186,7 @@ impl State {
         let links = asked.conversation.links();
         let known = links.iter().rposition(|chain| self.chains.contains(chain)).map_or(0, |last| last + 1);
         let mut after = known.checked_sub(1).and_then(|last| links.get(last)).copied();
-        for (message, chain) in asked.conversation.messages().iter().zip(links).skip(known) {
+        for (message, chain) in asked.conversation.after(known).into_iter().zip(links.iter().skip(known)) {
             let kept = redacted_message(redactor, message);
             let redacted = *kept != *message;
             text.push_str(&line(&MessageLine { message: kept, after, chain: *chain, redacted })?);
@@ -277,16 +277,9 @@ fn redacted_head<'a>(redactor: &Redactor, head: &'a Head) -> Cow<'a, Head> {
 
 /// The message without what must not be written.
 fn redacted_message<'a>(redactor: &Redactor, message: &'a Message) -> Cow<'a, Message> {
-    let mut redacted = message.clone();
-    let Message { reasoning, role: _, text, tool_call_id, tool_calls } = &mut redacted;
-    for text in reasoning.iter_mut().chain(tool_call_id).chain([text]) {
+    let redacted = message.with_texts(&|text| {
         redactor.string(text);
-    }
-    for call in tool_calls {
-        redactor.string(&mut call.id);
-        redactor.string(&mut call.name);
-        redactor.string(&mut call.arguments);
-    }
+    });
     if redacted == *message { Cow::Borrowed(message) } else { Cow::Owned(redacted) }
 }
 

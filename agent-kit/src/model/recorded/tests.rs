@@ -1,5 +1,6 @@
 //! What recordings keep and give back.
 
+use std::borrow::Cow;
 use std::collections::BTreeMap;
 use std::io::Write;
 use std::sync::Mutex;
@@ -10,7 +11,7 @@ use rondo_protocol::call::{FaultClass, Site};
 use rondo_protocol::diagnostic::{Code, Diagnostic};
 use rondo_protocol::digest::Kind;
 use rondo_protocol::id::RoleName;
-use rondo_protocol::message::{Conversation, Message, ToolUse};
+use rondo_protocol::message::{Conversation, Message, Opaque, Part, Parts, ToolUse};
 use rondo_protocol::object::{Finish, Head, ModelReply, Parameters, ToolSpec, Usage};
 use rondo_protocol::{Digest, Value};
 
@@ -49,7 +50,7 @@ fn at(call: &ModelCall, role: &str, visit: u64, attempt: u32) -> ModelCall {
 
 fn said(text: &str) -> ModelAnswer {
     let usage = Usage { prompt_tokens: 10, cached_tokens: 4, output_tokens: 3, ..Usage::default() };
-    let reply = ModelReply { finish: Finish::Stop, reasoning: None, text: text.to_owned(), tool_calls: Vec::new() };
+    let reply = ModelReply::said(text);
     ModelAnswer { reply, usage: Some(usage), cost_usd: Some(0.25) }
 }
 
@@ -67,7 +68,7 @@ struct Saying {
 
 impl Saying {
     fn new(outcome: Result<ModelAnswer, Fault>) -> Self {
-        let text = outcome.as_ref().map_or("", |answer| &answer.reply.text);
+        let text = outcome.as_ref().map_or(Cow::Borrowed(""), |answer| answer.reply.parts.text());
         Self { pieces: text.chars().map(String::from).collect(), outcome, asked: AtomicUsize::new(0) }
     }
 }
@@ -319,8 +320,8 @@ fn a_request_that_is_not_there_is_told_with_the_nearest_and_its_first_difference
         change(&mut changed);
         miss(&text, &call(changed, messages()))
     };
-    let mut tool = Message::assistant("Pools.");
-    tool.tool_calls.push(ToolUse { arguments: "{}".to_owned(), id: "c".to_owned(), name: "read_file".to_owned() });
+    let used = ToolUse { arguments: "{}".to_owned(), id: "c".to_owned(), name: "read_file".to_owned() };
+    let tool = Message::from(Parts::asking("Pools.", [used]));
     let long = |word: &str| format!("{}{word}{}", "x".repeat(500), "y".repeat(500));
     let far = recording([(&call(head(), [Message::user(long("old"))]), Ok(said("a")))]);
     let found = [
@@ -365,14 +366,18 @@ fn no_secret_is_recorded() {
     secret_head.parameters.0.insert(KEY.to_owned(), Value::Str(KEY.to_owned()));
     secret_head.tools[0] =
         ToolSpec { description: KEY.to_owned(), name: KEY.to_owned(), parameters: format!("{{\"x\":\"{spelt}\"}}") };
-    let uses = || vec![ToolUse { arguments: format!("{{\"k\":\"{KEY}\"}}"), id: KEY.to_owned(), name: KEY.to_owned() }];
-    let mut message = Message::assistant(KEY);
-    (message.reasoning, message.tool_calls) = (Some(KEY.to_owned()), uses());
-    let asked = call(secret_head, [Message::user(format!("My {KEY}.")), message, Message::tool(KEY, KEY)]);
+    let uses = || {
+        Part::ToolCall(ToolUse { arguments: format!("{{\"k\":\"{KEY}\"}}"), id: KEY.to_owned(), name: KEY.to_owned() })
+    };
+    let opaque = || Some(Opaque { data: KEY.to_owned(), provider: KEY.to_owned() });
+    let reasoning = || Part::Reasoning { opaque: opaque(), text: KEY.to_owned() };
+    let parts =
+        |text: &str| -> Parts { [reasoning(), Part::Text { text: text.to_owned() }, uses()].into_iter().collect() };
+    let message = Message::from(parts(KEY));
+    let asked = call(secret_head, [Message::user(format!("My {KEY}.")), message, Message::tool(KEY, KEY, false)]);
     let mut answer = said(&format!("It is {KEY}, {KEY}!"));
-    answer.reply.reasoning = Some(KEY.to_owned());
     answer.reply.finish = Finish::Other(KEY.to_owned());
-    answer.reply.tool_calls = uses();
+    answer.reply.parts = parts(&format!("It is {KEY}, {KEY}!"));
     let fault = Fault::new(Code::KeyRefused, FaultClass::Refused, format!("bad key {KEY}"));
     let redactor = Redactor::new([("KEY".to_owned(), KEY.to_owned())]);
     let written = Written::default();

@@ -75,7 +75,7 @@ fn scripted() -> Scripted {
 }
 
 fn text(model: &Scripted, role: &str, lane: &str, ordinal: u64) -> String {
-    play(model, &call(role, lane, ordinal)).unwrap().reply.text
+    play(model, &call(role, lane, ordinal)).unwrap().reply.parts.text().into_owned()
 }
 
 #[test]
@@ -95,9 +95,9 @@ fn an_entry_answers_one_attempt_and_a_structured_one_has_the_form_of_the_role() 
 #[test]
 fn tools_and_then_are_two_attempts() {
     let answer = play(&scripted(), &call("writer", "", 2)).unwrap();
-    assert_eq!((answer.reply.finish, answer.reply.text.as_str()), (Finish::ToolCalls, ""));
+    assert_eq!((answer.reply.finish, answer.reply.parts.text().as_ref()), (Finish::ToolCalls, ""));
     let tools: Vec<[&str; 3]> =
-        answer.reply.tool_calls.iter().map(|tool| [&*tool.id, &*tool.name, &*tool.arguments]).collect();
+        answer.reply.parts.tool_calls().map(|tool| [&*tool.id, &*tool.name, &*tool.arguments]).collect();
     let wanted = [
         ["call_2_0", "read_file", r#"{"deep":[1,null],"path":"a.rs"}"#],
         ["call_2_1", "list", "{broken"],

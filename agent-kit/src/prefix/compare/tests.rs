@@ -1,10 +1,10 @@
 use proptest::prelude::*;
 use rondo_protocol::canonical;
-use rondo_protocol::message::ToolUse;
+use rondo_protocol::message::{Parts, ToolUse};
 use rondo_protocol::object::{Head, Parameters, ToolSpec};
 
 use super::*;
-use crate::history::{EMPTY_LINE, system_text};
+use crate::conversation::{EMPTY_LINE, system_text};
 use crate::prefix::{bytes_of_head, bytes_of_message, bytes_of_request};
 
 fn tool(name: &str, description: &str) -> ToolSpec {
@@ -140,9 +140,9 @@ fn a_prompt_is_told_apart_from_its_summary() {
 
 #[test]
 fn messages_are_told_apart_by_who_speaks() {
-    let asks = |arguments: &str| Message {
-        tool_calls: vec![ToolUse { arguments: arguments.to_owned(), id: "1".to_owned(), name: "read".to_owned() }],
-        ..Message::assistant("")
+    let asks = |arguments: &str| {
+        let tool = ToolUse { arguments: arguments.to_owned(), id: "1".to_owned(), name: "read".to_owned() };
+        Message::from(Parts::asking("", [tool]))
     };
     let go = Message::user("Go.");
     let after_go = |message: Message| [go.clone(), message];
@@ -156,7 +156,7 @@ fn messages_are_told_apart_by_who_speaks() {
             r#"message 2: tool calls changed: read: "{"p":"a"}" became "{"p":"b"}""#,
         ),
         (
-            of_messages(&after_go(Message::tool("1", "yes")), &after_go(Message::tool("1", "no"))),
+            of_messages(&after_go(Message::tool("1", "yes", false)), &after_go(Message::tool("1", "no", false))),
             r#"message 2: tool result changed: "yes" became "no""#,
         ),
         (
@@ -212,22 +212,20 @@ fn concatenated(head: &Head, messages: &[Message]) -> String {
         all += &canonical(serde_json::json!({ "role": "system", "text": head.system }));
     }
     for message in messages {
-        let mut object = serde_json::to_value(message).unwrap();
-        let is_empty = |value: &serde_json::Value| value.is_null() || value.as_array().is_some_and(Vec::is_empty);
-        object.as_object_mut().unwrap().retain(|_, value| !is_empty(value));
-        all += &canonical(object);
+        all += &canonical(serde_json::to_value(message).unwrap());
     }
     all
 }
 
 fn any_message() -> impl Strategy<Value = Message> {
     let uses = proptest::collection::vec("[ab]{0,2}", 0..2).prop_map(|names| {
-        names.into_iter().map(|name| ToolUse { arguments: "{}".to_owned(), id: name.clone(), name }).collect()
+        let tool = |name: String| ToolUse { arguments: "{}".to_owned(), id: name.clone(), name };
+        names.into_iter().map(tool).collect::<Vec<_>>()
     });
     (0..3, "[ab\"é\n]{0,4}", uses).prop_map(|(speaker, text, tool_calls)| match speaker {
         0 => Message::user(text),
-        1 => Message { tool_calls, ..Message::assistant(text) },
-        _ => Message::tool("1", text),
+        1 => Parts::asking(text, tool_calls).into(),
+        _ => Message::tool("1", text, false),
     })
 }
 

@@ -142,15 +142,15 @@ impl<'a> Said<'a> {
         let transcript: Transcript = rebuild::object(self.store, Kind::Transcript, digest)?;
         for entry in &transcript.entries {
             match entry {
-                Entry::Model { reply, .. } if reply.tool_calls.is_empty() => {
-                    self.say(&step.role, [("raw", Value::from(reply.text.as_str()))]);
+                Entry::Model { reply, .. } if !reply.parts.asks_for_tools() => {
+                    self.say(&step.role, [("raw", Value::from(reply.parts.text().into_owned()))]);
                 }
                 Entry::Model { reply, .. } => {
-                    if !reply.text.is_empty() {
+                    if !reply.parts.text().is_empty() {
                         let visit = stored.visit;
                         self.notes.push(format!("{} visit {visit}: what was said beside calls is left out", step.role));
                     }
-                    let uses = reply.tool_calls.iter();
+                    let uses = reply.parts.tool_calls();
                     let uses = uses.map(|call| {
                         Value::from_iter([("name", call.name.as_str().into()), ("args", arguments(&call.arguments))])
                     });

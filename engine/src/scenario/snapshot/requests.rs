@@ -10,7 +10,7 @@ use std::sync::Arc;
 
 use rondo_protocol::diagnostic::Code;
 use rondo_protocol::digest::Kind;
-use rondo_protocol::message::{Conversation, Message, Speaker, ToolUse};
+use rondo_protocol::message::{Conversation, Message, Opaque, Part, Speaker, ToolUse};
 use rondo_protocol::object::{Head, Parameters, ToolSpec};
 use rondo_protocol::{Digest, Value, canonical};
 
@@ -22,6 +22,11 @@ pub const MAX_MESSAGES: usize = 1 << 22;
 
 /// What stands before the digest of the whole body.
 const END: &str = "end · digest ";
+
+/// What stands before the id of the call that a tool's message answers.
+const ANSWERS: &str = "answers";
+/// The same where the call failed.
+const FAILS: &str = "fails";
 
 /// The requests of one role, in the order in which they were sent.
 #[derive(Debug, Clone, Default, PartialEq)]
@@ -271,39 +276,61 @@ fn read_head(reading: &mut Reading<'_>) -> Result<Option<(Arc<Head>, Digest)>, F
     Ok(Some((Arc::new(head), digest)))
 }
 
-fn speaker(speaker: Speaker) -> &'static str {
-    match speaker {
-        Speaker::User => "user",
-        Speaker::Assistant => "assistant",
-        Speaker::Tool => "tool",
-    }
-}
-
+/// Writes a message: what it begins to say stands below its heading, and each further part below one of its own.
 fn write_message(out: &mut String, number: usize, message: &Message, label: &str) {
-    let mut words = format!("message {number} · {}", speaker(message.role));
-    if let Some(id) = &message.tool_call_id {
-        let _ = write!(words, " · answers {}", word(id));
-    }
+    let mut words = format!("message {number} · {}", message.role().as_str());
+    let (text, parts) = match message.parts() {
+        [Part::ToolResult { failed, id, text }] => {
+            let _ = write!(words, " · {} {}", if *failed { FAILS } else { ANSWERS }, word(id));
+            (text.as_str(), [].as_slice())
+        }
+        [Part::Text { text }, parts @ ..] => (text.as_str(), parts),
+        parts => ("", parts),
+    };
     if !label.is_empty() {
         let _ = write!(words, " · {}", word_of_label(label));
     }
     heading(out, &words);
-    block(out, &message.text);
-    if let Some(reasoning) = &message.reasoning {
-        heading(out, "reasoning");
-        block(out, reasoning);
-    }
-    for ToolUse { arguments, id, name } in &message.tool_calls {
-        heading(out, &format!("calls {} · {}", word(name), word(id)));
-        block(out, arguments);
+    block(out, text);
+    for part in parts {
+        write_part(out, part);
     }
     out.push('\n');
+}
+
+fn write_part(out: &mut String, part: &Part) {
+    match part {
+        Part::Text { text } => {
+            heading(out, "text");
+            block(out, text);
+        }
+        Part::Reasoning { opaque, text } => {
+            heading(out, "reasoning");
+            block(out, text);
+            if let Some(Opaque { data, provider }) = opaque {
+                heading(out, &format!("taken back by {}", word(provider)));
+                block(out, data);
+            }
+        }
+        Part::ToolCall(ToolUse { arguments, id, name }) => {
+            heading(out, &format!("calls {} · {}", word(name), word(id)));
+            block(out, arguments);
+        }
+        Part::File { digest, media_type, name } => {
+            heading(out, &format!("file {} · {}", word(name), word(media_type)));
+            block(out, &digest.to_string());
+        }
+        // It is the one part of its message.
+        Part::ToolResult { text, .. } => block(out, text),
+    }
 }
 
 /// A label ends its line, so it may hold blanks; one that could be taken for something else is a JSON string.
 fn word_of_label(label: &str) -> String {
     let is_plain = |c: char| c.is_alphanumeric() || matches!(c, ' ' | ',' | '.' | '_' | '-' | '[' | ']');
-    let is_safe = label.chars().all(is_plain) && label.trim() == label && !label.starts_with("answers ");
+    let is_safe = label.chars().all(is_plain)
+        && label.trim() == label
+        && ![ANSWERS, FAILS].iter().any(|word| label.starts_with(word));
     if is_safe { label.to_owned() } else { serde_json::to_string(label).unwrap_or_default() }
 }
 
@@ -313,12 +340,15 @@ fn read_message(reading: &mut Reading<'_>, number: usize) -> Result<Option<Label
     let unfit = |what: &str| Fault::new(Code::SnapshotSyntax, place.clone(), what);
     let rest = rest.strip_prefix(&format!("{number} · ")).ok_or_else(|| unfit("the message has another number"))?;
     let all = [Speaker::User, Speaker::Assistant, Speaker::Tool];
-    let found = all.into_iter().find_map(|role| Some((role, rest.strip_prefix(speaker(role))?)));
+    let found = all.into_iter().find_map(|role| Some((role, rest.strip_prefix(role.as_str())?)));
     let (role, mut rest) = found.ok_or_else(|| unfit("a message is from `user`, `assistant` or `tool`"))?;
-    let mut tool_call_id = None;
-    if let Some(answers) = rest.strip_prefix(" · answers ") {
-        let (id, behind) = read_word(answers).ok_or_else(|| unfit("`answers` is followed by the id of a call"))?;
-        (tool_call_id, rest) = (Some(id), behind);
+    let mut result = None;
+    for (words, failed) in [(ANSWERS, false), (FAILS, true)] {
+        if let Some(answers) = rest.strip_prefix(&format!(" · {words} ")) {
+            let (id, behind) = read_word(answers).ok_or_else(|| unfit("the id of a call is wanted"))?;
+            (result, rest) = (Some((id, failed)), behind);
+            break;
+        }
     }
     let label = match rest.strip_prefix(" · ") {
         Some(quoted) if quoted.starts_with('"') => {
@@ -329,18 +359,54 @@ fn read_message(reading: &mut Reading<'_>, number: usize) -> Result<Option<Label
     };
     let label = label.ok_or_else(|| unfit("what the message is cannot be read"))?;
     let text = reading.block()?;
-    let reasoning = if reading.heading("reasoning") == Some("") { Some(reading.block()?) } else { None };
-    let mut tool_calls = Vec::new();
-    loop {
-        let place = reading.place();
-        let Some(rest) = reading.heading("calls ") else { break };
-        let read = read_word(rest).and_then(|(name, behind)| Some((name, read_word(behind.strip_prefix(" · ")?)?)));
-        let Some((name, (id, ""))) = read else {
-            return Err(Fault::new(Code::SnapshotSyntax, place, "here `calls NAME · ID` is wanted"));
-        };
-        tool_calls.push(ToolUse { arguments: reading.block()?, id, name });
+    let mut parts = Vec::new();
+    while let Some(part) = read_part(reading)? {
+        parts.push(part);
     }
-    Ok(Some((Arc::new(Message { reasoning, role, text, tool_call_id, tool_calls }), label)))
+    // Of an assistant an empty text is no part; a user has one text, which may stand further below.
+    let has_text = parts.iter().any(|part| matches!(part, Part::Text { .. }));
+    if let Some((id, failed)) = result {
+        parts.insert(0, Part::ToolResult { failed, id, text });
+    } else if !text.is_empty() || role == Speaker::User && !has_text {
+        parts.insert(0, Part::Text { text });
+    }
+    let message = Message::new(role, parts).map_err(unfit)?;
+    Ok(Some((Arc::new(message), label)))
+}
+
+fn read_part(reading: &mut Reading<'_>) -> Result<Option<Part>, Fault> {
+    let place = reading.place();
+    let unfit = |what: &str| Fault::new(Code::SnapshotSyntax, place.clone(), what);
+    let two = |rest: &str| {
+        let (first, behind) = read_word(rest)?;
+        read_word(behind.strip_prefix(" · ")?)
+            .filter(|(_, behind)| behind.is_empty())
+            .map(|(second, _)| (first, second))
+    };
+    if reading.peek() == Some("text") {
+        reading.heading("text");
+        return Ok(Some(Part::Text { text: reading.block()? }));
+    }
+    if reading.peek() == Some("reasoning") {
+        reading.heading("reasoning");
+        let text = reading.block()?;
+        let opaque = match reading.heading("taken back by ").map(read_word) {
+            None => None,
+            Some(Some((provider, ""))) => Some(Opaque { data: reading.block()?, provider }),
+            Some(_) => return Err(unfit("`taken back by` is followed by a provider")),
+        };
+        return Ok(Some(Part::Reasoning { opaque, text }));
+    }
+    if let Some(rest) = reading.heading("calls ") {
+        let (name, id) = two(rest).ok_or_else(|| unfit("here `calls NAME · ID` is wanted"))?;
+        return Ok(Some(Part::ToolCall(ToolUse { arguments: reading.block()?, id, name })));
+    }
+    if let Some(rest) = reading.heading("file ") {
+        let (name, media_type) = two(rest).ok_or_else(|| unfit("here `file NAME · TYPE` is wanted"))?;
+        let digest = Digest::from_hex(&reading.block()?).ok_or_else(|| unfit("below a file stands its digest"))?;
+        return Ok(Some(Part::File { digest, media_type, name }));
+    }
+    Ok(None)
 }
 
 #[cfg(test)]

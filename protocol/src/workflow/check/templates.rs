@@ -371,12 +371,10 @@ impl<'p, 'w> Templates<'_, 'p, 'w, '_> {
 fn least_branches(fan: &FanOut) -> usize {
     let sure = if fan.each.is_some() { 0 } else { fan.branches.iter().filter(|branch| branch.when.is_none()).count() };
     match (fan.join.failed, fan.join.need) {
-        // Lanes that failed are left out.
-        (FailedLanes::Skip, _) => 0,
         (FailedLanes::Fail | FailedLanes::Collect, Need::All) => sure,
         (FailedLanes::Fail, Need::Any) => sure.min(1),
         (FailedLanes::Fail, Need::Count(count)) => sure.min(usize::try_from(count).unwrap_or(usize::MAX)),
-        // It goes on with what is there when the need cannot be met any more.
-        (FailedLanes::Collect, Need::Any | Need::Count(_)) => 0,
+        // Lanes that failed are left out, or it goes on with what is there when the need cannot be met any more.
+        (FailedLanes::Skip, _) | (FailedLanes::Collect, Need::Any | Need::Count(_)) => 0,
     }
 }

@@ -2,6 +2,7 @@ use std::sync::Arc;
 
 use async_openai::types::chat::CreateChatCompletionRequest;
 use rondo_protocol::id::{FieldName, Status};
+use rondo_protocol::message::{Opaque, Parts};
 use rondo_protocol::object::{Head, Parameters as Given};
 use rondo_protocol::workflow::{AnswerFormat, Field};
 
@@ -27,15 +28,14 @@ fn call() -> ModelCall {
         system: "You are \"a writer\".\n".to_owned(),
         tools: vec![tool("b", r#"{"type": "object", "zebra": 1, "apple": 2}"#), tool("a", "{}")],
     };
-    let asked = Message {
-        reasoning: Some("hm".to_owned()),
-        tool_calls: vec![ToolUse { arguments: "{\"x\":".to_owned(), id: "call_1".to_owned(), name: "a".to_owned() }],
-        ..Message::assistant("")
-    };
+    let opaque = Some(Opaque { data: "signed".to_owned(), provider: "another".to_owned() });
+    let tool = ToolUse { arguments: "{\"x\":".to_owned(), id: "call_1".to_owned(), name: "a".to_owned() };
+    let parts = [MessagePart::Reasoning { opaque, text: "hm".to_owned() }, MessagePart::ToolCall(tool)];
+    let asked = Message::from(parts.into_iter().collect::<Parts>());
     let messages = [
         Message::user("Write é."),
         asked,
-        Message::tool("call_1", "no"),
+        Message::tool("call_1", "no", false),
         Message::assistant("done"),
         Message::user(""),
     ];
@@ -173,7 +173,7 @@ fn the_end_of_a_request_and_of_the_one_before_are_marked() {
 
     // However many tools one answer uses, the request before it ended where the answer begins.
     let mut long = vec![user(), said(), user(), said()];
-    long.extend((0..30).map(|at| Message::tool(format!("call_{at}"), "no")));
+    long.extend((0..30).map(|at| Message::tool(format!("call_{at}"), "no", false)));
     assert_eq!(marked("You test.", &long), [0, 3, 34]);
 
     // An empty block cannot be marked.
@@ -208,8 +208,11 @@ proptest::proptest! {
         let message = |(kind, text): (u8, String)| match kind {
             0 => Message::user(text),
             1 => Message::assistant(text),
-            2 => Message::tool("call_1", text),
-            _ => Message { text, ..self::call().conversation.messages()[1].clone() },
+            2 => Message::tool("call_1", text, false),
+            _ => {
+                let asked = self::call().conversation.messages()[1].parts().to_vec();
+                asked.into_iter().chain([MessagePart::Text { text }]).collect::<Parts>().into()
+            }
         };
         let mut call = call();
         Arc::make_mut(&mut call.head).system = system;

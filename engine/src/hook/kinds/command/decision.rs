@@ -11,8 +11,8 @@ use rondo_agent_kit::tool;
 use rondo_protocol::call::{Call, ModelAnswer, Reply, ToolCall, ToolReply, TurnReply};
 use rondo_protocol::diagnostic::Code;
 use rondo_protocol::digest::Kind;
-use rondo_protocol::message::{Conversation, Message, Speaker};
-use rondo_protocol::object::{Finish, Head, ModelReply};
+use rondo_protocol::message::{Conversation, Message};
+use rondo_protocol::object::{Head, ModelReply};
 use rondo_protocol::{Digest, Value, canonical};
 
 /// The longest reason that is told.
@@ -127,11 +127,7 @@ fn answer(call: &Call, text: String, failed: bool, contract: Option<&Contract>) 
     }
     match call {
         Call::Tool(_) => Ok(Reply::Tool(if failed { ToolReply::failed(text, None) } else { ToolReply::said(text) })),
-        Call::Model(_) => Ok(Reply::Model(ModelAnswer {
-            reply: ModelReply { finish: Finish::Stop, reasoning: None, text, tool_calls: Vec::new() },
-            usage: None,
-            cost_usd: None,
-        })),
+        Call::Model(_) => Ok(Reply::Model(ModelAnswer { reply: ModelReply::said(text), usage: None, cost_usd: None })),
         Call::Turn(_) => {
             let contract = contract.ok_or("the role has no contract that an answer could keep")?;
             let read =
@@ -203,23 +199,12 @@ fn messages(value: Value) -> Result<Vec<Message>, String> {
     let mut messages = Vec::with_capacity(items.len());
     for (position, item) in items.into_iter().enumerate() {
         let wrong = |what: &str| format!("message {} of `messages`: {what}", position + 1);
-        let Value::Object(mut members) = item else { return Err(wrong("it must be an object")) };
-        // What most messages do not have may be left out.
-        members.entry("tool_calls".to_owned()).or_insert_with(|| Value::List(Vec::new()));
-        let message: Message =
-            canonical::from_value(Value::Object(members)).map_err(|error| wrong(&error.to_string()))?;
-        let is_assistant = message.role == Speaker::Assistant;
-        if !is_assistant && !message.tool_calls.is_empty() {
-            return Err(wrong("only an assistant asks for tools"));
+        let message: Message = canonical::from_value(item).map_err(|error| wrong(&error.to_string()))?;
+        asked.extend(message.tool_calls().map(|asked| asked.id.clone()));
+        if message.answers().is_some_and(|id| !asked.contains(id)) {
+            return Err(wrong("a tool's message answers a call before it, by its `id`"));
         }
-        asked.extend(message.tool_calls.iter().map(|asked| asked.id.clone()));
-        match &message.tool_call_id {
-            Some(id) if message.role != Speaker::Tool || !asked.contains(id) => {
-                return Err(wrong("`tool_call_id` is for a tool message that answers a call before it"));
-            }
-            None if message.role == Speaker::Tool => return Err(wrong("a tool message needs `tool_call_id`")),
-            _ => messages.push(message),
-        }
+        messages.push(message);
     }
     Ok(messages)
 }

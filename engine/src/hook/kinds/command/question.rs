@@ -72,7 +72,7 @@ enum Asked<'a> {
         system: &'a str,
         tools: Vec<Offered<'a>>,
         response_format: Option<Json<'a>>,
-        messages: &'a [Message],
+        messages: Vec<&'a Message>,
     },
     Tool {
         tool: &'a str,

@@ -45,10 +45,10 @@ fn what_is_no_decision_says_why() {
         r#"{"decision":"rewrite","call":{"model":"other"}}"#,
         r#"{"decision":"rewrite","call":{"arguments":"{}"}}"#,
         r#"{"decision":"rewrite","call":{"messages":[]}}"#,
-        r#"{"decision":"rewrite","call":{"messages":[{"role":"system","text":"x"}]}}"#,
-        r#"{"decision":"rewrite","call":{"messages":[{"role":"user","text":"x","name":"y"}]}}"#,
-        r#"{"decision":"rewrite","call":{"messages":[{"role":"tool","text":"x"}]}}"#,
-        r#"{"decision":"rewrite","call":{"messages":[{"role":"tool","text":"x","tool_call_id":"1"}]}}"#,
+        r#"{"decision":"rewrite","call":{"messages":[{"role":"system","parts":[]}]}}"#,
+        r#"{"decision":"rewrite","call":{"messages":[{"role":"user","parts":[{"kind":"text","text":"x"}],"name":"y"}]}}"#,
+        r#"{"decision":"rewrite","call":{"messages":[{"role":"tool","parts":[{"kind":"text","text":"x"}]}]}}"#,
+        r#"{"decision":"rewrite","call":{"messages":[{"role":"tool","parts":[{"kind":"tool_result","id":"1","text":"x","failed":false}]}]}}"#,
     ];
     let told: Vec<String> = outputs.iter().map(|output| format!("{output}\n  {}", read(output).unwrap_err())).collect();
     insta::assert_snapshot!(told.join("\n"));
@@ -88,16 +88,16 @@ fn a_call_is_rewritten_in_what_it_has_and_in_nothing_else() {
     }
     assert_eq!(tool.unwrap_err(), "`system` of a tool call cannot be rewritten: it has none");
 
-    let messages = r#"[{"role":"user","text":"Sing."},
-        {"role":"assistant","text":"","tool_calls":[{"id":"1","name":"look","arguments":"{}"}]},
-        {"role":"tool","text":"seen","tool_call_id":"1"}]"#;
+    let messages = r#"[{"role":"user","parts":[{"kind":"text","text":"Sing."}]},
+        {"role":"assistant","parts":[{"kind":"tool_call","id":"1","name":"look","arguments":"{}"}]},
+        {"role":"tool","parts":[{"kind":"tool_result","id":"1","text":"seen","failed":false}]}]"#;
     let [turn, model, tool] = applied(&format!(r#"{{"decision":"rewrite","call":{{"messages":{messages}}}}}"#));
     let (Ok(Decided::Rewritten(Call::Turn(turn))), Ok(Decided::Rewritten(Call::Model(model)))) = (turn, model) else {
         unreachable!()
     };
     assert_eq!(turn.conversation, model.conversation);
-    assert_eq!(turn.conversation.messages()[0], Message::user("Sing."));
-    assert_eq!(turn.conversation.messages()[2], Message::tool("1", "seen"));
+    assert_eq!(turn.conversation.messages()[0], &Message::user("Sing."));
+    assert_eq!(turn.conversation.messages()[2], &Message::tool("1", "seen", false));
     assert!(tool.is_err());
 
     let [turn, model, tool] = applied(r#"{"decision":"rewrite","call":{"arguments":{"b":1, "a":2.0}}}"#);
@@ -112,7 +112,7 @@ fn an_answer_fits_the_call_that_it_answers() {
     let [turn, model, tool] = applied(r#"{"decision":"answer","text":"done"}"#);
     assert_eq!(turn.unwrap_err(), "the role has no contract that an answer could keep");
     let Ok(Decided::Answered(Reply::Model(model))) = model else { unreachable!() };
-    assert_eq!((model.reply.text.as_str(), model.usage), ("done", None));
+    assert_eq!((model.reply.parts.text().as_ref(), model.usage), ("done", None));
     let Ok(Decided::Answered(Reply::Tool(tool))) = tool else { unreachable!() };
     assert_eq!((tool.text.as_str(), tool.failed), ("done", false));
 

@@ -1,6 +1,7 @@
 //! What is kept: an answer with what it had cost.
 
 use rondo_protocol::call::{ModelAnswer, TurnReply};
+use rondo_protocol::message::Part;
 use rondo_protocol::object::{Entry, Finish, ModelReply, Usage};
 use rondo_protocol::seen::Seen;
 use rondo_protocol::{Digest, canonical};
@@ -40,7 +41,7 @@ impl Answer {
     pub fn of_model(answer: &ModelAnswer) -> Option<Self> {
         let ModelAnswer { reply, usage, cost_usd } = answer;
         let is_whole = matches!(reply.finish, Finish::Stop | Finish::ToolCalls);
-        let is_empty = reply.text.trim().is_empty() && reply.tool_calls.is_empty();
+        let is_empty = reply.parts.text().trim().is_empty() && !reply.parts.asks_for_tools();
         let said = Said::Model(reply.clone());
         let kept = Self { said, usage: *usage, cost_usd: *cost_usd, attempts: 1 };
         (is_whole && !is_empty).then_some(kept)
@@ -103,8 +104,14 @@ impl Content for Answer {
 
     fn weight(&self) -> u64 {
         let of_reply = |reply: &ModelReply| {
-            let tools = reply.tool_calls.iter().map(|tool| tool.arguments.len() + tool.name.len() + tool.id.len());
-            reply.text.len() + reply.reasoning.as_ref().map_or(0, String::len) + tools.sum::<usize>()
+            let parts = reply.parts.as_slice().iter().map(|part| match part {
+                Part::Text { text } => text.len(),
+                Part::Reasoning { opaque, text } => text.len() + opaque.as_ref().map_or(0, |opaque| opaque.data.len()),
+                Part::ToolCall(tool) => tool.arguments.len() + tool.name.len() + tool.id.len(),
+                Part::ToolResult { id, text, .. } => id.len() + text.len(),
+                Part::File { media_type, name, .. } => media_type.len() + name.len(),
+            });
+            parts.sum::<usize>()
         };
         let bytes = match &self.said {
             Said::Model(reply) => of_reply(reply),

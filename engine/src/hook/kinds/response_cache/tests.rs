@@ -324,7 +324,7 @@ fn the_credential_is_no_part_of_a_key() {
 }
 
 fn said(text: &str, finish: Finish) -> rondo_protocol::call::ModelAnswer {
-    let reply = ModelReply { finish, reasoning: None, text: text.to_owned(), tool_calls: Vec::new() };
+    let reply = ModelReply { finish, ..ModelReply::said(text) };
     rondo_protocol::call::ModelAnswer { reply, usage: None, cost_usd: Some(0.25) }
 }
 

@@ -1,4 +1,5 @@
 use proptest::prelude::*;
+use rondo_protocol::message::Parts;
 
 use super::*;
 
@@ -23,13 +24,20 @@ fn conversation() -> Requests {
     let head = Arc::new(head());
     let said = |message: Message, label: &str| (Arc::new(message), label.to_owned());
     let opening = said(Message::user("Look.\n"), "start");
-    let calls = vec![ToolUse {
+    let call = |id: &str| ToolUse {
         arguments: "{\"path\":\"a\"}".to_owned(),
-        id: "call 1".to_owned(),
+        id: id.to_owned(),
         name: "read_file".to_owned(),
-    }];
-    let asks = said(Message { tool_calls: calls, ..Message::assistant("") }, "answer");
-    let result = said(Message::tool("call 1", "---\n  text \n\nmessage 4 · user"), "");
+    };
+    let opaque = Some(Opaque { data: "c2ln".to_owned(), provider: "other".to_owned() });
+    let parts = [
+        Part::Reasoning { opaque, text: "hm".to_owned() },
+        Part::ToolCall(call("call 1")),
+        Part::Text { text: "And:".to_owned() },
+        Part::ToolCall(call("call_2")),
+    ];
+    let asks = said(parts.into_iter().collect::<Parts>().into(), "answer");
+    let result = said(Message::tool("call 1", "---\n  text \n\nmessage 4 · user", true), "");
     let first = vec![opening.clone()];
     let second = vec![opening.clone(), asks, result];
     let third =
@@ -86,15 +94,26 @@ fn any_text() -> impl Strategy<Value = String> {
 }
 
 fn any_message() -> impl Strategy<Value = (Arc<Message>, String)> {
-    let role = prop_oneof![Just(Speaker::User), Just(Speaker::Assistant), Just(Speaker::Tool)];
+    let text = || any_text().prop_map(|text| Part::Text { text });
+    let file = || {
+        (any_text(), any_text()).prop_map(|(media_type, name)| Part::File { digest: Digest([7; 32]), media_type, name })
+    };
     let call = (any_text(), any_text(), any_text());
-    let call = call.prop_map(|(arguments, id, name)| ToolUse { arguments, id, name });
-    let optional = || prop::option::of(any_text());
-    (role, any_text(), optional(), optional(), prop::collection::vec(call, 0..3), any_text()).prop_map(
-        |(role, text, reasoning, tool_call_id, tool_calls, label)| {
-            (Arc::new(Message { reasoning, role, text, tool_call_id, tool_calls }), label)
-        },
-    )
+    let call = call.prop_map(|(arguments, id, name)| Part::ToolCall(ToolUse { arguments, id, name }));
+    let opaque = prop::option::of((any_text(), any_text()).prop_map(|(data, provider)| Opaque { data, provider }));
+    let reasoning = (opaque, any_text()).prop_map(|(opaque, text)| Part::Reasoning { opaque, text });
+    let said = prop::collection::vec(prop_oneof![text(), file(), call, reasoning], 0..5);
+    let message = prop_oneof![
+        said.prop_map(|parts| parts.into_iter().collect::<Parts>().into()),
+        (any_text(), any_text(), any::<bool>()).prop_map(|(id, text, failed)| Message::tool(id, text, failed)),
+        (prop::collection::vec(file(), 0..2), text(), prop::collection::vec(file(), 0..2)).prop_map(
+            |(before, text, after)| {
+                let parts = before.into_iter().chain([text]).chain(after).collect();
+                Message::new(Speaker::User, parts).unwrap()
+            }
+        ),
+    ];
+    (message, any_text()).prop_map(|(message, label)| (Arc::new(message), label))
 }
 
 fn any_head() -> impl Strategy<Value = Arc<Head>> {

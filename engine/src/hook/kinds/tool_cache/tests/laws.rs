@@ -96,7 +96,9 @@ fn what_a_write_touches_is_found_without_looking_at_all_entries() {
                 (key, about(extent, "{}").to_bytes(), *stays)
             })
             .collect();
-        cards.iter().for_each(|(key, about, _)| dependents.came(key, about));
+        for (key, about, _) in &cards {
+            dependents.came(key, about);
+        }
         cards.iter().filter(|(.., stays)| !stays).for_each(|(key, ..)| dependents.went(key));
         for touch in [Touch::of(&Effect::Writes(written.clone()), Some(&desk.files)).unwrap(), Touch::anything()] {
             let touches =
@@ -108,7 +110,9 @@ fn what_a_write_touches_is_found_without_looking_at_all_entries() {
             found.sort();
             prop_assert_eq!(found, expected);
         }
-        cards.iter().for_each(|(key, ..)| dependents.went(key));
+        for (key, ..) in &cards {
+            dependents.went(key);
+        }
         prop_assert_eq!(dependents.touched(&Touch::anything()), Vec::<Key>::new());
     });
 }

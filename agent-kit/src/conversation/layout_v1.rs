@@ -3,10 +3,10 @@
 
 use std::borrow::Borrow;
 
-use rondo_protocol::id::RoleName;
 use rondo_protocol::workflow::{Context, ContextWhat};
 
 use super::Episode;
+use super::escape::{escaped, within};
 use crate::fault_point::{Point, at};
 
 /// Stands for a prompt when there is neither a prompt nor anything that happened since.
@@ -57,12 +57,13 @@ pub fn result_text(result: &str) -> String {
 
 /// The text of the message that opens a visit.
 pub(super) fn user_text(prompt: &str, told: &str) -> String {
+    let prompt = escaped(prompt);
     match (prompt.is_empty(), told.is_empty()) {
         (true, true) => at(Point::EmptyLine, EMPTY_LINE, |_| "Continue.").to_owned(),
-        (false, true) => prompt.to_owned(),
+        (false, true) => prompt.into_owned(),
         (true, false) => told.to_owned(),
         (false, false) => {
-            let prompt = at(Point::PromptNewlines, prompt.trim_end_matches('\n'), |_| prompt);
+            let prompt = at(Point::PromptNewlines, prompt.trim_end_matches('\n'), |_| &prompt);
             format!("{prompt}\n\n{told}")
         }
     }
@@ -71,7 +72,6 @@ pub(super) fn user_text(prompt: &str, told: &str) -> String {
 /// The other roles' steps, oldest first, within the ceiling; when they do not all fit, the newest stay.
 pub(super) fn summary(
     context: &Context,
-    role: &RoleName,
     before_first: bool,
     newest_first: impl Iterator<Item = impl Borrow<Episode>>,
 ) -> String {
@@ -85,7 +85,7 @@ pub(super) fn summary(
     let mut left_out = false;
     for episode in newest_first {
         let episode = episode.borrow();
-        if !super::tells_of(context, role, &episode.role) {
+        if !super::tells_of(context, &episode.role) {
             continue;
         }
         let entry = entry(episode, context.what, ceiling);
@@ -133,9 +133,9 @@ fn entry(episode: &Episode, what: ContextWhat, ceiling: usize) -> String {
             content.push('\n');
         }
     }
-    if content.len() > ceiling {
-        let fits = (0..=ceiling).rev().find(|at| content.is_char_boundary(*at)).unwrap_or(0);
-        content.truncate(fits);
+    let (said, is_cut) = within(&content, ceiling);
+    let mut content = said.into_owned();
+    if is_cut {
         content.push('\n');
         content.push_str(at(Point::CutMark, CUT, |_| ""));
         content.push('\n');

@@ -1,11 +1,21 @@
 //! Reconstruction of message histories: what a role is sent is a pure function of the steps before.
 //!
 //! Law `prefix`: within an epoch of a role in a lane, the first request of visit n+1 starts with the first request of
-//! visit n, followed by its answer (`condensed`) or by its whole transcript (`exact`). The layout that writes the texts has a version, which a thread pins.
+//! visit n, followed by its answer (`condensed`) or by its whole transcript (`exact`). The layout that writes the texts
+//! has a version, which a thread pins.
+//!
+//! A lane's conversation is that of the lane that it was first opened in, as it stood then, and goes on with the lane's
+//! own visits; a later round of the same path continues it. All else that a role may know of ([`Round::sees`]) is told
+//! as what happened since, in causal order ([`Position`]), so that nothing depends on which of two lanes was faster.
 //!
 //! This module knows no clock, no file, no network and no digest of its own making.
 
+mod builder;
+mod escape;
 mod layout_v1;
+mod news;
+mod place;
+mod rounds;
 mod told;
 
 use std::borrow::Borrow;
@@ -13,13 +23,17 @@ use std::sync::Arc;
 
 use rondo_protocol::Value;
 use rondo_protocol::id::{LanePath, RoleName, Status};
-use rondo_protocol::message::{Message, Speaker};
+use rondo_protocol::message::{Conversation, Message, Speaker};
 use rondo_protocol::object::{Entry, LAYOUT, Transcript};
 use rondo_protocol::workflow::{Context, History};
 
 use crate::fault_point::{Point, at};
 
+pub use builder::{Builder, Key};
 pub use layout_v1::{CUT, EMPTY_LINE, LEFT_OUT, NO_ANSWER, SHOWN_MAX_BYTES, result_text, system_text};
+pub use news::News;
+pub use place::{Place, Position, Round};
+pub use rounds::Rounds;
 pub use told::Summary;
 
 /// A step as history sees it. The body is derived from the answer by whoever knows the contract.
@@ -31,6 +45,8 @@ pub struct Episode {
     pub role: RoleName,
     /// In which lane.
     pub lane: LanePath,
+    /// Of each part of the lane's path, the number of the step that opened its round; the trunk has none.
+    pub opened_by: Vec<u64>,
     /// The prompt it was given.
     pub prompt: String,
     /// What it answered, exactly; empty when it gave no answer.
@@ -43,6 +59,32 @@ pub struct Episode {
     pub body: String,
     /// All that was said in it, where its role is told its visits exactly.
     pub transcript: Option<Arc<Transcript>>,
+}
+
+impl Episode {
+    /// Where it stands.
+    pub fn place(&self) -> Place {
+        let round = Round { lane: self.lane.clone(), opened_by: self.opened_by.clone() };
+        Place { seq: self.seq, round }
+    }
+}
+
+#[cfg(test)]
+impl Episode {
+    fn test(seq: u64) -> Self {
+        Self {
+            seq,
+            role: RoleName::new("a").unwrap_or_else(|error| panic!("{error}")),
+            lane: LanePath::trunk(),
+            opened_by: Vec::new(),
+            prompt: String::new(),
+            answer: String::new(),
+            status: Status::new("done").unwrap_or_else(|error| panic!("{error}")),
+            output: Value::empty_object(),
+            body: String::new(),
+            transcript: None,
+        }
+    }
 }
 
 /// How a role is told its history.
@@ -62,7 +104,8 @@ pub struct UnknownLayout {
     pub found: u32,
 }
 
-/// The messages of the first request of a role's next visit, after `episodes` (oldest first) and with `prompt`.
+/// The messages of the first request of a role's next visit in the trunk, after `episodes` (oldest first) and with
+/// `prompt`.
 ///
 /// # Errors
 /// [`UnknownLayout`].
@@ -70,53 +113,40 @@ pub fn history(
     layout: u32,
     telling: &Telling,
     role: &RoleName,
-    lane: &LanePath,
     episodes: &[Arc<Episode>],
     prompt: &str,
-) -> Result<Vec<Message>, UnknownLayout> {
+) -> Result<Conversation, UnknownLayout> {
     if layout != LAYOUT {
         return Err(UnknownLayout { found: layout });
     }
-    let mut messages = Vec::new();
-    let mut since = 0;
-    for (at, own) in episodes.iter().enumerate().filter(|(_, e)| e.role == *role && e.lane == *lane) {
+    let mut builder = Builder::new(telling.clone());
+    let trunk = Round::trunk();
+    let told = |builder: &Builder, end: usize| builder.told(&trunk, episodes.iter().take(end).rev().cloned());
+    for (at, own) in episodes.iter().enumerate().filter(|(_, e)| e.role == *role && e.lane.is_trunk()) {
         if telling.history != History::None {
-            let others = episodes.get(since..at).unwrap_or_default();
-            let told = summary(telling, role, since == 0, others.iter().rev().map(Arc::as_ref));
-            messages.push(opening(&own.prompt, &told));
-            messages.extend(closing(telling.history, &own.answer, own.transcript.as_deref()));
+            let told = told(&builder, at);
+            builder.open(&own.prompt, &told);
         }
-        since = at + 1;
+        builder.close(own.place(), &own.answer, own.transcript.as_deref());
     }
-    let others = episodes.get(since..).unwrap_or_default();
-    let told = summary(telling, role, since == 0, others.iter().rev().map(Arc::as_ref));
-    messages.push(opening(prompt, &told));
-    Ok(messages)
+    let told = told(&builder, episodes.len());
+    Ok(builder.open(prompt, &told))
 }
 
-/// What happened since a role's last visit (or `before_first`), from the other roles' steps, **newest first**: no more
-/// of them are asked for than fit the ceiling, so that a long wait costs no more than a short one.
+/// What happened since a role's last visit (or `before_first`), from the steps that are news to it, **newest first** in
+/// causal order: no more of them are asked for than fit the ceiling, so that a long wait costs no more than a short one.
 pub fn summary(
-    telling: &Telling,
-    role: &RoleName,
+    context: &Context,
     before_first: bool,
     newest_first: impl Iterator<Item = impl Borrow<Episode>>,
 ) -> String {
-    layout_v1::summary(&telling.context, role, before_first, newest_first)
+    layout_v1::summary(context, before_first, newest_first)
 }
 
-/// The most episodes that a summary within `context` can need, one more than fit, so that it sees that some are left
-/// out: whoever collects episodes for a summary keeps this many of the newest.
-pub fn most_episodes(context: &Context) -> usize {
-    let ceiling = usize::try_from(context.max_bytes).unwrap_or(usize::MAX);
-    (ceiling / layout_v1::SHORTEST_ENTRY_BYTES).saturating_add(2)
-}
-
-/// Whether a summary for `role` tells of a step of `other`.
-pub fn tells_of(context: &Context, role: &RoleName, other: &RoleName) -> bool {
-    let is_another = at(Point::OwnStepsTold, role != other, |_| true);
+/// Whether a summary within `context` tells of steps of `other`.
+pub fn tells_of(context: &Context, other: &RoleName) -> bool {
     let is_named = context.from.as_ref().is_none_or(|from| from.contains(other));
-    is_another && at(Point::FilterIgnored, is_named, |_| true)
+    at(Point::FilterIgnored, is_named, |_| true)
 }
 
 /// The message that opens a visit: the prompt, and what happened since.
@@ -139,7 +169,7 @@ pub fn closing(history: History, answer: &str, transcript: Option<&Transcript>) 
         }
     };
     said = at(Point::AnswerDropped, said, |_| Vec::new());
-    if said.last().is_none_or(|last| last.role != Speaker::Assistant) {
+    if said.last().is_none_or(|last| last.role() != Speaker::Assistant) {
         said.push(Message::assistant(at(Point::NoAnswer, NO_ANSWER, |_| "(none)")));
     }
     said
@@ -148,17 +178,21 @@ pub fn closing(history: History, answer: &str, transcript: Option<&Transcript>) 
 /// The message that an entry adds to the conversation of its turn, for the requests that follow it.
 pub fn spoken(entry: &Entry) -> Option<Message> {
     match entry {
-        Entry::Model { reply, .. } if !reply.tool_calls.is_empty() => Some(Message {
-            reasoning: reply.reasoning.clone(),
-            tool_calls: reply.tool_calls.clone(),
-            ..Message::assistant(reply.text.clone())
-        }),
+        // Reasoning goes back only beside calls, where some providers demand it.
+        Entry::Model { reply, .. } if reply.parts.asks_for_tools() => Some(reply.parts.clone().into()),
         // A provider may refuse an empty message of the assistant, so an empty answer is not told.
-        Entry::Model { reply, .. } => (!reply.text.is_empty()).then(|| Message::assistant(reply.text.clone())),
-        Entry::Tool { id, text, .. } => Some(Message::tool(id.clone(), result_text(text))),
+        Entry::Model { reply, .. } => {
+            let said = reply.parts.without_reasoning();
+            (!said.is_empty()).then(|| said.into())
+        }
+        Entry::Tool { failed, id, text, .. } => Some(Message::tool(id.clone(), result_text(text), *failed)),
         Entry::Repair { text } => Some(Message::user(text.clone())),
     }
 }
 
+#[cfg(test)]
+mod forgery_tests;
+#[cfg(test)]
+mod lane_tests;
 #[cfg(test)]
 mod tests;

@@ -1,7 +1,6 @@
 //! Reads a text of layout 1 back: which part of it is the prompt, and which steps it tells of.
 //!
-//! It is for whoever explains a request to people. What an author or a model wrote can look like the layout, so nothing
-//! is decided by it.
+//! It is for whoever explains a request to people. The parts are those of the text as it stands, with its escapes.
 
 use super::layout_v1::{BEFORE_FIRST, EMPTY_LINE, ENTRY, LEFT_OUT, SINCE_LAST};
 
@@ -48,15 +47,17 @@ impl<'a> Summary<'a> {
     }
 }
 
-/// The prompt, and what is told after the line that begins it.
+/// The prompt, and what is told after the line that begins it. No line of a prompt is that line.
 fn parts(text: &str) -> Option<(&str, &str)> {
-    let begun = [BEFORE_FIRST, SINCE_LAST].into_iter().flat_map(|line| text.match_indices(line));
-    let read = |(at, line): (usize, &str)| {
-        let (before, after) = (text.get(..at)?, text.get(at + line.len()..)?.strip_prefix("\n\n")?);
-        let prompt = if before.is_empty() { before } else { before.strip_suffix("\n\n")? };
-        (after.starts_with(ENTRY) || after.starts_with(LEFT_OUT)).then_some((prompt, after))
-    };
-    begun.filter_map(read).min_by_key(|(prompt, _)| prompt.len())
+    let mut at = 0;
+    for line in text.split('\n') {
+        if [BEFORE_FIRST, SINCE_LAST].contains(&line) {
+            let (before, after) = (text.get(..at)?, text.get(at + line.len()..)?.strip_prefix("\n\n")?);
+            return Some((before.strip_suffix("\n\n").unwrap_or(before), after));
+        }
+        at += line.len() + 1;
+    }
+    None
 }
 
 #[cfg(test)]

@@ -1,0 +1,96 @@
+//! A role's conversation in one lane, extended visit by visit.
+
+use std::sync::Arc;
+
+use rondo_protocol::id::{LanePath, RoleName};
+use rondo_protocol::message::Conversation;
+use rondo_protocol::object::Transcript;
+use rondo_protocol::workflow::History;
+
+use super::{Episode, News, Place, Round, Telling, closing, opening, summary};
+
+/// Whose conversation it is.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
+pub struct Key {
+    /// The role.
+    pub role: RoleName,
+    /// The lane.
+    pub lane: LanePath,
+    /// The stretch within which the prefix only grows.
+    pub epoch: u64,
+}
+
+impl Key {
+    /// That of a role in a lane.
+    pub fn new(role: &RoleName, lane: &LanePath) -> Self {
+        Self { role: role.clone(), lane: lane.clone(), epoch: 0 }
+    }
+}
+
+/// Builds a conversation. A copy costs nothing, whatever its length, and goes on apart: a lane's begins as a copy of its
+/// parent lane's, as that stood when the lane was first opened.
+#[derive(Debug, Clone)]
+pub struct Builder {
+    telling: Arc<Telling>,
+    /// Up to the end of the last visit.
+    conversation: Conversation,
+    /// With the message that opens the visit in progress.
+    opened: Option<Conversation>,
+    last: Option<Place>,
+}
+
+impl Builder {
+    /// That of a role that has not spoken yet.
+    pub fn new(telling: Telling) -> Self {
+        Self { telling: Arc::new(telling), conversation: Conversation::default(), opened: None, last: None }
+    }
+
+    /// How the role is told its history.
+    pub fn telling(&self) -> &Telling {
+        &self.telling
+    }
+
+    /// Where the role spoke last, in this lane or in those that it was opened in.
+    pub fn last(&self) -> Option<&Place> {
+        self.last.as_ref()
+    }
+
+    /// How many messages stand before the next visit.
+    pub fn len(&self) -> usize {
+        self.conversation.len()
+    }
+
+    /// Whether no message stands before the next visit.
+    pub fn is_empty(&self) -> bool {
+        self.conversation.is_empty()
+    }
+
+    /// What happened since the role spoke last, as it is told in `round`. `steps` are those of the thread, the newest
+    /// first by their numbers; no more of them are taken than are needed, and none up to the last visit's
+    /// [`Place::known_up_to`].
+    pub fn told(&self, round: &Round, steps: impl Iterator<Item = Arc<Episode>>) -> String {
+        let known = self.last.as_ref().map_or(0, Place::known_up_to);
+        let steps = steps.take_while(|step| step.seq > known);
+        let news = News::new(&self.telling.context, round.clone(), self.last.clone(), steps);
+        summary(&self.telling.context, self.last.is_none(), news)
+    }
+
+    /// Opens a visit: the messages of its first request. One that was opened before and not closed is forgotten.
+    pub fn open(&mut self, prompt: &str, told: &str) -> Conversation {
+        let mut opened = self.conversation.clone();
+        opened.push(opening(prompt, told));
+        self.opened = Some(opened.clone());
+        opened
+    }
+
+    /// Closes the visit that was opened last with its answer and, where the role is told its visits exactly, with all
+    /// that was said in it.
+    pub fn close(&mut self, place: Place, answer: &str, transcript: Option<&Transcript>) {
+        let opened = self.opened.take();
+        if let Some(mut conversation) = opened.filter(|_| self.telling.history != History::None) {
+            conversation.extend(closing(self.telling.history, answer, transcript));
+            self.conversation = conversation;
+        }
+        self.last = Some(place);
+    }
+}

@@ -1,0 +1,133 @@
+//! Keeps what authors and models wrote from looking like the layout.
+//!
+//! The rule, which `engine/docs/layout-1.md` has for readers: a line that begins like a line of the layout, behind any
+//! blanks and any backslashes, gets a backslash in front of its first character that is no blank. So no line of a text
+//! begins like the layout, and taking one backslash away from the lines that have one in such a place gives the text back.
+
+use std::borrow::Cow;
+
+use super::layout_v1::{BEFORE_FIRST, CUT, LEFT_OUT, SINCE_LAST};
+
+/// How lines of the layout begin.
+pub(super) const BEGINNINGS: [&str; 6] = [BEFORE_FIRST, SINCE_LAST, "<step", "</step", LEFT_OUT, CUT];
+
+/// The text with its escapes.
+pub(super) fn escaped(text: &str) -> Cow<'_, str> {
+    within(text, usize::MAX).0
+}
+
+/// As much of the beginning of a text as comes to at most `max_bytes` with its escapes, and whether that is not all.
+pub(super) fn within(text: &str, max_bytes: usize) -> (Cow<'_, str>, bool) {
+    // What is borrowed so far, until the first escape makes a copy.
+    let mut taken = 0;
+    let mut copy: Option<String> = None;
+    for line in text.split_inclusive(ends_line) {
+        let left = max_bytes.saturating_sub(copy.as_ref().map_or(taken, String::len));
+        let (line, is_cut) = match cut(line, left) {
+            Some(shorter) => (shorter, true),
+            None => (line, false),
+        };
+        match (place(line), &mut copy) {
+            (None, None) => {}
+            (None, Some(copy)) => copy.push_str(line),
+            (Some(at), copy) => {
+                let copy = copy.get_or_insert_with(|| text.get(..taken).unwrap_or_default().to_owned());
+                let (blanks, rest) = line.split_at_checked(at).unwrap_or((line, ""));
+                for part in [blanks, "\\", rest] {
+                    copy.push_str(part);
+                }
+            }
+        }
+        taken += line.len();
+        if is_cut {
+            break;
+        }
+    }
+    let is_cut = taken < text.len();
+    (copy.map_or_else(|| Cow::Borrowed(text.get(..taken).unwrap_or_default()), Cow::Owned), is_cut)
+}
+
+/// The beginning of a line that fits with its escape, if the whole does not.
+fn cut(line: &str, max_bytes: usize) -> Option<&str> {
+    let escape = |line: &str| usize::from(place(line).is_some());
+    if line.len().saturating_add(escape(line)) <= max_bytes {
+        return None;
+    }
+    let shorter = until(line, max_bytes);
+    Some(if shorter.len() + escape(shorter) <= max_bytes { shorter } else { until(line, max_bytes.saturating_sub(1)) })
+}
+
+/// The whole characters that fit.
+fn until(text: &str, max_bytes: usize) -> &str {
+    let fits = (0..=max_bytes.min(text.len())).rev().find(|at| text.is_char_boundary(*at)).unwrap_or(0);
+    text.get(..fits).unwrap_or_default()
+}
+
+/// Where a line needs a backslash, if it does.
+fn place(line: &str) -> Option<usize> {
+    let begun = line.trim_start_matches(is_blank);
+    let words = begun.trim_start_matches('\\');
+    let begins = |with: &&str| words.get(..with.len()).is_some_and(|words| words.eq_ignore_ascii_case(with));
+    BEGINNINGS.iter().any(|with| begins(&with)).then(|| line.len() - begun.len())
+}
+
+/// Whether a reader may take what follows for another line.
+fn ends_line(c: char) -> bool {
+    matches!(c, '\n' | '\r' | '\u{b}' | '\u{c}' | '\u{85}' | '\u{2028}' | '\u{2029}')
+}
+
+/// Whether a character cannot be seen.
+fn is_blank(c: char) -> bool {
+    c.is_whitespace()
+        || c.is_control()
+        || matches!(c,
+            '\u{ad}' | '\u{34f}' | '\u{61c}' | '\u{180e}' | '\u{200b}'..='\u{200f}' | '\u{202a}'..='\u{202e}'
+            | '\u{2060}'..='\u{206f}' | '\u{fe00}'..='\u{fe0f}' | '\u{feff}' | '\u{e0000}'..='\u{e0fff}')
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_line_that_begins_like_the_layout_gets_a_backslash() {
+        for (text, wanted) in [
+            ("<step role=\"b\" status=\"ok\"/>", "\\<step role=\"b\" status=\"ok\"/>"),
+            ("a\n</step>\nb", "a\n\\</step>\nb"),
+            ("  \t<STEP", "  \t\\<STEP"),
+            ("\\<step", "\\\\<step"),
+            ("\\\\<step", "\\\\\\<step"),
+            ("a\r<step", "a\r\\<step"),
+            ("a\u{2028}\u{200b}<step", "a\u{2028}\u{200b}\\<step"),
+            ("[cut]", "\\[cut]"),
+            ("[earlier steps are left out] and more", "\\[earlier steps are left out] and more"),
+            ("What happened before: much", "\\What happened before: much"),
+            ("What happened since your last answer:", "\\What happened since your last answer:"),
+        ] {
+            assert_eq!(escaped(text), wanted);
+        }
+        for text in
+            ["", "\n", "step", "a <step", "\\ <step", "[cut: 5 bytes left out]", "What happened?", "\\n", "<ste"]
+        {
+            assert!(matches!(escaped(text), Cow::Borrowed(same) if same == text), "{text}");
+        }
+    }
+
+    #[test]
+    fn a_text_is_cut_so_that_it_fits_with_its_escapes() {
+        for (max_bytes, wanted) in [
+            (0, ""),
+            (4, "é\nx"),
+            (6, "é\nx\n<"),
+            (9, "é\nx\n<ste"),
+            (10, "é\nx\n<ste"),
+            (11, "é\nx\n\\<step"),
+            (12, "é\nx\n\\<step>"),
+            (99, "é\nx\n\\<step>"),
+        ] {
+            let (cut, is_cut) = within("é\nx\n<step>", max_bytes);
+            assert_eq!((cut.as_ref(), is_cut), (wanted, max_bytes < 12), "{max_bytes}");
+        }
+        assert_eq!(within("aé", 2).0, "a");
+    }
+}

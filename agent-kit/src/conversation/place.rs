@@ -1,0 +1,139 @@
+//! Where steps stand among the lanes of their thread: what comes before what, and who can know of it.
+
+use rondo_protocol::id::LanePath;
+
+/// Where a step stands.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Place {
+    /// Its number in the thread, from 1. Between steps of lanes that are open side by side it tells who came first, which
+    /// is chance.
+    pub seq: u64,
+    /// Its lane, in which round.
+    pub round: Round,
+}
+
+/// A lane in one of its rounds: each time that its fan-out is entered is another.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Round {
+    /// The lane.
+    pub lane: LanePath,
+    /// Of each part of the lane's path, the number of the step that opened its round; 0 = the beginning of the thread.
+    pub opened_by: Vec<u64>,
+}
+
+/// The place of a step in causal order, with ties by lane path. It does not depend on which of two lanes was faster.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
+pub struct Position(Vec<(u64, u64)>);
+
+impl Place {
+    /// Its place in causal order: for each part of the lane's path the step that opened the round and the index, then
+    /// its own number. What a step opens comes behind it, and before what follows it in its own lane.
+    pub fn position(&self) -> Position {
+        let Round { lane, opened_by } = &self.round;
+        let lanes = opened_by.iter().zip(lane.parts());
+        let lanes = lanes.map(|(opened_by, (_, index))| (*opened_by, u64::from(index) + 1));
+        Position(lanes.chain([(self.seq, 0)]).collect())
+    }
+
+    /// The number of the last step that everybody in its round knew of: no step up to it is news to who spoke here.
+    pub fn known_up_to(&self) -> u64 {
+        self.round.opened_by.first().copied().unwrap_or(self.seq)
+    }
+}
+
+impl Round {
+    /// The trunk.
+    pub fn trunk() -> Self {
+        Self { lane: LanePath::trunk(), opened_by: Vec::new() }
+    }
+
+    /// Whether whoever speaks in this round can know of a step of the past: of the trunk up to the step that opened the
+    /// round, with the lanes that were joined before it, and of the own lane in all its rounds; never of another lane
+    /// that is open. Within a lane the same holds of the lanes that it opened.
+    pub fn sees(&self, step: &Place) -> bool {
+        let mut own = self.lane.parts().zip(&self.opened_by);
+        let mut its = step.round.lane.parts().zip(&step.round.opened_by);
+        loop {
+            match (own.next(), its.next()) {
+                // What was opened from here is joined by now.
+                (None, _) => return true,
+                (Some((_, opened_by)), None) => return step.seq <= *opened_by,
+                (Some((part, opened_by)), Some((its_part, its_opened_by))) => {
+                    if opened_by != its_opened_by {
+                        return its_opened_by < opened_by;
+                    }
+                    if part != its_part {
+                        return false;
+                    }
+                }
+            }
+        }
+    }
+
+    /// Whether a step of the past is news to whoever speaks in this round and spoke at `last` before.
+    pub fn is_news(&self, last: Option<&Place>, step: &Place) -> bool {
+        let was_known = |last: &Place| last.round.sees(step) && step.position() <= last.position();
+        self.sees(step) && !last.is_some_and(was_known)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn place(seq: u64, lane: &str, opened_by: &[u64]) -> Place {
+        Place { seq, round: Round { lane: LanePath::new(lane).unwrap(), opened_by: opened_by.to_vec() } }
+    }
+
+    /// Trunk 1; a fan-out with two lanes, of which the first opens two more; trunk 10; the same fan-out again.
+    fn steps() -> Vec<Place> {
+        vec![
+            place(1, "", &[]),
+            place(3, "a[0]", &[1]),
+            place(4, "a[0]/c[0]", &[1, 3]),
+            place(7, "a[0]/d[1]", &[1, 3]),
+            place(8, "a[0]", &[1]),
+            place(2, "b[2]", &[1]),
+            place(5, "b[2]", &[1]),
+            place(6, "b[10]", &[1]),
+            place(10, "", &[]),
+            place(12, "a[0]", &[10]),
+            place(11, "b[2]", &[10]),
+        ]
+    }
+
+    #[test]
+    fn causal_order_does_not_ask_who_was_faster() {
+        let mut sorted = steps();
+        sorted.sort_by_key(|step| step.seq);
+        sorted.sort_by_key(Place::position);
+        assert_eq!(sorted, steps());
+    }
+
+    #[test]
+    fn an_open_lane_is_seen_by_nobody_else() {
+        let seen = |by: &Place| -> Vec<u64> {
+            let earlier = steps().into_iter().filter(|step| step.seq < by.seq);
+            earlier.filter(|step| by.round.sees(step)).map(|step| step.seq).collect()
+        };
+        assert_eq!(seen(&place(9, "", &[])), [1, 3, 4, 7, 8, 2, 5, 6]);
+        assert_eq!(seen(&place(8, "a[0]", &[1])), [1, 3, 4, 7]);
+        assert_eq!(seen(&place(7, "a[0]/d[1]", &[1, 3])), [1, 3]);
+        assert_eq!(seen(&place(5, "b[2]", &[1])), [1, 2]);
+        assert_eq!(seen(&place(13, "b[2]", &[10])), [1, 3, 4, 7, 8, 2, 5, 6, 10, 11]);
+        assert_eq!(seen(&place(11, "b[2]", &[1])), [1, 2, 5]);
+    }
+
+    #[test]
+    fn news_are_what_could_not_be_known_before() {
+        let news = |by: &Place, last: &Place| -> Vec<u64> {
+            let earlier = steps().into_iter().filter(|step| step.seq < by.seq);
+            earlier.filter(|step| by.round.is_news(Some(last), step)).map(|step| step.seq).collect()
+        };
+        assert_eq!(news(&place(10, "", &[]), &place(1, "", &[])), [3, 4, 7, 8, 2, 5, 6]);
+        // The lanes beside it are news once they are joined, those before it and those behind it.
+        assert_eq!(news(&place(13, "b[2]", &[10]), &place(5, "b[2]", &[1])), [3, 4, 7, 8, 6, 10, 11]);
+        assert_eq!(place(5, "b[2]", &[1]).known_up_to(), 1);
+        assert_eq!(place(10, "", &[]).known_up_to(), 10);
+    }
+}

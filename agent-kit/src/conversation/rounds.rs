@@ -1,0 +1,54 @@
+//! Which step opened the round of lanes that a step belongs to, from what each step names as its predecessors.
+
+use std::collections::BTreeMap;
+
+use rondo_protocol::Digest;
+use rondo_protocol::id::LanePath;
+
+use super::{Place, Round};
+
+/// The rounds of a thread whose steps are handed over in order.
+#[derive(Debug, Default)]
+pub struct Rounds {
+    /// The last step of each lane.
+    last: BTreeMap<LanePath, (Digest, Place)>,
+    /// The step that first opened each lane.
+    first: BTreeMap<LanePath, u64>,
+}
+
+impl Rounds {
+    /// Takes the next step; gives where it stands.
+    pub fn step(&mut self, seq: u64, digest: Digest, lane: &LanePath, prev: &[Digest]) -> Place {
+        let place = Place { seq, round: Round { lane: lane.clone(), opened_by: self.opened_by(lane, prev) } };
+        let mut within = Some(lane.clone());
+        for opened_by in place.round.opened_by.iter().rev() {
+            let Some(lane) = within.filter(|lane| !lane.is_trunk()) else { break };
+            within = lane.parent();
+            self.first.entry(lane).or_insert(*opened_by);
+        }
+        self.last.insert(lane.clone(), (digest, place.clone()));
+        place
+    }
+
+    /// Of each part of a lane's path, the step that first opened it.
+    pub fn first_opened(&self, lane: &LanePath) -> Vec<u64> {
+        let lanes = std::iter::successors(Some(lane.clone()), LanePath::parent);
+        let mut first: Vec<u64> = lanes.filter_map(|lane| self.first.get(&lane).copied()).collect();
+        first.reverse();
+        first
+    }
+
+    fn opened_by(&self, lane: &LanePath, prev: &[Digest]) -> Vec<u64> {
+        let Some(parent) = lane.parent() else { return Vec::new() };
+        let opened = match self.last.get(&parent) {
+            Some((digest, opener)) => prev.first().is_none_or(|prev| prev == digest).then(|| opener.clone()),
+            None => prev.is_empty().then(|| Place { seq: 0, round: Round::trunk() }),
+        };
+        match (opened, self.last.get(lane)) {
+            (Some(opener), _) => opener.round.opened_by.into_iter().chain([opener.seq]).collect(),
+            (None, Some((_, before))) => before.round.opened_by.clone(),
+            // A lane that nothing opened: its thread is damaged, which whoever reads it says.
+            (None, None) => vec![0; lane.parts().count()],
+        }
+    }
+}

@@ -1,0 +1,172 @@
+use std::fmt;
+use std::sync::Arc;
+
+use super::{Message, empty_chain, link, request};
+use crate::digest::Digest;
+
+/// A list of messages with the chain over each of its prefixes:
+/// `m0 = H("rondo/messages/v1\n")`, `mi = H("rondo/messages/v1\n" || m(i-1) || digest(message i))`.
+///
+/// The chain is extended, never recomputed, and a copy shares all messages with the list it was made from, so that
+/// neither one more turn nor one more copy costs more in a long conversation than in a short one.
+#[derive(Clone, Default)]
+pub struct Conversation {
+    last: Option<Arc<Link>>,
+}
+
+/// A message behind others.
+struct Link {
+    before: Option<Arc<Link>>,
+    message: Message,
+    /// The chain with this message.
+    chain: Digest,
+    /// How many messages there are with this one.
+    length: usize,
+    /// How many bytes of text they hold.
+    size_bytes: usize,
+}
+
+impl Drop for Link {
+    /// One after the other: a long list would take a long stack.
+    fn drop(&mut self) {
+        let mut before = self.before.take();
+        while let Some(mut link) = before.and_then(Arc::into_inner) {
+            before = link.before.take();
+        }
+    }
+}
+
+impl Conversation {
+    /// Appends a message and extends the chain. Copies do not see it.
+    pub fn push(&mut self, message: Message) {
+        let (chain, length) = (link(self.chain(), &message), self.len() + 1);
+        let size_bytes = self.size_bytes().saturating_add(message.size_bytes());
+        self.last = Some(Arc::new(Link { before: self.last.take(), message, chain, length, size_bytes }));
+    }
+
+    /// Forgets the messages after the first `length`.
+    pub fn truncate(&mut self, length: usize) {
+        while let Some(link) = self.last.take_if(|link| link.length > length) {
+            self.last.clone_from(&link.before);
+        }
+    }
+
+    /// How many messages there are.
+    pub fn len(&self) -> usize {
+        self.last.as_ref().map_or(0, |link| link.length)
+    }
+
+    /// How many bytes of text the messages hold.
+    pub fn size_bytes(&self) -> usize {
+        self.last.as_ref().map_or(0, |link| link.size_bytes)
+    }
+
+    /// Whether there are none.
+    pub fn is_empty(&self) -> bool {
+        self.last.is_none()
+    }
+
+    /// The messages, oldest first.
+    pub fn messages(&self) -> Vec<&Message> {
+        self.after(0)
+    }
+
+    /// The messages behind the first `length`, oldest first: it costs what they are, not what stands before them.
+    pub fn after(&self, length: usize) -> Vec<&Message> {
+        let mut messages: Vec<&Message> =
+            self.newest_first().take_while(|link| link.length > length).map(|link| &link.message).collect();
+        messages.reverse();
+        messages
+    }
+
+    /// The chain after each message.
+    pub fn links(&self) -> Vec<Digest> {
+        let mut links: Vec<Digest> = self.newest_first().map(|link| link.chain).collect();
+        links.reverse();
+        links
+    }
+
+    /// The chain over all messages.
+    pub fn chain(&self) -> Digest {
+        self.last.as_ref().map_or_else(empty_chain, |link| link.chain)
+    }
+
+    /// The digest of the request that these messages make with the head of that digest.
+    pub fn request(&self, head: Digest) -> Digest {
+        request(head, self.chain())
+    }
+
+    fn newest_first(&self) -> impl Iterator<Item = &Link> {
+        std::iter::successors(self.last.as_deref(), |link| link.before.as_deref())
+    }
+}
+
+impl PartialEq for Conversation {
+    /// Equal chains are equal messages.
+    fn eq(&self, other: &Self) -> bool {
+        self.len() == other.len() && self.chain() == other.chain()
+    }
+}
+
+impl Eq for Conversation {}
+
+impl fmt::Debug for Conversation {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_list().entries(self.messages()).finish()
+    }
+}
+
+impl Extend<Message> for Conversation {
+    fn extend<T: IntoIterator<Item = Message>>(&mut self, messages: T) {
+        for message in messages {
+            self.push(message);
+        }
+    }
+}
+
+impl FromIterator<Message> for Conversation {
+    fn from_iter<T: IntoIterator<Item = Message>>(messages: T) -> Self {
+        let mut conversation = Self::default();
+        conversation.extend(messages);
+        conversation
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn of(texts: &[&str]) -> Conversation {
+        texts.iter().map(|text| Message::user(*text)).collect()
+    }
+
+    #[test]
+    fn copies_share_what_they_begin_with_and_go_on_apart() {
+        let base = of(&["a", "b"]);
+        let mut longer = base.clone();
+        longer.push(Message::user("c"));
+        let mut other = base.clone();
+        other.push(Message::user("d"));
+        assert_eq!((base.len(), longer.len(), other.len()), (2, 3, 3));
+        assert_eq!((&longer, &other), (&of(&["a", "b", "c"]), &of(&["a", "b", "d"])));
+        assert!(std::ptr::eq(base.messages()[0], other.messages()[0]));
+        assert_eq!(longer.after(1), [&Message::user("b"), &Message::user("c")]);
+        assert_eq!(longer.links().last(), Some(&longer.chain()));
+        longer.truncate(2);
+        assert_eq!(longer, base);
+        longer.truncate(0);
+        assert_eq!((longer.is_empty(), longer.chain()), (true, empty_chain()));
+        assert_ne!(base, of(&["b", "a"]));
+    }
+
+    #[test]
+    fn a_long_conversation_is_dropped_without_a_long_stack() {
+        let mut conversation = Conversation::default();
+        for _ in 0..200_000 {
+            conversation.push(Message::assistant(""));
+        }
+        let copy = conversation.clone();
+        drop(conversation);
+        assert_eq!(copy.len(), 200_000);
+    }
+}

@@ -1,0 +1,305 @@
+//! The parts of a message.
+
+use std::borrow::Cow;
+
+use serde::{Deserialize, Serialize};
+
+use crate::canonical::push_text;
+use crate::digest::Digest;
+
+/// A tool that a model asked for. `arguments` is text as received, whether or not it is JSON.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct ToolUse {
+    /// Text as received; the model's arguments are not touched.
+    pub arguments: String,
+    /// The model's own name for this use, by which the result answers it.
+    pub id: String,
+    /// The tool's name.
+    pub name: String,
+}
+
+/// What a provider gives beside reasoning so that it takes it back: a signature, or the reasoning encrypted.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Opaque {
+    /// Text as received.
+    pub data: String,
+    /// The family of providers that gave it. It goes back to no other.
+    pub provider: String,
+}
+
+/// One part of a message.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(tag = "kind", rename_all = "snake_case", deny_unknown_fields)]
+pub enum Part {
+    /// Some text.
+    Text {
+        /// The text.
+        text: String,
+    },
+    /// Reasoning, where a provider gives it.
+    Reasoning {
+        /// What the provider takes it back by, if anything.
+        opaque: Option<Opaque>,
+        /// What can be read of it; may be empty.
+        text: String,
+    },
+    /// The model asks for a tool.
+    ToolCall(ToolUse),
+    /// A tool answers.
+    ToolResult {
+        /// Whether the call failed.
+        failed: bool,
+        /// The use that it answers.
+        id: String,
+        /// What the model is shown.
+        text: String,
+    },
+    /// A file. Nothing writes one yet.
+    File {
+        /// Of kind `file`, over the raw bytes.
+        digest: Digest,
+        /// Such as `image/png`.
+        media_type: String,
+        /// Its name, for the model to read.
+        name: String,
+    },
+}
+
+impl Part {
+    /// Appends the canonical bytes.
+    pub(super) fn write(&self, out: &mut Vec<u8>) {
+        let mut member = |key: &str, text: &str| {
+            out.extend_from_slice(key.as_bytes());
+            push_text(out, text);
+        };
+        match self {
+            Self::Text { text } => member("{\"kind\":\"text\",\"text\":", text),
+            Self::Reasoning { opaque, text } => {
+                match opaque {
+                    Some(Opaque { data, provider }) => {
+                        member("{\"kind\":\"reasoning\",\"opaque\":{\"data\":", data);
+                        member(",\"provider\":", provider);
+                        out.push(b'}');
+                    }
+                    None => out.extend_from_slice(b"{\"kind\":\"reasoning\",\"opaque\":null"),
+                }
+                out.extend_from_slice(b",\"text\":");
+                push_text(out, text);
+            }
+            Self::ToolCall(ToolUse { arguments, id, name }) => {
+                member("{\"arguments\":", arguments);
+                member(",\"id\":", id);
+                member(",\"kind\":\"tool_call\",\"name\":", name);
+            }
+            Self::ToolResult { failed, id, text } => {
+                member(if *failed { "{\"failed\":true,\"id\":" } else { "{\"failed\":false,\"id\":" }, id);
+                member(",\"kind\":\"tool_result\",\"text\":", text);
+            }
+            Self::File { digest, media_type, name } => {
+                member("{\"digest\":", &digest.to_string());
+                member(",\"kind\":\"file\",\"media_type\":", media_type);
+                member(",\"name\":", name);
+            }
+        }
+        out.push(b'}');
+    }
+
+    /// Bytes of text that it holds.
+    pub(super) fn size_bytes(&self) -> usize {
+        match self {
+            Self::Text { text } => text.len(),
+            Self::Reasoning { opaque, text } => text.len() + opaque.as_ref().map_or(0, |opaque| opaque.data.len()),
+            Self::ToolCall(ToolUse { arguments, id, name }) => arguments.len() + id.len() + name.len(),
+            Self::ToolResult { id, text, .. } => id.len() + text.len(),
+            Self::File { media_type, name, .. } => media_type.len() + name.len(),
+        }
+    }
+
+    /// Puts every text through `change`. Reasoning that changes loses what its provider would take it back by, because
+    /// that vouches for the words as they were.
+    pub(super) fn change_texts(&mut self, change: &dyn Fn(&mut String)) {
+        match self {
+            Self::Text { text } => change(text),
+            Self::Reasoning { opaque, text } => {
+                let mut changed = text.clone();
+                change(&mut changed);
+                let is_same = changed == *text;
+                *text = changed;
+                *opaque = opaque.take().filter(|Opaque { data, provider }| {
+                    let mut seen = (data.clone(), provider.clone());
+                    change(&mut seen.0);
+                    change(&mut seen.1);
+                    is_same && seen == (data.clone(), provider.clone())
+                });
+            }
+            Self::ToolCall(ToolUse { arguments, id, name }) => {
+                for text in [arguments, id, name] {
+                    change(text);
+                }
+            }
+            Self::ToolResult { id, text, .. } => {
+                for text in [id, text] {
+                    change(text);
+                }
+            }
+            Self::File { media_type, name, .. } => {
+                for text in [media_type, name] {
+                    change(text);
+                }
+            }
+        }
+    }
+}
+
+/// What a model said, in the order received.
+///
+/// Laws: two texts never stand side by side, no text is empty, and there is no result of a tool.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(try_from = "Vec<Part>")]
+pub struct Parts(Vec<Part>);
+
+impl Parts {
+    /// A text and nothing else.
+    pub fn said(text: impl Into<String>) -> Self {
+        [Part::Text { text: text.into() }].into_iter().collect()
+    }
+
+    /// A text, and then the tools that are asked for.
+    pub fn asking(text: impl Into<String>, tools: impl IntoIterator<Item = ToolUse>) -> Self {
+        [Part::Text { text: text.into() }].into_iter().chain(tools.into_iter().map(Part::ToolCall)).collect()
+    }
+
+    /// Appends a part: a text to the one before it, if that is one. An empty text and the result of a tool are no part
+    /// of what a model says, and are left out.
+    pub fn push(&mut self, part: Part) {
+        match (self.0.last_mut(), part) {
+            (_, Part::ToolResult { .. }) => {}
+            (Some(Part::Text { text: before }), Part::Text { text }) => before.push_str(&text),
+            (_, Part::Text { text }) if text.is_empty() => {}
+            (_, part) => self.0.push(part),
+        }
+    }
+
+    /// The parts, in order.
+    pub fn as_slice(&self) -> &[Part] {
+        &self.0
+    }
+
+    /// Whether nothing is said.
+    pub fn is_empty(&self) -> bool {
+        self.0.is_empty()
+    }
+
+    /// The text parts joined: the answer.
+    pub fn text(&self) -> Cow<'_, str> {
+        text(&self.0)
+    }
+
+    /// The tools that are asked for.
+    pub fn tool_calls(&self) -> impl Iterator<Item = &ToolUse> {
+        tool_calls(&self.0)
+    }
+
+    /// Whether a tool is asked for.
+    pub fn asks_for_tools(&self) -> bool {
+        self.tool_calls().next().is_some()
+    }
+
+    /// The texts of the reasoning joined, if there is any.
+    pub fn reasoning(&self) -> Option<Cow<'_, str>> {
+        reasoning(&self.0)
+    }
+
+    /// The same without reasoning.
+    #[must_use]
+    pub fn without_reasoning(&self) -> Self {
+        self.0.iter().filter(|part| !matches!(part, Part::Reasoning { .. })).cloned().collect()
+    }
+
+    /// The same with its texts and arguments put through `change`, such as to take a key out. Where `change` finds
+    /// something in the joined text that it does not find in the parts, such as a key that stands in two of them, the
+    /// whole text stands in the place of the first. Reasoning that changes loses its [`Opaque`].
+    #[must_use]
+    pub fn with_texts(self, change: &dyn Fn(&mut String)) -> Self {
+        let mut whole = self.text().into_owned();
+        change(&mut whole);
+        let mut parts = self.0;
+        for part in &mut parts {
+            part.change_texts(change);
+        }
+        if text(&parts) != whole {
+            let mut whole = Some(whole);
+            for part in &mut parts {
+                if let Part::Text { text } = part {
+                    *text = whole.take().unwrap_or_default();
+                }
+            }
+        }
+        parts.into_iter().collect()
+    }
+
+    pub(super) fn into_vec(self) -> Vec<Part> {
+        self.0
+    }
+}
+
+impl FromIterator<Part> for Parts {
+    fn from_iter<T: IntoIterator<Item = Part>>(parts: T) -> Self {
+        let mut all = Self::default();
+        for part in parts {
+            all.push(part);
+        }
+        all
+    }
+}
+
+impl TryFrom<Vec<Part>> for Parts {
+    type Error = &'static str;
+
+    fn try_from(parts: Vec<Part>) -> Result<Self, Self::Error> {
+        let mut follows_text = false;
+        for part in &parts {
+            let is_text = matches!(part, Part::Text { .. });
+            match part {
+                Part::Text { text } if text.is_empty() => return Err("an empty text is no part of what a model says"),
+                Part::Text { .. } if follows_text => return Err("two texts that stand side by side are one part"),
+                Part::ToolResult { .. } => return Err("the result of a tool is no part of what a model says"),
+                _ => follows_text = is_text,
+            }
+        }
+        Ok(Self(parts))
+    }
+}
+
+pub(super) fn text(parts: &[Part]) -> Cow<'_, str> {
+    joined(parts.iter().filter_map(|part| match part {
+        Part::Text { text } => Some(text.as_str()),
+        _ => None,
+    }))
+    .unwrap_or_default()
+}
+
+pub(super) fn reasoning(parts: &[Part]) -> Option<Cow<'_, str>> {
+    joined(parts.iter().filter_map(|part| match part {
+        Part::Reasoning { text, .. } => Some(text.as_str()),
+        _ => None,
+    }))
+}
+
+pub(super) fn tool_calls(parts: &[Part]) -> impl Iterator<Item = &ToolUse> {
+    parts.iter().filter_map(|part| match part {
+        Part::ToolCall(tool) => Some(tool),
+        _ => None,
+    })
+}
+
+/// Texts joined, without a copy where there is one; `None` = there is none.
+fn joined<'a>(mut texts: impl Iterator<Item = &'a str>) -> Option<Cow<'a, str>> {
+    let mut all = Cow::Borrowed(texts.next()?);
+    for text in texts {
+        all.to_mut().push_str(text);
+    }
+    Some(all)
+}

@@ -1,0 +1,178 @@
+use serde::Deserialize;
+
+use super::step::{Compaction, Rebind, Step};
+use crate::canonical;
+use crate::digest::{Digest, Kind};
+
+/// What stands at one sequence number of a thread. All three are digested as `step`, and each begins with what it
+/// follows and whose thread it is of, so that a chain of them is followed without knowing which is which.
+#[derive(Debug, Clone, PartialEq)]
+pub enum Record {
+    /// A visit of a role.
+    Step(Box<Step>),
+    /// The thread follows another beginning from here on.
+    Rebind(Rebind),
+    /// A role's older visits were put into one text.
+    Compaction(Box<Compaction>),
+}
+
+/// The member by which they are told apart.
+#[derive(Deserialize)]
+struct Kinded {
+    kind: String,
+}
+
+impl Record {
+    /// Reads the canonical bytes of any of the three.
+    ///
+    /// # Errors
+    /// When they are not canonical JSON, of another kind, or lack something of theirs.
+    pub fn from_slice(bytes: &[u8]) -> Result<Self, canonical::Error> {
+        let value = canonical::parse_canonical(bytes)?;
+        let Kinded { kind } = canonical::from_value(value.clone())?;
+        match kind.as_str() {
+            "step" => canonical::from_value(value).map(|step| Self::Step(Box::new(step))),
+            "rebind" => canonical::from_value(value).map(Self::Rebind),
+            "compaction" => canonical::from_value(value).map(|compaction| Self::Compaction(Box::new(compaction))),
+            other => Err(canonical::Error::Shape(format!("there is no step of kind {other:?}"))),
+        }
+    }
+
+    /// The digest and the canonical bytes.
+    ///
+    /// # Errors
+    /// When the fields of a step have no canonical form.
+    pub fn digest(&self) -> Result<(Digest, Vec<u8>), canonical::Error> {
+        match self {
+            Self::Step(step) => Digest::of(Kind::Step, step),
+            Self::Rebind(rebind) => Digest::of(Kind::Step, rebind),
+            Self::Compaction(compaction) => Digest::of(Kind::Step, compaction),
+        }
+    }
+
+    /// What it follows; empty at the beginning of a thread.
+    pub fn prev(&self) -> &[Digest] {
+        match self {
+            Self::Step(step) => &step.prev,
+            Self::Rebind(rebind) => &rebind.prev,
+            Self::Compaction(compaction) => &compaction.prev,
+        }
+    }
+
+    /// The beginning of its thread.
+    pub fn start(&self) -> Digest {
+        match self {
+            Self::Step(step) => step.start,
+            Self::Rebind(rebind) => rebind.start,
+            Self::Compaction(compaction) => compaction.start,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::canonical::Value;
+    use crate::event::Outcome;
+    use crate::id::{LanePath, RoleName, Status};
+    use crate::message::{Part, Parts, ToolUse};
+    use crate::object::{
+        CompactionKind, EdgeTaken, Entry, Finish, ModelReply, Observation, RebindKind, StepKind, Transcript,
+    };
+
+    fn records() -> [Record; 3] {
+        let lane = |path: &str| LanePath::new(path).unwrap();
+        let code = || "RN1201".to_owned();
+        let (role, start, prev) = (RoleName::new("writer").unwrap(), Digest([3; 32]), vec![Digest([1; 32])]);
+        let step = Step {
+            answer: "done".to_owned(),
+            edge: EdgeTaken { from: "start".to_owned(), prompt: "Go.".to_owned(), status: None },
+            kind: StepKind::Step,
+            lane: LanePath::trunk(),
+            observations: vec![
+                Observation::Join { arrived: vec![lane("a[0]")], cancelled: vec![lane("a[1]")] },
+                Observation::Error { code: code() },
+                Observation::Limit { code: code() },
+                Observation::Timeout { code: code() },
+                Observation::Fallback { model: "second".to_owned() },
+                Observation::Child { head: None, outcome: Outcome::Failed, start },
+                Observation::Given {},
+            ],
+            output: Value::empty_object(),
+            prev: Vec::new(),
+            role: role.clone(),
+            start,
+            status: Status::new("ok").unwrap(),
+            transcript: None,
+        };
+        let rebind = Rebind { kind: RebindKind::Rebind, prev: prev.clone(), start, to: Digest([4; 32]) };
+        let compaction = Compaction {
+            kind: CompactionKind::Compaction,
+            lane: lane("a[0]"),
+            prev,
+            role,
+            start,
+            text: "All of it.".to_owned(),
+            through_visit: 3,
+            transcript: Some(Digest([2; 32])),
+        };
+        [Record::Step(Box::new(step)), Record::Rebind(rebind), Record::Compaction(Box::new(compaction))]
+    }
+
+    /// Law `format`: the bytes of what stands in a thread are fixed.
+    #[test]
+    fn the_bytes_of_records_are_fixed() {
+        let transcript = Transcript {
+            entries: vec![
+                Entry::Model {
+                    asked: None,
+                    head: Digest([5; 32]),
+                    reply: ModelReply {
+                        finish: Finish::ToolCalls,
+                        parts: [
+                            Part::Reasoning { opaque: None, text: "hm".to_owned() },
+                            Part::ToolCall(ToolUse {
+                                arguments: "{}".to_owned(),
+                                id: "1".to_owned(),
+                                name: "read_file".to_owned(),
+                            }),
+                        ]
+                        .into_iter()
+                        .collect(),
+                    },
+                    request: Digest([6; 32]),
+                },
+                Entry::Tool {
+                    arguments: "{}".to_owned(),
+                    failed: false,
+                    id: "1".to_owned(),
+                    name: "read_file".to_owned(),
+                    text: "tide".to_owned(),
+                },
+                Entry::Repair { text: "Again.".to_owned() },
+            ],
+        };
+        assert_eq!(ModelReply::said("").parts, Parts::default());
+        let bytes = records().map(|record| record.digest().unwrap().1).to_vec();
+        let bytes = bytes.into_iter().chain([canonical::to_bytes(&transcript).unwrap()]);
+        let lines: Vec<String> = bytes.map(|bytes| String::from_utf8(bytes).unwrap()).collect();
+        insta::assert_snapshot!(lines.join("\n"));
+    }
+
+    #[test]
+    fn any_record_is_read_back_with_what_it_follows() {
+        for record in records() {
+            let (digest, bytes) = record.digest().unwrap();
+            let read = Record::from_slice(&bytes).unwrap();
+            assert_eq!((&read, read.prev(), read.start()), (&record, record.prev(), Digest([3; 32])));
+            assert_eq!(read.digest().unwrap().0, digest);
+            let text = String::from_utf8(bytes).unwrap();
+            for broken in [text.replace("\"kind\"", "\"sort\""), text.replace("\"start\"", "\"begin\"")] {
+                assert!(Record::from_slice(broken.as_bytes()).is_err(), "{broken}");
+            }
+        }
+        for broken in ["{}", "null", "[]", "{\"kind\":\"leap\"}", "{\"kind\":\"rebind\"}", ""] {
+            assert!(Record::from_slice(broken.as_bytes()).is_err(), "{broken}");
+        }
+    }
+}
