@@ -17,7 +17,7 @@ use rondo_protocol::event::{EventId, Outcome, What};
 use rondo_protocol::id::{LanePath, RoleName, ThreadId};
 use rondo_protocol::object::{LAYOUT, Start};
 use rondo_protocol::workflow::hooks::HookKind;
-use rondo_protocol::workflow::{HookUse, Policy, Workflow};
+use rondo_protocol::workflow::{Checked, HookUse, Policy, Workflow};
 use rondo_protocol::{Digest, Value, canonical};
 use tokio::task::JoinHandle;
 use tokio_util::sync::CancellationToken;
@@ -31,15 +31,14 @@ use crate::hook::{
     CallPath, Context, Ground, Making, ModelView, NoPast, Node, Past, Redactors, Registry, Reports, RoleView, Space,
     ToolView,
 };
-use crate::host::{self, Hub, SubscribeError, Subscription, Topic};
+use crate::host::{self, Hub, Seat, SubscribeError, Subscription, Topic};
 use crate::models::Models;
 use crate::rebuild;
 use crate::rehearse::{Rehearsal, Then};
 use crate::scheduler::{self, Ended, Parts as RunParts, Position, Run, Sink, StoredPast, cancelled_ending};
+use crate::socket::Freed;
 use crate::store::{self, Commit, Row, Status, StepStore};
-use crate::thread::{
-    Action, Ceilings, Definition, Ending, Input, LaneState, Machine, Origin, PastStep, Stored, Told,
-};
+use crate::thread::{Action, Ceilings, Definition, Ending, Input, LaneState, Machine, Origin, PastStep, Stored, Told};
 
 /// How long a run that is told to stop is waited for: the longest that draining takes.
 const STOPPING: Duration = Duration::from_secs(10);
@@ -57,8 +56,28 @@ struct Parts {
     store: Arc<dyn StepStore>,
     env: Arc<dyn Env>,
     registry: Registry,
-    running: Mutex<BTreeMap<ThreadId, Stopper>>,
+    running: Arc<Running>,
     hub: Hub,
+    /// Where the store is shared with other processes.
+    seat: Option<Seat>,
+}
+
+/// The threads that run in this process.
+#[derive(Default)]
+pub(crate) struct Running(Mutex<BTreeMap<ThreadId, Stopper>>);
+
+impl Running {
+    fn all(&self) -> MutexGuard<'_, BTreeMap<ThreadId, Stopper>> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Ends a thread for good, if it runs here.
+    pub(crate) fn cancel(&self, thread: &ThreadId) {
+        let stopper = self.all().get(thread).cloned();
+        if let Some(stopper) = stopper {
+            stopper.cancel();
+        }
+    }
 }
 
 /// Tells a running thread to stop.
@@ -134,6 +153,14 @@ pub struct NewThread {
     pub workspace: Option<String>,
 }
 
+impl NewThread {
+    /// A thread of a checked workflow on a checked input, which comes from no file.
+    pub fn of(checked: Checked, input: Value) -> Self {
+        let Checked { workflow, policy, .. } = checked;
+        Self { workflow, policy, input, file: None, script: None, recorded: None, workspace: None }
+    }
+}
+
 /// A thread that runs.
 pub struct ThreadHandle {
     /// Which.
@@ -202,7 +229,7 @@ pub enum Error {
         /// The id.
         thread: ThreadId,
     },
-    /// The thread runs in this process already.
+    /// The thread is driven already, by this process or another.
     #[error("thread {thread} is running already")]
     Running {
         /// The id.
@@ -249,7 +276,14 @@ pub enum Error {
 impl Engine {
     /// An engine over `store`, whose hooks are of the kinds of `registry`.
     pub fn new(store: Arc<dyn StepStore>, env: Arc<dyn Env>, registry: Registry) -> Self {
-        Self { parts: Arc::new(Parts { store, env, registry, running: Mutex::default(), hub: Hub::default() }) }
+        let parts = Parts { store, env, registry, running: Arc::default(), hub: Hub::default(), seat: None };
+        Self { parts: Arc::new(parts) }
+    }
+
+    /// An engine over a store that is shared with other processes; `running` is what they end threads by.
+    pub(crate) fn shared(seat: Seat, running: Arc<Running>, env: Arc<dyn Env>, registry: Registry) -> Self {
+        let store = Arc::new(seat.clone());
+        Self { parts: Arc::new(Parts { store, env, registry, running, hub: Hub::default(), seat: Some(seat) }) }
     }
 
     /// The store.
@@ -312,6 +346,7 @@ impl Engine {
             checkpoint: machine.checkpoint().map_err(Error::Fault)?,
             origin: origin.to_bytes()?,
         };
+        let driven = self.drive(&thread)?;
         let commit = Commit {
             thread,
             expected: 0,
@@ -328,7 +363,7 @@ impl Engine {
         };
         parts.store.commit(commit).await?;
         let started = What::ThreadStarted { workflow: workflow_digest, start: start_digest };
-        self.run(ready, started, Begun { row, origin, machine, first, may_be_journaled: false })
+        self.run(ready, driven, started, Begun { row, origin, machine, first, may_be_journaled: false })
     }
 
     /// Goes on with a thread that stopped. `operating` is asked for once the workflow is known; `file` and `script`
@@ -346,8 +381,14 @@ impl Engine {
         if let Some(ending) = origin.ending {
             return Ok(Resumed::Ended { ending, head: row.head });
         }
-        if self.running().contains_key(thread) {
+        if self.parts.running.all().contains_key(thread) {
             return Err(Error::Running { thread: thread.clone() }.into());
+        }
+        let driven = self.drive(thread)?;
+        // As it is now that nobody else changes it.
+        (row, origin) = self.row(thread)?;
+        if let Some(ending) = origin.ending {
+            return Ok(Resumed::Ended { ending, head: row.head });
         }
         let beginning = rebuild::beginning(&**store, &row).map_err(Error::from)?;
         if beginning.start.layout != LAYOUT {
@@ -372,7 +413,7 @@ impl Engine {
         let machine = machine.resumed(row.version);
         let resumed = What::ThreadResumed { seq: row.seq };
         let begun = Begun { row, origin, machine, first: Vec::new(), may_be_journaled: true };
-        Ok(Resumed::Running(self.run(ready, resumed, begun)?))
+        Ok(Resumed::Running(self.run(ready, driven, resumed, begun)?))
     }
 
     /// The definition and the origin of a thread.
@@ -384,22 +425,22 @@ impl Engine {
         Ok((rebuild::beginning(&*self.parts.store, &row)?.workflow, origin))
     }
 
-    /// Ends a thread for good: tells the run in this process to stop and waits until it has, or writes the end into the
-    /// row.
+    /// Ends a thread for good: tells its run to stop, in whichever process that is, and waits until it has, or writes the
+    /// end into the row.
     ///
     /// # Errors
     /// When there is no such thread, or it has ended in another way.
     pub async fn cancel(&self, thread: &ThreadId) -> Result<Cancelled, Error> {
         let (mut row, mut origin) = self.row(thread)?;
-        let running = self.running().get(thread).cloned();
-        if let (None, Some(stopper)) = (&origin.ending, running) {
-            stopper.cancel();
-            if tokio::time::timeout(STOPPING, stopper.ended.cancelled()).await.is_err() {
+        if origin.ending.is_none() {
+            let freed = self.free(thread).await?;
+            if freed == Freed::Leaving {
                 return Ok(Cancelled::Stopping);
             }
             (row, origin) = self.row(thread)?;
             // The run has written its end, unless the store failed it.
-            if let Some(ending) = origin.ending.take_if(|ending| ending.outcome == Outcome::Cancelled) {
+            let ending = origin.ending.take_if(|ending| freed == Freed::Left && ending.outcome == Outcome::Cancelled);
+            if let Some(ending) = ending {
                 return Ok(Cancelled::Ended { ending, head: row.head });
             }
         }
@@ -457,8 +498,29 @@ impl Engine {
         })
     }
 
-    fn running(&self) -> MutexGuard<'_, BTreeMap<ThreadId, Stopper>> {
-        self.parts.running.lock().unwrap_or_else(PoisonError::into_inner)
+    /// Takes a thread over from whoever drove it, if nobody does any more.
+    fn drive(&self, thread: &ThreadId) -> Result<Driven, Error> {
+        let seat = self.parts.seat.clone();
+        if let Some(seat) = &seat
+            && !seat.drive(thread)?
+        {
+            return Err(Error::Running { thread: thread.clone() });
+        }
+        Ok(Driven { seat, thread: thread.clone() })
+    }
+
+    /// Tells whoever runs a thread to end it for good, and waits until it has.
+    async fn free(&self, thread: &ThreadId) -> Result<Freed, Error> {
+        let running = self.parts.running.all().get(thread).cloned();
+        if let Some(stopper) = running {
+            stopper.cancel();
+            let ended = tokio::time::timeout(STOPPING, stopper.ended.cancelled()).await;
+            return Ok(if ended.is_ok() { Freed::Left } else { Freed::Leaving });
+        }
+        let Some(seat) = self.parts.seat.clone() else { return Ok(Freed::Nobody) };
+        let thread = thread.clone();
+        let freeing = tokio::task::spawn_blocking(move || seat.free(&thread)).await;
+        Ok(freeing.unwrap_or_else(|error| Err(store::Error::Poisoned { what: error.to_string() }))?)
     }
 
     fn row(&self, thread: &ThreadId) -> Result<(Row, Origin), Error> {
@@ -645,11 +707,11 @@ impl Engine {
         Ok(graph.roles().map(|(role, _)| (role.clone(), of_role(role))).collect())
     }
 
-    fn run(&self, ready: Ready, told: What, begun: Begun) -> Result<ThreadHandle, Error> {
+    fn run(&self, ready: Ready, driven: Driven, told: What, begun: Begun) -> Result<ThreadHandle, Error> {
         let Ready { thread, graph, cast, operating, sink, topic, events, paths, redactors, .. } = ready;
         let Begun { row, origin, machine, first, may_be_journaled } = begun;
         let stopper = Stopper::default();
-        match self.running().entry(thread.clone()) {
+        match self.parts.running.all().entry(thread.clone()) {
             std::collections::btree_map::Entry::Occupied(_) => return Err(Error::Running { thread }),
             std::collections::btree_map::Entry::Vacant(place) => place.insert(stopper.clone()),
         };
@@ -668,7 +730,7 @@ impl Engine {
             for_good: Arc::clone(&stopper.for_good),
         };
         let run = Run { parts, row, origin, machine, first, may_be_journaled };
-        let leaving = Leaving { engine: self.clone(), thread: thread.clone() };
+        let leaving = Leaving { engine: self.clone(), thread: thread.clone(), _driven: driven };
         let task = tokio::spawn(async move {
             let _leaving = leaving;
             sink.emit(told);
@@ -786,12 +848,29 @@ impl Ready {
 struct Leaving {
     engine: Engine,
     thread: ThreadId,
+    // Let go after the thread is off the list.
+    _driven: Driven,
+}
+
+/// A thread that this process drives, for as long as this lives.
+struct Driven {
+    seat: Option<Seat>,
+    thread: ThreadId,
+}
+
+impl Drop for Driven {
+    fn drop(&mut self) {
+        if let Some(seat) = &self.seat {
+            seat.let_go(&self.thread);
+        }
+    }
 }
 
 impl Drop for Leaving {
     fn drop(&mut self) {
         self.engine.parts.hub.close(&self.thread);
-        if let Some(stopper) = self.engine.running().remove(&self.thread) {
+        let stopper = self.engine.parts.running.all().remove(&self.thread);
+        if let Some(stopper) = stopper {
             stopper.ended.cancel();
         }
     }

@@ -10,14 +10,37 @@ use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Component, Path, PathBuf};
 use std::sync::{Mutex, PoisonError};
 
+use rondo_protocol::diagnostic::Code;
 use rondo_protocol::workflow::read::{FileError, Files};
 use rustix::fs::OFlags;
 
+use crate::failure::Failure;
 use crate::shipped;
 
 /// The folder that a file lies in, as it can be opened: `.` for a bare name.
 pub fn folder_of(file: &Path) -> &Path {
     file.parent().filter(|folder| !folder.as_os_str().is_empty()).unwrap_or_else(|| Path::new("."))
+}
+
+/// Reads a text file that the command line names, or one of a workflow that ships with rondo.
+///
+/// # Errors
+/// [`Code::FileRefused`] with the reason.
+pub fn read_text(path: &Path, max_bytes: usize) -> Result<String, Failure> {
+    if let Some(text) = shipped::text(path) {
+        return Ok(text.to_owned());
+    }
+    read_bounded(path, max_bytes)
+        .map_err(|error| Failure::new(Code::FileRefused, format!("{}: {error}", path.display())))
+}
+
+/// A path as it is told to other processes and recorded: absolute, links resolved.
+pub fn absolute(path: &Path, here: &Path) -> String {
+    if let Some(shipped) = path.to_str().filter(|path| shipped::is_one(path)) {
+        return shipped.to_owned();
+    }
+    let path = here.join(path);
+    path.canonicalize().unwrap_or(path).to_string_lossy().into_owned()
 }
 
 /// The text of a plain file of at most `max_bytes`.

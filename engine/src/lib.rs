@@ -4,7 +4,106 @@
 //! a checked workflow becomes a [`graph`], the machine of a [`thread`] decides, the [`scheduler`] visits roles through
 //! their [`hook`]s, and the [`store`] keeps the steps.
 //!
-//! The library knows nothing of terminals: the command line is in `cli`, which uses only what is public here.
+//! The library knows nothing of terminals: the command line is in `cli`. A process that shares a store with others opens
+//! a [`host::Host`].
+//!
+//! A workflow with a tool and a hook of one's own, answered by a script, in a store that lives in memory:
+//!
+//! ```
+//! use std::collections::BTreeMap;
+//! use std::sync::Arc;
+//! use std::sync::atomic::{AtomicUsize, Ordering};
+//!
+//! use futures_util::future::BoxFuture;
+//! use rondo_agent_kit::model::{Model, script::Script, scripted::Scripted};
+//! use rondo_agent_kit::tool::{self, Invocation, Origin, Spec, Tool, ToolSet};
+//! use rondo_engine::grant::Grants;
+//! use rondo_engine::hook::{Context, Hook, HookKind, Making, Next, Registry};
+//! use rondo_engine::{Ended, Engine, NewThread, Operating, SystemEnv, cast, models::Models, store::MemoryStore};
+//! use rondo_protocol::call::{Call, CallKind, Effect, Fault, Reply};
+//! use rondo_protocol::event::What;
+//! use rondo_protocol::workflow::{self, HookUse, OnHookError};
+//! use rondo_protocol::{Value, source::Source};
+//!
+//! const WORKFLOW: &str = "
+//! rondo: 1
+//! name: mirror
+//! input: { word: string }
+//! roles: { writer: { system: You write., tools: [reverse] } }
+//! graph:
+//!   start: { to: writer, prompt: 'Turn {{ input.word }} around.' }
+//!   writer: { done: { to: end, result: { text: '{{ body }}' } } }
+//! ";
+//! const SCRIPT: &str = "
+//! writer: [ { tools: [ { name: reverse, args: { word: tide } } ], then: { status: done, body: edit } } ]
+//! ";
+//!
+//! struct Reverse(Spec);
+//! impl Tool for Reverse {
+//!     fn spec(&self) -> &Spec {
+//!         &self.0
+//!     }
+//!     fn effect(&self, _: &Value) -> Effect {
+//!         Effect::Pure
+//!     }
+//!     fn run<'a>(&'a self, arguments: Value, _: &'a Invocation) -> BoxFuture<'a, Result<String, tool::Error>> {
+//!         let word = arguments.get("word").and_then(Value::as_str).unwrap_or_default();
+//!         Box::pin(std::future::ready(Ok(word.chars().rev().collect())))
+//!     }
+//! }
+//!
+//! #[derive(Clone, Default)]
+//! struct Count(Arc<AtomicUsize>);
+//! impl HookKind for Count {
+//!     fn name(&self) -> &'static str {
+//!         "count"
+//!     }
+//!     fn build(&self, _: &Making<'_>) -> Result<Arc<dyn Hook>, String> {
+//!         Ok(Arc::new(self.clone()))
+//!     }
+//! }
+//! impl Hook for Count {
+//!     fn handle<'a>(&'a self, call: Call, next: Next<'a>, _: &'a Context) -> BoxFuture<'a, Result<Reply, Fault>> {
+//!         self.0.fetch_add(1, Ordering::Relaxed);
+//!         next.run(call)
+//!     }
+//! }
+//!
+//! # #[tokio::main(flavor = "current_thread")]
+//! # async fn main() {
+//! let checked = workflow::read("workflow.yaml", WORKFLOW, &BTreeMap::new()).unwrap();
+//! let script = Script::read(&Source::new("script.yaml", SCRIPT)).unwrap();
+//! let parts = cast::script_parts(&checked.workflow).unwrap();
+//! let model: Arc<dyn Model> = Arc::new(Scripted::new(Arc::new(script), Arc::new(parts)));
+//! let mut tools = ToolSet::default();
+//! let (name, description) = ("reverse".to_owned(), "Turns a word around.".to_owned());
+//! let parameters = r#"{"type":"object"}"#.to_owned();
+//! tools.add(Arc::new(Reverse(Spec { name, description, parameters, origin: Origin::BuiltIn }))).unwrap();
+//! let count = Count::default();
+//! let hook = HookUse {
+//!     at: CallKind::Tool,
+//!     kind: "count".to_owned(),
+//!     on_error: OnHookError::Fail,
+//!     roles: None,
+//!     settings: BTreeMap::new(),
+//! };
+//!
+//! let registry = Registry::new([Arc::new(count.clone()) as Arc<dyn HookKind>]);
+//! let engine = Engine::new(Arc::new(MemoryStore::new()), Arc::new(SystemEnv::default()), registry);
+//! let (models, grants) = (Models::all_by(&checked.workflow, &model), Grants::everything());
+//! let operating = Operating { models, tools, grants, imposed: vec![hook], ..Operating::default() };
+//! let input = Value::from_iter([("word", Value::from("tide"))]);
+//! let mut run = engine.start(NewThread::of(checked, input), operating).await.unwrap();
+//! while let Some(event) = run.events.recv().await {
+//!     if let What::ToolFinished { tool, .. } = event.what {
+//!         println!("{tool} was called");
+//!     }
+//! }
+//! let Ended::Finished(ending) = run.ended().await else { panic!("it stopped") };
+//! assert_eq!(ending.result.get("text").and_then(Value::as_str), Some("edit"));
+//! assert_eq!(count.0.load(Ordering::Relaxed), 1);
+//! # }
+//! ```
 
 pub mod cast;
 pub mod cli;
@@ -13,6 +112,7 @@ pub mod conversation;
 mod engine;
 pub mod env;
 mod exit;
+pub mod failure;
 pub mod files;
 pub mod grant;
 pub mod graph;
@@ -36,5 +136,6 @@ pub mod trust;
 
 pub use engine::{Cancelled, Engine, Error, NewThread, Operating, Resumed, Stopper, ThreadHandle};
 pub use env::{Env, SystemEnv};
+pub use exit::Exit;
 pub use hook::kinds::registry;
 pub use scheduler::Ended;

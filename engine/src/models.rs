@@ -6,11 +6,38 @@ use std::sync::Arc;
 use rondo_agent_kit::model::Model;
 use rondo_agent_kit::model::openai::ResponseFormat;
 use rondo_protocol::object::Usage;
+use rondo_protocol::workflow::Workflow;
 use serde::{Deserialize, Serialize};
+
+/// The model of roles that name none.
+const DEFAULT: &str = "default";
 
 /// The models of one run, by logical name.
 #[derive(Clone, Default)]
 pub struct Models(pub BTreeMap<String, ResolvedModel>);
+
+impl Models {
+    /// Every logical model of `workflow`, and the one that roles have by default, answered by `provider`. Each has the
+    /// id that the workflow gives it, else its own name.
+    pub fn all_by(workflow: &Workflow, provider: &Arc<dyn Model>) -> Self {
+        let named = workflow.models.iter().map(|(name, model)| (name.as_str(), model.model.clone()));
+        let all: BTreeMap<&str, Option<String>> = std::iter::once((DEFAULT, None)).chain(named).collect();
+        let resolved = |(name, id): (&str, Option<String>)| {
+            let (id, provider) = (id.unwrap_or_else(|| name.to_owned()), Arc::clone(provider));
+            (
+                name.to_owned(),
+                ResolvedModel {
+                    id,
+                    provider,
+                    price: None,
+                    served_by: ServedBy::default(),
+                    response_format: ResponseFormat::default(),
+                },
+            )
+        };
+        Self(all.into_iter().map(resolved).collect())
+    }
+}
 
 /// A logical model as it is served.
 #[derive(Clone)]

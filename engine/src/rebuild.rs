@@ -15,8 +15,8 @@ use rondo_protocol::object::{self, Entry, Head, LAYOUT, Note, Start, Transcript}
 use rondo_protocol::workflow::{History, Policy, RoleKind, Workflow};
 use rondo_protocol::{Digest, canonical};
 
-use crate::conversation::Steps;
 use crate::cast::{self, Reading};
+use crate::conversation::Steps;
 use crate::store::{self, Read, Row, StoredStep};
 
 /// One request, rebuilt.

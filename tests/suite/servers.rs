@@ -102,6 +102,19 @@ fn a_server_is_not_started_before_a_tool_of_it_is_called_and_never_by_those_who_
 }
 
 #[test]
+fn the_lines_of_a_file_of_inputs_share_one_server() {
+    let office = Office::new("sh");
+    office.pin();
+    office.0.file("server.sh", format!("echo started >> started\n{SERVER}"));
+    office.0.trust(&["ask"]);
+    office.0.file("lines.jsonl", "{}\n".repeat(12));
+    office.run(&["run", "ask", "--offline", "--input-file", "lines.jsonl", "--concurrency", "6"]).exits(0);
+    let started = std::fs::read_to_string(office.0.path().join("started")).unwrap();
+    assert_eq!(started.lines().count(), 1);
+    assert_eq!(office.calls().lines().count(), 12, "each line has called its tool");
+}
+
+#[test]
 fn a_server_of_which_nothing_is_granted_is_not_started() {
     let office = Office::new("sh");
     office.pin();

@@ -174,15 +174,127 @@ fn a_holder_that_was_killed_blocks_nobody() {
     assert!(cancelled == resumed && cancelled[0]["outcome"] == "cancelled", "{cancelled:?} {resumed:?}");
 }
 
-#[test]
-fn a_terminal_that_asked_learns_that_the_holder_was_killed() {
-    let place = place();
-    let (run, _) = holder(&place);
-    let mut guest = place.start(["run", "slow", "--offline", "-i", "topic=ebb", "--json"]);
+/// The second role takes its time, but comes to its end.
+const UNHURRIED: &str =
+    "first: [ { status: done, body: one } ]\nsecond: [ { delay_ms: 3000, status: done, body: two } ]\n";
+
+/// Starts a run beside the holder whose second role takes as long as the script says, and gives its thread.
+fn guest(place: &Place, script: &str) -> (Running, String) {
+    place.file("guest.yaml", script);
+    let mut guest = place.start(["run", "slow", "--script", "guest.yaml", "-i", "topic=ebb", "--json"]);
     let thread = guest.event("thread_started")["thread"].as_str().unwrap().to_owned();
     guest.event("step_committed");
+    while guest.event("step_started")["role"] != "second" {}
+    (guest, thread)
+}
+
+#[track_caller]
+fn standing(place: &Place) -> Vec<(String, String)> {
+    let word = |line: &Value, name: &str| line[name].as_str().unwrap().to_owned();
+    let listed = place.run(["threads", "--json"]).exits(0).json();
+    listed.iter().map(|line| (word(line, "thread"), word(line, "status"))).collect()
+}
+
+#[test]
+fn whoever_holds_the_store_ends_without_any_other_run() {
+    for signal in [Signal::TERM, Signal::KILL] {
+        let place = place();
+        let (run, first) = holder(&place);
+        let (guest, second) = guest(&place, UNHURRIED);
+        run.signal(signal);
+        let ended = run.finish_within(SOON);
+        assert_eq!(
+            (ended.code, ended.signal),
+            if signal == Signal::TERM { (Some(143), None) } else { (None, Some(9)) }
+        );
+        let told = guest.finish().exits(0);
+        is_done(&told);
+        assert_eq!(standing(&place), [(first, "stopped".to_owned()), (second.clone(), "done".to_owned())]);
+        assert_eq!(place.run(["verify", &second, "--json"]).exits(0).event("verified")["requests"], 2);
+    }
+}
+
+#[test]
+fn a_run_beside_the_holder_ends_alone_and_is_not_shown_as_running() {
+    let place = place();
+    let (run, first) = holder(&place);
+    let (other, second) = guest(&place, SLOW);
+    let (running, stopped) = ("running".to_owned(), "stopped".to_owned());
+    assert_eq!(standing(&place), [(first.clone(), running.clone()), (second.clone(), running.clone())]);
+    let busy = place.run(["resume", &second]).exits(7);
+    assert!(busy.stderr.contains(&second), "{}", busy.stderr);
+    other.kill();
+    assert_eq!(standing(&place), [(first.clone(), running.clone()), (second.clone(), stopped)]);
+    is_done(&place.run(["resume", &second, "--script", "quick.yaml", "--json"]).exits(0));
+
+    // A third terminal ends the run of a second one.
+    let (other, third) = guest(&place, SLOW);
+    assert_eq!(place.run(["cancel", &third, "--json"]).exits(0).json()[0]["outcome"], "cancelled");
+    assert_eq!(other.finish_within(SOON).exits(1).event("thread_finished")["outcome"], "cancelled");
+    assert_eq!(standing(&place)[0], (first, running));
     run.kill();
-    let told = guest.finish_within(SOON).exits(9);
-    assert!(told.lines.last().unwrap().contains("resume") || told.stderr.contains("resume"), "{told:?}");
-    is_done(&place.run(["resume", &thread, "--script", "quick.yaml", "--json"]).exits(0));
+}
+
+#[test]
+fn many_short_runs_on_one_store_all_start() {
+    let place = place();
+    std::thread::scope(|scope| {
+        for _ in 0..3 {
+            scope.spawn(|| {
+                for _ in 0..8 {
+                    is_done(&run_quickly(&place).exits(0));
+                }
+            });
+        }
+    });
+    assert_eq!(place.run(["threads", "--json"]).exits(0).json().len(), 24);
+}
+
+#[test]
+fn a_run_beside_the_holder_has_the_input_and_the_durability_that_it_asks_for() {
+    let place = place();
+    let mut first = place.start(["run", "slow", "--offline", "-i", "topic=tides", "--json", "--durability", "log"]);
+    assert_eq!(first.event("thread_started")["durability"], "log");
+    let input = place.file("long.json", format!("{{\"topic\": \"{}\"}}", "x".repeat((16 << 20) - 64)));
+    let words = ["run", "quick", "--script", "quick.yaml", "--input-file", &input, "--json", "--durability", "sync"];
+    // A prompt has its own bound, so the input stands in none.
+    place.file("quick/workflow.yaml", WORKFLOW.replace("{{ input.topic }}", "go"));
+    let told = place.run(words).exits(0);
+    assert_eq!(told.event("thread_finished")["durability"], "sync");
+    is_done(&told);
+    first.kill();
+}
+
+#[test]
+fn a_reader_that_does_not_read_does_not_hold_up_a_run() {
+    let place = place();
+    // More than a pipe and every queue hold, and nobody reads any of it.
+    let said = "x".repeat(1 << 15);
+    let workflow = WORKFLOW.replace(
+        "second: { done: { to: end } }",
+        &format!(
+            "second: {{ done: {{ to: second, prompt: again, say: \"{said}\", max: 150, on_max: {{ to: end }} }} }}"
+        ),
+    );
+    place.file("slow/workflow.yaml", workflow);
+    let bodies = "{ status: done, body: two }, ".repeat(152);
+    place.file("many.yaml", format!("first: [ {{ status: done, body: one }} ]\nsecond: [ {bodies} ]\n"));
+    let mut command = place.command(["run", "slow", "--script", "many.yaml", "-i", "topic=ebb", "--json"]);
+    let mut child = command.spawn().unwrap();
+    let since = std::time::Instant::now();
+    loop {
+        assert!(since.elapsed() < crate::binary::PATIENCE, "the run waits for its reader");
+        let listed = place.run(["threads", "--json"]).exits(0).json();
+        if listed.first().is_some_and(|line| line["status"] == "done") {
+            break;
+        }
+    }
+    assert!(child.try_wait().unwrap().is_none(), "it still has something to say");
+    // Who reads in the end gets every durable event.
+    let mut text = String::new();
+    std::io::Read::read_to_string(&mut child.stdout.take().unwrap(), &mut text).unwrap();
+    let events: Vec<Value> = text.lines().map(|line| serde_json::from_str(line).unwrap()).collect();
+    let ids: Vec<&str> = events.iter().filter_map(|event| event["id"].as_str()).collect();
+    assert_eq!(ids.len(), 2 + 2 + 3 * 150 + 2 + 1, "{:?}", ids.last());
+    assert!(child.wait().unwrap().success());
 }

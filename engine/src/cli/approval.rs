@@ -12,6 +12,7 @@ use rondo_protocol::text::{is_invisible, is_steering};
 use rondo_protocol::{Value, canonical};
 use tokio::sync::Mutex;
 
+use super::operating::Approvers;
 use super::person::{Answer, answer_to, ask};
 use super::progress::suspended;
 use crate::grant::Approver;
@@ -24,6 +25,11 @@ static QUESTION: Mutex<()> = Mutex::const_new(());
 
 /// Tools that a person allowed for the rest of the run, by role.
 type Allowed = Arc<std::sync::Mutex<BTreeSet<(RoleName, String)>>>;
+
+/// Whoever is shown the single calls of each thread, where there is a person.
+pub fn approvers(is_attended: bool) -> Option<Approvers> {
+    is_attended.then(|| Arc::new(|| Arc::new(AtTerminal::default()) as Arc<dyn Approver>) as Approvers)
+}
 
 /// The person at this terminal.
 #[derive(Default)]

@@ -16,7 +16,7 @@ use rondo_protocol::diagnostic::Code;
 use rondo_protocol::digest::Kind as ObjectKind;
 use rondo_protocol::id::RoleName;
 use rondo_protocol::text::shell_word;
-use rondo_protocol::workflow::{Policy, RoleKind, Workflow};
+use rondo_protocol::workflow::{Policy, Workflow};
 use rondo_protocol::{Digest, Value, canonical};
 use rustix::fs::OFlags;
 use sha2::{Digest as _, Sha256};
@@ -27,6 +27,7 @@ use super::output::one_line;
 use super::person::{self, Answer};
 use super::session::Sources;
 use super::tooling::granted_paths;
+pub use super::tooling::{named, of_trust};
 use crate::config::{Grant, Settings, Stated, ToolSchema, keys};
 use crate::env::{Env as _, SystemEnv};
 use crate::grant::{Grants, Rule};
@@ -576,22 +577,6 @@ pub fn folder_name(file: &str) -> String {
     real(folder_of(Path::new(file))).to_string_lossy().into_owned()
 }
 
-/// The tools that the roles of a workflow name, with the roles.
-pub fn named(workflow: &Workflow) -> BTreeMap<String, Vec<RoleName>> {
-    let mut named: BTreeMap<String, Vec<RoleName>> = BTreeMap::new();
-    for (name, role) in &workflow.roles {
-        let tools = match &role.kind {
-            RoleKind::Model(model) => model.tools.as_slice(),
-            RoleKind::Tool(tool) => std::slice::from_ref(&tool.tool),
-            RoleKind::Selector(_) | RoleKind::Human | RoleKind::Rule(_) | RoleKind::Workflow(_) => &[],
-        };
-        for tool in tools {
-            named.entry(tool.clone()).or_default().push(name.clone());
-        }
-    }
-    named
-}
-
 fn granted_by_settings(grant: &Grant) -> Vec<Rule> {
     grant.tools.as_deref().map_or_else(|| READING.map(Rule::of_tool).to_vec(), rules)
 }
@@ -624,11 +609,6 @@ pub fn granted_by(asked: &Asked, settings: &Settings, tool: &str) -> Option<&'st
         None if settings.grant.tools.is_some() => Some("[grant]"),
         None => Some("default"),
     }
-}
-
-/// Trust records that cannot be used, as it is told.
-pub fn of_trust(error: &trust::Error) -> Failure {
-    Failure::new(Code::NotTrusted, error.to_string())
 }
 
 fn internal(error: &canonical::Error) -> Failure {

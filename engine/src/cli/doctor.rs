@@ -213,7 +213,7 @@ fn of_wall(settings: &Settings) -> Result<Finding, Failure> {
     if settings.grant.sandbox == Some(false) {
         return Ok(Finding { is_fault: true, ..Finding::new("sandbox", "off, by [grant] sandbox") });
     }
-    let runtime = tooling::runtime()?;
+    let runtime = super::runtime()?;
     let wall = runtime.block_on(async { Ok::<_, Failure>(tooling::processes(settings)?.self_test().await.clone()) })?;
     Ok(Finding { is_fault: wall.isolation.is_none(), ..Finding::new("sandbox", wall.to_string()) })
 }

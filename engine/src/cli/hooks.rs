@@ -10,20 +10,19 @@ use clap::{Arg, ArgMatches, Command};
 use futures_util::future::BoxFuture;
 use rondo_protocol::diagnostic::Code;
 use rondo_protocol::id::ThreadId;
-use serde::{Deserialize, Serialize};
 
 use super::consent::By;
 use super::exit::Exit;
 use super::failure::Failure;
-use super::operating::{Provision, rehearsing};
+use super::operating::{Equipment, Provision, rehearsing};
 use super::output::Output;
 use super::person::is_attended;
 use super::recording::Recording;
+use super::request::Request;
 use super::run::read_script;
 use super::session::{self, look_into, no_threads, of_store, own_store, settings};
-use super::terminal::Request;
 use super::watch::{Showing, watch};
-use super::{lines, tooling, working_folder};
+use super::{lines, working_folder};
 use crate::config::Flags;
 use crate::env::Env;
 use crate::grant::Grants;
@@ -107,7 +106,6 @@ pub fn flags(matches: &ArgMatches, registry: &Registry) -> BTreeMap<String, Stri
 }
 
 /// A verb of a kind that was asked for.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct VerbRequest {
     /// The verb.
     pub verb: String,
@@ -174,7 +172,7 @@ pub fn run(called: Called, registry: &Registry, output: &mut Output) -> Result<E
             env: SystemEnv::default(),
             rehearsing: None,
         };
-        let said = tooling::runtime()?.block_on(say(registry, &verb, &action, &asked, desk))?;
+        let said = super::runtime()?.block_on(say(registry, &verb, &action, &asked, desk))?;
         output.said(&said)?;
         return Ok(Exit::Done);
     }
@@ -192,13 +190,12 @@ pub fn run(called: Called, registry: &Registry, output: &mut Output) -> Result<E
         let recorded = recorded.map(|file| Recording::read(Path::new(&file), &working_folder()?)).transpose()?;
         let (grants, flags) = (Grants::everything(), BTreeMap::new());
         provision = Some(Provision {
-            settings,
+            equipment: Arc::new(Equipment::new(settings, grants)),
             script,
             recorded,
             record: None,
-            grants,
             in_doubt: None,
-            is_attended: false,
+            approvers: None,
             flags,
         });
     }
@@ -208,7 +205,7 @@ pub fn run(called: Called, registry: &Registry, output: &mut Output) -> Result<E
     watch(std::iter::once(request), own, durability, showing, output)
 }
 
-/// Carries out a verb over the store that this process holds.
+/// Carries out a verb.
 ///
 /// # Errors
 /// When the verb fails.
@@ -279,7 +276,7 @@ impl Desk for StoreDesk<'_> {
     fn rehearse<'a>(&'a self, thread: &'a ThreadId) -> BoxFuture<'a, Result<u64, String>> {
         Box::pin(async move {
             let Some(Rehearsing { engine, provision, kind }) = &self.rehearsing else {
-                return Err("this can only be done by the process that holds the store".to_owned());
+                return Err("this verb names no thread".to_owned());
             };
             let (workflow, _) = engine.definition(thread).map_err(|error| error.to_string())?;
             let operating = rehearsing(&workflow, provision).map_err(|failure| failure.to_string())?;

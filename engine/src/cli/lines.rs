@@ -8,7 +8,7 @@ use rondo_protocol::{Digest, Value};
 use serde::Serialize;
 
 use super::failure::Failure;
-use super::session::of_store;
+use super::session::{Driven, of_store};
 use crate::rebuild;
 use crate::store::{Read, Row, Status, StoredStep};
 use crate::thread::{Checkpoint, Origin};
@@ -56,8 +56,8 @@ impl Totals {
     }
 }
 
-/// The line of a thread whose row is `row`; `is_held` says whether a process holds the store.
-pub fn thread_line(thread: &ThreadId, row: &Row, is_held: bool) -> ThreadLine {
+/// The line of a thread whose row is `row`.
+pub fn thread_line(thread: &ThreadId, row: &Row, driven: &Driven) -> ThreadLine {
     let spent = Checkpoint::from_bytes(&row.checkpoint).map(|checkpoint| checkpoint.spent()).unwrap_or_default();
     ThreadLine {
         event: "thread",
@@ -65,7 +65,7 @@ pub fn thread_line(thread: &ThreadId, row: &Row, is_held: bool) -> ThreadLine {
         workflow: row.workflow,
         name: name(row),
         head: row.head,
-        status: status(row, is_held),
+        status: status(thread, row, driven),
         totals: Totals {
             steps: row.seq,
             model_calls: spent.model_calls,
@@ -89,9 +89,9 @@ pub fn origin(row: &Row) -> Option<Origin> {
 }
 
 /// How a thread stands. A row says `running` until its run has ended; one whose process was killed has stopped.
-pub fn status(row: &Row, is_held: bool) -> Status {
+pub fn status(thread: &ThreadId, row: &Row, driven: &Driven) -> Status {
     match row.status {
-        Status::Running if !is_held => Status::Stopped,
+        Status::Running if !driven.may_hold(thread) => Status::Stopped,
         status => status,
     }
 }

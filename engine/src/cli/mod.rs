@@ -2,8 +2,7 @@
 //! comes back.
 //!
 //! Laws: with `--json` stdout holds JSON Lines and nothing else; an exit code is made in [`exit`] alone; no panic and
-//! no backtrace reaches the user; what a person sees of a run is rendered from its events alone, so that a run in
-//! another process looks the same.
+//! no backtrace reaches the user; what a person sees of a run is rendered from its events alone.
 //!
 //! This module never decides where a thread goes next and never writes a store itself.
 
@@ -13,8 +12,6 @@ mod completions;
 mod consent;
 mod doctor;
 mod explain;
-mod failure;
-mod files;
 mod graph;
 mod hooks;
 mod init;
@@ -23,14 +20,13 @@ mod key_command;
 mod known_keys;
 mod lines;
 mod messages;
-mod operating;
 mod output;
 mod person;
 mod prefix;
 mod progress;
 mod record;
-mod recording;
 mod report;
+mod request;
 mod resume;
 mod review;
 mod run;
@@ -39,10 +35,8 @@ mod session;
 mod show;
 mod signals;
 mod simulate;
-mod terminal;
 mod test;
 mod threads;
-mod tooling;
 mod tools;
 mod trust;
 mod validate;
@@ -60,10 +54,12 @@ use std::process::ExitCode;
 use clap::{Args, CommandFactory as _, FromArgMatches as _, Parser, Subcommand};
 use rondo_protocol::diagnostic::Code;
 
-use failure::Failure;
 use output::{Output, tell};
 
 use crate::exit::{self, Exit};
+use crate::failure::{self, Failure};
+use crate::files;
+use crate::host::{operating, recording, tooling};
 
 /// Declarative workflows for role-based LLM agents.
 #[derive(Debug, Parser)]
@@ -225,6 +221,17 @@ impl Verb {
             Self::Completions(args) => completions::completions(&args, output),
         }
     }
+}
+
+/// What servers and programs are driven by, for a verb that runs no thread, and what threads run on.
+///
+/// # Errors
+/// When the system gives no threads.
+fn runtime() -> Result<tokio::runtime::Runtime, Failure> {
+    tokio::runtime::Builder::new_multi_thread()
+        .enable_all()
+        .build()
+        .map_err(|error| Failure::new(Code::InternalFault, format!("no runtime: {error}")))
 }
 
 /// The working folder.

@@ -126,6 +126,7 @@ pub struct ErrorLine {
     event: &'static str,
     thread: Option<String>,
     parent: Option<String>,
+    id: Option<String>,
     durability: Option<String>,
     at_ms: u64,
     code: Code,
@@ -138,7 +139,7 @@ impl ErrorLine {
     fn new(code: Code, message: String, place: Option<Place>) -> Self {
         let now = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH).unwrap_or_default();
         let at_ms = u64::try_from(now.as_millis()).unwrap_or(u64::MAX);
-        Self { event: "error", thread: None, parent: None, durability: None, at_ms, code, message, place }
+        Self { event: "error", id: None, thread: None, parent: None, durability: None, at_ms, code, message, place }
     }
 }
 

@@ -2,7 +2,9 @@
 
 use std::collections::BTreeMap;
 use std::path::Path;
+use std::sync::Arc;
 
+use rondo_agent_kit::tool::InDoubt;
 use rondo_protocol::diagnostic::Code;
 
 use super::consent::{Asked, By, Subject, named};
@@ -13,9 +15,9 @@ use super::lines;
 use super::output::{Output, tell};
 use super::person::is_attended;
 use super::recording::Recording;
+use super::request::{Request, ResumeRequest};
 use super::run::{ScriptArgs, read_script, recording, script, warn_of_plain_http};
 use super::session::{self, look_into, no_threads, of_store, thread, unfinished};
-use super::terminal::{Request, ResumeRequest};
 use super::watch::{Showing, watch};
 use super::{JsonArgs, StoreArgs, workflow, working_folder};
 use crate::config::{Flags, Settings};
@@ -23,8 +25,27 @@ use crate::rebuild;
 use crate::shipped;
 use crate::store::Status;
 
-use super::operating::{InDoubtChoice, Provision};
+use super::approval::approvers;
+use super::operating::{Equipment, Provision};
 use crate::grant::Grants;
+
+/// What a person decides of calls in doubt.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, clap::ValueEnum)]
+enum InDoubtChoice {
+    /// Make them again, with the same idempotency key
+    Retry,
+    /// Tell the model that nobody knows
+    Skip,
+}
+
+impl From<InDoubtChoice> for InDoubt {
+    fn from(choice: InDoubtChoice) -> Self {
+        match choice {
+            InDoubtChoice::Retry => Self::Retry,
+            InDoubtChoice::Skip => Self::Skip,
+        }
+    }
+}
 
 /// Go on with a thread that stopped
 #[derive(Debug, clap::Args)]
@@ -125,13 +146,12 @@ pub fn resume(args: &ResumeArgs, output: &mut Output) -> Result<Exit, Failure> {
     let (store, durability) = (own_store, settings.durability.value);
     let script = script.map(|(script, _)| script);
     let provision = Provision {
-        settings,
+        equipment: Arc::new(Equipment::new(settings, grants)),
         script,
         recorded,
         record: None,
-        grants,
-        in_doubt: args.in_doubt,
-        is_attended,
+        in_doubt: args.in_doubt.map(InDoubt::from),
+        approvers: approvers(is_attended),
         flags: args.flags.clone(),
     };
     let request = Request::Resume(Box::new(ResumeRequest { thread: id, provision }));

@@ -2,6 +2,7 @@
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 
 use clap::ValueEnum;
 use rondo_agent_kit::model::script::Script;
@@ -10,6 +11,7 @@ use rondo_protocol::event::Durability;
 use rondo_protocol::source::Source;
 use rondo_protocol::workflow::Workflow;
 
+use super::approval::approvers;
 use super::consent::{Asked, By, Subject, is_plain_http, named};
 use super::exit::Exit;
 use super::failure::{Failure, Faulty};
@@ -17,12 +19,12 @@ use super::files::{absolute, read_text};
 use super::input::{InputArgs, inputs};
 use super::key_command::with_keys;
 use super::known_keys::KnownKeys;
-use super::operating::{Provision, scripted_cast, speaking};
+use super::operating::{Equipment, Provision, scripted_cast, speaking};
 use super::output::{Output, Style, tell, tell_styled};
 use super::person::is_attended;
 use super::recording::Recording;
+use super::request::{Request, RunRequest};
 use super::session::{self, own_store};
-use super::terminal::{Request, RunRequest};
 use super::watch::{Showing, watch};
 use super::{JsonArgs, StoreArgs, report, tooling, workflow, working_folder};
 use crate::config::{Flags, Settings};
@@ -135,7 +137,9 @@ pub(super) fn start(args: &RunArgs, record: Option<PathBuf>, output: &mut Output
     let settings = if is_played { settings } else { with_keys(settings, &checked.workflow)? };
     warn_of_plain_http(&settings, is_played);
     let flags = args.flags.clone();
-    let provision = Provision { settings, script, recorded, record, grants, in_doubt: None, is_attended, flags };
+    let equipment = Arc::new(Equipment::new(settings, grants));
+    let approvers = approvers(is_attended);
+    let provision = Provision { equipment, script, recorded, record, in_doubt: None, approvers, flags };
     // What the operator lacks is told before a store is opened.
     speaking(&checked.workflow, &provision)?;
     let (workflow, policy) = (loaded.checked.workflow, loaded.checked.policy);

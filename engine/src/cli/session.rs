@@ -1,5 +1,6 @@
 //! What verbs have in common: the operator's settings, a store to look into, and the thread that a word means.
 
+use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 
 use rondo_protocol::diagnostic::Code;
@@ -14,6 +15,7 @@ use super::person::{self, Answer};
 use super::{StoreArgs, working_folder};
 use crate::config::{self, Files, Flags, Layer, Settings, Stated, layers};
 use crate::env::{Env as _, SystemEnv};
+use crate::socket;
 use crate::store::folder::{self, Found, Owner};
 use crate::store::{self, Read, Row, Status};
 use crate::trust::owner::{self, Unsafe, User};
@@ -214,8 +216,45 @@ pub fn settings(flags: &Flags) -> Result<Settings, Failure> {
 pub struct Look {
     /// The store.
     pub store: Box<dyn Read>,
-    /// Whether a process holds it, and so may be working on its threads.
-    pub is_held: bool,
+    /// Which of its threads are driven.
+    pub driven: Driven,
+}
+
+/// Which threads a process works on.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Driven {
+    /// These.
+    These(BTreeSet<ThreadId>),
+    /// Perhaps any: the process that holds the store does not say.
+    Unknown,
+}
+
+impl Driven {
+    /// Whether a process may be working on a thread.
+    pub fn may_hold(&self, thread: &ThreadId) -> bool {
+        match self {
+            Self::These(threads) => threads.contains(thread),
+            Self::Unknown => true,
+        }
+    }
+
+    /// What is driven of the store in a folder; nothing where no process holds it.
+    fn of(folder: &Path) -> Result<Self, Failure> {
+        if store::holder(folder).map_err(|error| of_store(&error))?.is_none() {
+            return Ok(Self::These(BTreeSet::new()));
+        }
+        Ok(socket::driven(folder).map_or(Self::Unknown, Self::These))
+    }
+
+    fn or(self, other: Self) -> Self {
+        match (self, other) {
+            (Self::These(mut threads), Self::These(others)) => {
+                threads.extend(others);
+                Self::These(threads)
+            }
+            _ => Self::Unknown,
+        }
+    }
 }
 
 /// A store to look into, or `None` where none has been written yet.
@@ -239,12 +278,14 @@ pub fn look_into(at: &Path) -> Result<Option<Look>, Failure> {
     if store::is_unwritten(at).map_err(|error| of_store(&error))? {
         return Ok(None);
     }
-    let is_held = store::holder(at).map_err(|error| of_store(&error))?.is_some();
+    // Before and after: a thread that ends or begins meanwhile is driven by one of the two.
+    let before = Driven::of(at)?;
     let (reader, opened) = store::RocksReader::open(at).map_err(|error| of_store(&error))?;
     for notice in opened.notices {
         tell(&format!("store: {notice}\n"));
     }
-    Ok(Some(Look { store: Box::new(reader), is_held }))
+    let driven = if before == Driven::Unknown { before } else { before.or(Driven::of(at)?) };
+    Ok(Some(Look { store: Box::new(reader), driven }))
 }
 
 /// A store that may be written: the user's own, or one that a person agreed to use.
@@ -409,7 +450,11 @@ fn listed(rows: &[(ThreadId, Row)]) -> String {
     let newest = rows.iter().rev().take(MAX_LISTED);
     let mut lines: Vec<String> = newest
         .map(|(id, row)| {
-            format!("{id}  {}  {}", super::lines::name(row), super::lines::standing(super::lines::status(row, true)))
+            format!(
+                "{id}  {}  {}",
+                super::lines::name(row),
+                super::lines::standing(super::lines::status(id, row, &Driven::Unknown))
+            )
         })
         .collect();
     if rows.len() > MAX_LISTED {

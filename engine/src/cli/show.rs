@@ -30,7 +30,7 @@ pub struct ShowArgs {
 /// Shows a thread.
 pub fn show(args: &ShowArgs, output: &mut Output) -> Result<Exit, Failure> {
     let (look, thread, row) = thread_in(look(&args.store)?, &args.thread)?;
-    let line = thread_line(&thread, &row, look.is_held);
+    let line = thread_line(&thread, &row, &look.driven);
     if output.is_json() {
         output.line(&line)?;
     } else {

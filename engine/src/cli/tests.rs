@@ -343,23 +343,3 @@ fn another_terminal_hands_its_requests_to_the_one_that_holds_the_store() {
     assert!(held.out.lines().last().unwrap().contains("cancelled"), "{}", held.out);
     assert_eq!(demo.rondo(&["resume", id, "--quiet"]).exit, 1, "cancelled for good");
 }
-
-#[test]
-fn requests_and_replies_survive_the_way() {
-    let request = terminal::Request::Cancel { thread: rondo_protocol::id::ThreadId::from_parts(1, 2) };
-    let bytes = rondo_protocol::canonical::to_bytes(&request).unwrap();
-    assert_eq!(rondo_protocol::canonical::from_slice::<terminal::Request>(&bytes), Ok(request));
-    let visit = rondo_protocol::event::Visit::beginning().unwrap();
-    let what = rondo_protocol::event::What::ThreadWaiting { visit, form: rondo_protocol::Value::Int(-(1 << 64) + 1) };
-    let event = rondo_protocol::event::Event {
-        id: None,
-        thread: rondo_protocol::id::ThreadId::from_parts(1, 2),
-        parent: None,
-        durability: rondo_protocol::event::Durability::Sync,
-        at_ms: 3,
-        what,
-    };
-    let reply = terminal::Reply::Event(event.into());
-    let bytes = rondo_protocol::canonical::to_bytes(&reply).unwrap();
-    assert_eq!(rondo_protocol::canonical::from_slice::<terminal::Reply>(&bytes), Ok(reply));
-}

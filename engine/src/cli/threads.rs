@@ -6,8 +6,11 @@ use super::exit::Exit;
 use super::failure::Failure;
 use super::lines::{ThreadLine, origin, standing, thread_line};
 use super::output::Output;
-use super::session::{look, of_store};
+use super::session::{Look, look, of_store};
 use super::{JsonArgs, StoreArgs};
+
+/// How many rows are read at once.
+const PAGE: usize = 256;
 
 /// List the threads of the store, oldest first
 #[derive(Debug, clap::Args)]
@@ -20,29 +23,31 @@ pub struct ThreadsArgs {
 
 /// Lists the threads.
 pub fn threads(args: &ThreadsArgs, output: &mut Output) -> Result<Exit, Failure> {
-    let (rows, is_held) = match look(&args.store)? {
-        Some(look) => (look.store.rows(None, usize::MAX).map_err(|error| of_store(&error))?, look.is_held),
-        None => (Vec::new(), false),
-    };
-    if output.is_json() {
-        for (thread, row) in &rows {
-            output.line(&thread_line(thread, row, is_held))?;
+    let now = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH).unwrap_or_default();
+    let now_ms = u64::try_from(now.as_millis()).unwrap_or(u64::MAX);
+    let look = look(&args.store)?;
+    let (mut lines, mut after) = (Vec::new(), None);
+    while let Some(Look { store, driven }) = &look {
+        let page = store.rows(after.as_ref(), PAGE).map_err(|error| of_store(&error))?;
+        for (thread, row) in &page {
+            let line = thread_line(thread, row, driven);
+            if output.is_json() {
+                output.line(&line)?;
+            } else {
+                let begun = origin(row).map_or(now_ms, |origin| origin.started_at_ms);
+                lines.push((line, now_ms.saturating_sub(begun)));
+            }
         }
+        let Some((last, _)) = page.last() else { break };
+        after = Some(last.clone());
+    }
+    if output.is_json() {
         return Ok(Exit::Done);
     }
-    if rows.is_empty() {
+    if lines.is_empty() {
         output.text("no threads yet; `rondo run` starts one\n")?;
         return Ok(Exit::Done);
     }
-    let now = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH).unwrap_or_default();
-    let now_ms = u64::try_from(now.as_millis()).unwrap_or(u64::MAX);
-    let lines: Vec<(ThreadLine, u64)> = rows
-        .iter()
-        .map(|(thread, row)| {
-            let begun = origin(row).map_or(now_ms, |origin| origin.started_at_ms);
-            (thread_line(thread, row, is_held), now_ms.saturating_sub(begun))
-        })
-        .collect();
     output.text(&table(&lines))?;
     Ok(Exit::Done)
 }

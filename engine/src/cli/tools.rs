@@ -60,7 +60,7 @@ struct SandboxLine<'a> {
 pub fn tools(args: &ToolsArgs, output: &mut Output) -> Result<Exit, Failure> {
     let flags = Flags { store: args.store.store.clone(), durability: None };
     let (sources, settings) = (session::sources(&flags)?, session::settings(&flags)?);
-    let runtime = tooling::runtime()?;
+    let runtime = super::runtime()?;
     runtime.block_on(list(args, &sources, &settings, output))
 }
 

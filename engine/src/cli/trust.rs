@@ -300,7 +300,7 @@ fn server(
     // Its command was shown with the settings and must have been agreed to before it is started.
     let by = By::of(false, is_attended() && !output.is_json());
     Asked::of(sources, settings, None)?.permitted("", by, settings)?;
-    let offered = tooling::runtime()?.block_on(tooling::offered(name, settings))?;
+    let offered = super::runtime()?.block_on(tooling::offered(name, settings))?;
     let digest = offered.digest();
     let tools = offered.pins.iter().map(|(name, pin)| ToolLine {
         name,

@@ -64,7 +64,7 @@ pub fn verify(args: &VerifyArgs, output: &mut Output) -> Result<Exit, Failure> {
         .map_err(|error| of_rebuild(&error))?;
     }
     outcome?;
-    let head = super::lines::thread_line(&thread, &row, look.is_held).head;
+    let head = super::lines::thread_line(&thread, &row, &look.driven).head;
     if output.is_json() {
         output.line(&SumLine { event: "verified", thread, head, requests, faults })?;
     } else {

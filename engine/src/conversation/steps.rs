@@ -140,7 +140,8 @@ impl<'a> Steps<'a> {
     /// # Errors
     /// When it is missing or damaged.
     pub fn stored(&self, seq: u64) -> Result<(StoredStep, Note), Error> {
-        let missing = || Damage::new(format!("step {seq} of thread {} is missing", self.thread)).of_thread(&self.thread);
+        let missing =
+            || Damage::new(format!("step {seq} of thread {} is missing", self.thread)).of_thread(&self.thread);
         Ok(self.store.step(&self.thread, seq)?.ok_or_else(missing)?)
     }
 

@@ -39,7 +39,7 @@ impl<'a> Walk<'a> {
     /// When a step is missing or damaged.
     pub fn new(
         steps: &'a Steps<'a>,
-            prev: &[Digest],
+        prev: &[Digest],
         before: u64,
         seen_from: Option<&'a Place>,
     ) -> Result<Self, Error> {

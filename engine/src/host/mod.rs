@@ -1,7 +1,89 @@
 //! The host: what a process that runs threads has once, and shares between them.
 
 mod hub;
+pub(crate) mod operating;
+pub(crate) mod recording;
 mod replay;
+pub(crate) mod seat;
+pub(crate) mod tooling;
+
+use std::sync::Arc;
+
+use rondo_protocol::event::EventId;
+use rondo_protocol::id::ThreadId;
 
 pub use hub::{Error as SubscribeError, Hub, Subscription, Topic};
 pub(crate) use replay::{end, position};
+pub use seat::{Cancel, Opening, Seat};
+
+use crate::engine::Running;
+use crate::hook::Registry;
+use crate::store::{self, Row};
+use crate::{Engine, Env};
+
+/// What a process that runs threads has once.
+#[derive(Clone)]
+pub struct Host {
+    engine: Engine,
+    seat: Option<Seat>,
+}
+
+impl Host {
+    /// A host over a store that processes share. Gives what is to be said of its opening as well, a sentence each.
+    ///
+    /// # Errors
+    /// [`store::Error::Busy`] when the process that holds the store does not answer, or the store cannot be opened.
+    ///
+    /// # Panics
+    /// Outside a tokio runtime.
+    pub async fn open(
+        opening: Opening,
+        env: Arc<dyn Env>,
+        registry: Registry,
+    ) -> Result<(Self, Vec<String>), store::Error> {
+        let running = Arc::new(Running::default());
+        let ending = Arc::clone(&running);
+        let cancel: Cancel = Arc::new(move |thread| ending.cancel(thread));
+        let opening = tokio::task::spawn_blocking(move || Seat::open(opening, cancel)).await;
+        let (seat, notices) = opening.unwrap_or_else(|error| Err(broke_off(&error)))?;
+        let engine = Engine::shared(seat.clone(), running, env, registry);
+        Ok((Self { engine, seat: Some(seat) }, notices))
+    }
+
+    /// A host over what `engine` runs on.
+    pub fn new(engine: Engine) -> Self {
+        Self { engine, seat: None }
+    }
+
+    /// What runs its threads.
+    pub fn engine(&self) -> &Engine {
+        &self.engine
+    }
+
+    /// Threads with their rows, oldest first: at most `limit`, and only those behind `after`.
+    ///
+    /// # Errors
+    /// When the store is damaged.
+    pub fn list(&self, after: Option<&ThreadId>, limit: usize) -> Result<Vec<(ThreadId, Row)>, store::Error> {
+        self.engine.store().rows(after, limit)
+    }
+
+    /// As [`Engine::subscribe`].
+    ///
+    /// # Errors
+    /// As [`Engine::subscribe`].
+    pub fn subscribe(&self, thread: &ThreadId, after: EventId) -> Result<Subscription, SubscribeError> {
+        self.engine.subscribe(thread, after)
+    }
+
+    /// Gives the store to other processes. Threads that still run here stop with a fault of the store.
+    pub async fn leave(&self) {
+        let Some(seat) = self.seat.clone() else { return };
+        // A panic in it has been reported where it happened.
+        let _ = tokio::task::spawn_blocking(move || seat.leave()).await;
+    }
+}
+
+fn broke_off(error: &tokio::task::JoinError) -> store::Error {
+    store::Error::Poisoned { what: format!("the opening broke off: {error}") }
+}

@@ -90,7 +90,9 @@ pub fn end(store: &dyn Read, thread: &ThreadId) -> Result<Option<EventId>, Error
 pub fn position(store: &dyn Read, row: &Row, thread: &ThreadId, origin: &Origin) -> Result<Position, Error> {
     let last = if row.seq == 0 { None } else { store.step(thread, row.seq)? };
     Ok(match last {
-        Some((stored, note)) => Position { id: EventId { seq: stored.seq, k: told(&note.after) }, at_ms: note.ended_at_ms },
+        Some((stored, note)) => {
+            Position { id: EventId { seq: stored.seq, k: told(&note.after) }, at_ms: note.ended_at_ms }
+        }
         None => Position { id: EventId { seq: 0, k: told(&origin.after) }, at_ms: origin.started_at_ms },
     })
 }
@@ -114,7 +116,8 @@ fn numbered(seq: u64, all: impl Iterator<Item = What>) -> Vec<(EventId, What)> {
 fn of_beginning(row: &Row, origin: &Origin) -> Vec<(EventId, What)> {
     let started = What::ThreadStarted { workflow: row.workflow, start: row.start };
     let visit = Visit::beginning();
-    let after = origin.after.iter().cloned().filter_map(|followed| Some(What::followed(visit.as_ref()?, None, followed)));
+    let after =
+        origin.after.iter().cloned().filter_map(|followed| Some(What::followed(visit.as_ref()?, None, followed)));
     numbered(0, std::iter::once(started).chain(after))
 }
 

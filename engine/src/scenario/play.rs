@@ -25,6 +25,7 @@ use super::scenario::{Scenario, Voice};
 use super::snapshot::{Course, Request, Requests, Stop};
 use super::tools::Kit;
 use crate::cast;
+use crate::conversation::Steps;
 use crate::env::SeededEnv;
 use crate::exit::Exit;
 use crate::grant::Grants;
@@ -33,7 +34,6 @@ use crate::models::{Models, ResolvedModel, ServedBy};
 use crate::rebuild;
 use crate::scheduler::Ended;
 use crate::store::{MemoryStore, Read, Row, StoredStep};
-use crate::conversation::Steps;
 use crate::thread::{self, Input, Machine, PastStep};
 use crate::{Engine, NewThread, Operating};
 

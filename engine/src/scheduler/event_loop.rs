@@ -402,8 +402,7 @@ impl<'a> Driver<'a> {
         let hooks = self.noted(&at, noted).await;
         let Visited { result, attempts, model_calls, tool_calls, usage, cost_usd, tools, objects, effect_unknown } =
             visited;
-        let note =
-            Note { hooks, model_calls, tool_calls, tools, attempts, usage, cost_usd, told, ..Note::default() };
+        let note = Note { hooks, model_calls, tool_calls, tools, attempts, usage, cost_usd, told, ..Note::default() };
         let end = VisitEnd { outcome: Err(worker::cancelled()), note, objects, waited_ms: 0, effect_unknown };
         match result {
             Ok(turn) => self.answered(&visit, turn, end),
@@ -568,7 +567,8 @@ impl<'a> Driver<'a> {
     }
 
     fn tell_stop(&self, fault: Fault) -> Ended {
-        let visit = lock(&self.machine).visiting().first().map(|(lane, dispatch)| (lane.clone(), dispatch.role.clone()));
+        let visit =
+            lock(&self.machine).visiting().first().map(|(lane, dispatch)| (lane.clone(), dispatch.role.clone()));
         let visit = visit.map(|(lane, role)| {
             let before = lock(&self.machine).lane(&lane).map_or(0, |lane| lane.visits(&role));
             (role, before + 1)

@@ -192,7 +192,7 @@ impl Calling<'_> {
         let Some(approver) = tooling.approver else {
             let message = format!(
                 "each call of {} needs a person's approval ([grant] approve in rondo.toml), and there is no terminal to \
-                 ask at; where another process holds the store, only its own terminal can be asked",
+                 ask at",
                 call.name
             );
             return Err(Fault::new(Code::ApprovalMissing, FaultClass::Denied, message));

@@ -15,9 +15,9 @@ use serde::Serialize;
 
 use super::answers::{BYTES_A_TOKEN, Repertoire};
 use super::routes::Path;
+use super::run::Run;
 use super::space::{Goal, Space};
 use super::walk::UNROUTED;
-use super::run::Run;
 use crate::cast;
 use crate::graph::Graph;
 

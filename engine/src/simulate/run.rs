@@ -80,7 +80,9 @@ impl Run {
     /// The thread after the next visit was answered so.
     pub fn answered(&self, answer: &Answer) -> (Self, Next) {
         let mut run = self.clone();
-        let Some((lane, _)) = self.visiting() else { return (run, Next { edge: None, edges: Vec::new(), fault: None }) };
+        let Some((lane, _)) = self.visiting() else {
+            return (run, Next { edge: None, edges: Vec::new(), fault: None });
+        };
         let answered = Answered {
             status: answer.status.clone(),
             output: answer.output.clone(),
@@ -174,9 +176,10 @@ impl Drop for Made {
 impl Recall for Steps {
     fn episode(&self, seq: u64) -> Result<Arc<Episode>, Fault> {
         let mut found = self.newest_first().filter(|made| made.episode.seq == seq);
-        found.next().map(|made| Arc::clone(&made.episode)).ok_or_else(|| {
-            Fault::new(Code::StoreDamaged, FaultClass::Store, format!("step {seq} was never made"))
-        })
+        found
+            .next()
+            .map(|made| Arc::clone(&made.episode))
+            .ok_or_else(|| Fault::new(Code::StoreDamaged, FaultClass::Store, format!("step {seq} was never made")))
     }
 
     fn past(&self, lane: &LanePath) -> Result<Option<PastLane>, Fault> {

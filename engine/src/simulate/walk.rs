@@ -11,16 +11,16 @@ use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::ops::Range;
 use std::sync::Arc;
 
+use rondo_protocol::Value;
 use rondo_protocol::diagnostic::Code;
 use rondo_protocol::id::RoleName;
 use rondo_protocol::workflow::Limits;
 use rondo_protocol::workflow::template::Cause;
-use rondo_protocol::Value;
 
 use super::answers::{Answer, Repertoire};
 use super::reads::Reads;
-use super::space::{End, Goal, Key, Space, SpotId, Taken, Way};
 use super::run::{Next, Run};
+use super::space::{End, Goal, Key, Space, SpotId, Taken, Way};
 use crate::graph::{Edge, EdgeId, Graph};
 use crate::thread::{self, Lane, Undecided};
 

@@ -3,6 +3,7 @@
 //! A database whose log lost its end opens without an error and with fewer steps. The anchor tells: it is written after
 //! each synced batch, so that a database which has less than it says has lost something that was acknowledged. A
 //! database that has more is whole, because the anchor itself is put on the device at most once a second and at close.
+//! It also says how far the list of the database's tables had come, for the same reason.
 //!
 //! The file has two slots of a sector each, which are written in turn, so that a torn write leaves the other. A slot
 //! also holds the generation, which each opening for writing raises: a writer that finds another one than its own, or
@@ -16,7 +17,8 @@ use std::time::{Duration, Instant};
 
 use sha2::{Digest as _, Sha256};
 
-use super::codec::Ledger;
+use super::codec::{FORMAT, Ledger};
+use super::manifest::Position;
 use super::{Error, folder};
 
 /// The anchor's file in the folder of a store.
@@ -27,8 +29,12 @@ const SLOT_BYTES: usize = 512;
 const FILE_BYTES: usize = 2 * SLOT_BYTES;
 
 const MAGIC: &[u8; 8] = b"rondo\0an";
-const VERSION: u8 = 1;
-const BODY_BYTES: usize = 8 + 1 + 8 + 8 + Ledger::BYTES;
+/// The version of a slot is the format of its store.
+const VERSION: u8 = 2;
+/// What stands before the checksum, padded with zeros. It stays so long in every version.
+const BODY_BYTES: usize = 128;
+/// The same in format 1.
+const OLD_BODY_BYTES: usize = 8 + 1 + 8 + 8 + Ledger::BYTES;
 
 /// How long a written anchor may wait for its sync.
 const SYNC_EVERY: Duration = Duration::from_secs(1);
@@ -42,6 +48,8 @@ pub(super) struct Slot {
     turn: u64,
     /// What had been synced.
     pub(super) ledger: Ledger,
+    /// How far the list of tables had come.
+    pub(super) manifest: Position,
 }
 
 /// What is found beside a database.
@@ -100,7 +108,7 @@ impl Anchor {
     ///
     /// # Errors
     /// [`Error::Io`], [`Error::Format`].
-    pub(super) fn claim(store: &Path, ledger: Ledger) -> Result<Self, Error> {
+    pub(super) fn claim(store: &Path, ledger: Ledger, manifest: Position) -> Result<Self, Error> {
         let found = look(store)?;
         let (generation, turn) = match found {
             Found::Slot(slot) => (slot.generation, slot.turn),
@@ -112,7 +120,7 @@ impl Anchor {
         let file = folder::opened(&path, options.read(true).write(true).create(true).truncate(false)).map_err(io)?;
         let mut bytes = [0; FILE_BYTES];
         read_up_to(&file, &mut bytes).map_err(io)?;
-        let last = Slot { generation: generation.saturating_add(1), turn, ledger };
+        let last = Slot { generation: generation.saturating_add(1), turn, ledger, manifest };
         let mut anchor = Self { file, path: path.clone(), last, bytes, synced_at: Instant::now(), dirty: false };
         if !matches!(found, Found::Slot(_)) {
             // Both slots hold bytes from here on: a later write changes no size and needs no new block.
@@ -136,6 +144,11 @@ impl Anchor {
         let mut bytes = [0; FILE_BYTES];
         read_up_to(&self.file, &mut bytes).map_err(|error| Error::io(&self.path, &error))?;
         Ok(bytes == self.bytes)
+    }
+
+    /// Remembers, from the next write on, how far the manifest has come. It is on the device.
+    pub(super) fn set_manifest(&mut self, manifest: Position) {
+        self.last.manifest = manifest;
     }
 
     /// Remembers that everything up to `ledger` is on the device.
@@ -208,6 +221,8 @@ fn encode(slot: &Slot) -> [u8; SLOT_BYTES] {
     body.extend_from_slice(&slot.generation.to_be_bytes());
     body.extend_from_slice(&slot.turn.to_be_bytes());
     body.extend_from_slice(&slot.ledger.to_bytes());
+    body.extend_from_slice(&slot.manifest.to_bytes());
+    body.resize(BODY_BYTES, 0);
     let checksum = Sha256::digest(&body);
     body.extend_from_slice(&checksum);
     let mut sector = [0; SLOT_BYTES];
@@ -217,23 +232,34 @@ fn encode(slot: &Slot) -> [u8; SLOT_BYTES] {
     sector
 }
 
+/// What stands in a sector behind the magic bytes, where the checksum behind `length` bytes is right.
+fn body(sector: &[u8], length: usize) -> Option<&[u8]> {
+    let (body, rest) = sector.split_at_checked(length)?;
+    let checksum = Sha256::digest(body);
+    if rest.get(..checksum.len())? == checksum.as_slice() { body.strip_prefix(MAGIC) } else { None }
+}
+
 /// The slot in `sector`, or `None` where its checksum is wrong.
 fn decode(sector: &[u8]) -> Result<Option<Slot>, Error> {
-    let Some((body, rest)) = sector.split_at_checked(BODY_BYTES) else { return Ok(None) };
-    let checksum = Sha256::digest(body);
-    if rest.get(..checksum.len()) != Some(checksum.as_slice()) {
-        return Ok(None);
+    if body(sector, OLD_BODY_BYTES).is_some_and(|body| body.first() == Some(&1)) {
+        return Err(Error::Format { found: 1, known: FORMAT });
     }
-    let Some(body) = body.strip_prefix(MAGIC) else { return Ok(None) };
+    let Some(body) = body(sector, BODY_BYTES) else { return Ok(None) };
     let slot = (|| {
         let (version, body) = body.split_first()?;
         if *version != VERSION {
-            return Some(Err(Error::Format { found: u32::from(*version), known: u32::from(VERSION) }));
+            return Some(Err(Error::Format { found: u32::from(*version), known: FORMAT }));
         }
         let (generation, body) = body.split_first_chunk::<8>()?;
         let (turn, body) = body.split_first_chunk::<8>()?;
-        let ledger = Ledger::from_bytes(body.first_chunk()?)?;
-        Some(Ok(Slot { generation: u64::from_be_bytes(*generation), turn: u64::from_be_bytes(*turn), ledger }))
+        let (ledger, body) = body.split_first_chunk()?;
+        let (ledger, manifest) = (Ledger::from_bytes(ledger)?, Position::from_bytes(body.first_chunk()?)?);
+        Some(Ok(Slot {
+            generation: u64::from_be_bytes(*generation),
+            turn: u64::from_be_bytes(*turn),
+            ledger,
+            manifest,
+        }))
     })();
     slot.transpose()
 }
@@ -241,6 +267,8 @@ fn decode(sector: &[u8]) -> Result<Option<Slot>, Error> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    const MANIFEST: Position = Position { number: 5, end: 580 };
 
     fn ledger(batches: u64) -> Ledger {
         Ledger { batches, steps: batches, chain: [7; 32] }
@@ -256,7 +284,7 @@ mod tests {
     #[test]
     fn a_torn_slot_leaves_the_other() {
         let folder = tempfile::tempdir().unwrap();
-        let mut anchor = Anchor::claim(folder.path(), ledger(0)).unwrap();
+        let mut anchor = Anchor::claim(folder.path(), ledger(0), Position::default()).unwrap();
         for count in 1..=4 {
             anchor.write(ledger(count)).unwrap();
         }
@@ -278,9 +306,9 @@ mod tests {
     #[test]
     fn a_writer_sees_that_it_was_displaced() {
         let folder = tempfile::tempdir().unwrap();
-        let first = Anchor::claim(folder.path(), ledger(1)).unwrap();
+        let first = Anchor::claim(folder.path(), ledger(1), MANIFEST).unwrap();
         assert_eq!(first.is_ours(), Ok(true));
-        let second = Anchor::claim(folder.path(), ledger(1)).unwrap();
+        let second = Anchor::claim(folder.path(), ledger(1), MANIFEST).unwrap();
         assert_eq!(first.is_ours(), Ok(false));
         assert_eq!(second.is_ours(), Ok(true));
         assert_eq!(second.last.generation, first.last.generation + 1);
@@ -288,12 +316,13 @@ mod tests {
 
     #[test]
     fn a_newer_version_is_no_guess() {
-        let slot = Slot { generation: 1, turn: 1, ledger: ledger(1) };
+        let slot = Slot { generation: 1, turn: 1, ledger: ledger(1), manifest: MANIFEST };
+        assert_eq!(decode(&encode(&slot)), Ok(Some(slot)));
         let mut body = encode(&slot)[..BODY_BYTES].to_vec();
-        body[8] = 2;
+        body[8] = 3;
         let checksum = Sha256::digest(&body);
         body.extend_from_slice(&checksum);
         body.resize(SLOT_BYTES, 0);
-        assert_eq!(decode(&body), Err(Error::Format { found: 2, known: 1 }));
+        assert_eq!(decode(&body), Err(Error::Format { found: 3, known: 2 }));
     }
 }

@@ -4,9 +4,7 @@
 //! the older ones, and an unknown one is [`Error::Version`] and no guess. Numbers are big-endian. Reading never panics,
 //! whatever the bytes.
 
-use std::collections::BTreeMap;
-
-use rondo_protocol::canonical::{self, Value};
+use rondo_protocol::canonical;
 use rondo_protocol::digest::{Digest, Kind};
 use rondo_protocol::id::{LanePath, RoleName, ThreadId};
 use rondo_protocol::object::Note;
@@ -145,20 +143,17 @@ fn kind_code(kind: Kind) -> u8 {
 /// # Errors
 /// [`Error::Malformed`] when a figure in it is not a number.
 pub(super) fn write_note(note: &Note) -> Result<Vec<u8>, Error> {
-    let malformed = |error| Error::Malformed { what: format!("a note has no canonical form: {error}") };
-    let members = match Value::from_serialize(note).map_err(malformed)? {
-        Value::Object(members) => members,
-        _ => BTreeMap::new(),
-    };
     // That something cost nothing is said; of counts, nothing is none.
-    let says = |name: &str, value: &Value| match value {
-        Value::Null => false,
-        Value::Int(0) => name == "cost_usd",
+    let says = |name: &[u8], value: &[u8]| match value {
+        b"null" => false,
+        b"0" => name == b"cost_usd",
         _ => true,
     };
-    let said = members.into_iter().filter(|(name, value)| says(name, value));
-    let mut value = vec![NOTE.version];
-    value.extend(canonical::to_bytes(&said.collect::<Value>()).map_err(malformed)?);
+    let malformed = |error| Error::Malformed { what: format!("a note has no canonical form: {error}") };
+    let note = canonical::to_bytes_of(note, &says).map_err(malformed)?;
+    let mut value = Vec::with_capacity(1 + note.len());
+    value.push(NOTE.version);
+    value.extend_from_slice(&note);
     Ok(value)
 }
 

@@ -5,10 +5,12 @@ use rondo_protocol::digest::Kind;
 use rondo_protocol::id::{LanePath, RoleName, ThreadId};
 use rondo_protocol::object::{Note, Step};
 
-use super::{Error, LaneRow, Row};
+use serde::{Deserialize, Serialize};
+
+use super::{Error, LaneRow, Row, text};
 
 /// A step as it is stored.
-#[derive(Debug, Clone, PartialEq)]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct StoredStep {
     /// Its place in the thread, from 1.
     pub seq: u64,
@@ -17,17 +19,19 @@ pub struct StoredStep {
     /// The role's visit in its lane, from 1.
     pub visit: u64,
     /// The step.
+    #[serde(with = "text::json")]
     pub step: Step,
 }
 
 /// A step to be stored.
-#[derive(Debug, Clone)]
+#[derive(Debug, Clone, Serialize, Deserialize)]
 pub struct NewStep {
     /// Its place: the row's `seq` after this commit.
     pub seq: u64,
     /// Its digest.
     pub digest: Digest,
     /// Its canonical bytes.
+    #[serde(with = "text::bytes")]
     pub bytes: Vec<u8>,
     /// Who spoke.
     pub role: RoleName,
@@ -36,11 +40,12 @@ pub struct NewStep {
     /// The role's visit in that lane, from 1.
     pub visit: u64,
     /// What is known of it and not hashed.
+    #[serde(with = "text::json")]
     pub note: Note,
 }
 
 /// One commit: all of it or nothing.
-#[derive(Debug, Clone)]
+#[derive(Debug, Clone, Serialize, Deserialize)]
 pub struct Commit {
     /// Which thread.
     pub thread: ThreadId,
@@ -51,10 +56,12 @@ pub struct Commit {
     /// The step, if this commit adds one.
     pub step: Option<NewStep>,
     /// Objects that are not known to be stored yet: kind, digest, canonical bytes.
+    #[serde(with = "text::objects")]
     pub objects: Vec<(Kind, Digest, Vec<u8>)>,
     /// Rows of lanes as they stand after it; `None` deletes one.
     pub lanes: Vec<(LanePath, Option<LaneRow>)>,
     /// The evaluated list of the `each` that the step of that number opened; `None` deletes one.
+    #[serde(with = "text::lists")]
     pub lists: Vec<(u64, Option<Vec<u8>>)>,
     /// Lanes whose journal is cleared.
     pub clear_journal: Vec<LanePath>,
@@ -67,36 +74,34 @@ pub const MAX_NAME_BYTES: usize = 4096;
 pub const MAX_COMMIT_BYTES: usize = 256 << 20;
 
 impl Commit {
-    /// Whether this commit may follow a row of `version` that ends at `seq`; both 0 for a thread that is not stored.
+    /// Checks what can be checked without the stored row.
     ///
     /// # Errors
-    /// [`Error::Conflict`] when the row has moved on, [`Error::Malformed`] when the commit would leave a gap.
-    pub(crate) fn may_follow(&self, version: u64, seq: u64) -> Result<(), Error> {
+    /// [`Error::Malformed`].
+    pub(super) fn check(&self) -> Result<(), Error> {
         let malformed = |what: &str| Err(Error::Malformed { what: format!("thread {}: {what}", self.thread) });
-        if version != self.expected {
-            return Err(Error::Conflict { thread: self.thread.clone() });
-        }
-        if self.expected.checked_add(1) != Some(self.row.version) {
-            return malformed("the row's version is not the expected one and 1");
-        }
-        match &self.step {
-            None if self.row.seq != seq => return malformed("the row ends at another step and no step is added"),
-            Some(step) if seq.checked_add(1) != Some(step.seq) => return malformed("the step is not the next one"),
-            Some(step) if step.seq != self.row.seq => return malformed("the row does not end at the step"),
-            Some(step) if step.lane.as_str().len().max(step.role.as_str().len()) > MAX_NAME_BYTES => {
-                return malformed("the name of a lane or role is too long");
-            }
-            _ => {}
-        }
-        let mut lanes = self.lanes.iter().map(|(lane, _)| lane).chain(&self.clear_journal);
-        if lanes.any(|lane| lane.as_str().len() > MAX_NAME_BYTES) {
-            return malformed("the name of a lane is too long");
+        let role = self.step.iter().map(|step| step.role.as_str());
+        let lane = self.step.iter().map(|step| step.lane.as_str());
+        let lanes = self.lanes.iter().map(|(lane, _)| lane).chain(&self.clear_journal).map(LanePath::as_str);
+        if role.chain(lane).chain(lanes).any(|name| name.len() > MAX_NAME_BYTES) {
+            return malformed("the name of a lane or role is too long");
         }
         if self.size_bytes() > MAX_COMMIT_BYTES { malformed("the commit is too large") } else { Ok(()) }
     }
 
+    /// Behind what it stands, and what it makes of that.
+    pub(super) fn place(&self) -> Place {
+        Place {
+            thread: self.thread.clone(),
+            expected: self.expected,
+            version: self.row.version,
+            seq: self.row.seq,
+            step: self.step.as_ref().map(|step| step.seq),
+        }
+    }
+
     /// How much it writes, about.
-    pub(crate) fn size_bytes(&self) -> usize {
+    fn size_bytes(&self) -> usize {
         let step = self.step.as_ref().map_or(0, |step| step.bytes.len());
         let objects: usize = self.objects.iter().map(|(_, _, bytes)| bytes.len()).sum();
         let lane = |row: &Option<LaneRow>| row.as_ref().map_or(0, |row| row.fold.len());
@@ -107,13 +112,51 @@ impl Commit {
     }
 }
 
+/// Where a commit stands in its thread.
+#[derive(Debug, Clone)]
+pub(super) struct Place {
+    /// Which thread.
+    pub(super) thread: ThreadId,
+    /// The row's version before it.
+    expected: u64,
+    /// The row's version after it.
+    pub(super) version: u64,
+    /// The number of the last step after it.
+    pub(super) seq: u64,
+    /// The number of its step.
+    pub(super) step: Option<u64>,
+}
+
+impl Place {
+    /// Whether the commit may follow a row of `version` that ends at `seq`; both 0 for a thread that is not stored.
+    ///
+    /// # Errors
+    /// [`Error::Conflict`] when the row has moved on, [`Error::Malformed`] when the commit would leave a gap.
+    pub(super) fn may_follow(&self, version: u64, seq: u64) -> Result<(), Error> {
+        let malformed = |what: &str| Err(Error::Malformed { what: format!("thread {}: {what}", self.thread) });
+        if version != self.expected {
+            return Err(Error::Conflict { thread: self.thread.clone() });
+        }
+        if self.expected.checked_add(1) != Some(self.version) {
+            return malformed("the row's version is not the expected one and 1");
+        }
+        match self.step {
+            None if self.seq != seq => malformed("the row ends at another step and no step is added"),
+            Some(step) if seq.checked_add(1) != Some(step) => malformed("the step is not the next one"),
+            Some(step) if step != self.seq => malformed("the row does not end at the step"),
+            _ => Ok(()),
+        }
+    }
+}
+
 /// One record of a journal: what the step in flight in a lane has been answered.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct JournalRecord {
     /// The lane.
     pub lane: LanePath,
     /// Its place among the records of the lane, from 0.
     pub position: u32,
     /// The record, as the scheduler writes it.
+    #[serde(with = "text::bytes")]
     pub bytes: Vec<u8>,
 }

@@ -1,4 +1,5 @@
-//! One suite for every store: what [`StepStore`] promises, checked against memory and against RocksDB.
+//! One suite for every store: what [`StepStore`] promises, checked against memory, RocksDB, and RocksDB that another process
+//! holds.
 
 use std::sync::Arc;
 
@@ -36,6 +37,10 @@ macro_rules! contract {
             $(#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
             async fn $law() { let (store, _folder) = super::rocks(); super::$law(store).await; })*
         }
+        mod over_the_socket {
+            $(#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+            async fn $law() { let (store, _holder) = crate::host::seat::tests::guest(); super::$law(store).await; })*
+        }
     };
 }
 
@@ -62,7 +67,7 @@ contract![
     a_row_that_names_another_end_is_damage,
 ];
 
-pub(super) fn thread(number: u8) -> ThreadId {
+pub(crate) fn thread(number: u8) -> ThreadId {
     ThreadId::from_parts(1_700_000_000_000 + u64::from(number), u128::from(number))
 }
 
@@ -71,7 +76,7 @@ fn writer() -> RoleName {
 }
 
 /// The step behind `prev`, as the scheduler would make it.
-pub(super) fn step(prev: Option<Digest>, answer: &str, lane: &LanePath) -> Step {
+pub(crate) fn step(prev: Option<Digest>, answer: &str, lane: &LanePath) -> Step {
     Step {
         answer: answer.to_owned(),
         edge: EdgeTaken { from: "start".to_owned(), prompt: "Write about tide pools.".to_owned(), status: None },
@@ -87,7 +92,7 @@ pub(super) fn step(prev: Option<Digest>, answer: &str, lane: &LanePath) -> Step 
     }
 }
 
-pub(super) fn row(version: u64, seq: u64, head: Option<Digest>) -> Row {
+pub(crate) fn row(version: u64, seq: u64, head: Option<Digest>) -> Row {
     Row {
         version,
         status: Status::Running,
@@ -107,21 +112,28 @@ pub(super) fn row(version: u64, seq: u64, head: Option<Digest>) -> Row {
 }
 
 /// A thread of trunk steps, commit by commit.
-pub(super) struct Trunk {
-    pub(super) thread: ThreadId,
-    pub(super) head: Option<Digest>,
-    pub(super) seq: u64,
-    pub(super) version: u64,
+pub(crate) struct Trunk {
+    pub(crate) thread: ThreadId,
+    pub(crate) head: Option<Digest>,
+    pub(crate) seq: u64,
+    pub(crate) version: u64,
 }
 
 impl Trunk {
-    pub(super) fn new(number: u8) -> Self {
+    pub(crate) fn new(number: u8) -> Self {
         Self { thread: thread(number), head: None, seq: 0, version: 0 }
     }
 
     /// The commit of the next step; the trunk goes on as if it were stored.
-    pub(super) fn next(&mut self, answer: &str) -> Commit {
+    pub(crate) fn next(&mut self, answer: &str) -> Commit {
         self.with(&step(self.head, answer, &LanePath::trunk()))
+    }
+
+    /// A commit that makes the thread without a step.
+    pub(crate) fn row_alone(&mut self) -> Commit {
+        let made = Self { thread: self.thread.clone(), head: None, seq: 0, version: 0 }.next("");
+        self.version += 1;
+        Commit { row: row(1, 0, None), step: None, ..made }
     }
 
     /// The commit of any step.
@@ -170,7 +182,7 @@ impl Trunk {
 }
 
 /// What is damaged, as people are told.
-pub(super) fn damage<T: std::fmt::Debug>(outcome: Result<T, Error>) -> String {
+pub(crate) fn damage<T: std::fmt::Debug>(outcome: Result<T, Error>) -> String {
     match outcome {
         Err(Error::Damaged(damage)) => damage.what,
         other => panic!("no damage: {other:?}"),
@@ -178,7 +190,7 @@ pub(super) fn damage<T: std::fmt::Debug>(outcome: Result<T, Error>) -> String {
 }
 
 /// The answers within a range, as a scan gives them.
-pub(super) fn answers(store: &dyn Read, thread: &ThreadId) -> Result<Vec<String>, Error> {
+pub(crate) fn answers(store: &dyn Read, thread: &ThreadId) -> Result<Vec<String>, Error> {
     let mut answers = Vec::new();
     store.scan(thread, 1..=u64::MAX, &mut |stored, _| {
         answers.push(stored.step.answer);

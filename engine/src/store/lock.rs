@@ -1,14 +1,16 @@
-//! Who holds a store: an advisory lock on a file in its folder (`flock(2)`), which the system lifts when its holder
-//! ends in whatever way. The file also names the holder, for messages only.
+//! Who holds a store: an advisory lock on its folder itself (`flock(2)`), which the system lifts when its holder ends in
+//! whatever way, and which goes on when files in the folder are deleted. The file `lock` names the holder, for messages
+//! only.
 
 use std::fs::{File, OpenOptions, TryLockError};
-use std::io::{Read as _, Seek as _, Write as _};
-use std::path::Path;
+use std::io::{Read as _, Write as _};
+use std::os::unix::fs::MetadataExt as _;
+use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use super::{Error, folder};
 
-/// The lock's file in the folder of a store.
+/// The file that names the holder.
 const FILE: &str = "lock";
 
 /// Whether a writer has ever begun a store in `folder`.
@@ -23,7 +25,8 @@ const PAUSE: Duration = Duration::from_millis(2);
 /// A held lock. Dropping it gives the store free.
 #[derive(Debug)]
 pub(super) struct FolderLock {
-    _file: File,
+    folder: File,
+    path: PathBuf,
 }
 
 impl FolderLock {
@@ -32,23 +35,37 @@ impl FolderLock {
     /// # Errors
     /// [`Error::Busy`] with the holder, [`Error::Io`].
     pub(super) fn take(store: &Path) -> Result<Self, Error> {
-        let path = store.join(FILE);
-        let io = |error| Error::io(&path, &error);
-        let mut options = OpenOptions::new();
-        let mut file =
-            folder::opened(&path, options.read(true).write(true).create(true).truncate(false)).map_err(io)?;
+        let folder = folder::opened(store, OpenOptions::new().read(true)).map_err(|error| Error::io(store, &error))?;
         for attempt in 1.. {
-            match file.try_lock() {
+            match folder.try_lock() {
                 Ok(()) => break,
                 Err(TryLockError::WouldBlock) if attempt < ATTEMPTS => std::thread::sleep(PAUSE),
-                Err(TryLockError::WouldBlock) => return Err(Error::Busy { pid: named(&mut file) }),
-                Err(TryLockError::Error(error)) => return Err(io(error)),
+                Err(TryLockError::WouldBlock) => return Err(Error::Busy { pid: named(store) }),
+                Err(TryLockError::Error(error)) => return Err(Error::io(store, &error)),
             }
         }
-        file.set_len(0).map_err(io)?;
-        file.rewind().map_err(io)?;
-        writeln!(file, "{}", std::process::id()).map_err(io)?;
-        Ok(Self { _file: file })
+        let lock = Self { folder, path: store.to_owned() };
+        lock.check_place()?;
+        let path = store.join(FILE);
+        let mut options = OpenOptions::new();
+        folder::opened(&path, options.write(true).create(true).truncate(true))
+            .and_then(|mut file| writeln!(file, "{}", std::process::id()))
+            .map_err(|error| Error::io(&path, &error))?;
+        Ok(lock)
+    }
+
+    /// Whether the path still leads to the folder that is locked.
+    ///
+    /// # Errors
+    /// [`Error::Io`], also when another folder stands there.
+    pub(super) fn check_place(&self) -> Result<(), Error> {
+        let io = |error| Error::io(&self.path, &error);
+        let there = std::fs::symlink_metadata(&self.path).map_err(io)?;
+        let held = self.folder.metadata().map_err(io)?;
+        if (there.dev(), there.ino()) == (held.dev(), held.ino()) {
+            return Ok(());
+        }
+        Err(Error::Io { path: self.path.display().to_string(), what: "was replaced while it was opened".to_owned() })
     }
 }
 
@@ -57,23 +74,23 @@ impl FolderLock {
 /// # Errors
 /// [`Error::Io`].
 pub fn holder(store: &Path) -> Result<Option<u32>, Error> {
-    let path = store.join(FILE);
-    let mut file = match folder::opened(&path, OpenOptions::new().read(true)) {
-        Ok(file) => file,
+    let folder = match folder::opened(store, OpenOptions::new().read(true)) {
+        Ok(folder) => folder,
         Err(error) if error.kind() == std::io::ErrorKind::NotFound => return Ok(None),
-        Err(error) => return Err(Error::io(&path, &error)),
+        Err(error) => return Err(Error::io(store, &error)),
     };
-    match file.try_lock_shared() {
+    match folder.try_lock_shared() {
         Ok(()) => Ok(None),
-        Err(TryLockError::WouldBlock) => Ok(Some(named(&mut file))),
-        Err(TryLockError::Error(error)) => Err(Error::io(&path, &error)),
+        Err(TryLockError::WouldBlock) => Ok(Some(named(store))),
+        Err(TryLockError::Error(error)) => Err(Error::io(store, &error)),
     }
 }
 
 /// The process that the file names.
-fn named(file: &mut File) -> u32 {
+fn named(store: &Path) -> u32 {
     let mut text = String::new();
-    let read = file.take(16).read_to_string(&mut text);
+    let file = folder::opened(&store.join(FILE), OpenOptions::new().read(true));
+    let read = file.and_then(|file| file.take(16).read_to_string(&mut text));
     read.ok().and_then(|_| text.trim().parse().ok()).unwrap_or(0)
 }
 
@@ -89,8 +106,24 @@ mod tests {
         let pid = std::process::id();
         assert_eq!(FolderLock::take(folder.path()).map(|_| ()), Err(Error::Busy { pid }));
         assert_eq!(holder(folder.path()), Ok(Some(pid)));
+        // Files in it can be deleted by anybody who may write there.
+        std::fs::remove_file(folder.path().join(FILE)).unwrap();
+        assert_eq!(FolderLock::take(folder.path()).map(|_| ()), Err(Error::Busy { pid: 0 }));
         drop(held);
         assert_eq!(holder(folder.path()), Ok(None));
         FolderLock::take(folder.path()).unwrap();
+    }
+
+    #[test]
+    fn a_lock_tells_that_its_folder_was_replaced() {
+        let around = tempfile::tempdir().unwrap();
+        let store = around.path().join("store");
+        std::fs::create_dir(&store).unwrap();
+        let held = FolderLock::take(&store).unwrap();
+        assert_eq!(held.check_place(), Ok(()));
+        std::fs::rename(&store, around.path().join("aside")).unwrap();
+        assert!(held.check_place().is_err());
+        std::fs::create_dir(&store).unwrap();
+        assert!(held.check_place().is_err());
     }
 }

@@ -79,7 +79,8 @@ impl MemoryStore {
 impl Contents {
     fn commit(&mut self, commit: Commit) -> Result<(), Error> {
         let stored = self.threads.get(&commit.thread).map_or((0, 0), |thread| (thread.row.version, thread.row.seq));
-        commit.may_follow(stored.0, stored.1)?;
+        commit.check()?;
+        commit.place().may_follow(stored.0, stored.1)?;
         let Commit { thread, row, step, objects, lanes, lists, clear_journal, expected: _ } = commit;
         for (kind, digest, bytes) in objects {
             self.objects.entry(digest).or_insert_with(|| (kind, Arc::from(bytes)));

@@ -7,22 +7,26 @@
 //! This module knows nothing of graphs, moderators, hooks, models or terminals. RocksDB is named in `rocks.rs` alone.
 
 mod anchor;
+mod blocking;
 mod codec;
 mod commit;
 mod error;
 pub mod folder;
+mod frames;
 mod keys;
 mod lock;
+mod manifest;
 mod memory;
 mod recovery;
 mod rocks;
 mod row;
 mod tables;
+pub mod text;
 mod trail;
 mod writer;
 
 #[cfg(test)]
-mod contract;
+pub(crate) mod contract;
 
 pub use commit::{Commit, JournalRecord, MAX_COMMIT_BYTES, MAX_NAME_BYTES, NewStep, StoredStep};
 pub use error::{Damage, Error};

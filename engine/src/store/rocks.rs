@@ -1,48 +1,44 @@
-//! The store in RocksDB. The only file that names it.
+//! The store in RocksDB. The only file that names it, with those in its folder.
 //!
 //! Laws. A database is looked at without changing it, and held to the anchor, before it is opened for writing: what a
 //! failed opening finds, it leaves as it was. The log is recovered with `TolerateCorruptedTailRecords`; where that
 //! refuses, a copy is recovered to the last whole record and takes the database's place only if it reaches the anchor.
+//! The generation in the anchor is claimed before the database is changed, and read back once it is open.
 //! The status of every iterator is checked. Block cache and memtables share 64 MiB. LZ4 is the only compressor.
 //! `engine/docs/durability.md` says what follows for those who commit.
 
 use std::ops::Range;
 use std::path::{Path, PathBuf};
-use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
 
 use futures_util::future::{self, BoxFuture};
 use rocksdb::{
-    BlockBasedOptions, Cache, ColumnFamily, ColumnFamilyDescriptor, DB, DBCompressionType, DBRecoveryMode, ErrorKind,
-    FlushOptions, InfoLogger, LogLevel, ReadOptions, WriteBatch, WriteBufferManager, WriteOptions,
+    Cache, ColumnFamily, DB, DBRecoveryMode, ErrorKind, FlushOptions, ReadOptions, ReadTier, WriteBatch, WriteOptions,
 };
 use rondo_protocol::event::Durability;
 use rondo_protocol::id::ThreadId;
 
 use super::anchor::{self, Anchor};
+use super::blocking::{blocking, is_on_worker};
 use super::codec::{self, Ledger};
 use super::error::Damage;
 use super::folder::{self, Found, Owner};
 use super::keys::{self, Family};
 use super::lock::{self, FolderLock};
+use super::manifest::{self, Position, Watch};
 use super::recovery::{self, Copy, DATABASE};
 use super::tables::{Change, Tables, Visited, WriteTables};
 use super::writer::{Failure, Target, Writer};
-use super::{Commit, Error, JournalRecord, StepStore};
+use super::{Commit, Error, JournalRecord, StepStore, frames};
 use crate::scratch::Scratch;
 
-/// Block cache and memtables of one open database together.
-const MEMORY_BYTES: usize = 64 << 20;
-/// The memtables' share of it.
-const MEMTABLE_BYTES: usize = 24 << 20;
-/// One memtable. A log is replayed at opening: small memtables keep that short.
-const FAMILY_MEMTABLE_BYTES: usize = 8 << 20;
-const LOG_BYTES: u64 = 8 << 20;
-/// A log that is longer at close is emptied into tables, which the next opening need not replay.
-const LOG_BYTES_AT_CLOSE: u64 = 1 << 20;
-const OPEN_FILES: i32 = 256;
-const BLOCK_BYTES: usize = 8 << 10;
-const BLOOM_BITS: f64 = 10.0;
+mod opening;
+
+use opening::{
+    LOG_BYTES_AT_CLOSE, MEMORY_BYTES, Promise, families, fault, has_database, inspect, missing, open_database,
+    promised, reaches, recovered, settings,
+};
 
 /// How often a reader that meets a file which the writer just replaced looks again.
 const READER_ATTEMPTS: u32 = 4;
@@ -66,7 +62,7 @@ pub struct Opened {
 /// A store that this process holds and writes.
 pub struct RocksStore {
     // Dropped in this order: the writer ends, the database closes, the lock is given free.
-    writer: Writer,
+    writer: Writer<RocksTables>,
     tables: Arc<RocksTables>,
     durability: Durability,
     _closed: Closed,
@@ -100,7 +96,8 @@ impl RocksStore {
         let mut opened = Opened::default();
         let promised = promised(folder, &mut opened)?;
         let held = inspect(folder, promised, &mut opened)?;
-        let mut anchor = Anchor::claim(folder, held.unwrap_or_default())?;
+        let so_far = held.unwrap_or_default();
+        let mut anchor = Anchor::claim(folder, so_far.ledger, so_far.manifest)?;
         let database = folder.join(DATABASE);
         let db = open_database(&database, DBRecoveryMode::TolerateCorruptedTailRecords)
             .map_err(|error| fault(&database, &error))?;
@@ -109,17 +106,47 @@ impl RocksStore {
         tables.check_format()?;
         tables.say_format()?;
         let ledger = tables.ledger()?;
-        if let Some(held) = held {
-            reaches(ledger, held)?;
+        reaches(ledger, so_far.ledger)?;
+        let displaced = Error::Busy { pid: lock::holder(folder).ok().flatten().unwrap_or(0) };
+        // Whoever came in between, however that was possible, has changed the anchor.
+        if !anchor.is_ours()? {
+            return Err(displaced);
+        }
+        lock.check_place()?;
+        if let Some(manifest) = tables.manifest()? {
+            anchor.set_manifest(manifest);
         }
         anchor.write(ledger)?;
         let tables = Arc::new(tables);
-        let displaced = Error::Busy { pid: lock::holder(folder).ok().flatten().unwrap_or(0) };
         let durability = if options.durability == Durability::Sync { Durability::Sync } else { Durability::Log };
-        let target = Target { tables: Arc::clone(&tables), anchor, ledger, durability, displaced };
+        let target = Target { tables: Arc::clone(&tables), anchor, ledger, displaced };
         let writer = Writer::start(target, failure)?;
         folder::close(folder)?;
         Ok((Self { writer, tables, durability, _closed: Closed(folder.to_owned()), _lock: lock }, opened))
+    }
+}
+
+impl RocksStore {
+    /// As [`StepStore::commit`], as safe as `durability` says and not as this store otherwise is.
+    ///
+    /// # Errors
+    /// As [`StepStore::commit`].
+    pub fn commit_with(&self, commit: Commit, durability: Durability) -> BoxFuture<'_, Result<(), Error>> {
+        self.writer.commit(commit, durability)
+    }
+
+    /// As [`StepStore::record`], as safe as `durability` says and not as this store otherwise is.
+    ///
+    /// # Errors
+    /// As [`StepStore::record`].
+    pub fn record_with(
+        &self,
+        thread: ThreadId,
+        records: Vec<JournalRecord>,
+        sync: bool,
+        durability: Durability,
+    ) -> BoxFuture<'_, Result<(), Error>> {
+        self.writer.record(thread, records, sync && durability == Durability::Sync)
     }
 }
 
@@ -146,11 +173,11 @@ impl Tables for RocksStore {
 
 impl StepStore for RocksStore {
     fn commit(&self, commit: Commit) -> BoxFuture<'_, Result<(), Error>> {
-        self.writer.commit(commit)
+        self.commit_with(commit, self.durability)
     }
 
     fn record(&self, thread: ThreadId, records: Vec<JournalRecord>, sync: bool) -> BoxFuture<'_, Result<(), Error>> {
-        self.writer.record(thread, records, sync)
+        self.record_with(thread, records, sync, self.durability)
     }
 
     fn put_hook_value(&self, space: &str, key: Vec<u8>, value: Option<Vec<u8>>) -> BoxFuture<'_, Result<(), Error>> {
@@ -183,7 +210,9 @@ pub struct RocksReader {
 pub fn is_unwritten(folder: &Path) -> Result<bool, Error> {
     let promised = promised(folder, &mut Opened::default())?;
     let is_begun = lock::is_there(folder);
-    Ok(is_begun && !has_database(&folder.join(DATABASE))? && promised.is_none_or(|promised| promised.batches == 0))
+    Ok(is_begun
+        && !has_database(&folder.join(DATABASE))?
+        && promised.is_none_or(|promised| promised.ledger.batches == 0))
 }
 
 impl RocksReader {
@@ -198,7 +227,7 @@ impl RocksReader {
         let database = folder.join(DATABASE);
         if !has_database(&database)? {
             return Err(match promised {
-                Some(promised) if promised.batches > 0 => missing(Ledger::default(), promised),
+                Some(Promise { ledger, .. }) if ledger.batches > 0 => missing(Ledger::default(), ledger),
                 _ => Error::Io { path: folder.display().to_string(), what: "there is no store".to_owned() },
             });
         }
@@ -235,7 +264,13 @@ impl RocksReader {
     }
 
     /// Opens the database beside its writer, and holds it to what is promised.
-    fn beside(database: &Path, scratch: Option<&Scratch>, promised: Option<Ledger>) -> Result<RocksTables, Error> {
+    fn beside(database: &Path, scratch: Option<&Scratch>, promised: Option<Promise>) -> Result<RocksTables, Error> {
+        let promised = promised.unwrap_or_default();
+        let manifest = manifest::current(database)?.map(|(_, path)| path);
+        if let Some(fault) = frames::check(database, manifest.as_deref())? {
+            return Err(fault.damage.into());
+        }
+        manifest::reached(database)?.reach(promised.manifest)?;
         let mut options = settings();
         options.set_max_open_files(-1);
         let families = families(&Cache::new_lru_cache(MEMORY_BYTES));
@@ -247,7 +282,7 @@ impl RocksReader {
         let db = db.map_err(|error| fault(database, &error))?;
         let tables = RocksTables::new(db, database, Failure::default());
         tables.check_format()?;
-        reaches(tables.ledger()?, promised.unwrap_or_default())?;
+        reaches(tables.ledger()?, promised.ledger)?;
         Ok(tables)
     }
 
@@ -291,11 +326,17 @@ struct RocksTables {
     failure: Failure,
     /// What has been written since this process opened the database.
     written_bytes: AtomicU64,
+    watch: Mutex<Watch>,
+    /// Reads what needs no device.
+    in_memory: ReadOptions,
 }
 
 impl RocksTables {
     fn new(db: DB, path: &Path, failure: Failure) -> Self {
-        Self { db, path: path.to_owned(), failure, written_bytes: AtomicU64::new(0) }
+        let mut in_memory = ReadOptions::default();
+        in_memory.set_read_tier(ReadTier::BlockCache);
+        let (path, written_bytes, watch) = (path.to_owned(), AtomicU64::new(0), Mutex::default());
+        Self { db, path, failure, written_bytes, watch, in_memory }
     }
 
     fn family(&self, family: Family) -> Result<&ColumnFamily, Error> {
@@ -340,8 +381,16 @@ impl RocksTables {
 impl Tables for RocksTables {
     fn get(&self, family: Family, key: &[u8]) -> Result<Option<Vec<u8>>, Error> {
         self.usable()?;
-        let value = self.db.get_cf(self.family(family)?, key);
-        value.map_err(|error| fault(&self.path, &error))
+        let family = self.family(family)?;
+        let faulty = |error| fault(&self.path, &error);
+        if is_on_worker() {
+            // Most of what is read is in memory, and then the runtime need not be told.
+            match self.db.get_cf_opt(family, key, &self.in_memory) {
+                Err(error) if error.kind() == ErrorKind::Incomplete => {}
+                value => return value.map_err(faulty),
+            }
+        }
+        blocking(|| self.db.get_cf(family, key)).map_err(faulty)
     }
 
     fn range(
@@ -353,16 +402,19 @@ impl Tables for RocksTables {
         self.usable()?;
         let mut options = ReadOptions::default();
         options.set_iterate_upper_bound(keys.end);
-        let mut entries = self.db.raw_iterator_cf_opt(self.family(family)?, options);
-        entries.seek(&keys.start);
-        while let Some((key, value)) = entries.item() {
-            if visit(key, value)?.is_break() {
-                return Ok(());
+        let family = self.family(family)?;
+        blocking(|| {
+            let mut entries = self.db.raw_iterator_cf_opt(family, options);
+            entries.seek(&keys.start);
+            while let Some((key, value)) = entries.item() {
+                if visit(key, value)?.is_break() {
+                    return Ok(());
+                }
+                entries.next();
             }
-            entries.next();
-        }
-        // An iterator that met a damaged block ends like one that met the end.
-        entries.status().map_err(|error| fault(&self.path, &error))
+            // An iterator that met a damaged block ends like one that met the end.
+            entries.status().map_err(|error| fault(&self.path, &error))
+        })
     }
 }
 
@@ -382,6 +434,10 @@ impl WriteTables for RocksTables {
         self.db.write_opt(batch, &options).map_err(|error| error.to_string())
     }
 
+    fn manifest(&self) -> Result<Option<Position>, Error> {
+        self.watch.lock().unwrap_or_else(PoisonError::into_inner).changed(&self.path)
+    }
+
     fn close(&self) -> Result<(), String> {
         self.db.flush_wal(true).map_err(|error| error.to_string())?;
         if self.written_bytes.load(Ordering::Relaxed) > LOG_BYTES_AT_CLOSE {
@@ -391,153 +447,6 @@ impl WriteTables for RocksTables {
         }
         Ok(())
     }
-}
-
-/// What the anchor in `folder` promises; `None` where nothing does.
-fn promised(folder: &Path, opened: &mut Opened) -> Result<Option<Ledger>, Error> {
-    let notice = match anchor::look(folder)? {
-        anchor::Found::Slot(slot) => return Ok(Some(slot.ledger)),
-        anchor::Found::Absent if !has_database(&folder.join(DATABASE))? => return Ok(None),
-        anchor::Found::Absent => "the anchor is missing",
-        anchor::Found::Unreadable => "the anchor cannot be read",
-    };
-    opened.notices.push(format!("{notice}; whether the last steps are there could not be checked"));
-    Ok(None)
-}
-
-/// Whether a database has been made at `database`.
-fn has_database(database: &Path) -> Result<bool, Error> {
-    let current = database.join("CURRENT");
-    match current.try_exists() {
-        Ok(exists) => Ok(exists),
-        Err(error) => Err(Error::io(&current, &error)),
-    }
-}
-
-/// Looks at the database without changing it. Gives what it holds, at least what is promised, or `None` when there is
-/// none yet. A database that RocksDB refuses is exchanged for a recovered copy if that holds what is promised.
-fn inspect(folder: &Path, promised: Option<Ledger>, opened: &mut Opened) -> Result<Option<Ledger>, Error> {
-    let database = folder.join(DATABASE);
-    let at_least = promised.unwrap_or_default();
-    if !has_database(&database)? {
-        return if at_least.batches == 0 { Ok(None) } else { Err(missing(Ledger::default(), at_least)) };
-    }
-    let families = families(&Cache::new_lru_cache(MEMORY_BYTES));
-    let refused = match DB::open_cf_descriptors_read_only(&settings(), &database, families, false) {
-        Ok(db) => {
-            let tables = RocksTables::new(db, &database, Failure::default());
-            tables.check_format()?;
-            let ledger = tables.ledger()?;
-            return reaches(ledger, at_least).map(|()| Some(ledger));
-        }
-        // A database whose making was cut short lacks families. Nothing was acknowledged in it.
-        Err(error) if error.kind() == ErrorKind::InvalidArgument && at_least.batches == 0 => return Ok(None),
-        Err(error) => fault(&database, &error),
-    };
-    let Error::Damaged { .. } = refused else { return Err(refused) };
-    let copy = Copy::of(folder, folder)?;
-    let Some(tables) = recovered(copy.path(), promised)? else { return Err(refused) };
-    let ledger = tables.ledger()?;
-    drop(tables);
-    let aside = copy.take_place()?;
-    opened.notices.push(format!(
-        "the database was damaged and has been recovered; nothing that was acknowledged is known to be missing; the \
-         damaged files are in {aside}"
-    ));
-    Ok(Some(ledger))
-}
-
-/// The copy at `path`, recovered to its last whole record; `None` where RocksDB refuses that as well.
-fn recovered(path: &Path, promised: Option<Ledger>) -> Result<Option<RocksTables>, Error> {
-    let Ok(db) = open_database(path, DBRecoveryMode::PointInTime) else { return Ok(None) };
-    let tables = RocksTables::new(db, path, Failure::default());
-    tables.check_format()?;
-    reaches(tables.ledger()?, promised.unwrap_or_default())?;
-    Ok(Some(tables))
-}
-
-/// Whether a database that holds `ledger` holds all that is promised.
-fn reaches(ledger: Ledger, promised: Ledger) -> Result<(), Error> {
-    if ledger.batches < promised.batches {
-        return Err(missing(ledger, promised));
-    }
-    if ledger.batches == promised.batches && ledger.chain != promised.chain {
-        let what = "the database is not the one that its anchor was written for".to_owned();
-        return Err(Damage::new(what).into());
-    }
-    Ok(())
-}
-
-fn missing(ledger: Ledger, promised: Ledger) -> Error {
-    let steps = promised.steps.saturating_sub(ledger.steps);
-    let what = if steps > 0 {
-        format!("{steps} of {} acknowledged steps are missing", promised.steps)
-    } else {
-        let writes = promised.batches.saturating_sub(ledger.batches);
-        format!("the last {writes} acknowledged writes are missing, but no step")
-    };
-    Damage::new(what).into()
-}
-
-fn fault(path: &Path, error: &rocksdb::Error) -> Error {
-    let what = error.to_string();
-    match error.kind() {
-        // A file of the database that is gone is damage; any other fault of the system may pass.
-        ErrorKind::IOError if !what.contains("No such file") => Error::Io { path: path.display().to_string(), what },
-        ErrorKind::InvalidArgument if what.contains("Column families not opened") => {
-            Error::Format { found: codec::FORMAT + 1, known: codec::FORMAT }
-        }
-        _ => Damage::new(what).into(),
-    }
-}
-
-fn open_database(path: &Path, mode: DBRecoveryMode) -> Result<DB, rocksdb::Error> {
-    let cache = Cache::new_lru_cache(MEMORY_BYTES);
-    let mut options = settings();
-    options.set_wal_recovery_mode(mode);
-    options.create_if_missing(true);
-    options.create_missing_column_families(true);
-    options.set_write_buffer_manager(&WriteBufferManager::new_write_buffer_manager_with_cache(
-        MEMTABLE_BYTES,
-        false,
-        cache.clone(),
-    ));
-    DB::open_cf_descriptors(&options, path, families(&cache))
-}
-
-/// What holds for every way of opening.
-fn settings() -> rocksdb::Options {
-    let mut options = rocksdb::Options::default();
-    options.set_wal_recovery_mode(DBRecoveryMode::TolerateCorruptedTailRecords);
-    options.set_paranoid_checks(true);
-    options.set_max_total_wal_size(LOG_BYTES);
-    options.set_max_open_files(OPEN_FILES);
-    options.set_max_background_jobs(2);
-    options.set_stats_dump_period_sec(0);
-    options.set_stats_persist_period_sec(0);
-    options.set_skip_stats_update_on_db_open(true);
-    // RocksDB's own log of its doings is written nowhere: it grows with every opening, and faults are returned.
-    options.set_info_logger(InfoLogger::new_callback_logger(LogLevel::Fatal, |_, _| {}));
-    options
-}
-
-fn families(cache: &Cache) -> Vec<ColumnFamilyDescriptor> {
-    let families = Family::ALL.iter().map(|family| ColumnFamilyDescriptor::new(family.name(), family_settings(cache)));
-    families.chain([ColumnFamilyDescriptor::new("default", family_settings(cache))]).collect()
-}
-
-fn family_settings(cache: &Cache) -> rocksdb::Options {
-    let mut blocks = BlockBasedOptions::default();
-    blocks.set_block_cache(cache);
-    blocks.set_block_size(BLOCK_BYTES);
-    blocks.set_bloom_filter(BLOOM_BITS, false);
-    blocks.set_cache_index_and_filter_blocks(true);
-    blocks.set_pin_l0_filter_and_index_blocks_in_cache(true);
-    let mut options = rocksdb::Options::default();
-    options.set_block_based_table_factory(&blocks);
-    options.set_write_buffer_size(FAMILY_MEMTABLE_BYTES);
-    options.set_compression_type(DBCompressionType::Lz4);
-    options
 }
 
 #[cfg(test)]

@@ -7,8 +7,10 @@ use rondo_protocol::Digest;
 use rondo_protocol::id::{LanePath, RoleName, ThreadId};
 use serde::{Deserialize, Serialize};
 
+use super::text;
+
 /// Where a thread stands. One row a thread; compare-and-set is on `version`.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Row {
     /// Grows by one with each commit; 0 = the thread is not stored.
     pub version: u64,
@@ -35,13 +37,15 @@ pub struct Row {
     /// Limits that were changed after the start, in order.
     pub raised: Vec<Raised>,
     /// The fold over the trunk's steps, as the thread module writes it: JSON, opaque here. Not hashed.
+    #[serde(with = "text::bytes")]
     pub checkpoint: Vec<u8>,
     /// What is known of the thread and not hashed, as the thread module writes it: JSON, opaque here.
+    #[serde(with = "text::bytes")]
     pub origin: Vec<u8>,
 }
 
 /// Where a fork leaves the thread that it was made from.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Base {
     /// That thread.
     pub thread: ThreadId,
@@ -50,7 +54,7 @@ pub struct Base {
 }
 
 /// The visit of a role that started a child thread.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Parent {
     /// The thread of the role.
     pub thread: ThreadId,
@@ -63,7 +67,7 @@ pub struct Parent {
 }
 
 /// A limit that was changed after the start.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Raised {
     /// The limit, as the policy names it.
     pub key: String,
@@ -76,11 +80,12 @@ pub struct Raised {
 }
 
 /// Where an open lane stands.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct LaneRow {
     /// Its last step; `None` before its first.
     pub frontier: Option<Digest>,
     /// Its part of the fold, as the thread module writes it: opaque here. Not hashed.
+    #[serde(with = "text::bytes")]
     pub fold: Vec<u8>,
     /// The number of the step that opened it.
     pub opened_by: u64,

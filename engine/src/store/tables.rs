@@ -13,6 +13,7 @@ use rondo_protocol::object::Note;
 use super::codec::{self, StepValue};
 use super::error::Damage;
 use super::keys::{self, Family};
+use super::manifest::Position;
 use super::trail::{Trail, verified, verified_object};
 use super::{Entries, Error, JournalRecord, LaneRow, Read, Row, StoredStep};
 
@@ -50,6 +51,13 @@ pub(super) struct Change {
     pub(super) value: Option<Vec<u8>>,
 }
 
+impl Change {
+    /// How much it writes.
+    pub(super) fn size_bytes(&self) -> usize {
+        self.key.len() + self.value.as_ref().map_or(0, Vec::len)
+    }
+}
+
 /// Tables that can be changed.
 pub(super) trait WriteTables: Tables {
     /// Makes all changes or none. With `sync` they are on the device when this returns.
@@ -57,6 +65,13 @@ pub(super) trait WriteTables: Tables {
     /// # Errors
     /// What the database says. Whether the changes were made is then unknown.
     fn write(&self, changes: &[Change], sync: bool) -> Result<(), String>;
+
+    /// How far the manifest has come, when that has changed since it was last asked. It is on the device when this
+    /// returns.
+    ///
+    /// # Errors
+    /// [`Error::Damaged`], [`Error::Io`].
+    fn manifest(&self) -> Result<Option<Position>, Error>;
 
     /// Puts every earlier write on the device, the last thing that is done.
     ///

@@ -90,10 +90,7 @@ impl Amount {
     }
 
     fn minus(self, other: Self) -> Self {
-        Self {
-            tokens: self.tokens.saturating_sub(other.tokens),
-            cost_usd: (self.cost_usd - other.cost_usd).max(0.0),
-        }
+        Self { tokens: self.tokens.saturating_sub(other.tokens), cost_usd: (self.cost_usd - other.cost_usd).max(0.0) }
     }
 }
 
@@ -239,7 +236,12 @@ impl Budget {
     /// much less it is likely to be.
     fn most(&self, role: &RoleName, wanted: &Wanted) -> Amount {
         let rate = self.tokens_a_byte.get(role).map_or(1.0, |rate| (rate * MARGIN).min(1.0));
-        #[expect(clippy::cast_precision_loss, clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "an estimate")]
+        #[expect(
+            clippy::cast_precision_loss,
+            clippy::cast_possible_truncation,
+            clippy::cast_sign_loss,
+            reason = "an estimate"
+        )]
         let prompt = (wanted.prompt_bytes as f64 * rate).ceil() as u64;
         let output = wanted.max_output_tokens.unwrap_or(0);
         #[expect(clippy::cast_precision_loss, reason = "an estimate")]

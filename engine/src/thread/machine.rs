@@ -642,7 +642,8 @@ impl Machine {
             Ok((path.clone(), state))
         });
         let row = row.transpose()?;
-        let (closed, closed_list) = added.joins.map_or((Vec::new(), None), |joins| (joins.lanes, Some(joins.opened_by)));
+        let (closed, closed_list) =
+            added.joins.map_or((Vec::new(), None), |joins| (joins.lanes, Some(joins.opened_by)));
         let mut clear_journal = vec![path.clone()];
         clear_journal.extend(closed.iter().cloned());
         self.version += 1;
@@ -660,7 +661,15 @@ impl Machine {
             objects,
             clear_journal,
             ending: ending.clone(),
-            step: Some(NewStep { seq: self.seq, digest, bytes, step, visit: added.visit, note, episode: added.episode }),
+            step: Some(NewStep {
+                seq: self.seq,
+                digest,
+                bytes,
+                step,
+                visit: added.visit,
+                note,
+                episode: added.episode,
+            }),
         };
         match decided {
             Ok(()) => actions.extend(ending.map(Action::Finish)),
@@ -927,13 +936,7 @@ impl Machine {
     }
 
     /// The lanes that a fan-out has.
-    fn fan_out(
-        &self,
-        lane: &Lane,
-        edge: &Edge,
-        out: &Arc<FanOut>,
-        scope: &LaneScope<'_>,
-    ) -> Result<Next, Undecided> {
+    fn fan_out(&self, lane: &Lane, edge: &Edge, out: &Arc<FanOut>, scope: &LaneScope<'_>) -> Result<Next, Undecided> {
         let from = lane.last.as_ref().map_or("start", |last| last.role.as_str());
         let opened_by = lane.last.as_ref().map_or(0, |last| last.seq);
         let (list, count) = match (&out.each, self.lists.get(&opened_by)) {
@@ -1243,7 +1246,9 @@ impl Machine {
         let input = Arc::clone(&self.definition.input);
         let world = World { input: &input, recall, fresh };
         let lane = self.lane_mut(path)?;
-        let Doing::Fanned(fan) = std::mem::replace(&mut lane.doing, Doing::Deciding) else { return Err(no_lane(path).into()) };
+        let Doing::Fanned(fan) = std::mem::replace(&mut lane.doing, Doing::Deciding) else {
+            return Err(no_lane(path).into());
+        };
         lane.joined = Some(fan);
         let lane = self.lane(path).ok_or_else(|| no_lane(path))?;
         let fan = lane.joined.as_deref().ok_or_else(|| no_lane(path))?;
@@ -1287,7 +1292,9 @@ impl Machine {
         let lane = self.lane(path).ok_or_else(|| no_lane(path))?;
         let Doing::Fanned(fan) = &lane.doing else { return Err(no_lane(path).into()) };
         let failed = fan.lanes.get(&index).ok_or_else(|| no_lane(path))?;
-        let (Doing::Failed(error), Some(last)) = (&failed.doing, &failed.last) else { return Err(no_lane(path).into()) };
+        let (Doing::Failed(error), Some(last)) = (&failed.doing, &failed.last) else {
+            return Err(no_lane(path).into());
+        };
         let error = error.clone();
         let (Some(status), Some(source)) = (self.error_route(fan), &fan.source) else {
             return match path.parent() {
@@ -1305,11 +1312,7 @@ impl Machine {
         let (arrived, cancelled) = fan.arrived_and_cancelled();
         let dispatch = Dispatch {
             role: source.role.clone(),
-            edge: EdgeTaken {
-                from: last.role.to_string(),
-                prompt: String::new(),
-                status: Some(last.status.clone()),
-            },
+            edge: EdgeTaken { from: last.role.to_string(), prompt: String::new(), status: Some(last.status.clone()) },
             part: Arc::from(rondo_protocol::workflow::places::key(&fan.edge.part, "join")),
             args: None,
             prev: fan.last_steps(),
@@ -1661,7 +1664,8 @@ fn no_form(error: &rondo_protocol::canonical::Error) -> Fault {
 }
 
 fn no_lane(path: &LanePath) -> Fault {
-    let message = format!("the thread has no lane {path:?} that this could belong to; its workflow does not fit its steps");
+    let message =
+        format!("the thread has no lane {path:?} that this could belong to; its workflow does not fit its steps");
     Fault::new(Code::NotYetRun, FaultClass::Denied, message)
 }
 
@@ -1675,7 +1679,9 @@ pub(super) fn reads_branches(graph: &Graph, role: &RoleName) -> bool {
         if let Some(out) = fan::of_edge(edge) {
             uses.extend(out.each.iter().flat_map(|each| each.over.uses()));
             uses.extend(out.branches.iter().flat_map(|branch| branch.prompt.uses()));
-            uses.extend(out.branches.iter().filter_map(|branch| branch.when.as_ref()).flat_map(|when| when.expr.uses()));
+            uses.extend(
+                out.branches.iter().filter_map(|branch| branch.when.as_ref()).flat_map(|when| when.expr.uses()),
+            );
         }
         uses.iter().any(|found| !found.path.is_local() && found.path.root() == "branches")
     })

@@ -24,8 +24,8 @@ pub use checkpoint::{Checkpoint, Stored};
 pub use fan::MAX_LANES;
 pub use lane::{Lane, LaneError, Last, Own, Seen, Taken};
 pub use machine::{
-    Action, Answered, Came, Commit, Definition, Input, LaneState, Left, Machine, NewStep, Object, PastStep, Told, Visit,
-    VisitEnd, episode,
+    Action, Answered, Came, Commit, Definition, Input, LaneState, Left, Machine, NewStep, Object, PastStep, Told,
+    Visit, VisitEnd, episode,
 };
 pub use origin::{Ending, Origin, Stop};
 pub use recall::{PastLane, Recall};

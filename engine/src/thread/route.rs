@@ -198,9 +198,7 @@ pub fn bounded(edge: &Edge) -> Option<(EdgeId, Option<RoleName>)> {
 /// When there is none.
 pub fn back(lane: &Lane) -> Result<RoleName, Undecided> {
     let entered_from = lane.last.as_ref().and_then(|last| RoleName::new(&last.entered_from).ok());
-    entered_from
-        .filter(|role| role.as_str() != "start")
-        .ok_or_else(|| Undecided::NoEdge { place: "back".to_owned() })
+    entered_from.filter(|role| role.as_str() != "start").ok_or_else(|| Undecided::NoEdge { place: "back".to_owned() })
 }
 
 /// The status by which a fault is routed, if the role has an edge for it.

@@ -17,7 +17,7 @@ use std::collections::BTreeMap;
 
 pub use plain::of_text;
 pub use read::{parse, parse_canonical};
-pub use ser::{push_text, to_bytes};
+pub use ser::{Keep, push_text, to_bytes, to_bytes_of};
 
 /// The deepest nesting of lists and objects that canonical bytes have, read or written.
 pub const MAX_DEPTH: usize = 128;

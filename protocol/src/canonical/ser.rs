@@ -1,7 +1,10 @@
 //! The writer: a serde serializer whose output is canonical.
 //!
 //! Members are written as they come and put into order at the end of their object, which costs nothing when they
-//! came in order. The hashed structs of this crate declare their fields sorted for that reason.
+//! came in order. The hashed structs of this crate declare their fields sorted for that reason. Nothing is allocated
+//! for a key or an object but where members have to be moved.
+
+use std::borrow::Cow;
 
 use serde::ser::{self, Serialize};
 
@@ -13,24 +16,45 @@ use super::{Error, MAX_DEPTH, MAX_INTEGER, integral};
 /// When it holds a number that is not finite or an integer out of range, a map key that is not a text, the same key
 /// twice, or more than [`MAX_DEPTH`] levels.
 pub fn to_bytes<T: Serialize + ?Sized>(object: &T) -> Result<Vec<u8>, Error> {
-    let mut writer = Writer { out: Vec::with_capacity(256), depth: 0 };
+    let mut writer = Writer::new(None);
     object.serialize(&mut writer)?;
     Ok(writer.out)
 }
 
 /// Appends the canonical bytes of a text, which always exist.
 pub fn push_text(out: &mut Vec<u8>, text: &str) {
-    let mut writer = Writer { out: std::mem::take(out), depth: 0 };
+    let mut writer = Writer { out: std::mem::take(out), depth: 0, members: Vec::new(), keep: None };
     writer.text(text);
     *out = writer.out;
 }
 
-struct Writer {
-    out: Vec<u8>,
-    depth: usize,
+/// The canonical bytes of `object` with those members only that `keep` wants, given the key and the canonical bytes of
+/// the value. Members of what stands in members are all kept.
+///
+/// # Errors
+/// As [`to_bytes`].
+pub fn to_bytes_of<T: Serialize + ?Sized>(object: &T, keep: &Keep<'_>) -> Result<Vec<u8>, Error> {
+    let mut writer = Writer::new(Some(keep));
+    object.serialize(&mut writer)?;
+    Ok(writer.out)
 }
 
-impl Writer {
+/// Whether a member is written, by its key as it is written between quotes and the canonical bytes of its value.
+pub type Keep<'a> = dyn Fn(&[u8], &[u8]) -> bool + 'a;
+
+struct Writer<'k> {
+    out: Vec<u8>,
+    depth: usize,
+    /// The members of the objects that are open, those of the innermost at the end.
+    members: Vec<Member>,
+    keep: Option<&'k Keep<'k>>,
+}
+
+impl<'k> Writer<'k> {
+    fn new(keep: Option<&'k Keep<'k>>) -> Self {
+        Self { out: Vec::with_capacity(512), depth: 0, members: Vec::with_capacity(32), keep }
+    }
+
     fn enter(&mut self, open: u8) -> Result<(), Error> {
         self.depth += 1;
         if self.depth > MAX_DEPTH {
@@ -49,7 +73,20 @@ impl Writer {
         if number.abs() > MAX_INTEGER {
             return Err(Error::IntegerRange);
         }
-        self.out.extend_from_slice(number.to_string().as_bytes());
+        if number < 0 {
+            self.out.push(b'-');
+        }
+        // An integer within range has at most 20 digits.
+        let (mut digits, mut first) = ([b'0'; 20], 20);
+        let mut rest = u64::try_from(number.unsigned_abs()).map_err(|_| Error::IntegerRange)?;
+        while rest > 0 || first == 20 {
+            first -= 1;
+            if let Some(digit) = digits.get_mut(first) {
+                *digit += u8::try_from(rest % 10).unwrap_or_default();
+            }
+            rest /= 10;
+        }
+        self.out.extend_from_slice(digits.get(first..).unwrap_or_default());
         Ok(())
     }
 
@@ -79,16 +116,16 @@ impl Writer {
     }
 }
 
-impl<'a> ser::Serializer for &'a mut Writer {
+impl<'a, 'k> ser::Serializer for &'a mut Writer<'k> {
     type Ok = ();
     type Error = Error;
-    type SerializeSeq = List<'a>;
-    type SerializeTuple = List<'a>;
-    type SerializeTupleStruct = List<'a>;
-    type SerializeTupleVariant = List<'a>;
-    type SerializeMap = Object<'a>;
-    type SerializeStruct = Object<'a>;
-    type SerializeStructVariant = Object<'a>;
+    type SerializeSeq = List<'a, 'k>;
+    type SerializeTuple = List<'a, 'k>;
+    type SerializeTupleStruct = List<'a, 'k>;
+    type SerializeTupleVariant = List<'a, 'k>;
+    type SerializeMap = Object<'a, 'k>;
+    type SerializeStruct = Object<'a, 'k>;
+    type SerializeStructVariant = Object<'a, 'k>;
 
     fn serialize_bool(self, truth: bool) -> Result<(), Error> {
         self.out.extend_from_slice(if truth { b"true" } else { b"false" });
@@ -205,16 +242,16 @@ impl<'a> ser::Serializer for &'a mut Writer {
         Ok(())
     }
 
-    fn serialize_seq(self, _length: Option<usize>) -> Result<List<'a>, Error> {
+    fn serialize_seq(self, _length: Option<usize>) -> Result<List<'a, 'k>, Error> {
         self.enter(b'[')?;
         Ok(List { writer: self, first: true, wrapped: false })
     }
 
-    fn serialize_tuple(self, length: usize) -> Result<List<'a>, Error> {
+    fn serialize_tuple(self, length: usize) -> Result<List<'a, 'k>, Error> {
         self.serialize_seq(Some(length))
     }
 
-    fn serialize_tuple_struct(self, _: &'static str, length: usize) -> Result<List<'a>, Error> {
+    fn serialize_tuple_struct(self, _: &'static str, length: usize) -> Result<List<'a, 'k>, Error> {
         self.serialize_seq(Some(length))
     }
 
@@ -224,7 +261,7 @@ impl<'a> ser::Serializer for &'a mut Writer {
         _: u32,
         variant: &'static str,
         _: usize,
-    ) -> Result<List<'a>, Error> {
+    ) -> Result<List<'a, 'k>, Error> {
         self.enter(b'{')?;
         self.text(variant);
         self.out.push(b':');
@@ -232,12 +269,12 @@ impl<'a> ser::Serializer for &'a mut Writer {
         Ok(List { writer: self, first: true, wrapped: true })
     }
 
-    fn serialize_map(self, length: Option<usize>) -> Result<Object<'a>, Error> {
-        Object::open(self, length.unwrap_or(0), false)
+    fn serialize_map(self, _: Option<usize>) -> Result<Object<'a, 'k>, Error> {
+        Object::open(self, false)
     }
 
-    fn serialize_struct(self, _: &'static str, length: usize) -> Result<Object<'a>, Error> {
-        Object::open(self, length, false)
+    fn serialize_struct(self, _: &'static str, _: usize) -> Result<Object<'a, 'k>, Error> {
+        Object::open(self, false)
     }
 
     fn serialize_struct_variant(
@@ -245,22 +282,22 @@ impl<'a> ser::Serializer for &'a mut Writer {
         _: &'static str,
         _: u32,
         variant: &'static str,
-        length: usize,
-    ) -> Result<Object<'a>, Error> {
+        _: usize,
+    ) -> Result<Object<'a, 'k>, Error> {
         self.enter(b'{')?;
         self.text(variant);
         self.out.push(b':');
-        Object::open(self, length, true)
+        Object::open(self, true)
     }
 }
 
-struct List<'a> {
-    writer: &'a mut Writer,
+struct List<'a, 'k> {
+    writer: &'a mut Writer<'k>,
     first: bool,
     wrapped: bool,
 }
 
-impl List<'_> {
+impl List<'_, '_> {
     fn item<T: Serialize + ?Sized>(&mut self, value: &T) -> Result<(), Error> {
         if !std::mem::take(&mut self.first) {
             self.writer.out.push(b',');
@@ -278,7 +315,7 @@ impl List<'_> {
 
 macro_rules! list {
     ($trait:ident, $method:ident) => {
-        impl ser::$trait for List<'_> {
+        impl ser::$trait for List<'_, '_> {
             type Ok = ();
             type Error = Error;
 
@@ -299,84 +336,124 @@ list!(SerializeTuple, serialize_element);
 list!(SerializeTupleStruct, serialize_field);
 list!(SerializeTupleVariant, serialize_field);
 
-/// Where one member stands in the output: the bytes of its key without quotes when they need no escape, and the
-/// whole `"key":value`.
+/// Where one member stands in the output: `"key":value`, and behind the colon.
+#[derive(Debug, Clone, Copy)]
 struct Member {
-    key: String,
     from: usize,
+    value: usize,
     to: usize,
 }
 
-struct Object<'a> {
-    writer: &'a mut Writer,
+impl Member {
+    /// The key in `out`, as it is written between its quotes.
+    fn key(self, out: &[u8]) -> &[u8] {
+        out.get(self.from + 1..self.value.saturating_sub(2)).unwrap_or_default()
+    }
+}
+
+/// The bytes of a key's text, of which `written` is the form between quotes. Keys are in the order of these.
+fn raw(written: &[u8]) -> Cow<'_, [u8]> {
+    if !written.contains(&b'\\') {
+        return Cow::Borrowed(written);
+    }
+    let quoted = [b"\"", written, b"\""].concat();
+    // What this writer wrote can be read.
+    let text = super::parse(&quoted).ok();
+    Cow::Owned(text.as_ref().and_then(super::Value::as_str).unwrap_or_default().as_bytes().to_vec())
+}
+
+struct Object<'a, 'k> {
+    writer: &'a mut Writer<'k>,
+    /// Where its first member stands in the output, and in the list of members.
     start: usize,
-    members: Vec<Member>,
+    first: usize,
+    /// Whether each key came behind the one before it.
+    sorted: bool,
     wrapped: bool,
 }
 
-impl<'a> Object<'a> {
-    fn open(writer: &'a mut Writer, length: usize, wrapped: bool) -> Result<Self, Error> {
+impl<'a, 'k> Object<'a, 'k> {
+    fn open(writer: &'a mut Writer<'k>, wrapped: bool) -> Result<Self, Error> {
         writer.enter(b'{')?;
-        let start = writer.out.len();
-        Ok(Self { writer, start, members: Vec::with_capacity(length.min(64)), wrapped })
+        let (start, first) = (writer.out.len(), writer.members.len());
+        Ok(Self { writer, start, first, sorted: true, wrapped })
     }
 
-    fn key(&mut self, key: String) {
-        let from = self.writer.out.len();
-        self.writer.text(&key);
-        self.writer.out.push(b':');
-        self.members.push(Member { key, from, to: from });
+    /// Takes the key that has been written from `from` on.
+    fn key(&mut self, from: usize) {
+        let writer = &mut *self.writer;
+        writer.out.push(b':');
+        let end = writer.out.len();
+        let member = Member { from, value: end, to: end };
+        if let Some(before) = writer.members.get(self.first..).and_then(<[Member]>::last) {
+            self.sorted &= raw(before.key(&writer.out)) < raw(member.key(&writer.out));
+        }
+        writer.members.push(member);
     }
 
     fn value<T: Serialize + ?Sized>(&mut self, value: &T) -> Result<(), Error> {
         value.serialize(&mut *self.writer)?;
-        let end = self.writer.out.len();
-        if let Some(member) = self.members.last_mut() {
+        let writer = &mut *self.writer;
+        let end = writer.out.len();
+        if let Some(member) = writer.members.last_mut() {
             member.to = end;
+            let member = *member;
+            if writer.depth == 1
+                && let Some(keep) = writer.keep
+                && !keep(member.key(&writer.out), writer.out.get(member.value..).unwrap_or_default())
+            {
+                writer.members.pop();
+                writer.out.truncate(member.from);
+                return Ok(());
+            }
         }
-        self.writer.out.push(b',');
+        writer.out.push(b',');
         Ok(())
     }
 
-    fn close(mut self) -> Result<(), Error> {
-        if !self.members.is_sorted_by(|a, b| a.key < b.key) {
-            let unsorted = self.writer.out.split_off(self.start);
-            self.members.sort_by(|a, b| a.key.cmp(&b.key));
-            for member in &self.members {
-                let bytes = unsorted.get(member.from - self.start..member.to - self.start).unwrap_or_default();
-                self.writer.out.extend_from_slice(bytes);
-                self.writer.out.push(b',');
+    fn close(self) -> Result<(), Error> {
+        let Self { writer, start, first, sorted, wrapped } = self;
+        if !sorted {
+            let unsorted = writer.out.split_off(start);
+            let members = writer.members.get_mut(first..).unwrap_or_default();
+            for member in members.iter_mut() {
+                *member = Member { from: member.from - start, value: member.value - start, to: member.to - start };
             }
-            if let Some(twice) = self.members.windows(2).find_map(|pair| match pair {
-                [a, b] if a.key == b.key => Some(a.key.clone()),
+            members.sort_by(|a, b| raw(a.key(&unsorted)).cmp(&raw(b.key(&unsorted))));
+            for member in members.iter() {
+                writer.out.extend_from_slice(unsorted.get(member.from..member.to).unwrap_or_default());
+                writer.out.push(b',');
+            }
+            if let Some(twice) = members.windows(2).find_map(|pair| match pair {
+                [a, b] if a.key(&unsorted) == b.key(&unsorted) => Some(raw(a.key(&unsorted))),
                 _ => None,
             }) {
-                return Err(Error::DuplicateKey(twice));
+                return Err(Error::DuplicateKey(String::from_utf8_lossy(&twice).into_owned()));
             }
         }
-        if !self.members.is_empty() {
-            self.writer.out.pop();
+        if writer.members.len() > first {
+            writer.out.pop();
         }
-        self.writer.leave(b'}');
-        if self.wrapped {
-            self.writer.leave(b'}');
+        writer.members.truncate(first);
+        writer.leave(b'}');
+        if wrapped {
+            writer.leave(b'}');
         }
         Ok(())
     }
 }
 
-impl ser::SerializeMap for Object<'_> {
+impl ser::SerializeMap for Object<'_, '_> {
     type Ok = ();
     type Error = Error;
 
     fn serialize_key<T: Serialize + ?Sized>(&mut self, key: &T) -> Result<(), Error> {
-        let mut writer = Writer { out: Vec::new(), depth: 0 };
-        key.serialize(&mut writer)?;
-        if writer.out.first() != Some(&b'"') {
+        let from = self.writer.out.len();
+        key.serialize(&mut *self.writer)?;
+        if self.writer.out.get(from) != Some(&b'"') {
             return Err(Error::KeyNotText);
         }
-        let text = super::parse(&writer.out)?;
-        self.key(text.as_str().unwrap_or_default().to_owned());
+        self.key(from);
         Ok(())
     }
 
@@ -391,12 +468,14 @@ impl ser::SerializeMap for Object<'_> {
 
 macro_rules! object {
     ($trait:ident) => {
-        impl ser::$trait for Object<'_> {
+        impl ser::$trait for Object<'_, '_> {
             type Ok = ();
             type Error = Error;
 
             fn serialize_field<T: Serialize + ?Sized>(&mut self, key: &'static str, value: &T) -> Result<(), Error> {
-                self.key(key.to_owned());
+                let from = self.writer.out.len();
+                self.writer.text(key);
+                self.key(from);
                 self.value(value)
             }
 
@@ -431,5 +510,88 @@ impl Serialize for super::Value {
 impl ser::Error for Error {
     fn custom<T: std::fmt::Display>(message: T) -> Self {
         Self::Shape(message.to_string())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::HashMap;
+
+    use proptest::prelude::*;
+
+    use super::*;
+
+    /// Members in the order in which they are given.
+    struct Pairs(Vec<(String, u8)>);
+
+    impl Serialize for Pairs {
+        fn serialize<S: ser::Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+            serializer.collect_map(self.0.iter().map(|(key, value)| (key, value)))
+        }
+    }
+
+    fn text<T: Serialize + ?Sized>(object: &T) -> Result<String, Error> {
+        to_bytes(object).map(|bytes| String::from_utf8(bytes).unwrap())
+    }
+
+    #[test]
+    fn keys_that_are_escaped_sort_by_what_they_say() {
+        // Written, a quote begins with a backslash, which comes behind the letters; said, it comes before them.
+        let keys = ["a\"", "a\u{1}", "a", "aa", "a\\", "a\n", ""];
+        let pairs = Pairs(keys.iter().map(|key| ((*key).to_owned(), 1)).collect());
+        let wanted = r#"{"":1,"a":1,"a\u0001":1,"a\n":1,"a\"":1,"a\\":1,"aa":1}"#;
+        assert_eq!(text(&pairs).unwrap(), wanted);
+        assert_eq!(text(&vec![HashMap::from([("k", pairs)])]).unwrap(), format!(r#"[{{"k":{wanted}}}]"#));
+    }
+
+    #[test]
+    fn a_key_that_comes_twice_is_refused_wherever_it_comes() {
+        for keys in [["a", "a", "b"], ["a", "b", "a"], ["b", "a\n", "a\n"]] {
+            let twice = if keys[2] == "b" { "a" } else { keys[2] };
+            let pairs = Pairs(keys.iter().map(|key| ((*key).to_owned(), 1)).collect());
+            assert_eq!(text(&pairs), Err(Error::DuplicateKey(twice.to_owned())));
+        }
+        assert_eq!(text(&HashMap::from([(1, 2)])), Err(Error::KeyNotText));
+    }
+
+    #[test]
+    fn integers_have_their_digits() {
+        for number in [0, 7, -7, 10, -100, i64::MAX, i64::MIN] {
+            assert_eq!(text(&number).unwrap(), number.to_string());
+        }
+        assert_eq!(text(&u64::MAX).unwrap(), u64::MAX.to_string());
+        assert_eq!(text(&(-MAX_INTEGER)).unwrap(), (-MAX_INTEGER).to_string());
+        assert_eq!(text(&(MAX_INTEGER + 1)), Err(Error::IntegerRange));
+    }
+
+    #[test]
+    fn members_that_are_not_wanted_are_left_out_of_the_outermost_object() {
+        #[derive(serde::Serialize)]
+        struct Note {
+            zero: u8,
+            gone: Option<u8>,
+            inner: HashMap<&'static str, Option<u8>>,
+            kept: u8,
+        }
+        let note = Note { zero: 0, gone: None, inner: HashMap::from([("gone", None)]), kept: 1 };
+        let keep = |key: &[u8], value: &[u8]| key != b"zero" && value != b"null";
+        let bytes = to_bytes_of(&note, &keep).unwrap();
+        assert_eq!(String::from_utf8(bytes).unwrap(), r#"{"inner":{"gone":null},"kept":1}"#);
+        assert_eq!(to_bytes_of(&note, &|_, _| false).unwrap(), b"{}");
+    }
+
+    proptest! {
+        #[test]
+        fn members_are_written_in_one_order_whatever_order_they_come_in(
+            members in prop::collection::btree_map(any::<String>(), any::<u8>(), 0..12),
+            by in any::<prop::sample::Index>(),
+        ) {
+            let sorted: Vec<(String, u8)> = members.into_iter().collect();
+            let mut turned = sorted.clone();
+            if !turned.is_empty() {
+                turned.rotate_left(by.index(sorted.len()));
+            }
+            prop_assert_eq!(to_bytes(&Pairs(turned)).unwrap(), to_bytes(&Pairs(sorted)).unwrap());
+        }
     }
 }

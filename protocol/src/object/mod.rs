@@ -14,9 +14,7 @@ mod step;
 mod transcript;
 
 pub use head::{Head, Parameters, ToolSpec};
-pub use note::{
-    AnsweredBy, BoundedEdge, CancelledLane, Followed, HookAnswer, HookNote, Note, ToolNote, Usage,
-};
+pub use note::{AnsweredBy, BoundedEdge, CancelledLane, Followed, HookAnswer, HookNote, Note, ToolNote, Usage};
 pub use record::Record;
 pub use request::{Request, digest_of};
 pub use start::{LAYOUT, Start};

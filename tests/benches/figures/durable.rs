@@ -3,7 +3,7 @@
 use std::fs::{File, OpenOptions};
 use std::io::Write;
 use std::path::Path;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
@@ -79,6 +79,37 @@ pub fn many_threads() {
     let (many, _) = rate(64, 60);
     let reference = format!("{one:.0} steps/s with one thread: {:.1} x", many / one);
     print("durable steps, 64 threads at once", &format!("{many:.0} steps/s"), &reference);
+}
+
+/// How late a timer is on a runtime on which one thread commits.
+pub fn timer() {
+    const EVERY: Duration = Duration::from_millis(1);
+    let steps = 2_000;
+    let folder = tempfile::tempdir().expect("a folder");
+    let count = Arc::new(AtomicU64::new(0));
+    let checked = two_roles(steps, "outputs");
+    let engine = engine(open(folder.path(), Durability::Sync));
+    let (mut late, made) = runtime().block_on(async {
+        let ends = Arc::new(AtomicBool::new(false));
+        let ended = Arc::clone(&ends);
+        let timer = tokio::spawn(async move {
+            let mut late = Vec::new();
+            while !ended.load(Ordering::Relaxed) {
+                let due = Instant::now() + EVERY;
+                tokio::time::sleep_until(due.into()).await;
+                late.push(due.elapsed());
+            }
+            late
+        });
+        let mut handle = start(&engine, &checked, Value::empty_object(), quick(&count)).await;
+        handle.events.close();
+        follow(handle).await;
+        ends.store(true, Ordering::Relaxed);
+        (timer.await.expect("a timer"), count.load(Ordering::Relaxed))
+    });
+    late.sort();
+    let reference = format!("p99 {}, {made} commits; at most 5 ms wanted", us(quantile(&late, 0.99)));
+    print("a timer beside one thread that commits, latest", &us(quantile(&late, 1.0)), &reference);
 }
 
 fn rate(threads: u64, steps: u64) -> (f64, u64) {

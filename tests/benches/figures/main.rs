@@ -27,6 +27,7 @@ fn main() {
         ("step", memory::step as fn()),
         ("durable", durable::one_thread),
         ("threads", durable::many_threads),
+        ("timer", durable::timer),
         ("history", history::messages),
         ("prefix", prefix::thread),
         ("size", size::bytes),

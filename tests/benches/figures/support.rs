@@ -76,6 +76,24 @@ pub fn us(duration: Duration) -> String {
     format!("{:.1} us", duration.as_secs_f64() * 1e6)
 }
 
+/// The middle one of some times.
+pub fn median(times: &[Duration]) -> Duration {
+    let mut sorted = times.to_vec();
+    sorted.sort();
+    quantile(&sorted, 0.5)
+}
+
+/// Writes to so much memory and gives it back: the first touch of a page may cost a guest ten microseconds, which is
+/// the host's doing and not to be measured.
+pub fn touch_memory(bytes: usize) {
+    const PAGE_BYTES: usize = 4096;
+    let mut memory = vec![0_u8; bytes];
+    for page in memory.chunks_mut(PAGE_BYTES) {
+        page.fill(1);
+    }
+    std::hint::black_box(&memory);
+}
+
 /// The value below which `share` of `sorted` lies.
 pub fn quantile(sorted: &[Duration], share: f64) -> Duration {
     let last = sorted.len().saturating_sub(1);

@@ -7,6 +7,8 @@ use super::super::contract::{Trunk, answers, thread};
 use super::super::{Read, StepStore};
 use super::*;
 
+mod openings;
+
 fn open(folder: &Path) -> Result<(RocksStore, Opened), Error> {
     RocksStore::open(folder, Options::default())
 }

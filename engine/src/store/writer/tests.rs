@@ -1,10 +1,14 @@
+use std::collections::BTreeMap;
 use std::ops::Range;
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 
 use super::super::contract::{Trunk, answers, thread};
+use super::super::keys::Family;
+use super::super::manifest::Position;
 use super::super::tables::{Tables, Visited};
 use super::*;
+use rondo_protocol::id::LanePath;
 
 type Entries = BTreeMap<(Family, Vec<u8>), Vec<u8>>;
 
@@ -16,10 +20,14 @@ struct Disk {
     writes: AtomicUsize,
     syncs: AtomicUsize,
     gate: Mutex<()>,
+    reads: Reads,
+    /// Writes that the writer's thread made.
+    by_writer: AtomicUsize,
 }
 
 impl Tables for Disk {
     fn get(&self, family: Family, key: &[u8]) -> Result<Option<Vec<u8>>, Error> {
+        self.reads.gets.fetch_add(1, Ordering::SeqCst);
         Ok(self.entries.lock().unwrap().get(&(family, key.to_vec())).cloned())
     }
 
@@ -29,6 +37,7 @@ impl Tables for Disk {
         keys: Range<Vec<u8>>,
         visit: &mut dyn FnMut(&[u8], &[u8]) -> Visited,
     ) -> Result<(), Error> {
+        self.reads.ranges.fetch_add(1, Ordering::SeqCst);
         let entries = self.entries.lock().unwrap().clone();
         for ((_, key), value) in entries.range((family, keys.start)..(family, keys.end)) {
             if visit(key, value)?.is_break() {
@@ -43,6 +52,8 @@ impl WriteTables for Disk {
     fn write(&self, changes: &[Change], sync: bool) -> Result<(), String> {
         let _open = self.gate.lock().unwrap();
         self.writes.fetch_add(1, Ordering::SeqCst);
+        let is_writer = std::thread::current().name() == Some("rondo-writer");
+        self.by_writer.fetch_add(usize::from(is_writer), Ordering::SeqCst);
         self.syncs.fetch_add(usize::from(sync), Ordering::SeqCst);
         if self.fails.load(Ordering::SeqCst) {
             return Err("no space left on device".to_owned());
@@ -57,18 +68,24 @@ impl WriteTables for Disk {
         Ok(())
     }
 
+    fn manifest(&self) -> Result<Option<Position>, Error> {
+        Ok(None)
+    }
+
     fn close(&self) -> Result<(), String> {
         Ok(())
     }
 }
 
-fn writer(folder: &tempfile::TempDir, durability: Durability) -> (Writer, Arc<Disk>) {
-    let disk = Arc::new(Disk::default());
+fn writer(folder: &tempfile::TempDir) -> (Writer<Disk>, Arc<Disk>) {
+    writer_on(folder, Arc::default())
+}
+
+fn writer_on(folder: &tempfile::TempDir, disk: Arc<Disk>) -> (Writer<Disk>, Arc<Disk>) {
     let target = Target {
         tables: Arc::clone(&disk),
-        anchor: Anchor::claim(folder.path(), Ledger::default()).unwrap(),
+        anchor: Anchor::claim(folder.path(), Ledger::default(), Position::default()).unwrap(),
         ledger: Ledger::default(),
-        durability,
         displaced: Error::Busy { pid: 7 },
     };
     (Writer::start(target, Failure::default()).unwrap(), disk)
@@ -77,13 +94,13 @@ fn writer(folder: &tempfile::TempDir, durability: Durability) -> (Writer, Arc<Di
 #[tokio::test]
 async fn commits_that_wait_together_share_one_sync_and_losers_are_left_out() {
     let folder = tempfile::tempdir().unwrap();
-    let (pen, disk) = writer(&folder, Durability::Sync);
+    let (pen, disk) = writer(&folder);
     let shut = disk.gate.lock().unwrap();
     // The first is taken alone, or with some of the others; all that come while it is written share the next sync.
-    let mut waiting = vec![(pen.commit(Trunk::new(0).next("first")), true)];
+    let mut waiting = vec![(pen.commit(Trunk::new(0).next("first"), Durability::Sync), true)];
     for number in 1..=64 {
-        waiting.push((pen.commit(Trunk::new(number).next("a")), true));
-        waiting.push((pen.commit(Trunk::new(number).next("b")), false));
+        waiting.push((pen.commit(Trunk::new(number).next("a"), Durability::Sync), true));
+        waiting.push((pen.commit(Trunk::new(number).next("b"), Durability::Sync), false));
     }
     drop(shut);
     for (outcome, wins) in waiting {
@@ -98,11 +115,11 @@ async fn commits_that_wait_together_share_one_sync_and_losers_are_left_out() {
 #[tokio::test]
 async fn a_failed_sync_leaves_everything_unknown_and_is_not_tried_again() {
     let folder = tempfile::tempdir().unwrap();
-    let (pen, disk) = writer(&folder, Durability::Sync);
-    pen.commit(Trunk::new(1).next("one")).await.unwrap();
+    let (pen, disk) = writer(&folder);
+    pen.commit(Trunk::new(1).next("one"), Durability::Sync).await.unwrap();
     disk.fails.store(true, Ordering::SeqCst);
     let shut = disk.gate.lock().unwrap();
-    let waiting = [2, 3].map(|number| pen.commit(Trunk::new(number).next("one")));
+    let waiting = [2, 3].map(|number| pen.commit(Trunk::new(number).next("one"), Durability::Sync));
     drop(shut);
     let poisoned = Err(Error::Poisoned { what: "no space left on device".to_owned() });
     for outcome in waiting {
@@ -110,7 +127,7 @@ async fn a_failed_sync_leaves_everything_unknown_and_is_not_tried_again() {
     }
     let writes = disk.writes.load(Ordering::SeqCst);
     disk.fails.store(false, Ordering::SeqCst);
-    assert_eq!(pen.commit(Trunk::new(4).next("one")).await, poisoned);
+    assert_eq!(pen.commit(Trunk::new(4).next("one"), Durability::Sync).await, poisoned);
     assert_eq!(pen.record(thread(4), Vec::new(), true).await, poisoned);
     drop(pen);
     assert_eq!(disk.writes.load(Ordering::SeqCst), writes);
@@ -119,11 +136,11 @@ async fn a_failed_sync_leaves_everything_unknown_and_is_not_tried_again() {
 #[tokio::test]
 async fn a_writer_that_was_displaced_stops() {
     let folder = tempfile::tempdir().unwrap();
-    let (pen, disk) = writer(&folder, Durability::Sync);
-    pen.commit(Trunk::new(1).next("one")).await.unwrap();
+    let (pen, disk) = writer(&folder);
+    pen.commit(Trunk::new(1).next("one"), Durability::Sync).await.unwrap();
     let writes = disk.writes.load(Ordering::SeqCst);
-    let _other = Anchor::claim(folder.path(), Ledger::default()).unwrap();
-    assert_eq!(pen.commit(Trunk::new(2).next("one")).await, Err(Error::Busy { pid: 7 }));
+    let _other = Anchor::claim(folder.path(), Ledger::default(), Position::default()).unwrap();
+    assert_eq!(pen.commit(Trunk::new(2).next("one"), Durability::Sync).await, Err(Error::Busy { pid: 7 }));
     assert_eq!(disk.writes.load(Ordering::SeqCst), writes);
 }
 
@@ -133,15 +150,15 @@ async fn only_what_must_be_safe_is_synced() {
     let record = |position| JournalRecord { lane: LanePath::trunk(), position, bytes: b"reply".to_vec() };
     let hook = || Change { family: Family::Hooks, key: b"k".to_vec(), value: Some(b"v".to_vec()) };
     for (durability, expected) in [(Durability::Sync, [0, 0, 1, 2]), (Durability::Log, [0, 0, 0, 0])] {
-        let (pen, disk) = writer(&folder, durability);
+        let (pen, disk) = writer(&folder);
         let mut syncs = Vec::new();
         pen.change(hook()).await.unwrap();
         syncs.push(disk.syncs.load(Ordering::SeqCst));
         pen.record(thread(1), vec![record(0)], false).await.unwrap();
         syncs.push(disk.syncs.load(Ordering::SeqCst));
-        pen.record(thread(1), vec![record(1)], true).await.unwrap();
+        pen.record(thread(1), vec![record(1)], durability == Durability::Sync).await.unwrap();
         syncs.push(disk.syncs.load(Ordering::SeqCst));
-        pen.commit(Trunk::new(1).next("one")).await.unwrap();
+        pen.commit(Trunk::new(1).next("one"), durability).await.unwrap();
         syncs.push(disk.syncs.load(Ordering::SeqCst));
         assert_eq!(syncs, expected, "{durability:?}");
     }
@@ -150,8 +167,100 @@ async fn only_what_must_be_safe_is_synced() {
 #[tokio::test]
 async fn a_commit_whose_future_is_dropped_is_carried_out() {
     let folder = tempfile::tempdir().unwrap();
-    let (pen, disk) = writer(&folder, Durability::Sync);
-    drop(pen.commit(Trunk::new(1).next("one")));
+    let (pen, disk) = writer(&folder);
+    drop(pen.commit(Trunk::new(1).next("one"), Durability::Sync));
     drop(pen);
     assert_eq!(answers(&*disk, &thread(1)).unwrap(), ["one"]);
+}
+
+/// What a commit or a record costs in reads.
+#[derive(Default)]
+struct Reads {
+    gets: AtomicUsize,
+    ranges: AtomicUsize,
+}
+
+#[tokio::test]
+async fn rows_and_journals_are_read_once_and_never_where_this_process_wrote_them() {
+    let folder = tempfile::tempdir().unwrap();
+    let (pen, disk) = writer(&folder);
+    let mut trunk = Trunk::new(1);
+    let record = |position| JournalRecord { lane: LanePath::trunk(), position, bytes: b"reply".to_vec() };
+    for number in 0..10 {
+        pen.record(thread(1), vec![record(0), record(1)], true).await.unwrap();
+        let clearing = Commit { clear_journal: vec![LanePath::trunk()], ..trunk.next(&number.to_string()) };
+        pen.commit(clearing, Durability::Sync).await.unwrap();
+        assert!(disk.entries.lock().unwrap().keys().all(|(family, _)| *family != Family::Journal));
+    }
+    assert_eq!(disk.reads.gets.load(Ordering::SeqCst), 1);
+    assert_eq!(disk.reads.ranges.load(Ordering::SeqCst), 1);
+    drop(pen);
+
+    // What an earlier process left in a journal is cleared too.
+    let (pen, disk) = writer_on(&folder, disk);
+    pen.record(thread(1), vec![record(3)], true).await.unwrap();
+    drop(pen);
+    let (pen, disk) = writer_on(&folder, disk);
+    pen.commit(Commit { clear_journal: vec![LanePath::trunk()], ..trunk.next("last") }, Durability::Sync)
+        .await
+        .unwrap();
+    assert!(disk.entries.lock().unwrap().keys().all(|(family, _)| *family != Family::Journal));
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn who_commits_alone_writes_on_its_own_thread_and_who_does_not_leaves_it_to_the_writer() {
+    let folder = tempfile::tempdir().unwrap();
+    let (pen, disk) = writer(&folder);
+    let by_writer = |disk: &Disk| disk.by_writer.load(Ordering::SeqCst);
+    let mut trunk = Trunk::new(1);
+    for number in 0..5 {
+        pen.commit(trunk.next(&number.to_string()), Durability::Sync).await.unwrap();
+    }
+    assert_eq!(by_writer(&disk), 0);
+    let waiting = [trunk.next("a"), trunk.next("b")].map(|commit| pen.commit(commit, Durability::Sync));
+    for outcome in waiting {
+        outcome.await.unwrap();
+    }
+    assert_eq!(by_writer(&disk), 1);
+    let dropped = pen.commit(trunk.next("c"), Durability::Sync);
+    drop(dropped);
+    drop(pen);
+    assert_eq!(by_writer(&disk), 2);
+    assert_eq!(answers(&*disk, &thread(1)).unwrap().len(), 8);
+}
+
+#[tokio::test]
+async fn a_runtime_of_one_thread_is_not_held_up() {
+    let folder = tempfile::tempdir().unwrap();
+    let (pen, disk) = writer(&folder);
+    pen.commit(Trunk::new(1).next("one"), Durability::Sync).await.unwrap();
+    assert_eq!(disk.by_writer.load(Ordering::SeqCst), 1);
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn many_commits_at_once_are_all_carried_out_and_in_order() {
+    let folder = tempfile::tempdir().unwrap();
+    let (pen, disk) = writer(&folder);
+    let pen = Arc::new(pen);
+    let running: Vec<_> = (0..32_u8)
+        .map(|number| {
+            let pen = Arc::clone(&pen);
+            tokio::spawn(async move {
+                let mut trunk = Trunk::new(number);
+                for step in 0..20 {
+                    // Two are under way at a time, and the later one is waited for first.
+                    let pair = [trunk.next(&format!("{step} a")), trunk.next(&format!("{step} b"))];
+                    let [first, second] = pair.map(|commit| pen.commit(commit, Durability::Sync));
+                    second.await.unwrap();
+                    first.await.unwrap();
+                }
+            })
+        })
+        .collect();
+    for one in running {
+        one.await.unwrap();
+    }
+    for number in 0..32 {
+        assert_eq!(answers(&*disk, &thread(number)).unwrap().len(), 40);
+    }
 }

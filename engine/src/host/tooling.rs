@@ -1,4 +1,4 @@
-//! The operator's tools: the walls around them, the tools of rondo, programs that `rondo.toml` declares, and servers.
+//! The operator's tools as the settings have them: the walls around them, the tools of rondo, programs that `rondo.toml` declares, and servers.
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
@@ -14,32 +14,19 @@ use rondo_agent_kit::wall::process::{Limits, ProcessSettings, Processes, Working
 use rondo_agent_kit::wall::{CREDENTIALS, protected, reached};
 use rondo_protocol::Digest;
 use rondo_protocol::diagnostic::Code;
-use rondo_protocol::workflow::Workflow;
+use rondo_protocol::id::RoleName;
+use rondo_protocol::workflow::{RoleKind, Workflow};
 
-use super::consent::{named, of_trust};
-use super::exit::Exit;
-use super::failure::Failure;
-use super::files::read_text;
-use super::output::tell;
 use crate::config::{self, Cwd, SandboxSettings, Settings, ToolSchema};
+use crate::exit::Exit;
+use crate::failure::Failure;
+use crate::files::read_text;
 use crate::grant::Grants;
 use crate::program;
-use crate::trust::{Book, server_key};
+use crate::trust::{self, Book, server_key};
 
 /// The most bytes of a schema file.
 const MAX_SCHEMA_BYTES: usize = 1 << 20;
-
-/// What a run calls, and what must live as long as it does.
-pub struct Tooling {
-    /// Every tool.
-    pub tools: ToolSet,
-    /// The files that they see; `None` where there are no tools.
-    pub files: Option<Arc<Workspace>>,
-    /// The servers behind some of them.
-    pub servers: Vec<Arc<Server>>,
-    /// Servers that could not be used, with the reason.
-    pub unusable: Vec<(String, Failure)>,
-}
 
 /// The wall around programs that are tools.
 ///
@@ -79,17 +66,6 @@ fn walled(settings: &Settings, hidden: Vec<PathBuf>) -> Result<Arc<Processes>, F
         sandbox: grant.sandbox.unwrap_or(true),
         env: environment.clone(),
     })))
-}
-
-/// What servers and programs are driven by, for a verb that runs no thread.
-///
-/// # Errors
-/// When the system gives no threads.
-pub fn runtime() -> Result<tokio::runtime::Runtime, Failure> {
-    tokio::runtime::Builder::new_multi_thread()
-        .enable_all()
-        .build()
-        .map_err(|error| Failure::new(Code::InternalFault, format!("no runtime: {error}")))
 }
 
 fn launcher() -> Result<PathBuf, Failure> {
@@ -142,81 +118,63 @@ fn gates(hosts: &[String]) -> Result<(Gate, BTreeMap<String, Gate>), HostError> 
     Ok((gate(common)?, of_roles))
 }
 
-/// The tools of a run of `workflow`: the local ones, and those of each server of which a role names a tool that is
-/// granted. No other server is started; one of a run that is played from a script or a recording is started when a tool
-/// of it is called, and its tools are those that were pinned.
-///
-/// # Errors
-/// As [`local`], when a server has other tools than it had when it was agreed to, and when nothing is pinned of one that
-/// is not started.
-pub async fn of_run(
-    workflow: &Workflow,
-    settings: &Settings,
-    grants: &Grants,
-    is_played: bool,
-) -> Result<Tooling, Failure> {
+/// The servers of which a role of `workflow` names a tool that is granted. No other one is ever started.
+pub fn asked<'s>(workflow: &Workflow, settings: &'s Settings, grants: &Grants) -> Vec<&'s str> {
     let named = named(workflow);
-    if named.is_empty() {
-        let tools = ToolSet::default();
-        return Ok(Tooling { tools, files: None, servers: Vec::new(), unusable: Vec::new() });
-    }
     let is_of = |server: &str, tool: &str| tool.strip_prefix(server).is_some_and(|tool| tool.starts_with('.'));
     let is_asked_for = |server: &str| named.keys().any(|tool| is_of(server, tool));
     let is_granted = |server: &str| grants.tools.iter().any(|rule| rule.tool() == "*" || is_of(server, rule.tool()));
     let is_denied =
         |server: &str| grants.deny.iter().any(|rule| rule.covers_all() && rule.is_of(None, &format!("{server}.any")));
     let wanted = |server: &&str| is_asked_for(server) && is_granted(server) && !is_denied(server);
-    let asked: Vec<&str> = settings.mcp.keys().map(String::as_str).filter(wanted).collect();
-    if is_played { with_pinned(&asked, settings) } else { with_servers(&asked, settings).await }
+    settings.mcp.keys().map(String::as_str).filter(wanted).collect()
 }
 
-/// The local tools, and those that were pinned of these servers, which are not started.
-fn with_pinned(servers: &[&str], settings: &Settings) -> Result<Tooling, Failure> {
-    let (tools, files) = local(settings)?;
-    let mut tooling = Tooling { tools, files: Some(files), servers: Vec::new(), unusable: Vec::new() };
-    let records = settings.trust.as_deref().filter(|_| !servers.is_empty());
-    let book = Book::read(records).map_err(|error| of_trust(&error))?;
-    for (name, mcp) in servers.iter().filter_map(|name| Some((*name, settings.mcp.get(*name)?))) {
-        let Some(pins) = book.pins(&key(name, mcp)) else {
-            let message = format!(
-                "nothing is pinned of the tools of the MCP server {name}, and no model is asked that could be told of them"
-            );
-            return Err(Failure::new(Code::NoPin, message)
-                .with_hint(format!("`rondo trust --server {name}` starts it, shows its tools and pins them")));
-        };
-        let server = pinned_server(name, mcp, pins.clone(), settings)?;
-        for tool in server.tools() {
-            add(&mut tooling.tools, tool)?;
-        }
-        tooling.servers.push(Arc::new(server));
-    }
-    Ok(tooling)
-}
-
-/// The local tools and those of these servers.
+/// A server of the settings that is started when a tool of it is called; its tools are those that were pinned.
 ///
 /// # Errors
-/// As [`of_run`].
-async fn with_servers(servers: &[&str], settings: &Settings) -> Result<Tooling, Failure> {
-    let (tools, files) = local(settings)?;
-    let mut tooling = Tooling { tools, files: Some(files), servers: Vec::new(), unusable: Vec::new() };
-    let starting = servers.iter().filter_map(|name| Some((*name, settings.mcp.get(*name)?)));
-    let starting = starting.map(|(name, mcp)| async move { (name, mcp, start(name, mcp, settings).await) });
-    for (name, mcp, started) in futures_util::future::join_all(starting).await {
-        let server = match started {
-            Ok(server) => server,
-            Err(failure) => {
-                tooling.unusable.push((name.to_owned(), failure));
-                continue;
-            }
-        };
-        pinned(name, mcp, &server, settings)?;
-        for tool in server.tools() {
-            add(&mut tooling.tools, tool)?;
-        }
-        tooling.servers.push(Arc::new(server));
-    }
-    Ok(tooling)
+/// When nothing is pinned of it, or the trust records cannot be read.
+pub fn played(name: &str, settings: &Settings) -> Result<Server, Failure> {
+    let mcp = declared(name, settings)?;
+    let book = Book::read(settings.trust.as_deref()).map_err(|error| of_trust(&error))?;
+    let Some(pins) = book.pins(&key(name, mcp)) else {
+        let message = format!(
+            "nothing is pinned of the tools of the MCP server {name}, and no model is asked that could be told of them"
+        );
+        return Err(Failure::new(Code::NoPin, message)
+            .with_hint(format!("`rondo trust --server {name}` starts it, shows its tools and pins them")));
+    };
+    pinned_server(name, mcp, pins.clone(), settings)
+}
+
+/// Why a server that is needed is not there.
+pub enum NoServer {
+    /// It could not be started; its tools are missed when they are called.
+    Unusable(Failure),
+    /// It is not what was agreed to.
+    Refused(Failure),
+}
+
+/// A server of the settings, started and held to what was agreed to. Gives what is to be said of it as well.
+///
+/// # Errors
+/// [`NoServer`].
+pub async fn started(name: &str, settings: &Settings) -> Result<(Server, Option<String>), NoServer> {
+    let mcp = declared(name, settings).map_err(NoServer::Refused)?;
+    let server = start(name, mcp, settings).await.map_err(NoServer::Unusable)?;
+    let notice = pinned(name, mcp, &server, settings).map_err(NoServer::Refused)?;
+    Ok((server, notice))
+}
+
+fn declared<'s>(name: &str, settings: &'s Settings) -> Result<&'s config::Mcp, Failure> {
+    settings.mcp.get(name).ok_or_else(|| {
+        let known = settings.mcp.keys().map(String::as_str).collect::<Vec<_>>().join(", ");
+        Failure::new(Code::ToolLacking, format!("rondo.toml has no [mcp.{name}]")).with_hint(if known.is_empty() {
+            "it has no servers".to_owned()
+        } else {
+            format!("it has: {known}")
+        })
+    })
 }
 
 /// The tools that can be seen without starting anything: the local ones, and what was pinned of servers.
@@ -230,7 +188,13 @@ pub fn seen(settings: &Settings) -> Result<ToolSet, Failure> {
         let is_pinned = |(name, mcp): &(&String, &config::Mcp)| book.pins(&key(name, mcp)).is_some();
         settings.mcp.iter().filter(is_pinned).map(|(name, _)| name.as_str()).collect()
     };
-    Ok(with_pinned(&known, settings)?.tools)
+    let (mut tools, _) = local(settings)?;
+    for name in known {
+        for tool in played(name, settings)?.tools() {
+            add(&mut tools, tool)?;
+        }
+    }
+    Ok(tools)
 }
 
 /// Each server of the settings, with what is known of its tools.
@@ -250,7 +214,11 @@ pub fn not_started(settings: &Settings) -> Result<Vec<(String, String)>, Failure
     Ok(settings.mcp.iter().map(of_server).collect())
 }
 
-fn add(tools: &mut ToolSet, tool: Arc<dyn Tool>) -> Result<(), Failure> {
+/// Adds a tool.
+///
+/// # Errors
+/// When there is one of that name.
+pub fn add(tools: &mut ToolSet, tool: Arc<dyn Tool>) -> Result<(), Failure> {
     tools.add(tool).map_err(|clash| {
         Failure::new(Code::SettingsValue, clash.to_string())
             .with_hint("give the table in rondo.toml another name; the names of rondo's own tools are taken")
@@ -351,10 +319,10 @@ fn ceilings(settings: &Settings) -> Limits {
 }
 
 /// Holds the tools of a server to those that were agreed to; those of a new server are pinned.
-fn pinned(name: &str, mcp: &config::Mcp, server: &Server, settings: &Settings) -> Result<(), Failure> {
+fn pinned(name: &str, mcp: &config::Mcp, server: &Server, settings: &Settings) -> Result<Option<String>, Failure> {
     if settings.trust.is_none() {
-        tell(&format!("server {name}: without HOME there is no place for trust records, so a change is not noticed\n"));
-        return Ok(());
+        let notice = "without HOME there is no place for trust records, so a change is not noticed";
+        return Ok(Some(format!("server {name}: {notice}")));
     }
     let (key, offered) = (key(name, mcp), server.pins());
     let compared = Book::update(settings.trust.as_deref(), |book| {
@@ -370,7 +338,8 @@ fn pinned(name: &str, mcp: &config::Mcp, server: &Server, settings: &Settings) -
         Failure::new(Code::McpChanged, message)
             .with_exit(Exit::Denied)
             .with_hint(format!("if that is as it should be: `rondo trust --server {name}`"))
-    })
+    })?;
+    Ok(None)
 }
 
 /// The tools that a server has now.
@@ -398,11 +367,7 @@ impl Offered {
 /// # Errors
 /// When it is not declared or cannot be started.
 pub async fn offered(name: &str, settings: &Settings) -> Result<Offered, Failure> {
-    let Some(mcp) = settings.mcp.get(name) else {
-        let known = settings.mcp.keys().map(String::as_str).collect::<Vec<_>>().join(", ");
-        return Err(Failure::new(Code::ToolLacking, format!("rondo.toml has no [mcp.{name}]"))
-            .with_hint(if known.is_empty() { "it has no servers".to_owned() } else { format!("it has: {known}") }));
-    };
+    let mcp = declared(name, settings)?;
     let server = start(name, mcp, settings).await?;
     let pins = server.pins();
     server.stop().await;
@@ -537,4 +502,25 @@ fn hidden(settings: &Settings) -> Vec<PathBuf> {
     let granted: Vec<PathBuf> = granted.into_iter().flat_map(|list| granted_paths(settings, list)).collect();
     let granted: Vec<PathBuf> = granted.iter().map(|path| workspace.join(path)).chain([workspace.clone()]).collect();
     reached(in_workspace.chain(keys), &granted)
+}
+
+/// The tools that the roles of a workflow name, with the roles.
+pub fn named(workflow: &Workflow) -> BTreeMap<String, Vec<RoleName>> {
+    let mut named: BTreeMap<String, Vec<RoleName>> = BTreeMap::new();
+    for (name, role) in &workflow.roles {
+        let tools = match &role.kind {
+            RoleKind::Model(model) => model.tools.as_slice(),
+            RoleKind::Tool(tool) => std::slice::from_ref(&tool.tool),
+            RoleKind::Selector(_) | RoleKind::Human | RoleKind::Rule(_) | RoleKind::Workflow(_) => &[],
+        };
+        for tool in tools {
+            named.entry(tool.clone()).or_default().push(name.clone());
+        }
+    }
+    named
+}
+
+/// Trust records that cannot be used, as it is told.
+pub fn of_trust(error: &trust::Error) -> Failure {
+    Failure::new(Code::NotTrusted, error.to_string())
 }

@@ -3,9 +3,10 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::PathBuf;
-use std::sync::Arc;
+use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
+use rondo_agent_kit::mcp::Server;
 use rondo_agent_kit::model::Model;
 use rondo_agent_kit::model::openai::{OpenAi, OpenAiSettings};
 use rondo_agent_kit::model::recorded::{Cassette, Recorded};
@@ -13,17 +14,17 @@ use rondo_agent_kit::model::redacting::Redacting;
 use rondo_agent_kit::model::script::{Cast, Script};
 use rondo_agent_kit::model::scripted::Scripted;
 use rondo_agent_kit::redact::{Redactor, Secret};
-use rondo_agent_kit::tool::InDoubt;
+use rondo_agent_kit::tool::{InDoubt, ToolSet};
+use rondo_agent_kit::wall::files::Workspace;
+use rondo_agent_kit::wall::process::Processes;
 use rondo_protocol::diagnostic::Code;
 use rondo_protocol::workflow::Workflow;
 use rondo_protocol::{Digest, canonical};
-use serde::{Deserialize, Serialize};
 
-use super::approval::AtTerminal;
-use super::failure::Failure;
 use super::recording::Recording;
-use super::tooling::{self, Tooling};
+use super::tooling::{self, NoServer};
 use crate::config::{self, Provider, SCRIPTED_MODEL, Settings, Unresolved};
+use crate::failure::Failure;
 use crate::grant::{Approver, Grants};
 use crate::hook::Ground;
 use crate::models::{Models, Price, ResolvedModel, ServedBy};
@@ -35,44 +36,42 @@ const SCRIPT_PROVIDER: &str = "script";
 /// The provider of answers from a recording, where a provider is named.
 const RECORDING_PROVIDER: &str = "recording";
 
-/// What a run needs that is not in the workflow; it can be handed to another process.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+/// What the operator's settings come to: made once, and shared by every thread of the process. Providers are reached,
+/// tools made and servers started when a thread first needs them.
+pub struct Equipment {
+    settings: Settings,
+    grants: Grants,
+    redactor: Arc<Redactor>,
+    providers: Mutex<BTreeMap<String, Arc<dyn Model>>>,
+    local: Mutex<Option<Local>>,
+    walls: Mutex<Option<BTreeMap<String, Arc<Processes>>>>,
+    /// By name, and whether it is started only when a tool of it is called.
+    servers: tokio::sync::Mutex<BTreeMap<(String, bool), Arc<Server>>>,
+}
+
+/// The tools that are there without any server, and the files that they see.
+type Local = (ToolSet, Arc<Workspace>);
+
+/// Makes whoever is shown single calls, one for each thread.
+pub type Approvers = Arc<dyn Fn() -> Arc<dyn Approver> + Send + Sync>;
+
+/// What a run needs that is not in the workflow.
+#[derive(Clone)]
 pub struct Provision {
-    /// The operator's settings.
-    pub settings: Settings,
+    /// What the settings come to.
+    pub equipment: Arc<Equipment>,
     /// Answers in place of models.
     pub script: Option<Script>,
     /// Answers in place of models, from a recording.
     pub recorded: Option<Recording>,
     /// Where the run is recorded, as an absolute path.
     pub record: Option<PathBuf>,
-    /// Which tools may be called.
-    pub grants: Grants,
     /// What happens with calls that may have had their effect, in place of what each tool says.
-    pub in_doubt: Option<InDoubtChoice>,
-    /// Whether there is a person at the terminal of the process that asks.
-    pub is_attended: bool,
+    pub in_doubt: Option<InDoubt>,
+    /// Whom single calls are shown to, where there is a person.
+    pub approvers: Option<Approvers>,
     /// The flags that hook kinds brought along, by name.
     pub flags: BTreeMap<String, String>,
-}
-
-/// What a person decides of calls in doubt.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, clap::ValueEnum)]
-#[serde(rename_all = "lowercase")]
-pub enum InDoubtChoice {
-    /// Make them again, with the same idempotency key
-    Retry,
-    /// Tell the model that nobody knows
-    Skip,
-}
-
-impl From<InDoubtChoice> for InDoubt {
-    fn from(choice: InDoubtChoice) -> Self {
-        match choice {
-            InDoubtChoice::Retry => Self::Retry,
-            InDoubtChoice::Skip => Self::Skip,
-        }
-    }
 }
 
 /// The roles of a workflow that a script answers for.
@@ -83,20 +82,23 @@ pub fn scripted_cast(workflow: &Workflow) -> Result<Cast, Failure> {
     cast::script_parts(workflow).map_err(|error| Failure::new(Code::InternalFault, error.to_string()))
 }
 
+/// What a run is given, and what is to be said of it, a sentence each.
+pub type Given = (Operating, Vec<String>);
+
 /// What a run of `workflow` is given, servers of tools started.
 ///
 /// # Errors
 /// Exit 5 when a model that a role uses has no id or no provider, exit 3 when a tool that a role names is not there or
 /// not granted. With answers from a script or a recording such a tool is missed only when it is called.
-pub async fn operating(workflow: &Workflow, provision: &Provision) -> Result<Operating, Failure> {
+///
+/// # Cancel safety
+/// A server that is being started ends; the next run starts it again.
+pub async fn operating(workflow: &Workflow, provision: &Provision) -> Result<Given, Failure> {
     let operating = speaking(workflow, provision)?;
+    let Equipment { settings, grants, .. } = &*provision.equipment;
     let is_played = provision.script.is_some() || provision.recorded.is_some();
-    let Tooling { mut tools, files, servers, unusable } =
-        tooling::of_run(workflow, &provision.settings, &provision.grants, is_played).await?;
-    for (server, failure) in unusable {
-        tools.miss(server, failure.to_string());
-    }
-    let grants = provision.grants.clone();
+    let Tools { tools, files, servers, notices } = provision.equipment.tools(workflow, is_played).await?;
+    let grants = grants.clone();
     if !is_played {
         let toolboxes = cast::toolboxes(workflow, &tools, &grants);
         let missing = toolboxes.iter().find_map(|(role, toolbox)| Some((role, toolbox.missing().into_iter().next()?)));
@@ -104,14 +106,13 @@ pub async fn operating(workflow: &Workflow, provision: &Provision) -> Result<Ope
             return Err(Failure::new(missing.code, format!("role {role}: {}", missing.message)));
         }
     }
-    let approver = provision.is_attended.then(|| Arc::new(AtTerminal::default()) as Arc<dyn Approver>);
-    let in_doubt = provision.in_doubt.map(InDoubt::from);
-    let settings = &provision.settings;
+    let approver = provision.approvers.as_ref().map(|make| make());
+    let in_doubt = provision.in_doubt;
     let programs = settings.hooks.clone();
-    let processes = tooling::hook_processes(settings)?;
+    let processes = provision.equipment.walls()?;
     let ground = Ground { files, programs, processes, redactor: Arc::clone(&operating.redactor) };
-    let imposed = provision.settings.imposed.iter().map(|imposed| imposed.hook.clone()).collect();
-    Ok(Operating { tools, servers, grants, imposed, approver, in_doubt, ground, ..operating })
+    let imposed = settings.imposed.iter().map(|imposed| imposed.hook.clone()).collect();
+    Ok((Operating { tools, servers, grants, imposed, approver, in_doubt, ground, ..operating }, notices))
 }
 
 /// What it takes to send the calls of a thread along hooks once more: models as they are served now, and the tools that
@@ -120,9 +121,101 @@ pub async fn operating(workflow: &Workflow, provision: &Provision) -> Result<Ope
 /// # Errors
 /// As [`speaking`], and when the workspace cannot be opened.
 pub fn rehearsing(workflow: &Workflow, provision: &Provision) -> Result<Operating, Failure> {
-    let (tools, files) = tooling::local(&provision.settings)?;
+    let (tools, files) = provision.equipment.local()?;
     let ground = Ground { files: Some(files), ..Ground::default() };
-    Ok(Operating { tools, grants: provision.grants.clone(), ground, ..speaking(workflow, provision)? })
+    let grants = provision.equipment.grants.clone();
+    Ok(Operating { tools, grants, ground, ..speaking(workflow, provision)? })
+}
+
+/// The tools of a run.
+#[derive(Default)]
+struct Tools {
+    tools: ToolSet,
+    /// The files that they see; `None` where there are no tools.
+    files: Option<Arc<Workspace>>,
+    /// The servers behind some of them.
+    servers: Vec<Arc<Server>>,
+    notices: Vec<String>,
+}
+
+impl Equipment {
+    /// What these settings come to, with what roles may call.
+    pub fn new(settings: Settings, grants: Grants) -> Self {
+        let redactor = Arc::new(redactor(&settings));
+        let (providers, local, walls, servers) = Default::default();
+        Self { settings, grants, redactor, providers, local, walls, servers }
+    }
+
+    /// The settings.
+    pub fn settings(&self) -> &Settings {
+        &self.settings
+    }
+
+    fn provider(&self, name: &str) -> Result<Arc<dyn Model>, Failure> {
+        let mut providers = self.providers.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(provider) = providers.get(name) {
+            return Ok(Arc::clone(provider));
+        }
+        let provider = connect(name, &self.settings, &self.redactor)?;
+        providers.insert(name.to_owned(), Arc::clone(&provider));
+        Ok(provider)
+    }
+
+    fn local(&self) -> Result<Local, Failure> {
+        let mut local = self.local.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(local) = &*local {
+            return Ok(local.clone());
+        }
+        Ok(local.insert(tooling::local(&self.settings)?).clone())
+    }
+
+    fn walls(&self) -> Result<BTreeMap<String, Arc<Processes>>, Failure> {
+        let mut walls = self.walls.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(walls) = &*walls {
+            return Ok(walls.clone());
+        }
+        Ok(walls.insert(tooling::hook_processes(&self.settings)?).clone())
+    }
+
+    /// The tools of a run of `workflow`: the local ones, and those of each server of which a role names a tool that is
+    /// granted. A server of a run that is played from a script or a recording is started when a tool of it is called.
+    async fn tools(&self, workflow: &Workflow, is_played: bool) -> Result<Tools, Failure> {
+        if tooling::named(workflow).is_empty() {
+            return Ok(Tools::default());
+        }
+        let settings = &self.settings;
+        let asked = tooling::asked(workflow, settings, &self.grants);
+        let (mut tools, files) = self.local()?;
+        // Held while servers start: who needs the same ones waits for these.
+        let mut known = self.servers.lock().await;
+        let is_known = |name: &&&str| known.contains_key(&((**name).to_owned(), is_played));
+        let (mut servers, new): (Vec<&str>, Vec<&str>) = asked.iter().partition(is_known);
+        let mut notices = Vec::new();
+        let starting = new.into_iter().map(|name| async move {
+            let started = match is_played {
+                true => tooling::played(name, settings).map(|server| (server, None)).map_err(NoServer::Refused),
+                false => tooling::started(name, settings).await,
+            };
+            (name, started)
+        });
+        for (name, started) in futures_util::future::join_all(starting).await {
+            match started {
+                Ok((server, notice)) => {
+                    known.insert((name.to_owned(), is_played), Arc::new(server));
+                    servers.push(name);
+                    notices.extend(notice);
+                }
+                Err(NoServer::Unusable(failure)) => tools.miss(name.to_owned(), failure.to_string()),
+                Err(NoServer::Refused(failure)) => return Err(failure),
+            }
+        }
+        let of = |name: &str| known.get(&(name.to_owned(), is_played)).cloned();
+        let servers: Vec<Arc<Server>> = servers.into_iter().filter_map(of).collect();
+        for tool in servers.iter().flat_map(|server| server.tools()) {
+            tooling::add(&mut tools, tool)?;
+        }
+        Ok(Tools { tools, files: Some(files), servers, notices })
+    }
 }
 
 /// What a run of `workflow` is given to speak with; no tools.
@@ -130,8 +223,9 @@ pub fn rehearsing(workflow: &Workflow, provision: &Provision) -> Result<Operatin
 /// # Errors
 /// Exit 5 when a model that a role uses has no id or no provider.
 pub fn speaking(workflow: &Workflow, provision: &Provision) -> Result<Operating, Failure> {
-    let Provision { settings, script, recorded, .. } = provision;
-    let redactor = Arc::new(redactor(settings));
+    let Provision { equipment, script, recorded, .. } = provision;
+    let Equipment { settings, redactor, .. } = &**equipment;
+    let redactor = Arc::clone(redactor);
     let from_script = script
         .as_ref()
         .map(|script| {
@@ -139,7 +233,7 @@ pub fn speaking(workflow: &Workflow, provision: &Provision) -> Result<Operating,
             Ok::<_, Failure>(Scripted::new(Arc::new(script.clone()), cast))
         })
         .transpose()?;
-    let cassette = recorded.as_ref().map(Recording::cassette).transpose()?;
+    let cassette = recorded.as_ref().map(|recorded| Arc::clone(&recorded.cassette));
     let player = match (&cassette, from_script.clone()) {
         (Some(cassette), _) => Some(redacting(Recorded::new(Arc::clone(cassette)), &redactor)),
         (None, scripted) => scripted.map(|scripted| redacting(scripted, &redactor)),
@@ -147,7 +241,6 @@ pub fn speaking(workflow: &Workflow, provision: &Provision) -> Result<Operating,
     let player_served_by = player_served_by(script.as_ref(), cassette.as_deref());
     let used: BTreeSet<&str> = cast::model_roles(workflow).map(|(_, _, role)| role.model.as_str()).collect();
     let names = workflow.models.keys().map(String::as_str).chain(used.iter().copied());
-    let mut providers: BTreeMap<String, Arc<dyn Model>> = BTreeMap::new();
     let mut models = BTreeMap::new();
     for name in names.collect::<BTreeSet<_>>() {
         // A recording knows which model was asked, so that it can be played where nothing is set.
@@ -159,14 +252,9 @@ pub fn speaking(workflow: &Workflow, provision: &Provision) -> Result<Operating,
             Err(_) if !used.contains(name) => continue,
             Err(error) => return Err(unresolved(&error)),
         };
-        let provider = match (&player, providers.get(&resolved.provider)) {
-            (Some(player), _) => Arc::clone(player),
-            (None, Some(provider)) => Arc::clone(provider),
-            (None, None) => {
-                let provider = connect(&resolved.provider, settings, &redactor)?;
-                providers.insert(resolved.provider.clone(), Arc::clone(&provider));
-                provider
-            }
+        let provider = match &player {
+            Some(player) => Arc::clone(player),
+            None => equipment.provider(&resolved.provider)?,
         };
         let address = |provider: &Provider| provider.base_url.value.clone();
         let served_by = match &player_served_by {

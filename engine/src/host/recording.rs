@@ -9,22 +9,20 @@ use std::sync::Arc;
 use rondo_agent_kit::model::recorded::{Cassette, MAX_BYTES, Recorder, Title};
 use rondo_protocol::call::Fault;
 use rondo_protocol::diagnostic::Code;
-use serde::{Deserialize, Serialize};
 
-use super::failure::{Failure, Faulty};
-use super::files::{absolute, read_text};
+use crate::failure::{Failure, Faulty};
+use crate::files::{absolute, read_text};
 
 /// Whoever may read and write a recording: it holds what the models were asked.
 const MODE: u32 = 0o600;
 
-/// A recording that answers instead of models. To another process only the name of its file goes.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+/// A recording that answers instead of models.
+#[derive(Debug, Clone)]
 pub struct Recording {
     /// Its file, as an absolute path.
     pub file: String,
-    /// What was read from it, in the process that read it.
-    #[serde(skip)]
-    cassette: Option<Arc<Cassette>>,
+    /// What was read from it.
+    pub cassette: Arc<Cassette>,
 }
 
 impl Recording {
@@ -33,15 +31,7 @@ impl Recording {
     /// # Errors
     /// Everything that is wrong with it.
     pub fn read(file: &Path, here: &Path) -> Result<Self, Failure> {
-        Ok(Self { cassette: Some(read(file)?), file: absolute(file, here) })
-    }
-
-    /// What it holds.
-    ///
-    /// # Errors
-    /// As [`read`](Self::read), where this process has not read it yet.
-    pub fn cassette(&self) -> Result<Arc<Cassette>, Failure> {
-        self.cassette.clone().map_or_else(|| read(Path::new(&self.file)), Ok)
+        Ok(Self { cassette: read(file)?, file: absolute(file, here) })
     }
 }
 

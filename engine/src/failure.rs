@@ -1,10 +1,10 @@
-//! Why a verb did not do what was asked: diagnostics of a file, or one fault with a code.
+//! Why something was not done that was asked of this process: diagnostics of a file, or one fault with a code.
 
 use std::collections::BTreeMap;
 
 use rondo_protocol::diagnostic::{Code, Diagnostic};
 
-use super::exit::Exit;
+use crate::exit::Exit;
 
 /// Why a verb did not do what was asked.
 #[derive(Debug, Clone, PartialEq)]

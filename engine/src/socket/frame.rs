@@ -1,0 +1,93 @@
+//! Frames: a length in four bytes, the highest first, and as many bytes of canonical JSON.
+
+use std::io::{self, ErrorKind, Read as _, Write as _};
+use std::os::unix::net::UnixStream;
+
+use rondo_protocol::canonical;
+use serde::Serialize;
+use serde::de::DeserializeOwned;
+
+/// The most bytes of a frame: the largest commit, with what its quotes and newlines become in a text.
+pub const MAX_FRAME_BYTES: usize = 512 << 20;
+
+/// How much of a frame is read at once, so that a length that is not true costs nothing.
+const CHUNK_BYTES: usize = 64 << 10;
+
+/// Sends a message.
+///
+/// `patience` is asked each time the other side takes nothing for as long as the stream's timeout.
+///
+/// # Errors
+/// [`ErrorKind::InvalidInput`] when it is too large, and whatever the system says.
+pub fn send<T: Serialize>(
+    mut stream: &UnixStream,
+    message: &T,
+    patience: &mut dyn FnMut() -> io::Result<()>,
+) -> io::Result<()> {
+    let bytes = canonical::to_bytes(message).map_err(|error| io::Error::new(ErrorKind::InvalidInput, error))?;
+    let length = u32::try_from(bytes.len()).ok().filter(|_| bytes.len() <= MAX_FRAME_BYTES);
+    let Some(length) = length else {
+        let what = format!("a message of {} bytes is too large for the socket of the store", bytes.len());
+        return Err(io::Error::new(ErrorKind::InvalidInput, what));
+    };
+    let mut frame = Vec::with_capacity(bytes.len() + 4);
+    frame.extend(length.to_be_bytes());
+    frame.extend(bytes);
+    let mut rest = frame.as_slice();
+    while !rest.is_empty() {
+        match stream.write(rest) {
+            Ok(0) => return Err(ErrorKind::WriteZero.into()),
+            Ok(written) => rest = rest.get(written..).unwrap_or_default(),
+            Err(error) if error.kind() == ErrorKind::Interrupted => {}
+            Err(error) if is_timeout(&error) => patience()?,
+            Err(error) => return Err(error),
+        }
+    }
+    Ok(())
+}
+
+/// The next message; `None` when the other side has closed.
+///
+/// # Errors
+/// [`ErrorKind::InvalidData`] for what is no message, and whatever the system says.
+pub fn receive<T: DeserializeOwned>(
+    stream: &UnixStream,
+    patience: &mut dyn FnMut() -> io::Result<()>,
+) -> io::Result<Option<T>> {
+    let Some(length) = read(stream, 4, patience)? else { return Ok(None) };
+    let length = length.iter().fold(0_usize, |length, byte| length << 8 | usize::from(*byte));
+    if length > MAX_FRAME_BYTES {
+        return Err(io::Error::new(ErrorKind::InvalidData, "a message on the socket of the store is too large"));
+    }
+    let Some(bytes) = read(stream, length, patience)? else { return Ok(None) };
+    canonical::from_slice(&bytes).map(Some).map_err(|error| io::Error::new(ErrorKind::InvalidData, error))
+}
+
+fn read(
+    mut stream: &UnixStream,
+    length: usize,
+    patience: &mut dyn FnMut() -> io::Result<()>,
+) -> io::Result<Option<Vec<u8>>> {
+    let mut bytes = Vec::new();
+    let mut chunk = vec![0; length.min(CHUNK_BYTES)];
+    while bytes.len() < length {
+        let room = chunk.get_mut(..length.saturating_sub(bytes.len()).min(CHUNK_BYTES)).unwrap_or_default();
+        match stream.read(room) {
+            Ok(0) => return Ok(None),
+            Ok(read) => bytes.extend_from_slice(room.get(..read).unwrap_or_default()),
+            Err(error) if error.kind() == ErrorKind::Interrupted => {}
+            Err(error) if is_timeout(&error) => patience()?,
+            Err(error) => return Err(error),
+        }
+    }
+    Ok(Some(bytes))
+}
+
+fn is_timeout(error: &io::Error) -> bool {
+    matches!(error.kind(), ErrorKind::WouldBlock | ErrorKind::TimedOut)
+}
+
+/// Whoever does not wait.
+pub fn at_once() -> io::Result<()> {
+    Err(ErrorKind::TimedOut.into())
+}

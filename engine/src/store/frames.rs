@@ -1,0 +1,238 @@
+//! The framing of RocksDB's logs and manifests, read before RocksDB does.
+//!
+//! A file is a row of blocks, a block a row of records, a record a header (checksum, length, type) and its bytes. Two
+//! things in a header make RocksDB's reader do what a store cannot bear: a type of recycled logs, which no writer of
+//! this store makes, is neither taken nor skipped, so that the reader spins for ever; and a header of zeros silently
+//! drops the rest of its block while what follows is read. Both are told here. Everything else that is wrong is found
+//! by the checksums that RocksDB verifies.
+//!
+//! Source: `db/log_format.h` and `db/log_reader.cc` of RocksDB 11.8.
+
+use std::fs::{File, OpenOptions};
+use std::io::{ErrorKind, Read as _};
+use std::path::{Path, PathBuf};
+
+use super::error::Damage;
+use super::{Error, folder};
+
+const BLOCK_BYTES: usize = 32 << 10;
+const HEADER_BYTES: usize = 7;
+const MASK_DELTA: u32 = 0xa282_ead8;
+
+/// What the framing of a file says.
+#[derive(Debug, Default, PartialEq, Eq)]
+pub(super) struct Frames {
+    /// Behind the last whole record.
+    pub(super) end: u64,
+    /// Where RocksDB must not read on, and why.
+    pub(super) fault: Option<(u64, &'static str)>,
+}
+
+/// What must not be read.
+#[derive(Debug)]
+pub(super) struct Fault {
+    /// The file.
+    pub(super) path: PathBuf,
+    /// Where in it.
+    pub(super) at: u64,
+    /// What is wrong.
+    pub(super) damage: Damage,
+}
+
+/// Looks through every log of the database, and its manifest, for what RocksDB must not be shown.
+///
+/// # Errors
+/// [`Error::Io`].
+pub(super) fn check(database: &Path, manifest: Option<&Path>) -> Result<Option<Fault>, Error> {
+    for path in logs(database)?.iter().map(PathBuf::as_path).chain(manifest) {
+        let frames = match read(path) {
+            Ok(frames) => frames,
+            // Whoever writes the store deletes logs while they are looked at.
+            Err(error) if error.kind() == ErrorKind::NotFound => continue,
+            Err(error) => return Err(Error::io(path, &error)),
+        };
+        if let Some((at, why)) = frames.fault {
+            let name = path.file_name().unwrap_or_default().to_string_lossy();
+            let damage = Damage::new(format!("{name} {why} at byte {at}")).in_file(format!("db/{name}"));
+            return Ok(Some(Fault { path: path.to_owned(), at, damage }));
+        }
+    }
+    Ok(None)
+}
+
+/// The logs of the database, oldest first.
+///
+/// # Errors
+/// [`Error::Io`].
+pub(super) fn logs(database: &Path) -> Result<Vec<PathBuf>, Error> {
+    let io = |error| Error::io(database, &error);
+    let mut logs = Vec::new();
+    for entry in std::fs::read_dir(database).map_err(io)? {
+        let path = entry.map_err(io)?.path();
+        if path.extension().is_some_and(|extension| extension == "log") {
+            logs.push(path);
+        }
+    }
+    // Their names are numbers with leading zeros.
+    logs.sort();
+    Ok(logs)
+}
+
+/// The framing of one file.
+pub(super) fn read(path: &Path) -> std::io::Result<Frames> {
+    let mut file = folder::opened(path, OpenOptions::new().read(true))?;
+    let (mut frames, mut zeros_at, mut begun) = (Frames::default(), None, 0_u64);
+    let mut block = Vec::with_capacity(BLOCK_BYTES);
+    while frames.fault.is_none() {
+        block.clear();
+        take_block(&mut file, &mut block)?;
+        if block.is_empty() {
+            break;
+        }
+        match zeros_at {
+            None => zeros_at = frames.take(&block, begun),
+            Some(at) if block.iter().any(|byte| *byte != 0) => frames.fault = Some((at, ZEROS)),
+            Some(_) => {}
+        }
+        begun += block.len() as u64;
+    }
+    Ok(frames)
+}
+
+const ZEROS: &str = "holds zeros in place of a record";
+const RECYCLED: &str = "holds a record of a type that is never written";
+
+fn take_block(file: &mut File, block: &mut Vec<u8>) -> std::io::Result<()> {
+    file.take(BLOCK_BYTES as u64).read_to_end(block).map(|_| ())
+}
+
+impl Frames {
+    /// Takes the block that begins at `begun`. Gives where zeros begin that may be the unwritten end of the file.
+    fn take(&mut self, block: &[u8], begun: u64) -> Option<u64> {
+        let mut rest = block;
+        while let Some((header, behind)) = rest.split_first_chunk::<HEADER_BYTES>() {
+            let [_, _, _, _, low, high, kind] = *header;
+            let length = usize::from(u16::from_le_bytes([low, high]));
+            let at = block.len() - rest.len();
+            let place = begun + at as u64;
+            // RocksDB skips the rest of a block behind a record whose checksum is wrong.
+            let is_reached = || block.get(..at).is_some_and(is_whole);
+            if is_recycled(kind) {
+                if is_reached() {
+                    self.fault = Some((place, RECYCLED));
+                }
+                return None;
+            }
+            if kind == 0 && length == 0 {
+                if !is_reached() {
+                    return None;
+                }
+                if rest.iter().any(|byte| *byte != 0) {
+                    self.fault = Some((place, ZEROS));
+                }
+                return Some(place);
+            }
+            let (_, next) = behind.split_at_checked(length)?;
+            rest = next;
+            if matches!(kind, FULL | LAST) {
+                self.end = begun + (block.len() - rest.len()) as u64;
+            }
+        }
+        None
+    }
+}
+
+const FULL: u8 = 1;
+const LAST: u8 = 4;
+
+/// Types of records in recycled logs.
+fn is_recycled(kind: u8) -> bool {
+    matches!(kind, 5..=8 | 11 | 131)
+}
+
+/// Whether the checksums of all records in `rest` are right.
+fn is_whole(mut rest: &[u8]) -> bool {
+    while let Some((header, behind)) = rest.split_first_chunk::<HEADER_BYTES>() {
+        let [a, b, c, d, low, high, kind] = *header;
+        let Some((bytes, next)) = behind.split_at_checked(usize::from(u16::from_le_bytes([low, high]))) else {
+            return false;
+        };
+        let sum = crc32c(&[&[kind], bytes]);
+        if u32::from_le_bytes([a, b, c, d]) != sum.rotate_right(15).wrapping_add(MASK_DELTA) {
+            return false;
+        }
+        rest = next;
+    }
+    true
+}
+
+/// CRC-32C (Castagnoli), bit by bit: it is asked for where something is wrong already, and for one block.
+fn crc32c(parts: &[&[u8]]) -> u32 {
+    let bytes = parts.iter().copied().flatten();
+    !bytes.fold(u32::MAX, |sum, byte| {
+        (0..8).fold(sum ^ u32::from(*byte), |sum, _| (sum >> 1) ^ if sum & 1 == 1 { 0x82f6_3b78 } else { 0 })
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn record(kind: u8, bytes: &[u8]) -> Vec<u8> {
+        let sum = crc32c(&[&[kind], bytes]).rotate_right(15).wrapping_add(MASK_DELTA);
+        let length = u16::try_from(bytes.len()).unwrap().to_le_bytes();
+        [&sum.to_le_bytes()[..], &length, &[kind], bytes].concat()
+    }
+
+    fn frames(bytes: &[u8]) -> Frames {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("000001.log");
+        std::fs::write(&path, bytes).unwrap();
+        read(&path).unwrap()
+    }
+
+    #[test]
+    fn the_checksum_is_the_one_of_the_standard() {
+        assert_eq!(crc32c(&[b"1234", b"56789"]), 0xe306_9283);
+    }
+
+    #[test]
+    fn whole_files_and_cut_ends_have_no_fault() {
+        let whole = [record(FULL, b"one"), record(2, b"two, "), record(LAST, b"its end")].concat();
+        assert_eq!(frames(&whole), Frames { end: whole.len() as u64, fault: None });
+        for cut in 1..=record(LAST, b"its end").len() {
+            assert_eq!(frames(&whole[..whole.len() - cut]), Frames { end: 10, fault: None }, "{cut} bytes less");
+        }
+        let unwritten = [whole.clone(), vec![0; 3 * BLOCK_BYTES]].concat();
+        assert_eq!(frames(&unwritten), Frames { end: whole.len() as u64, fault: None });
+        assert_eq!(frames(b""), Frames::default());
+    }
+
+    #[test]
+    fn a_record_of_a_recycled_log_is_a_fault_where_rocksdb_would_reach_it() {
+        let first = record(FULL, b"one");
+        for kind in [5, 6, 7, 8, 11, 131] {
+            let mut second = record(FULL, b"two");
+            second[6] = kind;
+            let fault = Some((first.len() as u64, RECYCLED));
+            assert_eq!(frames(&[first.clone(), second.clone()].concat()).fault, fault);
+            assert_eq!(frames(&[&first[..], &[0, 0, 0, 0, 0, 0, kind]].concat()).fault, fault, "seven bytes");
+            let mut wrong = first.clone();
+            wrong[8] ^= 1;
+            assert_eq!(frames(&[wrong, second].concat()).fault, None);
+        }
+    }
+
+    #[test]
+    fn zeros_before_a_record_are_a_fault() {
+        let first = record(FULL, b"one");
+        let fault = Some((first.len() as u64, ZEROS));
+        assert_eq!(frames(&[first.clone(), vec![0; 20], record(FULL, b"two")].concat()).fault, fault);
+        let next_block = [first.clone(), vec![0; BLOCK_BYTES - first.len()], record(FULL, b"two")].concat();
+        assert_eq!(frames(&next_block).fault, fault);
+        // Fewer bytes than a header at the end of a block are never a record.
+        let filler = BLOCK_BYTES - 2 * HEADER_BYTES - 4;
+        let padded = [record(FULL, &vec![1; filler + 5]), vec![0; 6], record(FULL, b"two")].concat();
+        assert_eq!(frames(&padded).fault, None);
+    }
+}

@@ -1,0 +1,139 @@
+//! The manifest: RocksDB's own list of the tables that are live.
+//!
+//! A manifest that lost its end opens without an error and names fewer tables; RocksDB deletes the others. So the anchor
+//! remembers how far the manifest had come, and an opening that finds less deletes nothing.
+
+use std::fs::{File, OpenOptions};
+use std::io::{ErrorKind, Read as _};
+use std::os::unix::fs::MetadataExt as _;
+use std::path::{Path, PathBuf};
+
+use super::error::Damage;
+use super::{Error, folder, frames};
+
+/// How far the manifests of a database have come. Which tables are live follows from it.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, PartialOrd, Ord)]
+pub(super) struct Position {
+    /// The number in the manifest's name; each has a greater one than those before it.
+    pub(super) number: u64,
+    /// Behind its last whole record.
+    pub(super) end: u64,
+}
+
+impl Position {
+    /// The length of its bytes.
+    pub(super) const BYTES: usize = 16;
+
+    /// Its bytes.
+    pub(super) fn to_bytes(self) -> [u8; Self::BYTES] {
+        ((u128::from(self.number) << 64) | u128::from(self.end)).to_be_bytes()
+    }
+
+    /// Reads [`to_bytes`](Self::to_bytes).
+    pub(super) fn from_bytes(bytes: &[u8; Self::BYTES]) -> Option<Self> {
+        let (number, end) = bytes.split_first_chunk()?;
+        Some(Self { number: u64::from_be_bytes(*number), end: u64::from_be_bytes(end.try_into().ok()?) })
+    }
+
+    /// Whether a database that is here has come as far as is promised.
+    ///
+    /// # Errors
+    /// [`Error::Damaged`].
+    pub(super) fn reach(self, promised: Self) -> Result<(), Error> {
+        if self >= promised {
+            return Ok(());
+        }
+        let name = name(self.number);
+        let what = format!("{name}, the list of the database's tables, has lost its end; nothing has been deleted");
+        Err(Damage::new(what).in_file(format!("db/{name}")).into())
+    }
+}
+
+fn name(number: u64) -> String {
+    format!("MANIFEST-{number:06}")
+}
+
+/// The manifest that is in use: its number and where it is. `None` where there is no database.
+///
+/// # Errors
+/// [`Error::Damaged`] when none is named, [`Error::Io`].
+pub(super) fn current(database: &Path) -> Result<Option<(u64, PathBuf)>, Error> {
+    let path = database.join("CURRENT");
+    let mut text = String::new();
+    match folder::opened(&path, OpenOptions::new().read(true)).and_then(|file| file.take(64).read_to_string(&mut text))
+    {
+        Ok(_) => {}
+        Err(error) if error.kind() == ErrorKind::NotFound => return Ok(None),
+        Err(error) if error.kind() == ErrorKind::InvalidData => text.clear(),
+        Err(error) => return Err(Error::io(&path, &error)),
+    }
+    let number = text.strip_suffix('\n').and_then(|text| text.strip_prefix("MANIFEST-"));
+    match number.and_then(|number| number.parse().ok()) {
+        Some(number) => Ok(Some((number, database.join(text.trim_end())))),
+        None => Err(Damage::new("db/CURRENT names no manifest").in_file("db/CURRENT").into()),
+    }
+}
+
+/// How far the manifest of a database has come.
+///
+/// # Errors
+/// [`Error::Damaged`], [`Error::Io`].
+pub(super) fn reached(database: &Path) -> Result<Position, Error> {
+    // It may be replaced while it is looked for.
+    for _ in 0..ATTEMPTS {
+        let Some((number, path)) = current(database)? else { return Ok(Position::default()) };
+        match frames::read(&path) {
+            Ok(frames) => return Ok(Position { number, end: frames.end }),
+            Err(error) if error.kind() == ErrorKind::NotFound => {}
+            Err(error) => return Err(Error::io(&path, &error)),
+        }
+    }
+    let what = "the manifest that db/CURRENT names is missing; nothing has been deleted";
+    Err(Damage::new(what).in_file("db/CURRENT").into())
+}
+
+const ATTEMPTS: u32 = 3;
+
+/// The tables in the folder of a database, whether or not they are live.
+///
+/// # Errors
+/// [`Error::Io`].
+pub(super) fn tables(database: &Path) -> Result<Vec<String>, Error> {
+    let io = |error| Error::io(database, &error);
+    let mut tables = Vec::new();
+    for entry in std::fs::read_dir(database).map_err(io)? {
+        let path = entry.map_err(io)?.path();
+        if path.extension().is_some_and(|extension| extension == "sst") {
+            tables.extend(path.file_name().map(|name| name.to_string_lossy().into_owned()));
+        }
+    }
+    Ok(tables)
+}
+
+/// Tells when the manifest of an open database has changed.
+#[derive(Debug, Default)]
+pub(super) struct Watch {
+    file: Option<File>,
+    size: u64,
+}
+
+impl Watch {
+    /// How far the manifest has come, on the device, when it has changed since it was last asked.
+    ///
+    /// # Errors
+    /// [`Error::Damaged`], [`Error::Io`].
+    pub(super) fn changed(&mut self, database: &Path) -> Result<Option<Position>, Error> {
+        let io = |error| Error::io(database, &error);
+        let about = self.file.as_ref().map(File::metadata).transpose().map_err(io)?;
+        if about.is_some_and(|about| about.nlink() > 0 && about.len() == self.size) {
+            return Ok(None);
+        }
+        let Some((_, path)) = current(database)? else { return Ok(None) };
+        let file = folder::opened(&path, OpenOptions::new().read(true)).map_err(io)?;
+        self.size = file.metadata().map_err(io)?.len();
+        // What the anchor says must be on the device before the anchor can be.
+        file.sync_data().map_err(io)?;
+        self.file = Some(file);
+        reached(database).map(Some)
+    }
+}

@@ -1,0 +1,266 @@
+//! Opening a database: what is looked at before RocksDB may change anything, recovery, and settings.
+//!
+//! Laws. Whatever an opening is not sure of, it leaves as it is: RocksDB deletes tables that its manifest does not name,
+//! so a manifest is held to the anchor first. RocksDB is shown no file that its reader cannot get through.
+
+use std::collections::BTreeSet;
+use std::fs::OpenOptions;
+use std::path::Path;
+
+use rocksdb::{
+    BlockBasedOptions, Cache, ColumnFamilyDescriptor, DB, DBCompressionType, DBRecoveryMode, ErrorKind, InfoLogger,
+    LogLevel, WriteBufferManager,
+};
+
+use super::super::anchor;
+use super::super::codec::{self, Ledger};
+use super::super::error::Damage;
+use super::super::keys::Family;
+use super::super::manifest::{self, Position};
+use super::super::recovery::{Copy, DATABASE};
+use super::super::writer::Failure;
+use super::super::{Error, frames};
+use super::{Opened, RocksTables};
+
+/// Block cache and memtables of one open database together.
+pub(super) const MEMORY_BYTES: usize = 64 << 20;
+/// The memtables' share of it.
+const MEMTABLE_BYTES: usize = 24 << 20;
+/// One memtable. A log is replayed at opening: small memtables keep that short.
+const FAMILY_MEMTABLE_BYTES: usize = 8 << 20;
+const LOG_BYTES: u64 = 8 << 20;
+/// A log that is longer at close is emptied into tables, which the next opening need not replay.
+pub(super) const LOG_BYTES_AT_CLOSE: u64 = 1 << 20;
+const OPEN_FILES: i32 = 256;
+const BLOCK_BYTES: usize = 8 << 10;
+const BLOOM_BITS: f64 = 10.0;
+
+/// What the anchor promises.
+#[derive(Debug, Clone, Copy, Default)]
+pub(super) struct Promise {
+    /// What had been acknowledged.
+    pub(super) ledger: Ledger,
+    /// How far the list of tables had come.
+    pub(super) manifest: Position,
+}
+
+/// What the anchor in `folder` promises; `None` where nothing does.
+pub(super) fn promised(folder: &Path, opened: &mut Opened) -> Result<Option<Promise>, Error> {
+    let notice = match anchor::look(folder)? {
+        anchor::Found::Slot(slot) => return Ok(Some(Promise { ledger: slot.ledger, manifest: slot.manifest })),
+        anchor::Found::Absent if !has_database(&folder.join(DATABASE))? => return Ok(None),
+        anchor::Found::Absent => "the anchor is missing",
+        anchor::Found::Unreadable => "the anchor cannot be read",
+    };
+    opened.notices.push(format!("{notice}; whether the last steps are there could not be checked"));
+    Ok(None)
+}
+
+/// Whether a database has been made at `database`.
+pub(super) fn has_database(database: &Path) -> Result<bool, Error> {
+    let current = database.join("CURRENT");
+    match current.try_exists() {
+        Ok(exists) => Ok(exists),
+        Err(error) => Err(Error::io(&current, &error)),
+    }
+}
+
+/// Looks at the database without changing it. Gives what it holds, at least what is promised, or `None` when there is
+/// none yet. A database that RocksDB refuses is exchanged for a recovered copy if that holds what is promised.
+pub(super) fn inspect(folder: &Path, promised: Option<Promise>, opened: &mut Opened) -> Result<Option<Promise>, Error> {
+    let database = folder.join(DATABASE);
+    let at_least = promised.map_or_else(Ledger::default, |promised| promised.ledger);
+    if !has_database(&database)? {
+        return if at_least.batches == 0 { Ok(None) } else { Err(missing(Ledger::default(), at_least)) };
+    }
+    let refused = match looked_at(&database, promised) {
+        Ok(held) => return Ok(held),
+        Err(Refused::ForGood(error)) => return Err(error),
+        Err(Refused::MayBeRecovered(error)) => error,
+    };
+    let copy = Copy::of(folder, folder)?;
+    let Some(tables) = recovered(copy.path(), promised)? else { return Err(refused) };
+    let held = Promise { ledger: tables.ledger()?, manifest: Position::default() };
+    drop(tables);
+    let aside = copy.take_place()?;
+    opened.notices.push(format!(
+        "the database was damaged and has been recovered; nothing that was acknowledged is known to be missing; the \
+         damaged files are in {aside}"
+    ));
+    Ok(Some(held))
+}
+
+/// Why a database cannot be used as it is.
+enum Refused {
+    ForGood(Error),
+    /// A recovered copy may hold all that is promised.
+    MayBeRecovered(Error),
+}
+
+impl From<Error> for Refused {
+    fn from(error: Error) -> Self {
+        Self::ForGood(error)
+    }
+}
+
+/// What the database holds, at least what is promised. `None` where its making was cut short.
+fn looked_at(database: &Path, promised: Option<Promise>) -> Result<Option<Promise>, Refused> {
+    let at_least = promised.unwrap_or_default();
+    let manifest = framed(database, at_least.manifest)?;
+    let families = families(&Cache::new_lru_cache(MEMORY_BYTES));
+    let db = match DB::open_cf_descriptors_read_only(&settings(), database, families, false) {
+        Ok(db) => db,
+        // A database whose making was cut short lacks families. Nothing was acknowledged in it.
+        Err(error) if error.kind() == ErrorKind::InvalidArgument && at_least.ledger.batches == 0 => return Ok(None),
+        Err(error) => {
+            return Err(match fault(database, &error) {
+                error @ Error::Damaged(_) => Refused::MayBeRecovered(error),
+                error => Refused::ForGood(error),
+            });
+        }
+    };
+    let tables = RocksTables::new(db, database, Failure::default());
+    tables.check_format()?;
+    let ledger = tables.ledger()?;
+    reaches(ledger, at_least.ledger)?;
+    if promised.is_none() {
+        all_named(&tables, database)?;
+    }
+    Ok(Some(Promise { ledger, manifest }))
+}
+
+/// How far the manifest has come, at least as far as is promised, when RocksDB can be let at it and the logs.
+fn framed(database: &Path, promised: Position) -> Result<Position, Refused> {
+    let manifest = manifest::current(database)?.map(|(_, path)| path);
+    if let Some(fault) = frames::check(database, manifest.as_deref())? {
+        let is_log = manifest.as_ref() != Some(&fault.path);
+        let error = fault.damage.into();
+        return Err(if is_log { Refused::MayBeRecovered(error) } else { Refused::ForGood(error) });
+    }
+    let reached = manifest::reached(database)?;
+    reached.reach(promised)?;
+    Ok(reached)
+}
+
+/// Refuses a database with tables that its manifest does not name, where nothing says how far the manifest had come:
+/// RocksDB would delete them.
+fn all_named(tables: &RocksTables, database: &Path) -> Result<(), Error> {
+    let live = tables.db.live_files().map_err(|error| fault(database, &error))?;
+    let live: BTreeSet<&str> = live.iter().map(|file| file.name.trim_start_matches('/')).collect();
+    let mut strange = manifest::tables(database)?;
+    strange.retain(|name| !live.contains(name.as_str()));
+    let Some(first) = strange.first() else { return Ok(()) };
+    let what = format!(
+        "the manifest names {} tables and not {} that lie beside them, and without the anchor nobody can tell whether \
+         it lost its end; nothing has been deleted",
+        live.len(),
+        strange.len()
+    );
+    Err(Damage::new(what).in_file(format!("db/{first}")).into())
+}
+
+/// The copy at `path`, recovered to its last whole record; `None` where RocksDB refuses that as well.
+pub(super) fn recovered(path: &Path, promised: Option<Promise>) -> Result<Option<RocksTables>, Error> {
+    let at_least = promised.unwrap_or_default();
+    let manifest = manifest::current(path)?.map(|(_, manifest)| manifest);
+    if manifest::reached(path)?.reach(at_least.manifest).is_err() {
+        return Ok(None);
+    }
+    // RocksDB must not read on where the framing of the last log is wrong. In an earlier log what follows would be lost.
+    if let Some(fault) = frames::check(path, manifest.as_deref())? {
+        if frames::logs(path)?.last() != Some(&fault.path) {
+            return Ok(None);
+        }
+        let cut = OpenOptions::new().write(true).open(&fault.path).and_then(|log| log.set_len(fault.at));
+        cut.map_err(|error| Error::io(&fault.path, &error))?;
+    }
+    let Ok(db) = open_database(path, DBRecoveryMode::PointInTime) else { return Ok(None) };
+    let tables = RocksTables::new(db, path, Failure::default());
+    tables.check_format()?;
+    reaches(tables.ledger()?, at_least.ledger)?;
+    Ok(Some(tables))
+}
+
+/// Whether a database that holds `ledger` holds all that is promised.
+pub(super) fn reaches(ledger: Ledger, promised: Ledger) -> Result<(), Error> {
+    if ledger.batches < promised.batches {
+        return Err(missing(ledger, promised));
+    }
+    if ledger.batches == promised.batches && ledger.chain != promised.chain {
+        let what = "the database is not the one that its anchor was written for".to_owned();
+        return Err(Damage::new(what).into());
+    }
+    Ok(())
+}
+
+pub(super) fn missing(ledger: Ledger, promised: Ledger) -> Error {
+    let steps = promised.steps.saturating_sub(ledger.steps);
+    let what = if steps > 0 {
+        format!("{steps} of {} acknowledged steps are missing", promised.steps)
+    } else {
+        let writes = promised.batches.saturating_sub(ledger.batches);
+        format!("the last {writes} acknowledged writes are missing, but no step")
+    };
+    Damage::new(what).into()
+}
+
+pub(super) fn fault(path: &Path, error: &rocksdb::Error) -> Error {
+    let what = error.to_string();
+    match error.kind() {
+        // A file of the database that is gone is damage; any other fault of the system may pass.
+        ErrorKind::IOError if !what.contains("No such file") => Error::Io { path: path.display().to_string(), what },
+        ErrorKind::InvalidArgument if what.contains("Column families not opened") => {
+            Error::Format { found: codec::FORMAT + 1, known: codec::FORMAT }
+        }
+        _ => Damage::new(what).into(),
+    }
+}
+
+pub(super) fn open_database(path: &Path, mode: DBRecoveryMode) -> Result<DB, rocksdb::Error> {
+    let cache = Cache::new_lru_cache(MEMORY_BYTES);
+    let mut options = settings();
+    options.set_wal_recovery_mode(mode);
+    options.create_if_missing(true);
+    options.create_missing_column_families(true);
+    options.set_write_buffer_manager(&WriteBufferManager::new_write_buffer_manager_with_cache(
+        MEMTABLE_BYTES,
+        false,
+        cache.clone(),
+    ));
+    DB::open_cf_descriptors(&options, path, families(&cache))
+}
+
+/// What holds for every way of opening.
+pub(super) fn settings() -> rocksdb::Options {
+    let mut options = rocksdb::Options::default();
+    options.set_wal_recovery_mode(DBRecoveryMode::TolerateCorruptedTailRecords);
+    options.set_paranoid_checks(true);
+    options.set_max_total_wal_size(LOG_BYTES);
+    options.set_max_open_files(OPEN_FILES);
+    options.set_max_background_jobs(2);
+    options.set_stats_dump_period_sec(0);
+    options.set_stats_persist_period_sec(0);
+    options.set_skip_stats_update_on_db_open(true);
+    // RocksDB's own log of its doings is written nowhere: it grows with every opening, and faults are returned.
+    options.set_info_logger(InfoLogger::new_callback_logger(LogLevel::Fatal, |_, _| {}));
+    options
+}
+
+pub(super) fn families(cache: &Cache) -> Vec<ColumnFamilyDescriptor> {
+    let families = Family::ALL.iter().map(|family| ColumnFamilyDescriptor::new(family.name(), family_settings(cache)));
+    families.chain([ColumnFamilyDescriptor::new("default", family_settings(cache))]).collect()
+}
+
+fn family_settings(cache: &Cache) -> rocksdb::Options {
+    let mut blocks = BlockBasedOptions::default();
+    blocks.set_block_cache(cache);
+    blocks.set_block_size(BLOCK_BYTES);
+    blocks.set_bloom_filter(BLOOM_BITS, false);
+    blocks.set_cache_index_and_filter_blocks(true);
+    blocks.set_pin_l0_filter_and_index_blocks_in_cache(true);
+    let mut options = rocksdb::Options::default();
+    options.set_block_based_table_factory(&blocks);
+    options.set_write_buffer_size(FAMILY_MEMTABLE_BYTES);
+    options.set_compression_type(DBCompressionType::Lz4);
+    options
+}

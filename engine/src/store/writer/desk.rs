@@ -1,0 +1,241 @@
+//! The desk: batches are put together, checked and written here, one after the other.
+
+use std::collections::{BTreeMap, BTreeSet, HashMap};
+use std::ops::ControlFlow;
+use std::sync::{Mutex, PoisonError};
+
+use rondo_protocol::event::Durability;
+use rondo_protocol::id::{LanePath, ThreadId};
+use sha2::{Digest as _, Sha256};
+
+use super::super::codec::{self, Ledger};
+use super::super::keys::{self, Family};
+use super::super::tables::{Change, WriteTables};
+use super::super::{Error, JournalRecord};
+use super::prepared::Prepared;
+use super::queue::{Acknowledge, Queue, What, Work};
+use super::{Failure, Target};
+
+/// How many threads are remembered; they are forgotten together, between two batches.
+const MAX_KNOWN: usize = 4096;
+/// How many lanes of a thread are remembered.
+const MAX_KNOWN_LANES: usize = 16_384;
+
+/// Where batches are written.
+pub(super) struct Desk<T> {
+    target: Target<T>,
+    failure: Failure,
+    known: HashMap<ThreadId, Known>,
+    /// Whether a thread has more lanes than are remembered.
+    is_crowded: bool,
+}
+
+/// What is known of a thread without reading it: as stored, or as left by the batch that is put together.
+#[derive(Default)]
+struct Known {
+    /// Version and last step of its row.
+    end: Option<(u64, u64)>,
+    /// For each lane whose journal is known the positions of all records in it.
+    journals: BTreeMap<LanePath, BTreeSet<u32>>,
+}
+
+/// What is written at once, and who waits for it.
+struct Batch {
+    changes: Vec<Change>,
+    waiting: Vec<Acknowledge>,
+    /// The ledger after this batch.
+    ledger: Ledger,
+    /// Whether it holds more than what can be lost.
+    counts: bool,
+    sync: bool,
+}
+
+impl<T: WriteTables> Desk<T> {
+    pub(super) fn new(target: Target<T>, failure: Failure) -> Self {
+        Self { target, failure, known: HashMap::new(), is_crowded: false }
+    }
+
+    /// Writes one batch of what waits. Says whether there was anything.
+    pub(super) fn write_some(&mut self, queue: &Mutex<Queue>) -> bool {
+        let works = queue.lock().unwrap_or_else(PoisonError::into_inner).take_batch();
+        if works.is_empty() {
+            return false;
+        }
+        let mut batch = Batch {
+            changes: Vec::new(),
+            waiting: Vec::with_capacity(works.len()),
+            ledger: self.target.ledger,
+            counts: false,
+            sync: false,
+        };
+        for work in works {
+            self.take(&mut batch, work);
+        }
+        self.write(batch);
+        // Only now: what a batch has written is known until it is stored.
+        if self.known.len() > MAX_KNOWN || std::mem::take(&mut self.is_crowded) {
+            self.known.clear();
+        }
+        true
+    }
+
+    /// Puts everything on the device. A failure here is not said: what was acknowledged is safe, and what was not may
+    /// be lost.
+    pub(super) fn close(&mut self) {
+        let target = &mut self.target;
+        if self.failure.get().is_some() || !target.anchor.is_ours().unwrap_or(false) || target.tables.close().is_err() {
+            return;
+        }
+        if let Ok(Some(manifest)) = target.tables.manifest() {
+            target.anchor.set_manifest(manifest);
+        }
+        if target.anchor.write(target.ledger).is_ok() {
+            let _ = target.anchor.sync();
+        }
+    }
+
+    /// Takes a piece of work into the batch, or tells who waits for it why not.
+    fn take(&mut self, batch: &mut Batch, work: Work) {
+        let taken = match self.failure.get() {
+            Some(error) => Err(error.clone()),
+            None => match work.what {
+                What::Commit(commit, durability) => self.take_commit(batch, *commit, durability),
+                What::Records { thread, records, sync } => self.take_records(batch, &thread, records, sync),
+                What::Change(change) => {
+                    batch.changes.push(change);
+                    Ok(())
+                }
+            },
+        };
+        match taken {
+            Ok(()) => batch.waiting.push(work.done),
+            // Who no longer waits is not told.
+            Err(error) => drop(work.done.send(Err(error))),
+        }
+    }
+
+    fn take_commit(&mut self, batch: &mut Batch, commit: Prepared, durability: Durability) -> Result<(), Error> {
+        let (version, seq) = self.end(commit.thread())?;
+        commit.place.may_follow(version, seq)?;
+        for lane in &commit.clear_journal {
+            self.know_journal(commit.thread(), lane)?;
+        }
+        // From here on nothing fails: the batch holds all of the commit or nothing.
+        let known = self.known.entry(commit.thread().clone()).or_default();
+        for lane in &commit.clear_journal {
+            for position in known.journals.get_mut(lane).map(std::mem::take).unwrap_or_default() {
+                let key = keys::record(&commit.place.thread, lane, position);
+                batch.changes.push(Change { family: Family::Journal, key, value: None });
+            }
+        }
+        for lane in &commit.closed {
+            known.journals.remove(lane);
+        }
+        self.is_crowded |= known.journals.len() > MAX_KNOWN_LANES;
+        known.end = Some((commit.place.version, commit.place.seq));
+        batch.changes.extend(commit.changes);
+        batch.chain(&commit.link);
+        batch.ledger.steps = batch.ledger.steps.saturating_add(u64::from(commit.place.step.is_some()));
+        batch.sync |= durability == Durability::Sync;
+        Ok(())
+    }
+
+    fn take_records(
+        &mut self,
+        batch: &mut Batch,
+        thread: &ThreadId,
+        records: Vec<JournalRecord>,
+        sync: bool,
+    ) -> Result<(), Error> {
+        for record in &records {
+            self.know_journal(thread, &record.lane)?;
+        }
+        let known = self.known.entry(thread.clone()).or_default();
+        for JournalRecord { lane, position, bytes } in records {
+            let key = keys::record(thread, &lane, position);
+            batch.chain(&key);
+            batch.changes.push(Change { family: Family::Journal, key, value: Some(codec::write_record(&bytes)) });
+            known.journals.entry(lane).or_default().insert(position);
+        }
+        batch.sync |= sync;
+        Ok(())
+    }
+
+    /// Version and last step of a thread's row; both 0 where there is none.
+    fn end(&mut self, thread: &ThreadId) -> Result<(u64, u64), Error> {
+        if let Some(end) = self.known.get(thread).and_then(|known| known.end) {
+            return Ok(end);
+        }
+        let end = match self.target.tables.get(Family::Threads, &keys::row(thread))? {
+            Some(value) => codec::read_row_end(&value)?,
+            None => (0, 0),
+        };
+        self.known.entry(thread.clone()).or_default().end = Some(end);
+        Ok(end)
+    }
+
+    /// Makes sure that the records of a lane's journal are known. Each is read once.
+    fn know_journal(&mut self, thread: &ThreadId, lane: &LanePath) -> Result<(), Error> {
+        if self.known.get(thread).is_some_and(|known| known.journals.contains_key(lane)) {
+            return Ok(());
+        }
+        let mut positions = BTreeSet::new();
+        self.target.tables.range(Family::Journal, keys::records(thread, lane), &mut |key, _| {
+            positions.extend(keys::position(key));
+            Ok(ControlFlow::Continue(()))
+        })?;
+        self.known.entry(thread.clone()).or_default().journals.insert(lane.clone(), positions);
+        Ok(())
+    }
+
+    fn write(&mut self, mut batch: Batch) {
+        let sync = batch.sync;
+        let outcome = if batch.changes.is_empty() { Ok(()) } else { self.write_batch(&mut batch, sync) };
+        if let Err(error) = &outcome {
+            // The first failure stays; there is no second, because nothing is written after it.
+            let _ = self.failure.set(error.clone());
+        }
+        for done in batch.waiting {
+            // Who no longer waits is not told.
+            let _ = done.send(outcome.clone());
+        }
+        if outcome.is_ok()
+            && let Err(error) = self.target.anchor.sync_when_due()
+        {
+            let _ = self.failure.set(Error::Poisoned { what: error.to_string() });
+        }
+    }
+
+    fn write_batch(&mut self, batch: &mut Batch, sync: bool) -> Result<(), Error> {
+        let unknown = |error: &dyn std::fmt::Display| Error::Poisoned { what: error.to_string() };
+        let target = &mut self.target;
+        if !target.anchor.is_ours().map_err(|error| unknown(&error))? {
+            return Err(target.displaced.clone());
+        }
+        if batch.counts {
+            batch.ledger.batches = batch.ledger.batches.saturating_add(1);
+            let value = Some(codec::write_ledger(&batch.ledger));
+            batch.changes.push(Change { family: Family::Meta, key: keys::LEDGER.to_vec(), value });
+        }
+        target.tables.write(&batch.changes, sync).map_err(|error| unknown(&error))?;
+        target.ledger = batch.ledger;
+        if let Some(manifest) = target.tables.manifest().map_err(|error| unknown(&error))? {
+            target.anchor.set_manifest(manifest);
+        }
+        if sync {
+            target.anchor.write(batch.ledger).map_err(|error| unknown(&error))?;
+        }
+        Ok(())
+    }
+}
+
+impl Batch {
+    /// Takes what identifies a write into the ledger's chain.
+    fn chain(&mut self, part: &[u8]) {
+        let mut hasher = Sha256::new();
+        hasher.update(self.ledger.chain);
+        hasher.update(part);
+        self.ledger.chain = hasher.finalize().into();
+        self.counts = true;
+    }
+}

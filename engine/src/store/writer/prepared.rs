@@ -1,0 +1,82 @@
+//! A commit with all encoded that does not depend on what is stored, so that it is done by whoever commits and not at
+//! the desk where everybody's commits pass.
+
+use rondo_protocol::id::{LanePath, ThreadId};
+
+use super::super::commit::Place;
+use super::super::keys::{self, Family};
+use super::super::tables::Change;
+use super::super::{Commit, Error, codec};
+
+/// A commit that is ready to be written.
+pub(super) struct Prepared {
+    /// Behind what it stands.
+    pub(super) place: Place,
+    /// All that it writes and deletes, but for journals.
+    pub(super) changes: Vec<Change>,
+    /// Lanes whose journal it clears.
+    pub(super) clear_journal: Vec<LanePath>,
+    /// Lanes that it closes.
+    pub(super) closed: Vec<LanePath>,
+    /// What the ledger's chain takes of it.
+    pub(super) link: [u8; LINK_BYTES],
+}
+
+/// The row's key, its version and the step's digest.
+const LINK_BYTES: usize = 18 + 8 + 32;
+
+impl Prepared {
+    /// Encodes `commit`.
+    ///
+    /// # Errors
+    /// [`Error::Malformed`].
+    pub(super) fn of(commit: Commit) -> Result<Self, Error> {
+        commit.check()?;
+        let place = commit.place();
+        let Commit { thread, row, step, objects, lanes, lists, clear_journal, expected: _ } = commit;
+        let mut changes = Vec::with_capacity(5 + objects.len() + lanes.len() + lists.len());
+        let mut change = |family, key, value| changes.push(Change { family, key, value });
+        for (kind, digest, bytes) in objects {
+            change(Family::Objects, keys::object(digest), Some(codec::write_object(kind, &bytes)));
+        }
+        let row_key = keys::row(&thread);
+        let mut link = [0; LINK_BYTES];
+        let digest = step.as_ref().map_or([0; 32], |step| step.digest.0);
+        let parts = row_key.iter().copied().chain(row.version.to_be_bytes()).chain(digest);
+        for (byte, part) in link.iter_mut().zip(parts) {
+            *byte = part;
+        }
+        if let Some(step) = step {
+            let (digest, seq) = (step.digest, step.seq);
+            let value = codec::write_step(digest, step.visit, &step.bytes);
+            change(Family::Steps, keys::step(&thread, seq), Some(value));
+            change(Family::Notes, keys::note(&thread, seq), Some(codec::write_note(&step.note)?));
+            change(Family::Index, keys::place(digest, &thread, seq), Some(Vec::new()));
+            let visit = keys::visit(&thread, &step.lane, &step.role, step.visit);
+            change(Family::Index, visit, Some(codec::write_seq(seq)));
+        }
+        let mut closed = Vec::new();
+        for (lane, row) in lanes {
+            change(Family::Threads, keys::lane(&thread, &lane), row.as_ref().map(codec::write_lane));
+            if row.is_none() {
+                closed.push(lane);
+            }
+        }
+        for (opened_by, list) in lists {
+            let value = list.map(|list| codec::write_list(&list));
+            change(Family::Threads, keys::list(&thread, opened_by), value);
+        }
+        change(Family::Threads, row_key, Some(codec::write_row(&row)));
+        Ok(Self { place, changes, clear_journal, closed, link })
+    }
+
+    /// Which thread.
+    pub(super) fn thread(&self) -> &ThreadId {
+        &self.place.thread
+    }
+
+    /// How much it writes.
+    pub(super) fn size_bytes(&self) -> usize {
+        self.changes.iter().map(Change::size_bytes).sum()
+    }
+}

@@ -1,0 +1,240 @@
+//! What waits for the writer, in the order of the calls, bounded in number and in bytes.
+
+use std::collections::{BTreeMap, VecDeque};
+use std::future::Future;
+use std::pin::Pin;
+use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::task::{Context, Poll, Waker};
+
+use rondo_protocol::event::Durability;
+use rondo_protocol::id::ThreadId;
+use tokio::sync::oneshot;
+
+use super::super::tables::Change;
+use super::super::{Error, JournalRecord};
+use super::prepared::Prepared;
+
+/// How much may wait; who comes later waits for room. Work of any size has room when nothing else waits.
+const QUEUE_LENGTH: usize = 1024;
+const QUEUE_BYTES: usize = 64 << 20;
+
+/// How much goes into one batch. RocksDB takes a batch into memory whole.
+const BATCH_LENGTH: usize = 1024;
+const BATCH_BYTES: usize = 32 << 20;
+
+/// Who waits for a piece of work.
+pub(super) type Acknowledge = oneshot::Sender<Result<(), Error>>;
+
+/// What waits for the writer.
+pub(super) struct Work {
+    pub(super) what: What,
+    pub(super) done: Acknowledge,
+    bytes: usize,
+}
+
+/// What is to be written.
+pub(super) enum What {
+    /// A commit, and how safe it is to be when it is acknowledged.
+    Commit(Box<Prepared>, Durability),
+    Records {
+        thread: ThreadId,
+        records: Vec<JournalRecord>,
+        sync: bool,
+    },
+    Change(Change),
+}
+
+impl Work {
+    pub(super) fn new(what: What, done: Acknowledge) -> Self {
+        let bytes = match &what {
+            What::Commit(commit, _) => commit.size_bytes(),
+            What::Records { records, .. } => records.iter().map(|record| record.bytes.len()).sum(),
+            What::Change(change) => change.size_bytes(),
+        };
+        Self { what, done, bytes }
+    }
+}
+
+/// What waits. Locked for instants only.
+#[derive(Default)]
+pub(super) struct Queue {
+    waiting: VecDeque<Work>,
+    bytes: usize,
+    /// Who came when there was no room, in order, and how to tell when there is.
+    late: BTreeMap<u64, Option<Waker>>,
+    next_ticket: u64,
+    /// Whether the writer's thread is to write what waits.
+    pub(super) wants_thread: bool,
+    /// Whether nothing more will come.
+    pub(super) is_closed: bool,
+}
+
+impl Queue {
+    /// Takes work, or gives it back with a ticket where it has to wait for room.
+    pub(super) fn hand_over(&mut self, work: Work) -> Result<(), (Work, u64)> {
+        if self.late.is_empty() && self.has_room(work.bytes) {
+            self.push(work);
+            return Ok(());
+        }
+        let ticket = self.next_ticket;
+        self.next_ticket += 1;
+        self.late.insert(ticket, None);
+        Err((work, ticket))
+    }
+
+    /// Whether one piece of work waits, and nobody for room.
+    pub(super) fn is_single(&self) -> bool {
+        self.waiting.len() == 1 && self.late.is_empty()
+    }
+
+    /// Whether nothing waits.
+    pub(super) fn is_empty(&self) -> bool {
+        self.waiting.is_empty()
+    }
+
+    /// Takes out what goes into one batch.
+    pub(super) fn take_batch(&mut self) -> Vec<Work> {
+        let (mut length, mut bytes) = (0, 0);
+        for work in &self.waiting {
+            if length == BATCH_LENGTH || bytes >= BATCH_BYTES {
+                break;
+            }
+            length += 1;
+            bytes += work.bytes;
+        }
+        self.bytes = self.bytes.saturating_sub(bytes);
+        let batch = self.waiting.drain(..length).collect();
+        self.tell_next();
+        batch
+    }
+
+    /// Drops what waits: nobody will write it.
+    pub(super) fn clear(&mut self) {
+        self.waiting.clear();
+        self.bytes = 0;
+        self.tell_next();
+    }
+
+    fn has_room(&self, bytes: usize) -> bool {
+        self.waiting.is_empty() || self.waiting.len() < QUEUE_LENGTH && self.bytes.saturating_add(bytes) <= QUEUE_BYTES
+    }
+
+    fn push(&mut self, work: Work) {
+        self.bytes = self.bytes.saturating_add(work.bytes);
+        self.waiting.push_back(work);
+    }
+
+    fn tell_next(&mut self) {
+        if let Some(waker) = self.late.first_entry().and_then(|mut first| first.get_mut().take()) {
+            waker.wake();
+        }
+    }
+}
+
+/// Waits until there is room for work that came late, and nobody before it waits any more. Dropping it gives the place
+/// up: the work has not been handed over.
+pub(super) struct Turn<'a> {
+    queue: &'a Mutex<Queue>,
+    ticket: u64,
+    work: Option<Work>,
+}
+
+impl<'a> Turn<'a> {
+    pub(super) fn new(queue: &'a Mutex<Queue>, (work, ticket): (Work, u64)) -> Self {
+        Self { queue, ticket, work: Some(work) }
+    }
+
+    fn queue(&self) -> MutexGuard<'a, Queue> {
+        self.queue.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl Future for Turn<'_> {
+    type Output = ();
+
+    fn poll(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<()> {
+        let mut queue = self.queue();
+        let is_first = queue.late.first_key_value().is_some_and(|(first, _)| *first == self.ticket);
+        match self.work.take() {
+            Some(work) if is_first && queue.has_room(work.bytes) => {
+                queue.push(work);
+                queue.late.remove(&self.ticket);
+                queue.tell_next();
+            }
+            Some(work) => {
+                self.work = Some(work);
+                queue.late.insert(self.ticket, Some(context.waker().clone()));
+                return Poll::Pending;
+            }
+            None => {}
+        }
+        Poll::Ready(())
+    }
+}
+
+impl Drop for Turn<'_> {
+    fn drop(&mut self) {
+        if self.work.is_some() {
+            let mut queue = self.queue();
+            queue.late.remove(&self.ticket);
+            queue.tell_next();
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use futures_util::FutureExt as _;
+    use futures_util::task::noop_waker_ref;
+
+    use super::super::super::keys::Family;
+    use super::*;
+
+    fn work(bytes: usize) -> Work {
+        let change = Change { family: Family::Hooks, key: vec![0; bytes], value: None };
+        Work::new(What::Change(change), oneshot::channel().0)
+    }
+
+    #[test]
+    fn what_waits_is_bounded_in_bytes_and_room_is_given_in_order() {
+        let queue = Mutex::new(Queue::default());
+        let half = QUEUE_BYTES / 2;
+        let hand_over = |bytes| queue.lock().unwrap().hand_over(work(bytes));
+        assert!(hand_over(half).is_ok());
+        let mut context = Context::from_waker(noop_waker_ref());
+        let mut large = Turn::new(&queue, hand_over(half + 1).err().unwrap());
+        // A small one would have room, but it came later.
+        let mut small = Turn::new(&queue, hand_over(1).err().unwrap());
+        assert!(small.poll_unpin(&mut context).is_pending());
+        assert!(large.poll_unpin(&mut context).is_pending());
+        assert_eq!(queue.lock().unwrap().take_batch().len(), 1);
+        assert!(small.poll_unpin(&mut context).is_pending());
+        assert!(large.poll_unpin(&mut context).is_ready());
+        assert!(small.poll_unpin(&mut context).is_ready());
+        assert_eq!(queue.lock().unwrap().bytes, half + 2);
+        let gone = Turn::new(&queue, hand_over(half).err().unwrap());
+        let mut next = Turn::new(&queue, hand_over(2).err().unwrap());
+        assert!(next.poll_unpin(&mut context).is_pending());
+        drop(gone);
+        assert!(next.poll_unpin(&mut context).is_ready());
+    }
+
+    #[test]
+    fn work_of_any_size_has_room_when_nothing_waits() {
+        let mut queue = Queue::default();
+        assert!(queue.hand_over(work(QUEUE_BYTES + 1)).is_ok());
+        assert!(queue.hand_over(work(1)).is_err());
+    }
+
+    #[test]
+    fn a_batch_is_bounded() {
+        let mut queue = Queue::default();
+        for _ in 0..3 {
+            assert!(queue.hand_over(work(BATCH_BYTES / 2)).is_ok());
+        }
+        assert_eq!(queue.take_batch().len(), 2);
+        assert_eq!(queue.take_batch().len(), 1);
+        assert!(queue.is_empty());
+        assert_eq!(queue.bytes, 0);
+    }
+}
