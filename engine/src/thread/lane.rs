@@ -266,6 +266,29 @@ impl Lane {
         });
     }
 
+    /// The lanes that it has opened: those that are open, or those of the last round.
+    pub fn lanes(&self) -> Option<&Fan> {
+        match &self.doing {
+            Doing::Fanned(fan) => Some(fan),
+            _ => self.joined.as_deref(),
+        }
+    }
+
+    /// The same.
+    pub fn lanes_mut(&mut self) -> Option<&mut Fan> {
+        match &mut self.doing {
+            Doing::Fanned(fan) => Some(fan),
+            _ => self.joined.as_deref_mut(),
+        }
+    }
+
+    /// Ends it. The lanes of a fan-out that ends with it stay at hand: one of them may be what ended it.
+    pub fn end(&mut self, how: Doing) {
+        if let Doing::Fanned(fan) = std::mem::replace(&mut self.doing, how) {
+            self.joined = Some(fan);
+        }
+    }
+
     /// Sees what was said in the lanes of a fan-out that was joined.
     pub fn see_lanes(&mut self, fan: &Fan) {
         for (role, seen) in fan.seen() {

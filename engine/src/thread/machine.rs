@@ -451,8 +451,7 @@ impl Machine {
     pub fn lane(&self, path: &LanePath) -> Option<&Lane> {
         let mut lane = &self.trunk;
         for (_, index) in path.parts() {
-            let Doing::Fanned(fan) = &lane.doing else { return None };
-            lane = fan.lanes.get(&index)?;
+            lane = lane.lanes()?.lanes.get(&index)?;
         }
         (lane.path == *path).then_some(lane)
     }
@@ -460,7 +459,7 @@ impl Machine {
     fn lane_mut(&mut self, path: &LanePath) -> Result<&mut Lane, Halt> {
         let mut lane = &mut self.trunk;
         for (_, index) in path.parts() {
-            let Doing::Fanned(fan) = &mut lane.doing else { return Err(no_lane(path).into()) };
+            let fan = lane.lanes_mut().ok_or_else(|| no_lane(path))?;
             lane = fan.lanes.get_mut(&index).ok_or_else(|| no_lane(path))?;
         }
         if lane.path == *path { Ok(lane) } else { Err(no_lane(path).into()) }
@@ -1143,7 +1142,7 @@ impl Machine {
     /// Ends a lane.
     fn end_lane(&mut self, path: &LanePath, how: Doing, after: &mut Following) -> Result<(), Halt> {
         let lane = self.lane_mut(path)?;
-        lane.doing = how;
+        lane.end(how);
         after.told.extend(lane_ended(lane));
         Ok(())
     }
@@ -1336,7 +1335,7 @@ impl Machine {
     }
 
     fn over(&mut self, part: &Arc<str>, outcome: Outcome, reason: Option<String>, result: Value) {
-        self.trunk.doing = Doing::Over;
+        self.trunk.end(Doing::Over);
         self.end = Some(Arc::clone(part));
         self.pending.ending = Some(Ending { outcome, reason, result, at_ms: 0 });
     }

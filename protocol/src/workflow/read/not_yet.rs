@@ -6,24 +6,13 @@ use std::collections::BTreeSet;
 use super::Reader;
 use crate::diagnostic::Code;
 use crate::workflow::hooks::HookKind;
-use crate::workflow::{Edge, ModelRole, Outgoing, Policy, Role, RoleKind, Target, Workflow, places};
+use crate::workflow::{ModelRole, Policy, Role, RoleKind, Workflow, places};
 
 impl Reader<'_> {
     /// Notes what cannot be run yet, and warns of transparent hooks that are passed through.
     pub(super) fn not_yet_run(&mut self, workflow: &Workflow, policy: &Policy) {
         for (name, role) in &workflow.roles {
             self.role_not_yet(&places::key("roles", name.as_str()), role);
-        }
-        for (name, outgoing) in &workflow.graph {
-            let path = places::key("graph", name);
-            match outgoing {
-                Outgoing::Start(edges) => self.edges_not_yet(&path, edges),
-                Outgoing::Role(outgoing) => {
-                    for (status, edges) in outgoing {
-                        self.edges_not_yet(&places::key(&path, status.as_str()), edges);
-                    }
-                }
-            }
         }
         let transparent = policy.hooks.iter().map(|hook| hook.kind.as_str());
         let of_roles =
@@ -55,18 +44,6 @@ impl Reader<'_> {
     fn model_not_yet(&mut self, path: &str, model: &ModelRole) {
         if model.compact.is_some() {
             self.not_yet(&places::key(path, "compact"), "`compact`");
-        }
-    }
-
-    fn edges_not_yet(&mut self, path: &str, edges: &[Edge]) {
-        for (position, edge) in edges.iter().enumerate() {
-            let mut path = places::item(path, position);
-            for edge in std::iter::successors(Some(edge), |edge| edge.on_max.as_deref()) {
-                if matches!(edge.to, Target::Fan(_)) {
-                    self.not_yet(&places::key(&path, "to"), "a fan-out");
-                }
-                path = places::key(&path, "on_max");
-            }
         }
     }
 
