@@ -439,7 +439,7 @@ impl Engine {
             }
             (row, origin) = self.row(thread)?;
             // The run has written its end, unless the store failed it.
-            let ending = origin.ending.take_if(|ending| freed == Freed::Left && ending.outcome == Outcome::Cancelled);
+            let ending = origin.ending.take_if(|ending| ending.outcome == Outcome::Cancelled);
             if let Some(ending) = ending {
                 return Ok(Cancelled::Ended { ending, head: row.head });
             }

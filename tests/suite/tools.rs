@@ -27,7 +27,8 @@ struct Asks(Vec<(&'static str, &'static str)>);
 
 impl Model for Asks {
     fn complete<'a>(&'a self, call: &'a ModelCall, _: &'a dyn Deltas) -> BoxFuture<'a, Result<ModelAnswer, Fault>> {
-        let since = call.conversation.messages().iter().rev().take_while(|message| message.role() != Speaker::User);
+        let messages = call.conversation.messages();
+        let since = messages.iter().rev().take_while(|message| message.role() != Speaker::User);
         let reply = if since.count() > 0 {
             answer(DONE.to_owned())
         } else {
@@ -512,4 +513,37 @@ fn an_unattended_approval_is_refused_with_its_name() {
     let Ended::Stopped(fault) = ended else { panic!("it must stop") };
     assert_eq!(fault.code, Code::ApprovalMissing);
     assert!(fault.message.contains("look"));
+}
+
+/// A person who takes longer than every limit on time.
+struct Slow;
+
+impl Approver for Slow {
+    fn approve<'a>(&'a self, _: &'a ToolCall) -> BoxFuture<'a, Result<bool, Fault>> {
+        Box::pin(async {
+            tokio::time::sleep(std::time::Duration::from_millis(1_500)).await;
+            Ok(true)
+        })
+    }
+}
+
+#[tokio::test]
+async fn the_time_in_which_a_person_is_waited_for_counts_towards_no_limit() {
+    let (store, engine) = engine();
+    let model: Arc<dyn Model> = Arc::new(Asks(vec![("look", "{}")]));
+    let text = "rondo: 1\nname: waits\nlimits: { wall_time: 1200ms }\nroles:\n  a: { system: x, tools: [look], timeout: 1s }\n\
+                graph:\n  start: { to: a, prompt: go }\n  a: { done: { to: a, prompt: again, max: 1, on_max: { to: end } } }\n";
+    let checked = checked(text);
+    let calls = Calls::default();
+    let operating = Operating {
+        grants: Grants { approve: vec![Rule::of_tool("look")], ..Grants::everything() },
+        approver: Some(Arc::new(Slow)),
+        ..equipped(&checked.workflow, &model, vec![noting("look", Effect::Pure, &calls)])
+    };
+    let handle = start_with(&engine, &checked, Value::empty_object(), operating).await;
+    let thread = handle.thread.clone();
+    let (_, ended) = follow(handle).await;
+    assert!(matches!(&ended, Ended::Finished(_)), "{ended:?}");
+    let (_, note) = store.step(&thread, 2).unwrap().unwrap();
+    assert!(note.ended_at_ms - note.started_at_ms >= 1_500 && note.active_ms < 1_000, "{note:?}");
 }

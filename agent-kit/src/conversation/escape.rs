@@ -11,6 +11,9 @@ use super::layout_v1::{BEFORE_FIRST, CUT, LEFT_OUT, SINCE_LAST};
 /// How lines of the layout begin.
 pub(super) const BEGINNINGS: [&str; 6] = [BEFORE_FIRST, SINCE_LAST, "<step", "</step", LEFT_OUT, CUT];
 
+/// What ends a line beside U+000A.
+const OTHER_ENDS: [char; 6] = ['\r', '\u{b}', '\u{c}', '\u{85}', '\u{2028}', '\u{2029}'];
+
 /// The text with its escapes.
 pub(super) fn escaped(text: &str) -> Cow<'_, str> {
     within(text, usize::MAX).0
@@ -21,7 +24,12 @@ pub(super) fn within(text: &str, max_bytes: usize) -> (Cow<'_, str>, bool) {
     // What is borrowed so far, until the first escape makes a copy.
     let mut taken = 0;
     let mut copy: Option<String> = None;
-    for line in text.split_inclusive(ends_line) {
+    // Most texts have no other ends of lines than the usual one, which is found faster.
+    let is_plain = !OTHER_ENDS.iter().any(|end| text.contains(*end));
+    while let Some(rest) = text.get(taken..).filter(|rest| !rest.is_empty()) {
+        let end = if is_plain { rest.find('\n') } else { rest.find(ends_line) };
+        let after = |at: usize| at + rest.get(at..).and_then(|rest| rest.chars().next()).map_or(0, char::len_utf8);
+        let line = end.and_then(|at| rest.get(..after(at))).unwrap_or(rest);
         let left = max_bytes.saturating_sub(copy.as_ref().map_or(taken, String::len));
         let (line, is_cut) = match cut(line, left) {
             Some(shorter) => (shorter, true),
@@ -58,7 +66,7 @@ fn cut(line: &str, max_bytes: usize) -> Option<&str> {
 }
 
 /// The whole characters that fit.
-fn until(text: &str, max_bytes: usize) -> &str {
+pub(super) fn until(text: &str, max_bytes: usize) -> &str {
     let fits = (0..=max_bytes.min(text.len())).rev().find(|at| text.is_char_boundary(*at)).unwrap_or(0);
     text.get(..fits).unwrap_or_default()
 }
@@ -67,13 +75,16 @@ fn until(text: &str, max_bytes: usize) -> &str {
 fn place(line: &str) -> Option<usize> {
     let begun = line.trim_start_matches(is_blank);
     let words = begun.trim_start_matches('\\');
-    let begins = |with: &&str| words.get(..with.len()).is_some_and(|words| words.eq_ignore_ascii_case(with));
-    BEGINNINGS.iter().any(|with| begins(&with)).then(|| line.len() - begun.len())
+    if !matches!(words.as_bytes().first(), Some(b'<' | b'[' | b'W' | b'w')) {
+        return None;
+    }
+    let begins = |with: &str| words.get(..with.len()).is_some_and(|words| words.eq_ignore_ascii_case(with));
+    BEGINNINGS.iter().any(|with| begins(with)).then(|| line.len() - begun.len())
 }
 
 /// Whether a reader may take what follows for another line.
 fn ends_line(c: char) -> bool {
-    matches!(c, '\n' | '\r' | '\u{b}' | '\u{c}' | '\u{85}' | '\u{2028}' | '\u{2029}')
+    c == '\n' || OTHER_ENDS.contains(&c)
 }
 
 /// Whether a character cannot be seen.

@@ -36,12 +36,11 @@ fn read(text: &str) -> Read {
         let prompt = if text == "Go on." { String::new() } else { unescaped(text) };
         return Read { prompt, leaves_out: false, steps: Vec::new() };
     };
-    let prompt = match heading {
-        0 => String::new(),
-        _ => {
-            assert_eq!(lines[heading - 1], "", "a blank line stands between prompt and summary");
-            unescaped(&lines[..heading - 1].join("\n"))
-        }
+    let prompt = if heading == 0 {
+        String::new()
+    } else {
+        assert_eq!(lines[heading - 1], "", "a blank line stands between prompt and summary");
+        unescaped(&lines[..heading - 1].join("\n"))
     };
     assert_eq!(lines[heading + 1], "");
     let mut rest = lines[heading + 2..].iter().copied().peekable();
@@ -147,7 +146,8 @@ fn any_episodes() -> impl Strategy<Value = Vec<Arc<Episode>>> {
 fn says(episode: &Episode, what: ContextWhat) -> String {
     let mut says = String::new();
     if episode.output != Value::empty_object() {
-        says += &format!("{}\n", episode.output.to_text());
+        says += &episode.output.to_text();
+        says.push('\n');
     }
     if what == ContextWhat::Bodies {
         says += &episode.body;

@@ -6,7 +6,7 @@ use std::borrow::Borrow;
 use rondo_protocol::workflow::{Context, ContextWhat};
 
 use super::Episode;
-use super::escape::{escaped, within};
+use super::escape::{escaped, until, within};
 use crate::fault_point::{Point, at};
 
 /// Stands for a prompt when there is neither a prompt nor anything that happened since.
@@ -128,7 +128,8 @@ fn entry(episode: &Episode, what: ContextWhat, ceiling: usize) -> String {
         content.push('\n');
     }
     if what == ContextWhat::Bodies && !episode.body.is_empty() {
-        content.push_str(&episode.body);
+        // One character more than fits, so that it is seen that not all of it does.
+        content.push_str(until(&episode.body, ceiling.saturating_add(4)));
         if !content.ends_with('\n') {
             content.push('\n');
         }

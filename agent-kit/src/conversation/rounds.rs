@@ -40,11 +40,11 @@ impl Rounds {
 
     fn opened_by(&self, lane: &LanePath, prev: &[Digest]) -> Vec<u64> {
         let Some(parent) = lane.parent() else { return Vec::new() };
-        let opened = match self.last.get(&parent) {
+        let left = match self.last.get(&parent) {
             Some((digest, opener)) => prev.first().is_none_or(|prev| prev == digest).then(|| opener.clone()),
             None => prev.is_empty().then(|| Place { seq: 0, round: Round::trunk() }),
         };
-        match (opened, self.last.get(lane)) {
+        match (left, self.last.get(lane)) {
             (Some(opener), _) => opener.round.opened_by.into_iter().chain([opener.seq]).collect(),
             (None, Some((_, before))) => before.round.opened_by.clone(),
             // A lane that nothing opened: its thread is damaged, which whoever reads it says.

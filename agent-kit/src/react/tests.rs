@@ -20,6 +20,8 @@ use crate::tool::{Error, Invocation, Origin, Spec, Tool, ToolSet};
 struct Listed {
     replies: VecDeque<Reply>,
     asked: Vec<String>,
+    /// What the model was sent, kept as a hook might keep it.
+    kept: Vec<Arc<Conversation>>,
     verdicts: Vec<Verdict>,
     answered: Vec<String>,
 }
@@ -31,6 +33,7 @@ impl Effects for Listed {
                 let texts: Vec<_> = call.conversation.messages().into_iter().map(Message::text).collect();
                 self.asked.push(format!("model {}: {}", call.site.position, texts.join(" | ")));
                 let (head, request) = (call.head_digest, call.request());
+                self.kept.push(Arc::clone(&call.conversation));
                 Some(Sent { head, request, asked: None, model: "m".to_owned(), fallback: None })
             }
             Call::Tool(_) | Call::Turn(_) => None,
@@ -130,7 +133,13 @@ fn turn_with(tool_calls: u64, replies: Vec<Reply>) -> (Result<TurnReply, Fault>,
         head: Arc::new(head),
         conversation: Arc::new([Message::user("Write.")].into_iter().collect()),
     };
-    let mut effects = Listed { replies: replies.into(), asked: Vec::new(), verdicts: Vec::new(), answered: Vec::new() };
+    let mut effects = Listed {
+        replies: replies.into(),
+        asked: Vec::new(),
+        kept: Vec::new(),
+        verdicts: Vec::new(),
+        answered: Vec::new(),
+    };
     let result = futures_util::FutureExt::now_or_never(run(&agent, call.clone(), &call, &mut effects));
     (result.expect("a list never waits"), effects)
 }
@@ -198,6 +207,15 @@ fn what_a_reply_asks_for_that_was_withheld_or_ended_nobody_knows_how_is_not_done
             assert_eq!((effects.asked.len(), effects.answered.len()), (1, 0));
         }
     }
+}
+
+#[test]
+fn a_round_of_tools_copies_nothing_of_the_conversation() {
+    let (reply, effects) = turn_with(20, vec![asks(&[("1", "a", "{}")]), done("it"), says(GOOD, Finish::Stop, &[])]);
+    reply.unwrap();
+    let [first, second] = effects.kept.as_slice() else { panic!("two requests") };
+    assert_eq!((first.len(), second.len()), (1, 3));
+    assert!(std::ptr::eq(first.messages()[0], second.messages()[0]));
 }
 
 fn done(text: &str) -> Reply {

@@ -155,13 +155,20 @@ impl Seat {
     /// # Errors
     /// When the holder does not answer.
     pub fn free(&self, thread: &ThreadId) -> Result<Freed, Error> {
-        if self.is_here() {
-            let here = |thread: &ThreadId| (self.inner.cancel)(thread);
-            return self.inner.drivers.free(thread, &here, FREEING).ok_or_else(left);
-        }
-        match self.inner.ask(&Ask::Cancel { thread: thread.clone() })? {
-            Answer::Freed(freed) => Ok(freed),
-            _ => Err(strange()),
+        let here = |thread: &ThreadId| (self.inner.cancel)(thread);
+        loop {
+            let place = self.inner.place();
+            let answer = match &*place {
+                Place::Here(_) => return self.inner.drivers.free(thread, &here, FREEING).ok_or_else(left),
+                Place::There(client) => client.ask(&Ask::Cancel { thread: thread.clone() }),
+                Place::Left => return Err(left()),
+            };
+            match answer {
+                Ok(Answer::Freed(freed)) => return Ok(freed),
+                Ok(_) => return Err(strange()),
+                // The next holder is asked, which this process may have become.
+                Err(lost) => self.inner.lost(lost, &place)?,
+            }
         }
     }
 

@@ -146,9 +146,13 @@ impl Anchor {
         Ok(bytes == self.bytes)
     }
 
-    /// Remembers, from the next write on, how far the manifest has come. It is on the device.
-    pub(super) fn set_manifest(&mut self, manifest: Position) {
+    /// Remembers how far the manifest has come. It is on the device.
+    ///
+    /// # Errors
+    /// [`Error::Io`].
+    pub(super) fn set_manifest(&mut self, manifest: Position) -> Result<(), Error> {
         self.last.manifest = manifest;
+        self.write(self.last.ledger)
     }
 
     /// Remembers that everything up to `ledger` is on the device.

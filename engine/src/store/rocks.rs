@@ -36,8 +36,8 @@ use crate::scratch::Scratch;
 mod opening;
 
 use opening::{
-    LOG_BYTES_AT_CLOSE, MEMORY_BYTES, Promise, families, fault, has_database, inspect, missing, open_database,
-    promised, reaches, recovered, settings,
+    LOG_BYTES_AT_CLOSE, MEMORY_BYTES, Make, Promise, all_named, families, fault, has_database, inspect, missing,
+    open_database, promised, reaches, recovered, settings,
 };
 
 /// How often a reader that meets a file which the writer just replaced looks again.
@@ -99,7 +99,8 @@ impl RocksStore {
         let so_far = held.unwrap_or_default();
         let mut anchor = Anchor::claim(folder, so_far.ledger, so_far.manifest)?;
         let database = folder.join(DATABASE);
-        let db = open_database(&database, DBRecoveryMode::TolerateCorruptedTailRecords)
+        let make = if held.is_none() { Make::Database } else { Make::Nothing };
+        let db = open_database(&database, DBRecoveryMode::TolerateCorruptedTailRecords, make)
             .map_err(|error| fault(&database, &error))?;
         let failure = Failure::default();
         let tables = RocksTables::new(db, &database, Arc::clone(&failure));
@@ -114,7 +115,7 @@ impl RocksStore {
         }
         lock.check_place()?;
         if let Some(manifest) = tables.manifest()? {
-            anchor.set_manifest(manifest);
+            anchor.set_manifest(manifest)?;
         }
         anchor.write(ledger)?;
         let tables = Arc::new(tables);
@@ -265,12 +266,12 @@ impl RocksReader {
 
     /// Opens the database beside its writer, and holds it to what is promised.
     fn beside(database: &Path, scratch: Option<&Scratch>, promised: Option<Promise>) -> Result<RocksTables, Error> {
-        let promised = promised.unwrap_or_default();
+        let at_least = promised.unwrap_or_default();
         let manifest = manifest::current(database)?.map(|(_, path)| path);
         if let Some(fault) = frames::check(database, manifest.as_deref())? {
             return Err(fault.damage.into());
         }
-        manifest::reached(database)?.reach(promised.manifest)?;
+        manifest::reached(database)?.reach(at_least.manifest)?;
         let mut options = settings();
         options.set_max_open_files(-1);
         let families = families(&Cache::new_lru_cache(MEMORY_BYTES));
@@ -281,8 +282,12 @@ impl RocksReader {
         };
         let db = db.map_err(|error| fault(database, &error))?;
         let tables = RocksTables::new(db, database, Failure::default());
+        // Beside a writer tables come and go.
+        if promised.is_none() && scratch.is_none() {
+            all_named(&tables, manifest::tables(database)?)?;
+        }
         tables.check_format()?;
-        reaches(tables.ledger()?, promised.ledger)?;
+        reaches(tables.ledger()?, at_least.ledger)?;
         Ok(tables)
     }
 

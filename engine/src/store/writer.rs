@@ -80,8 +80,8 @@ impl<T: WriteTables> Writer<T> {
 
     /// Hands over a commit, which is as safe as `durability` says when it is acknowledged.
     pub(super) fn commit(&self, commit: Commit, durability: Durability) -> BoxFuture<'_, Result<(), Error>> {
-        match Prepared::of(commit) {
-            Ok(prepared) => self.hand_over(What::Commit(Box::new(prepared), durability)),
+        match Prepared::of(commit, durability) {
+            Ok(prepared) => self.hand_over(What::Commit(Box::new(prepared))),
             Err(error) => Box::pin(future::ready(Err(error))),
         }
     }

@@ -101,7 +101,7 @@ fn record() -> (Client, Finished) {
 
 /// What an event says, without when and in which thread.
 fn lasting(mut event: Value) -> Value {
-    for volatile in ["thread", "at_ms", "wait_ms", "duration_ms"] {
+    for volatile in ["thread", "at_ms", "wait_ms", "duration_ms", "provider"] {
         event.as_object_mut().unwrap().remove(volatile);
     }
     event

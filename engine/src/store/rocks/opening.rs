@@ -110,22 +110,29 @@ fn looked_at(database: &Path, promised: Option<Promise>) -> Result<Option<Promis
     let families = families(&Cache::new_lru_cache(MEMORY_BYTES));
     let db = match DB::open_cf_descriptors_read_only(&settings(), database, families, false) {
         Ok(db) => db,
-        // A database whose making was cut short lacks families. Nothing was acknowledged in it.
-        Err(error) if error.kind() == ErrorKind::InvalidArgument && at_least.ledger.batches == 0 => return Ok(None),
+        // A database whose making was cut short lacks families. Nothing was acknowledged in it, which the anchor says:
+        // it is made before the database.
+        Err(error)
+            if error.kind() == ErrorKind::InvalidArgument
+                && promised.is_some_and(|promised| promised.ledger.batches == 0) =>
+        {
+            return Ok(None);
+        }
         Err(error) => {
+            let lacks_families = error.kind() == ErrorKind::InvalidArgument;
             return Err(match fault(database, &error) {
-                error @ Error::Damaged(_) => Refused::MayBeRecovered(error),
+                error @ Error::Damaged(_) if !lacks_families => Refused::MayBeRecovered(error),
                 error => Refused::ForGood(error),
             });
         }
     };
     let tables = RocksTables::new(db, database, Failure::default());
+    if promised.is_none() {
+        all_named(&tables, manifest::tables(database)?)?;
+    }
     tables.check_format()?;
     let ledger = tables.ledger()?;
     reaches(ledger, at_least.ledger)?;
-    if promised.is_none() {
-        all_named(&tables, database)?;
-    }
     Ok(Some(Promise { ledger, manifest }))
 }
 
@@ -142,12 +149,11 @@ fn framed(database: &Path, promised: Position) -> Result<Position, Refused> {
     Ok(reached)
 }
 
-/// Refuses a database with tables that its manifest does not name, where nothing says how far the manifest had come:
+/// Refuses a database with tables in its folder that its manifest does not name, where nothing says how far the manifest had come:
 /// RocksDB would delete them.
-fn all_named(tables: &RocksTables, database: &Path) -> Result<(), Error> {
-    let live = tables.db.live_files().map_err(|error| fault(database, &error))?;
+pub(super) fn all_named(tables: &RocksTables, mut strange: Vec<String>) -> Result<(), Error> {
+    let live = tables.db.live_files().map_err(|error| fault(&tables.path, &error))?;
     let live: BTreeSet<&str> = live.iter().map(|file| file.name.trim_start_matches('/')).collect();
-    let mut strange = manifest::tables(database)?;
     strange.retain(|name| !live.contains(name.as_str()));
     let Some(first) = strange.first() else { return Ok(()) };
     let what = format!(
@@ -174,8 +180,12 @@ pub(super) fn recovered(path: &Path, promised: Option<Promise>) -> Result<Option
         let cut = OpenOptions::new().write(true).open(&fault.path).and_then(|log| log.set_len(fault.at));
         cut.map_err(|error| Error::io(&fault.path, &error))?;
     }
-    let Ok(db) = open_database(path, DBRecoveryMode::PointInTime) else { return Ok(None) };
+    let there = manifest::tables(path)?;
+    let Ok(db) = open_database(path, DBRecoveryMode::PointInTime, Make::Nothing) else { return Ok(None) };
     let tables = RocksTables::new(db, path, Failure::default());
+    if promised.is_none() {
+        all_named(&tables, there)?;
+    }
     tables.check_format()?;
     reaches(tables.ledger()?, at_least.ledger)?;
     Ok(Some(tables))
@@ -216,12 +226,21 @@ pub(super) fn fault(path: &Path, error: &rocksdb::Error) -> Error {
     }
 }
 
-pub(super) fn open_database(path: &Path, mode: DBRecoveryMode) -> Result<DB, rocksdb::Error> {
+/// What an opening may make that is not there.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Make {
+    /// The database, or what is missing of one whose making was cut short.
+    Database,
+    /// Nothing: what is missing has been lost.
+    Nothing,
+}
+
+pub(super) fn open_database(path: &Path, mode: DBRecoveryMode, make: Make) -> Result<DB, rocksdb::Error> {
     let cache = Cache::new_lru_cache(MEMORY_BYTES);
     let mut options = settings();
     options.set_wal_recovery_mode(mode);
-    options.create_if_missing(true);
-    options.create_missing_column_families(true);
+    options.create_if_missing(make == Make::Database);
+    options.create_missing_column_families(make == Make::Database);
     options.set_write_buffer_manager(&WriteBufferManager::new_write_buffer_manager_with_cache(
         MEMTABLE_BYTES,
         false,

@@ -4,7 +4,6 @@ use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::ops::ControlFlow;
 use std::sync::{Mutex, PoisonError};
 
-use rondo_protocol::event::Durability;
 use rondo_protocol::id::{LanePath, ThreadId};
 use sha2::{Digest as _, Sha256};
 
@@ -87,7 +86,7 @@ impl<T: WriteTables> Desk<T> {
             return;
         }
         if let Ok(Some(manifest)) = target.tables.manifest() {
-            target.anchor.set_manifest(manifest);
+            let _ = target.anchor.set_manifest(manifest);
         }
         if target.anchor.write(target.ledger).is_ok() {
             let _ = target.anchor.sync();
@@ -99,7 +98,7 @@ impl<T: WriteTables> Desk<T> {
         let taken = match self.failure.get() {
             Some(error) => Err(error.clone()),
             None => match work.what {
-                What::Commit(commit, durability) => self.take_commit(batch, *commit, durability),
+                What::Commit(commit) => self.take_commit(batch, *commit),
                 What::Records { thread, records, sync } => self.take_records(batch, &thread, records, sync),
                 What::Change(change) => {
                     batch.changes.push(change);
@@ -114,7 +113,7 @@ impl<T: WriteTables> Desk<T> {
         }
     }
 
-    fn take_commit(&mut self, batch: &mut Batch, commit: Prepared, durability: Durability) -> Result<(), Error> {
+    fn take_commit(&mut self, batch: &mut Batch, commit: Prepared) -> Result<(), Error> {
         let (version, seq) = self.end(commit.thread())?;
         commit.place.may_follow(version, seq)?;
         for lane in &commit.clear_journal {
@@ -136,7 +135,7 @@ impl<T: WriteTables> Desk<T> {
         batch.changes.extend(commit.changes);
         batch.chain(&commit.link);
         batch.ledger.steps = batch.ledger.steps.saturating_add(u64::from(commit.place.step.is_some()));
-        batch.sync |= durability == Durability::Sync;
+        batch.sync |= commit.must_sync;
         Ok(())
     }
 
@@ -220,7 +219,7 @@ impl<T: WriteTables> Desk<T> {
         target.tables.write(&batch.changes, sync).map_err(|error| unknown(&error))?;
         target.ledger = batch.ledger;
         if let Some(manifest) = target.tables.manifest().map_err(|error| unknown(&error))? {
-            target.anchor.set_manifest(manifest);
+            target.anchor.set_manifest(manifest).map_err(|error| unknown(&error))?;
         }
         if sync {
             target.anchor.write(batch.ledger).map_err(|error| unknown(&error))?;

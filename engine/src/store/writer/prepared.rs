@@ -1,6 +1,7 @@
 //! A commit with all encoded that does not depend on what is stored, so that it is done by whoever commits and not at
 //! the desk where everybody's commits pass.
 
+use rondo_protocol::event::Durability;
 use rondo_protocol::id::{LanePath, ThreadId};
 
 use super::super::commit::Place;
@@ -16,6 +17,8 @@ pub(super) struct Prepared {
     pub(super) changes: Vec<Change>,
     /// Lanes whose journal it clears.
     pub(super) clear_journal: Vec<LanePath>,
+    /// Whether it must be on the device when it is acknowledged.
+    pub(super) must_sync: bool,
     /// Lanes that it closes.
     pub(super) closed: Vec<LanePath>,
     /// What the ledger's chain takes of it.
@@ -30,7 +33,7 @@ impl Prepared {
     ///
     /// # Errors
     /// [`Error::Malformed`].
-    pub(super) fn of(commit: Commit) -> Result<Self, Error> {
+    pub(super) fn of(commit: Commit, durability: Durability) -> Result<Self, Error> {
         commit.check()?;
         let place = commit.place();
         let Commit { thread, row, step, objects, lanes, lists, clear_journal, expected: _ } = commit;
@@ -67,7 +70,7 @@ impl Prepared {
             change(Family::Threads, keys::list(&thread, opened_by), value);
         }
         change(Family::Threads, row_key, Some(codec::write_row(&row)));
-        Ok(Self { place, changes, clear_journal, closed, link })
+        Ok(Self { must_sync: durability == Durability::Sync, place, changes, clear_journal, closed, link })
     }
 
     /// Which thread.

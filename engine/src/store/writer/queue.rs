@@ -6,7 +6,6 @@ use std::pin::Pin;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::task::{Context, Poll, Waker};
 
-use rondo_protocol::event::Durability;
 use rondo_protocol::id::ThreadId;
 use tokio::sync::oneshot;
 
@@ -34,20 +33,15 @@ pub(super) struct Work {
 
 /// What is to be written.
 pub(super) enum What {
-    /// A commit, and how safe it is to be when it is acknowledged.
-    Commit(Box<Prepared>, Durability),
-    Records {
-        thread: ThreadId,
-        records: Vec<JournalRecord>,
-        sync: bool,
-    },
+    Commit(Box<Prepared>),
+    Records { thread: ThreadId, records: Vec<JournalRecord>, sync: bool },
     Change(Change),
 }
 
 impl Work {
     pub(super) fn new(what: What, done: Acknowledge) -> Self {
         let bytes = match &what {
-            What::Commit(commit, _) => commit.size_bytes(),
+            What::Commit(commit) => commit.size_bytes(),
             What::Records { records, .. } => records.iter().map(|record| record.bytes.len()).sum(),
             What::Change(change) => change.size_bytes(),
         };

@@ -40,10 +40,14 @@ fn flush(store: &RocksStore) {
     store.tables.db.flush_cfs_opt(&families, &FlushOptions::default()).unwrap();
 }
 
-/// A store of two threads whose process was killed: each of the first steps is in a table of its own.
 async fn flushed() -> tempfile::TempDir {
+    flushed_with(Durability::Sync).await
+}
+
+/// A store of two threads whose process was killed: each of the first steps is in a table of its own.
+async fn flushed_with(durability: Durability) -> tempfile::TempDir {
     let folder = tempfile::tempdir().unwrap();
-    let (store, _) = open(folder.path()).unwrap();
+    let (store, _) = RocksStore::open(folder.path(), Options { durability, owner: None }).unwrap();
     let (mut one, mut two) = (Trunk::new(1), Trunk::new(2));
     for number in 1..=3 {
         store.commit(one.next(&number.to_string())).await.unwrap();
@@ -94,6 +98,37 @@ async fn a_manifest_that_lost_its_end_is_told_and_nothing_is_deleted() {
         assert!(damage.file.is_some_and(|file| file.starts_with("db/MANIFEST-")), "cut at {end}");
     }
     assert_eq!(in_time(whole.path()), [Ok(3), Ok(3)]);
+}
+
+#[tokio::test]
+async fn without_an_anchor_a_manifest_that_lost_its_end_still_deletes_nothing() {
+    let whole = flushed().await;
+    let path = manifest_of(whole.path());
+    let bytes = fs::read(&path).unwrap();
+    for end in (0..bytes.len()).step_by(37) {
+        let folder = crash(whole.path());
+        fs::remove_file(folder.path().join("anchor")).unwrap();
+        fs::write(manifest_of(folder.path()), &bytes[..end]).unwrap();
+        let tables = files(folder.path(), "sst").len();
+        for outcome in in_time(folder.path()) {
+            // It may be that no table had been named behind the cut.
+            assert!(is_damaged(&outcome) || outcome == Ok(3), "cut at {end}: {outcome:?}");
+        }
+        assert!(files(folder.path(), "sst").len() >= tables, "cut at {end}: a table was deleted");
+    }
+}
+
+#[tokio::test]
+async fn a_manifest_that_lost_its_end_is_told_where_commits_are_not_synced_too() {
+    let folder = flushed_with(Durability::Log).await;
+    let path = manifest_of(folder.path());
+    let end = last_record(&path) as u64;
+    OpenOptions::new().write(true).open(&path).unwrap().set_len(end).unwrap();
+    let before = contents(folder.path());
+    for outcome in in_time(folder.path()) {
+        assert!(is_damaged(&outcome), "{outcome:?}");
+    }
+    assert_eq!(contents(folder.path()), before);
 }
 
 #[tokio::test]
