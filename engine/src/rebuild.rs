@@ -365,7 +365,7 @@ impl<'a> Rebuilding<'a> {
         each: &mut dyn FnMut(Met<'_>) -> bool,
     ) -> Result<bool, Error> {
         let step = &stored.step;
-        let summary = crate::conversation::told(&walked.builder, &step.prev, stored.seq, &self.steps)?;
+        let summary = walked.builder.told(&step.prev, stored.seq, &self.steps)?;
         let before = walked.builder.len();
         walked.truncate(before);
         let opened = walked.builder.open(&step.edge.prompt, &summary);

@@ -298,3 +298,26 @@ fn a_reader_that_does_not_read_does_not_hold_up_a_run() {
     assert_eq!(ids.len(), 2 + 2 + 3 * 150 + 2 + 1, "{:?}", ids.last());
     assert!(child.wait().unwrap().success());
 }
+
+#[test]
+fn a_run_that_a_signal_kept_from_beginning_is_no_success() {
+    let place = place();
+    let (run, _) = holder(&place);
+    // While the holder does not answer, the other waits for it.
+    run.signal(Signal::STOP);
+    let other = place.start(["run", "slow", "--script", "quick.yaml", "-i", "topic=ebb", "--json"]);
+    let catches_term = || {
+        let status = std::fs::read_to_string(format!("/proc/{}/status", other.pid())).unwrap();
+        let caught = status.lines().find_map(|line| line.strip_prefix("SigCgt:\t")).unwrap().to_owned();
+        u64::from_str_radix(&caught, 16).unwrap() >> 14 & 1 == 1
+    };
+    while !catches_term() {
+        std::thread::yield_now();
+    }
+    other.signal(Signal::TERM);
+    run.signal(Signal::CONT);
+    let code = other.finish_within(SOON).code;
+    assert_eq!(code, Some(143));
+    assert_eq!(standing(&place).len(), 1);
+    run.kill();
+}

@@ -4,10 +4,11 @@
 use std::path::{Path, PathBuf};
 
 /// Where the word may stand: the two kinds, the store's settings of RocksDB, and the provider's fields.
-const ROOMS: [&str; 4] = [
+const ROOMS: [&str; 5] = [
     "engine/src/hook/kinds/response_cache",
     "engine/src/hook/kinds/tool_cache",
     "engine/src/store/rocks.rs",
+    "engine/src/store/rocks/opening.rs",
     "agent-kit/src/model",
 ];
 

@@ -2,12 +2,13 @@
 
 use std::sync::Arc;
 
+use rondo_protocol::Digest;
 use rondo_protocol::id::{LanePath, RoleName};
 use rondo_protocol::message::Conversation;
 use rondo_protocol::object::Transcript;
 use rondo_protocol::workflow::History;
 
-use super::{Episode, News, Place, Round, Telling, closing, opening, summary};
+use super::{Past, Place, Telling, Walk, closing, opening, summary};
 
 /// Whose conversation it is.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
@@ -65,14 +66,15 @@ impl Builder {
         self.conversation.is_empty()
     }
 
-    /// What happened since the role spoke last, as it is told in `round`. `steps` are those of the thread, the newest
-    /// first by their numbers; no more of them are taken than are needed, and none up to the last visit's
-    /// [`Place::known_up_to`].
-    pub fn told(&self, round: &Round, steps: impl Iterator<Item = Arc<Episode>>) -> String {
-        let known = self.last.as_ref().map_or(0, Place::known_up_to);
-        let steps = steps.take_while(|step| step.seq > known);
-        let news = News::new(&self.telling.context, round.clone(), self.last.clone(), steps);
-        summary(&self.telling.context, self.last.is_none(), news)
+    /// What happened since the role spoke last, as it is told in a visit that follows the steps `prev`, all before step
+    /// `before`. No more steps are read than are told.
+    ///
+    /// # Errors
+    /// When a step cannot be had.
+    pub fn told<P: Past>(&self, prev: &[Digest], before: u64, past: &P) -> Result<String, P::Error> {
+        let mut walk = Walk::new(past, prev, before, self.last.as_ref())?;
+        let text = summary(&self.telling.context, self.last.is_none(), &mut walk);
+        walk.fault.map_or(Ok(text), Err)
     }
 
     /// Opens a visit: the messages of its first request. One that was opened before and not closed is forgotten.

@@ -10,7 +10,7 @@ use rondo_protocol::id::{LanePath, RoleName};
 use rondo_protocol::message::{Conversation, Message};
 use rondo_protocol::workflow::{Context, ContextWhat, History};
 
-use super::{Builder, Episode, Key, Round, Rounds, Telling, closing, opening, summary};
+use super::{Builder, Episode, Key, Past, PastStep, Round, Rounds, Telling, closing, opening, summary};
 
 /// What a thread does.
 #[derive(Debug, Clone)]
@@ -146,6 +146,23 @@ fn run(items: &[Item], chances: &[usize]) -> Vec<Done> {
     }
 }
 
+/// The steps before one.
+struct Steps<'a>(&'a [Done]);
+
+impl Past for Steps<'_> {
+    type Error = &'static str;
+
+    fn step(&self, seq: u64) -> Result<PastStep, &'static str> {
+        let found = self.0.iter().find(|step| step.episode.seq == seq).ok_or("no such step")?;
+        Ok(PastStep { episode: Arc::clone(&found.episode), digest: found.digest, prev: found.prev.as_slice().into() })
+    }
+
+    fn seq(&self, digest: Digest, before: u64) -> Result<u64, &'static str> {
+        let mut found = self.0.iter().filter(|step| step.digest == digest).map(|step| step.episode.seq);
+        found.find(|seq| *seq < before).ok_or("no such digest")
+    }
+}
+
 /// The first request of each step, each conversation extended from the one before it.
 fn extended(done: &[Done], telling: &Telling) -> BTreeMap<String, Conversation> {
     let (mut rounds, mut lanes) = (Rounds::default(), BTreeSet::new());
@@ -163,7 +180,7 @@ fn extended(done: &[Done], telling: &Telling) -> BTreeMap<String, Conversation> 
             }
         }
         let builder = builders.entry(Key::new(role, lane)).or_insert_with(|| Builder::new(telling.clone()));
-        let told = builder.told(&place.round, done[..at].iter().rev().map(|step| Arc::clone(&step.episode)));
+        let told = builder.told(&step.prev, *seq, &Steps(&done[..at])).unwrap();
         let mut opened = builder.open(prompt, &told);
         requests.insert(step.id.clone(), opened.clone());
         opened.push(Message::user("a repair that does not stay"));

@@ -17,8 +17,6 @@ pub const NO_ANSWER: &str = "(no answer)";
 
 pub(super) const BEFORE_FIRST: &str = "What happened before:";
 pub(super) const SINCE_LAST: &str = "What happened since your last answer:";
-/// `<step role="a" status="b"/>` and a newline.
-pub(super) const SHORTEST_ENTRY_BYTES: usize = 29;
 /// Every entry of a summary begins with it.
 pub(super) const ENTRY: &str = "<step role=\"";
 

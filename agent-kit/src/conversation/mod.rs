@@ -13,10 +13,10 @@
 mod builder;
 mod escape;
 mod layout_v1;
-mod news;
 mod place;
 mod rounds;
 mod told;
+mod walk;
 
 use std::borrow::Borrow;
 use std::sync::Arc;
@@ -31,10 +31,10 @@ use crate::fault_point::{Point, at};
 
 pub use builder::{Builder, Key};
 pub use layout_v1::{CUT, EMPTY_LINE, LEFT_OUT, NO_ANSWER, SHOWN_MAX_BYTES, result_text, system_text};
-pub use news::News;
 pub use place::{Place, Position, Round};
 pub use rounds::Rounds;
 pub use told::Summary;
+pub use walk::{Past, PastStep, Walk};
 
 /// A step as history sees it. The body is derived from the answer by whoever knows the contract.
 #[derive(Debug, Clone, PartialEq)]
@@ -104,8 +104,7 @@ pub struct UnknownLayout {
     pub found: u32,
 }
 
-/// The messages of the first request of a role's next visit in the trunk, after `episodes` (oldest first) and with
-/// `prompt`.
+/// The messages of the first request of a role's next visit after `episodes` of the trunk (oldest first), with `prompt`.
 ///
 /// # Errors
 /// [`UnknownLayout`].
@@ -120,16 +119,20 @@ pub fn history(
         return Err(UnknownLayout { found: layout });
     }
     let mut builder = Builder::new(telling.clone());
-    let trunk = Round::trunk();
-    let told = |builder: &Builder, end: usize| builder.told(&trunk, episodes.iter().take(end).rev().cloned());
-    for (at, own) in episodes.iter().enumerate().filter(|(_, e)| e.role == *role && e.lane.is_trunk()) {
+    let mut since = 0;
+    let told = |builder: &Builder, since: usize, end: usize| {
+        let news = episodes.get(since..end).unwrap_or_default();
+        summary(&telling.context, builder.last().is_none(), news.iter().rev().map(Arc::as_ref))
+    };
+    for (at, own) in episodes.iter().enumerate().filter(|(_, e)| e.role == *role) {
         if telling.history != History::None {
-            let told = told(&builder, at);
+            let told = told(&builder, since, at);
             builder.open(&own.prompt, &told);
         }
         builder.close(own.place(), &own.answer, own.transcript.as_deref());
+        since = at + 1;
     }
-    let told = told(&builder, episodes.len());
+    let told = told(&builder, since, episodes.len());
     Ok(builder.open(prompt, &told))
 }
 

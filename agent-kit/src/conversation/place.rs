@@ -35,9 +35,9 @@ impl Place {
         Position(lanes.chain([(self.seq, 0)]).collect())
     }
 
-    /// The number of the last step that everybody in its round knew of: no step up to it is news to who spoke here.
-    pub fn known_up_to(&self) -> u64 {
-        self.round.opened_by.first().copied().unwrap_or(self.seq)
+    /// Whether who spoke here could know of a step of the past, or it is this one.
+    pub fn knows(&self, step: &Self) -> bool {
+        self.round.sees(step) && step.position() <= self.position()
     }
 }
 
@@ -68,12 +68,6 @@ impl Round {
                 }
             }
         }
-    }
-
-    /// Whether a step of the past is news to whoever speaks in this round and spoke at `last` before.
-    pub fn is_news(&self, last: Option<&Place>, step: &Place) -> bool {
-        let was_known = |last: &Place| last.round.sees(step) && step.position() <= last.position();
-        self.sees(step) && !last.is_some_and(was_known)
     }
 }
 
@@ -128,12 +122,10 @@ mod tests {
     fn news_are_what_could_not_be_known_before() {
         let news = |by: &Place, last: &Place| -> Vec<u64> {
             let earlier = steps().into_iter().filter(|step| step.seq < by.seq);
-            earlier.filter(|step| by.round.is_news(Some(last), step)).map(|step| step.seq).collect()
+            earlier.filter(|step| by.round.sees(step) && !last.knows(step)).map(|step| step.seq).collect()
         };
         assert_eq!(news(&place(10, "", &[]), &place(1, "", &[])), [3, 4, 7, 8, 2, 5, 6]);
         // The lanes beside it are news once they are joined, those before it and those behind it.
         assert_eq!(news(&place(13, "b[2]", &[10]), &place(5, "b[2]", &[1])), [3, 4, 7, 8, 6, 10, 11]);
-        assert_eq!(place(5, "b[2]", &[1]).known_up_to(), 1);
-        assert_eq!(place(10, "", &[]).known_up_to(), 10);
     }
 }

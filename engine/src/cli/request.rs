@@ -179,7 +179,9 @@ async fn begin(
 
 /// What a run is given, once it is said what is to be said of it.
 fn told((operating, notices): Given) -> Operating {
-    notices.iter().for_each(|notice| tell(&format!("{notice}\n")));
+    for notice in &notices {
+        tell(&format!("{notice}\n"));
+    }
     operating
 }
 

@@ -57,7 +57,8 @@ async fn watch_all(
     let signals = Signals::listen()?;
     let host = open(store, durability).await?;
     let style = Style::stderr();
-    let has_many = requests.len() > 1;
+    let count = requests.len();
+    let has_many = count > 1;
     let progress = Progress::new(Mode::of(style, output.is_json(), showing.is_quiet), style, has_many);
     let mut shown = Shown { output, progress, is_quiet: showing.is_quiet };
     let (sender, mut replies) = mpsc::channel(REPLIES);
@@ -82,7 +83,9 @@ async fn watch_all(
     let _ = asking.await;
     host.leave().await;
     outcome?;
-    let exit = exits.into_values().find(|exit| *exit != Exit::Done).unwrap_or(Exit::Done);
+    // What a signal kept from beginning has no exit of its own.
+    let all_done = if exits.len() < count { Exit::Interrupted } else { Exit::Done };
+    let exit = exits.into_values().find(|exit| *exit != Exit::Done).unwrap_or(all_done);
     Ok(if exit == Exit::Interrupted { signals.exit().unwrap_or(exit) } else { exit })
 }
 

@@ -6,7 +6,7 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use rondo_agent_kit::conversation::{self, Builder, Key, Place, Round, Telling};
+use rondo_agent_kit::conversation::{Builder, Key, Past, Place, Round, Telling};
 use rondo_protocol::Digest;
 use rondo_protocol::digest::Kind;
 use rondo_protocol::id::{LanePath, RoleName};
@@ -15,7 +15,6 @@ use rondo_protocol::object::Transcript;
 use rondo_protocol::workflow::History;
 
 use super::steps::Steps;
-use super::walk::{Walk, around};
 use crate::rebuild;
 use crate::store::Error;
 
@@ -61,7 +60,7 @@ impl Conversations {
             Some(builder) => builder,
             None => recollect(opening, telling, steps)?,
         };
-        let told = told(&builder, opening.prev, opening.before, steps)?;
+        let told = builder.told(opening.prev, opening.before, steps)?;
         let conversation = Arc::new(builder.open(opening.prompt, &told));
         let told = (telling.history != History::None).then_some(told);
         self.kept.insert(key, builder);
@@ -85,17 +84,6 @@ impl Conversations {
         let within = format!("{lane}/");
         self.kept.retain(|key, _| key.lane != *lane && !key.lane.as_str().starts_with(&within));
     }
-}
-
-/// What a role is told in a visit that follows the steps `prev`, all before step `before`.
-///
-/// # Errors
-/// When a step is missing or damaged.
-pub fn told(builder: &Builder, prev: &[Digest], before: u64, steps: &Steps<'_>) -> Result<String, Error> {
-    let context = &builder.telling().context;
-    let mut walk = Walk::new(steps, prev, before, builder.last())?;
-    let text = conversation::summary(context, builder.last().is_none(), &mut walk);
-    walk.fault.map_or(Ok(text), Err)
 }
 
 /// The steps of a role's own history: those of the lanes around from before this lane was first opened, then its own.
@@ -123,7 +111,7 @@ fn recollect(opening: &Opening<'_>, telling: &Telling, steps: &Steps<'_>) -> Res
         let step = stored.step;
         let told = match note.told {
             Some(told) => told,
-            None => told(&builder, &step.prev, seq, steps)?,
+            None => builder.told(&step.prev, seq, steps)?,
         };
         builder.open(&step.edge.prompt, &told);
         let transcript = match step.transcript.filter(|_| telling.history == History::Exact) {
@@ -133,4 +121,11 @@ fn recollect(opening: &Opening<'_>, telling: &Telling, steps: &Steps<'_>) -> Res
         builder.close(Place { seq, round }, &step.answer, transcript.as_ref());
     }
     Ok(builder)
+}
+
+/// A lane and those around it, the trunk first.
+fn around(lane: &LanePath) -> Vec<LanePath> {
+    let mut lanes: Vec<LanePath> = std::iter::successors(Some(lane.clone()), LanePath::parent).collect();
+    lanes.reverse();
+    lanes
 }

@@ -6,7 +6,6 @@
 
 mod builder;
 mod steps;
-mod walk;
 
-pub use builder::{Conversations, Opened, Opening, told};
-pub use steps::{PastStep, Steps};
+pub use builder::{Conversations, Opened, Opening};
+pub use steps::Steps;

@@ -3,7 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use rondo_agent_kit::conversation::Episode;
+use rondo_agent_kit::conversation::{Episode, Past, PastStep};
 use rondo_protocol::call::{Fault, FaultClass};
 use rondo_protocol::id::{LanePath, RoleName, ThreadId};
 use rondo_protocol::object::Note;
@@ -30,17 +30,6 @@ pub struct Steps<'a> {
     at_hand: Mutex<AtHand>,
     /// Rounds that follow from the steps themselves, for whoever trusts no note.
     proven: Mutex<BTreeMap<u64, Vec<u64>>>,
-}
-
-/// A step with its place among the others.
-#[derive(Debug, Clone)]
-pub struct PastStep {
-    /// As templates and histories see it.
-    pub episode: Arc<Episode>,
-    /// Its digest.
-    pub digest: Digest,
-    /// The steps that it follows.
-    pub prev: Arc<[Digest]>,
 }
 
 #[derive(Default)]
@@ -109,18 +98,6 @@ impl<'a> Steps<'a> {
         at_hand.synced = at_hand.synced.max(seq);
     }
 
-    /// The step of that number.
-    ///
-    /// # Errors
-    /// When it is missing or damaged.
-    pub fn step(&self, seq: u64) -> Result<PastStep, Error> {
-        if let Some(step) = self.at_hand().steps.get(&seq) {
-            return Ok(step.clone());
-        }
-        let (stored, note) = self.stored(seq)?;
-        Ok(self.keep(stored, &note))
-    }
-
     /// Keeps a stored step at hand.
     pub fn keep(&self, stored: StoredStep, note: &Note) -> PastStep {
         let StoredStep { seq, digest, step, .. } = stored;
@@ -143,26 +120,6 @@ impl<'a> Steps<'a> {
         let missing =
             || Damage::new(format!("step {seq} of thread {} is missing", self.thread)).of_thread(&self.thread);
         Ok(self.store.step(&self.thread, seq)?.ok_or_else(missing)?)
-    }
-
-    /// The number of the step of that digest, which some step before `before` names as the one it follows.
-    ///
-    /// # Errors
-    /// When there is none.
-    pub fn seq(&self, digest: Digest, before: u64) -> Result<u64, Error> {
-        if let Some(seq) = self.at_hand().seqs.get(&digest) {
-            return Ok(*seq);
-        }
-        // In a thread without lanes it is the one before.
-        if before > 1 && self.step(before - 1)?.digest == digest {
-            return Ok(before - 1);
-        }
-        let places = self.store.locate(digest)?;
-        let own = places.into_iter().filter(|(thread, seq)| *thread == self.thread && *seq < before);
-        own.map(|(_, seq)| seq).max().ok_or_else(|| {
-            let what = format!("step {digest}, which step {before} of thread {} follows, is missing", self.thread);
-            Damage::new(what).of_thread(&self.thread).into()
-        })
     }
 
     /// The numbers of a role's visits in a lane up to step `through`, oldest first.
@@ -203,6 +160,34 @@ impl<'a> Steps<'a> {
             }
         }
         Ok(Some(past).filter(|past| !past.own.is_empty()))
+    }
+}
+
+impl Past for Steps<'_> {
+    type Error = Error;
+
+    fn step(&self, seq: u64) -> Result<PastStep, Error> {
+        if let Some(step) = self.at_hand().steps.get(&seq) {
+            return Ok(step.clone());
+        }
+        let (stored, note) = self.stored(seq)?;
+        Ok(self.keep(stored, &note))
+    }
+
+    fn seq(&self, digest: Digest, before: u64) -> Result<u64, Error> {
+        if let Some(seq) = self.at_hand().seqs.get(&digest) {
+            return Ok(*seq);
+        }
+        // In a thread without lanes it is the one before.
+        if before > 1 && self.step(before - 1)?.digest == digest {
+            return Ok(before - 1);
+        }
+        let places = self.store.locate(digest)?;
+        let own = places.into_iter().filter(|(thread, seq)| *thread == self.thread && *seq < before);
+        own.map(|(_, seq)| seq).max().ok_or_else(|| {
+            let what = format!("step {digest}, which step {before} of thread {} follows, is missing", self.thread);
+            Damage::new(what).of_thread(&self.thread).into()
+        })
     }
 }
 

@@ -292,15 +292,14 @@ impl Subscription {
     /// The next event, if it is there already.
     pub fn try_recv(&mut self) -> Option<Event> {
         loop {
-            let event = match self.replayed.pop_front() {
-                Some(event) => event,
-                None => {
-                    let mut queue = self.reader.queue();
-                    if queue.lags {
-                        return None;
-                    }
-                    Arc::unwrap_or_clone(queue.pop()?)
+            let event = if let Some(event) = self.replayed.pop_front() {
+                event
+            } else {
+                let mut queue = self.reader.queue();
+                if queue.lags {
+                    return None;
                 }
+                Arc::unwrap_or_clone(queue.pop()?)
             };
             match event.id {
                 Some(id) if id <= self.cursor => {}

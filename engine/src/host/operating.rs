@@ -97,7 +97,7 @@ pub async fn operating(workflow: &Workflow, provision: &Provision) -> Result<Giv
     let operating = speaking(workflow, provision)?;
     let Equipment { settings, grants, .. } = &*provision.equipment;
     let is_played = provision.script.is_some() || provision.recorded.is_some();
-    let Tools { tools, files, servers, notices } = provision.equipment.tools(workflow, is_played).await?;
+    let Tools { set: tools, files, servers, notices } = provision.equipment.tools(workflow, is_played).await?;
     let grants = grants.clone();
     if !is_played {
         let toolboxes = cast::toolboxes(workflow, &tools, &grants);
@@ -130,7 +130,7 @@ pub fn rehearsing(workflow: &Workflow, provision: &Provision) -> Result<Operatin
 /// The tools of a run.
 #[derive(Default)]
 struct Tools {
-    tools: ToolSet,
+    set: ToolSet,
     /// The files that they see; `None` where there are no tools.
     files: Option<Arc<Workspace>>,
     /// The servers behind some of them.
@@ -192,9 +192,10 @@ impl Equipment {
         let (mut servers, new): (Vec<&str>, Vec<&str>) = asked.iter().partition(is_known);
         let mut notices = Vec::new();
         let starting = new.into_iter().map(|name| async move {
-            let started = match is_played {
-                true => tooling::played(name, settings).map(|server| (server, None)).map_err(NoServer::Refused),
-                false => tooling::started(name, settings).await,
+            let started = if is_played {
+                tooling::played(name, settings).map(|server| (server, None)).map_err(NoServer::Refused)
+            } else {
+                tooling::started(name, settings).await
             };
             (name, started)
         });
@@ -214,7 +215,7 @@ impl Equipment {
         for tool in servers.iter().flat_map(|server| server.tools()) {
             tooling::add(&mut tools, tool)?;
         }
-        Ok(Tools { tools, files: Some(files), servers, notices })
+        Ok(Tools { set: tools, files: Some(files), servers, notices })
     }
 }
 

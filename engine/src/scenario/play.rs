@@ -313,7 +313,7 @@ impl<'s> Reading<'s> {
         } else {
             machine.on(Input::Begin, 0, &past);
         }
-        self.end = machine.end().map(|part| part.to_string());
+        self.end = machine.end().map(ToString::to_string);
         Ok(())
     }
 

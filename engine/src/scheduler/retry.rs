@@ -123,14 +123,14 @@ impl Deadline {
 
     /// Waits until it has passed, and gives its fault; for ever if there is none.
     pub async fn passed(&self) -> Fault {
-        let mut changes = self.waits.as_ref().map(|waits| waits.0.subscribe());
+        let mut news = self.waits.as_ref().map(|waits| waits.0.subscribe());
         loop {
             let Some(at) = self.end() else { std::future::pending().await };
-            let is_waiting = changes.as_mut().is_some_and(|changes| changes.borrow_and_update().now.is_some());
+            let is_waiting = news.as_mut().is_some_and(|news| news.borrow_and_update().now.is_some());
             let changed = async {
-                match &mut changes {
+                match &mut news {
                     // The sender lives as long as the deadline.
-                    Some(changes) => drop(changes.changed().await),
+                    Some(news) => drop(news.changed().await),
                     None => std::future::pending().await,
                 }
             };

@@ -87,7 +87,7 @@ impl Calling<'_> {
             let is_in_doubt = matches!(known, Kept::Intent);
             let kept = match known {
                 Kept::Result(record) => Some(self.replay(&call, record)),
-                Kept::Intent => self.in_doubt(&call).await?,
+                Kept::Intent => self.in_doubt(&call)?,
                 Kept::Nothing => None,
             };
             let kept = match kept {
@@ -164,7 +164,7 @@ impl Calling<'_> {
     }
 
     /// What happens with a call that may have had its effect: `None` = it is made again.
-    async fn in_doubt(&mut self, call: &ToolCall) -> Result<Option<Performed>, Fault> {
+    fn in_doubt(&mut self, call: &ToolCall) -> Result<Option<Performed>, Fault> {
         match self.stage.tooling.policy(&call.name) {
             InDoubt::Retry => Ok(None),
             InDoubt::Skip => {
@@ -197,11 +197,11 @@ impl Calling<'_> {
             );
             return Err(Fault::new(Code::ApprovalMissing, FaultClass::Denied, message));
         };
-        let approved = {
+        let is_wanted = {
             let _waiting = self.stage.waits.begin();
             approver.approve(call).await?
         };
-        if approved {
+        if is_wanted {
             return Ok(None);
         }
         let message = if is_in_doubt {

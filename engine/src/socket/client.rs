@@ -19,7 +19,7 @@ use super::{ANSWER, connect, frame};
 const MAX_CONNECTIONS: usize = 64;
 
 /// How long one question may take while the holder shows that it is there: a sync of a slow disk, or a thread that ends.
-const PATIENCE: Duration = Duration::from_secs(60);
+const PATIENCE: Duration = Duration::from_mins(1);
 
 /// How long a reading verb waits for the list of threads that are driven.
 const GLANCE: Duration = Duration::from_millis(500);

@@ -112,10 +112,7 @@ impl Drivers {
         let is_driven = |state: &mut State| state.of.contains_key(thread) && !state.is_closed;
         let waited = self.left.wait_timeout_while(self.state(), wait, is_driven);
         let (state, waited) = waited.unwrap_or_else(PoisonError::into_inner);
-        match waited.timed_out() {
-            true => Some(Freed::Leaving),
-            false => (!state.is_closed).then_some(Freed::Left),
-        }
+        if waited.timed_out() { Some(Freed::Leaving) } else { (!state.is_closed).then_some(Freed::Left) }
     }
 
     fn state(&self) -> MutexGuard<'_, State> {

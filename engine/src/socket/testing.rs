@@ -12,7 +12,7 @@ use crate::store::Commit;
 /// What it is asked.
 pub(crate) enum Told {
     /// To store a commit.
-    Commit(Commit),
+    Commit(Box<Commit>),
     /// Something else, but for what makes a guest.
     Other(Ask),
 }
@@ -34,7 +34,7 @@ pub(crate) fn serve(folder: &Path, answer: impl FnMut(Told) -> Option<Answer> + 
                     let answered = match ask {
                         Ask::Join { .. } => Some(Answer::Joined { guest: GuestId(1) }),
                         Ask::Hello { .. } => Some(Answer::Hello),
-                        Ask::Commit { commit, .. } => (answer.lock().unwrap())(Told::Commit(*commit)),
+                        Ask::Commit { commit, .. } => (answer.lock().unwrap())(Told::Commit(commit)),
                         ask => (answer.lock().unwrap())(Told::Other(ask)),
                     };
                     let Some(answered) = answered else {

@@ -72,11 +72,13 @@ pub mod objects {
 
     use super::{Bytes, Deserialize, Deserializer, Serialize, Serializer};
 
+    type Object = (Kind, Digest, Vec<u8>);
+
     /// Writes them.
     ///
     /// # Errors
     /// Those of the serializer.
-    pub fn serialize<S: Serializer>(objects: &[(Kind, Digest, Vec<u8>)], serializer: S) -> Result<S::Ok, S::Error> {
+    pub fn serialize<S: Serializer>(objects: &[Object], serializer: S) -> Result<S::Ok, S::Error> {
         let all: Vec<(&str, Digest, Bytes)> =
             objects.iter().map(|(kind, digest, bytes)| (kind.name(), *digest, Bytes(bytes.clone()))).collect();
         all.serialize(serializer)
@@ -86,7 +88,7 @@ pub mod objects {
     ///
     /// # Errors
     /// When they were not written by [`serialize`].
-    pub fn deserialize<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Vec<(Kind, Digest, Vec<u8>)>, D::Error> {
+    pub fn deserialize<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Vec<Object>, D::Error> {
         let all = Vec::<(String, Digest, Bytes)>::deserialize(deserializer)?;
         all.into_iter().map(|(kind, digest, bytes)| Ok((super::kind_of(&kind)?, digest, bytes.0))).collect()
     }
@@ -96,11 +98,13 @@ pub mod objects {
 pub mod lists {
     use super::{Bytes, Deserialize, Deserializer, Serialize, Serializer};
 
+    type List = (u64, Option<Vec<u8>>);
+
     /// Writes them.
     ///
     /// # Errors
     /// Those of the serializer.
-    pub fn serialize<S: Serializer>(lists: &[(u64, Option<Vec<u8>>)], serializer: S) -> Result<S::Ok, S::Error> {
+    pub fn serialize<S: Serializer>(lists: &[List], serializer: S) -> Result<S::Ok, S::Error> {
         let all: Vec<(u64, Option<Bytes>)> =
             lists.iter().map(|(opened_by, list)| (*opened_by, list.clone().map(Bytes))).collect();
         all.serialize(serializer)
@@ -110,7 +114,7 @@ pub mod lists {
     ///
     /// # Errors
     /// When they were not written by [`serialize`].
-    pub fn deserialize<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Vec<(u64, Option<Vec<u8>>)>, D::Error> {
+    pub fn deserialize<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Vec<List>, D::Error> {
         let all = Vec::<(u64, Option<Bytes>)>::deserialize(deserializer)?;
         Ok(all.into_iter().map(|(opened_by, list)| (opened_by, list.map(|list| list.0))).collect())
     }

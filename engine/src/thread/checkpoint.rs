@@ -15,7 +15,9 @@ use serde::{Deserialize, Serialize};
 use super::budget::{Amount, Spent};
 use super::fan::{self, Fan};
 use super::lane::{Doing, Item, Lane, LaneError, Last, Own, Seen, Taken};
-use super::machine::{Definition, LaneState, Left, Machine, reads_branches};
+use super::lanes::reads_branches;
+use super::machine::Machine;
+use super::message::{Definition, LaneState, Left};
 use super::recall::Recall;
 use crate::graph::{Edge, EdgeId, Graph};
 

@@ -10,17 +10,11 @@ use rondo_protocol::workflow::template::Cause;
 use rondo_protocol::workflow::{FailedLanes, Need};
 use rondo_protocol::{Digest, Value};
 
-use super::lane::{Doing, Lane, LaneError, Last, Views};
-use super::machine::last_visit;
+use super::lane::{Doing, Lane, Last, Views};
+use super::lanes::last_visit;
 use super::route::{Joins, MAX_RENDERED_BYTES, Speaking, Undecided};
 use super::scope::{LaneScope, World};
 use crate::graph::{Edge, FanOut, To};
-
-/// The most lanes of a fan-out.
-pub const MAX_LANES: usize = 10_000;
-
-/// The most bytes that `branches` may hold when a template reads it.
-const MAX_BRANCHES_BYTES: usize = 16 << 20;
 
 /// An open fan-out.
 #[derive(Debug, Clone)]
@@ -145,9 +139,7 @@ impl Fan {
         let mut paths = Vec::new();
         for lane in self.lanes.values() {
             paths.push(lane.path.clone());
-            if let Doing::Fanned(fan) = &lane.doing {
-                paths.extend(fan.paths());
-            }
+            paths.extend(lane.lanes().into_iter().flat_map(Self::paths));
         }
         paths
     }
@@ -163,7 +155,7 @@ impl Fan {
     }
 
     /// The part of a lane that has arrived.
-    fn part(&self, lane: &Lane, world: World<'_>) -> Result<String, Undecided> {
+    fn part(lane: &Lane, world: World<'_>) -> Result<String, Undecided> {
         let (Doing::Arrived(edge), Some(last)) = (&lane.doing, &lane.last) else { return Ok(String::new()) };
         if edge.prompt.is_empty() {
             return Ok(world.episode(last.seq).map_err(Undecided::Recall)?.body.clone());
@@ -179,7 +171,7 @@ impl Fan {
     pub fn parts(&self, world: World<'_>) -> Result<String, Undecided> {
         let mut text = String::new();
         for lane in self.lanes.values().filter(|lane| matches!(lane.doing, Doing::Arrived(_))) {
-            let part = self.part(lane, world)?;
+            let part = Self::part(lane, world)?;
             if text.len() + part.len() > MAX_RENDERED_BYTES {
                 return Err(Undecided::Unrendered {
                     what: format!("the parts of the lanes from {}", self.from()),
@@ -198,76 +190,66 @@ impl Fan {
         Ok(text)
     }
 
-    /// As `branches` in templates.
+    /// As `branches` in templates: the lanes that arrived and, where the fan-out collects them, those that failed.
     pub fn branches(&self) -> Branches<'_> {
-        Branches { fan: self }
+        let is_told = |lane: &&Lane| match &lane.doing {
+            Doing::Arrived(_) => true,
+            Doing::Failed(_) => self.out.join.failed == FailedLanes::Collect,
+            _ => false,
+        };
+        Branches { lanes: self.lanes.values().filter(is_told).collect() }
     }
 }
 
-/// The lanes of a fan-out as templates see them.
-#[derive(Clone, Copy)]
+/// The lanes of a fan-out as templates see them, in declared order. Each is read when it is asked for.
+#[derive(Clone)]
 pub struct Branches<'a> {
-    fan: &'a Fan,
+    lanes: Vec<&'a Lane>,
 }
 
 impl Branches<'_> {
-    /// The list, in declared order.
+    /// How many there are.
+    pub fn len(&self) -> usize {
+        self.lanes.len()
+    }
+
+    /// What stands at the beginning of `path` in the lane at `at`, and how many names lead to it.
     ///
     /// # Errors
     /// When a step cannot be recalled or a part cannot be rendered.
-    pub fn to_value(self, world: World<'_>) -> Result<Vec<Value>, Fault> {
-        let mut held = 0;
-        let mut list = Vec::new();
-        for (index, lane) in &self.fan.lanes {
-            let error = match &lane.doing {
-                Doing::Arrived(_) => None,
-                Doing::Failed(error) if self.fan.out.join.failed == FailedLanes::Collect => Some(error),
-                _ => continue,
-            };
-            let value = self.one(*index, lane, error, world)?;
-            held += value.1;
-            if held > MAX_BRANCHES_BYTES {
-                return Err(Undecided::Unrendered {
-                    what: "`branches`".to_owned(),
-                    part: self.fan.edge.part.to_string(),
-                    error: rondo_protocol::workflow::template::RenderError {
-                        range: 0..0,
-                        cause: Cause::TooLarge { max_bytes: MAX_BRANCHES_BYTES },
-                    },
-                }
-                .into());
-            }
-            list.push(value.0);
-        }
-        Ok(list)
-    }
-
-    fn one(
-        self,
-        index: u32,
-        lane: &Lane,
-        error: Option<&LaneError>,
-        world: World<'_>,
-    ) -> Result<(Value, usize), Fault> {
-        let last = lane.last.as_ref().map(|last| world.episode(last.seq)).transpose()?;
-        let part = self.fan.part(lane, world)?;
-        let text = |text: Option<&str>| Value::from(text.unwrap_or_default());
-        let last = last.as_deref();
-        let item = lane.item.as_ref().map_or(Value::Null, |item| item.value().clone());
-        let bytes = part.len() + last.map_or(0, |last| last.body.len() + last.answer.len());
-        let value = Value::from_iter([
-            ("role", text(last.map(|last| last.role.as_str()))),
-            ("index", Value::from(u64::from(index))),
-            ("item", item),
-            ("status", text(last.map(|last| last.status.as_str()))),
-            ("output", last.map_or_else(Value::empty_object, |last| last.output.clone())),
-            ("body", text(last.map(|last| last.body.as_str()))),
-            ("part", Value::from(part)),
-            ("error", error.map_or(Value::Null, LaneError::to_value)),
-        ]);
-        Ok((value, bytes))
+    pub fn find(&self, at: usize, path: &[&str], world: World<'_>) -> Result<(Value, usize), Fault> {
+        let Some(lane) = self.lanes.get(at) else { return Ok((Value::Null, 0)) };
+        let Some(name) = path.first() else {
+            let member = |name: &&str| Ok(((*name).to_owned(), member(lane, name, world)?));
+            let members = MEMBERS.iter().map(member).collect::<Result<_, Fault>>()?;
+            return Ok((Value::Object(members), 0));
+        };
+        Ok((member(lane, name, world)?, 1))
     }
 }
+
+/// What a template asks of a branch.
+fn member(lane: &Lane, name: &str, world: World<'_>) -> Result<Value, Fault> {
+    let last = lane.last.as_ref();
+    let episode = || last.map(|last| world.episode(last.seq)).transpose();
+    Ok(match name {
+        "role" => Value::from(last.map_or("", |last| last.role.as_str())),
+        "index" => Value::from(lane.path.last_index().map_or(0, u64::from)),
+        "item" => lane.item.as_ref().map_or(Value::Null, |item| item.value().clone()),
+        "status" => Value::from(last.map_or("", |last| last.status.as_str())),
+        "output" => episode()?.map_or_else(Value::empty_object, |episode| episode.output.clone()),
+        "body" => Value::from(episode()?.map(|episode| episode.body.clone()).unwrap_or_default()),
+        "part" => Value::from(Fan::part(lane, world)?),
+        "error" => match &lane.doing {
+            Doing::Failed(error) => error.to_value(),
+            _ => Value::Null,
+        },
+        _ => Value::Null,
+    })
+}
+
+/// What a template can ask of a branch.
+const MEMBERS: [&str; 8] = ["role", "index", "item", "status", "output", "body", "part", "error"];
 
 /// The fan-out that an edge opens, if it is one.
 pub fn of_edge(edge: &Edge) -> Option<&Arc<FanOut>> {

@@ -8,9 +8,13 @@
 mod budget;
 mod checkpoint;
 mod clock;
+mod decide;
 mod fan;
+mod follow;
 mod lane;
+mod lanes;
 mod machine;
+mod message;
 mod origin;
 mod recall;
 mod route;
@@ -21,11 +25,11 @@ mod tests;
 
 pub use budget::{Amount, Budget, Ceilings, Reserved, Spent, Wanted};
 pub use checkpoint::{Checkpoint, Stored};
-pub use fan::MAX_LANES;
 pub use lane::{Lane, LaneError, Last, Own, Seen, Taken};
-pub use machine::{
-    Action, Answered, Came, Commit, Definition, Input, LaneState, Left, Machine, NewStep, Object, PastStep, Told,
-    Visit, VisitEnd, episode,
+pub use machine::{Machine, episode};
+pub use message::{
+    Action, Answered, Came, Commit, Definition, Input, LaneState, Left, NewStep, Object, PastStep, Told, Visit,
+    VisitEnd,
 };
 pub use origin::{Ending, Origin, Stop};
 pub use recall::{PastLane, Recall};

@@ -14,7 +14,7 @@ use rondo_protocol::workflow::template::{Expr, RenderError, Template, ValueTempl
 use rondo_protocol::{Digest, Value};
 
 use super::lane::Lane;
-use super::machine::Answered;
+use super::message::Answered;
 use super::scope::LaneScope;
 use crate::graph::{Condition, Edge, EdgeId, Graph};
 
@@ -116,7 +116,7 @@ impl Speaking<'_> {
     }
 
     /// A value.
-    pub fn value(&self, part: String, template: &ValueTemplate) -> Result<Value, Undecided> {
+    pub fn value(&self, part: &str, template: &ValueTemplate) -> Result<Value, Undecided> {
         let rendered = template.render(self.scope, MAX_RENDERED_BYTES);
         self.scope.checked(rendered.map_err(|error| {
             // The leaf is looked for only now that there is a fault.
@@ -144,7 +144,7 @@ impl Speaking<'_> {
     /// What a role is given by its arguments, if it is a tool's.
     pub fn args(&self, graph: &Graph, role: &RoleName) -> Result<Option<Value>, Undecided> {
         let Some(args) = graph.args(role) else { return Ok(None) };
-        let value = self.value(key(&key("roles", role.as_str()), "args"), args);
+        let value = self.value(&key(&key("roles", role.as_str()), "args"), args);
         value.map(Some).map_err(|undecided| match undecided {
             Undecided::Unrendered { part, error, .. } => {
                 Undecided::Unrendered { what: format!("the arguments of {role}"), part, error }

@@ -91,9 +91,6 @@ impl<'a> LaneScope<'a> {
         if field == Some("visits") {
             return Found::new(Value::from(seen.visits), 3);
         }
-        if field == Some("all") {
-            return Found::new(self.all(&seen), 3);
-        }
         if let Some(last) = self.last.as_ref().filter(|last| last.seq == seen.latest) {
             // Most templates read the step that leads to them: it is borrowed.
             return match field {
@@ -116,22 +113,30 @@ impl<'a> LaneScope<'a> {
         }
     }
 
-    fn all(&self, seen: &Seen) -> Value {
-        let one = |(seq, visit): (&u64, u64)| Some(one(&*self.recalled(self.world.episode(*seq))?, visit));
-        Value::List(seen.all.iter().zip(1..).map_while(one).collect())
-    }
-
     fn whole(&self, seen: &Seen) -> Value {
         let Some(latest) = self.recalled(self.world.episode(seen.latest)) else { return Value::Null };
         let mut value = one(&latest, seen.visits);
         if let Value::Object(members) = &mut value {
             members.insert("visits".to_owned(), Value::from(seen.visits));
-            members.insert("all".to_owned(), self.all(seen));
         }
         value
     }
 
-    fn item(&self, name: &str) -> Option<&Value> {
+    /// One visit of a role, of those that are told one by one.
+    fn visit(&self, seq: u64, visit: u64, path: &[&str]) -> Found<'_> {
+        let Some(episode) = self.recalled(self.world.episode(seq)) else { return Found::none(0) };
+        match path.first().copied() {
+            None => Found::new(one(&episode, visit), 0),
+            Some("status") => Found::new(Value::from(episode.status.as_str()), 1),
+            Some("output") => Found::new(episode.output.clone(), 1),
+            Some("body") => Found::new(Value::from(episode.body.as_str()), 1),
+            Some("prompt") => Found::new(Value::from(episode.prompt.as_str()), 1),
+            Some("visit") => Found::new(Value::from(visit), 1),
+            Some(_) => Found::none(1),
+        }
+    }
+
+    fn element(&self, name: &str) -> Option<&Value> {
         let items = std::iter::successors(self.lane.item.as_deref(), |item| item.outer.as_deref());
         let mut named = items.filter(|item| item.name.as_ref().is_some_and(|known| known.as_str() == name));
         named.next().map(super::lane::Item::value)
@@ -147,21 +152,41 @@ impl Scope for LaneScope<'_> {
             (Some("output"), Some(last)) => Found::new(&last.output, 1),
             (Some("body"), Some(last)) => Found::new(last.body.as_str(), 1),
             (Some("status"), Some(last)) => Found::new(last.status.as_str(), 1),
-            (Some("branches"), _) => match &self.branches {
-                Some(branches) => {
-                    Found::new(self.recalled(branches.to_value(self.world)).map_or(Value::Null, Value::List), 1)
-                }
-                None => Found { view: View::none(), used: 1 },
-            },
             (Some("index"), _) => match &self.lane.item {
                 Some(item) => Found::new(Value::from(u64::from(item.index)), 1),
                 None => Found { view: View::none(), used: 1 },
             },
-            (Some(name), _) => match self.item(name) {
+            (Some(name), _) => match self.element(name) {
                 Some(value) => Found::new(value, 1),
                 None => Found { view: View::none(), used: 1 },
             },
             _ => Found { view: View::none(), used: 1 },
+        }
+    }
+
+    fn length(&self, list: &[&str]) -> Option<usize> {
+        match list {
+            ["branches"] => Some(self.branches.as_ref()?.len()),
+            ["steps", role, "all"] => Some(self.lane.view(role)?.all.len()),
+            _ => None,
+        }
+    }
+
+    fn item<'s>(&'s self, list: &[&str], index: usize, path: &[&str]) -> Found<'s> {
+        match list {
+            ["branches"] => {
+                let found = self.branches.as_ref().map(|branches| branches.find(index, path, self.world));
+                match found.and_then(|found| self.recalled(found)) {
+                    Some(found) => Found::new(found.0, found.1),
+                    None => Found::none(0),
+                }
+            }
+            ["steps", role, "all"] => {
+                let Some(seen) = self.lane.view(role) else { return Found::none(0) };
+                let visit = u64::try_from(index).unwrap_or(u64::MAX).saturating_add(1);
+                seen.all.get(index).map_or_else(|| Found::none(0), |seq| self.visit(*seq, visit, path))
+            }
+            _ => Found::none(0),
         }
     }
 

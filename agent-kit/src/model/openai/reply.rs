@@ -306,7 +306,7 @@ mod tests {
             let chunk =
                 format!(r#"{{"choices":[{{"delta":{{"content":"a"}},"finish_reason":"stop"}}],"usage":{usage}}}"#);
             let answer = assembled(&[&chunk]).unwrap();
-            assert_eq!((answer.reply.text.as_str(), answer.usage), ("a", None), "{usage}");
+            assert_eq!((&*answer.reply.parts.text(), answer.usage), ("a", None), "{usage}");
         }
     }
 

@@ -275,7 +275,7 @@ async fn what_a_reply_is_wrapped_in_does_not_count() {
     assert!(stream.len() > 8 << 20, "{}", stream.len());
     stream += &chunk("{}", "\"stop\"");
     let asked = ask_with(Act::text(stream), |settings| settings.max_reply_bytes = 200_000).await;
-    assert_eq!(asked.answer.unwrap().reply.text.len(), 150_000);
+    assert_eq!(asked.answer.unwrap().reply.parts.text().len(), 150_000);
 }
 
 #[tokio::test]

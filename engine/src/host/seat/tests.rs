@@ -72,7 +72,7 @@ async fn a_commit_whose_answer_was_lost_is_sent_again_only_if_it_is_absent() {
                 Told::Commit(commit) => {
                     let store = store.take().unwrap();
                     if is_stored {
-                        runtime.block_on(store.commit(commit)).unwrap();
+                        runtime.block_on(store.commit(*commit)).unwrap();
                     }
                     None
                 }

@@ -1,0 +1,373 @@
+//! What follows a lane's last step: which edge is taken, who is visited, and where a fault leads.
+
+use super::fan::Fan;
+use super::lane::{Doing, Lane, LaneError};
+use super::machine::{Halt, Machine, no_lane};
+use super::message::{Action, Answered, Visit};
+use super::recall::Recall;
+use super::route::{self, Dispatch, Speaking, Undecided};
+use super::scope::{LaneScope, World};
+use crate::graph::{Edge, FanOut, To};
+use rondo_agent_kit::conversation::Episode;
+use rondo_protocol::Value;
+use rondo_protocol::call::{Fault, FaultClass};
+use rondo_protocol::diagnostic::Code;
+use rondo_protocol::event::{Outcome, Target};
+use rondo_protocol::id::{LanePath, RoleName, Status};
+use rondo_protocol::object::{BoundedEdge, EdgeTaken, FaultKind, Followed, Observation};
+use rondo_protocol::workflow::FailedLanes;
+use rondo_protocol::workflow::places::key;
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
+
+impl Machine {
+    /// Decides what follows a lane's last step.
+    pub(super) fn decide(
+        &mut self,
+        path: &LanePath,
+        fresh: Option<&Arc<Episode>>,
+        recall: &dyn Recall,
+        after: &mut Following,
+    ) -> Result<(), Halt> {
+        let graph = Arc::clone(&self.definition.graph);
+        let input = Arc::clone(&self.definition.input);
+        let world = World { input: &input, recall, fresh };
+        let lane = self.lane(path).ok_or_else(|| no_lane(path))?;
+        let chosen = route::choose(&graph, lane, &Self::scope(lane, world)?)?;
+        let Some(edge) = chosen else { return self.unrouted(path, recall, fresh, after) };
+        self.chosen.push(edge.id);
+        let lane = self.lane(path).ok_or_else(|| no_lane(path))?;
+        let next = self.take(lane, &edge, &Self::scope(lane, world)?)?;
+        let Taken { say, next } = next;
+        let target = |role: &RoleName, lane: &LanePath| Target { role: role.clone(), lane: lane.clone() };
+        let said = say.map(|text| Followed::Said { text });
+        match next {
+            Next::Visit(dispatch) => {
+                after.edge(vec![target(&dispatch.role, path)], said);
+                self.dispatch(path, *dispatch, after)
+            }
+            Next::Arrive(join) => {
+                let parent = path.parent().ok_or_else(|| no_lane(path))?;
+                after.edge(vec![target(&join, &parent)], said);
+                self.end_lane(path, Doing::Arrived(edge), after)?;
+                self.look_at_fan_after(&parent, path, fresh, recall, after)
+            }
+            Next::End { result } => {
+                after.edge(Vec::new(), said);
+                self.over(&edge.part, Outcome::Done, None, result);
+                Ok(())
+            }
+            Next::Fail { reason, result } => {
+                after.edge(Vec::new(), said);
+                let Some(parent) = path.parent() else {
+                    self.over(&edge.part, Outcome::Failed, reason, result);
+                    return Ok(());
+                };
+                let error = LaneError { code: "fail".to_owned(), message: reason.unwrap_or_default() };
+                self.end_lane(path, Doing::Failed(error), after)?;
+                self.look_at_fan_after(&parent, path, fresh, recall, after)
+            }
+            Next::Fan { out, list, open } => {
+                let source = lane.last.clone();
+                let fan = Fan {
+                    edge: Arc::clone(&edge),
+                    out: Arc::clone(&out),
+                    source,
+                    list: Arc::clone(&list),
+                    base: lane.views(),
+                    to_open: open,
+                    lanes: BTreeMap::new(),
+                    then: None,
+                    lost: Vec::new(),
+                };
+                let to = fan.to_open.iter();
+                let to = to.filter_map(|index| {
+                    let role = fan.first_role(*index)?;
+                    Some(target(role, &path.child(role, *index)))
+                });
+                after.edge(to.collect(), said);
+                if out.each.is_some() {
+                    self.pending.list = Some((fan.opened_by(), list));
+                }
+                self.lane_mut(path)?.doing = Doing::Fanned(Box::new(fan));
+                self.open_lanes(path, fresh, recall, after)?;
+                self.look_at_fan(path, recall, after)
+            }
+            Next::TooManyLanes(fault) => {
+                let source = lane.last.as_ref().ok_or_else(|| fault.clone())?;
+                if route::routed(&graph, &source.role, &fault).is_none() && !self.absorbs(path) {
+                    return Err(fault.into());
+                }
+                let answered = self.reserved(path, &source.role, fault)?;
+                let dispatch = Dispatch {
+                    role: source.role.clone(),
+                    edge: EdgeTaken {
+                        from: source.role.to_string(),
+                        prompt: String::new(),
+                        status: Some(source.status.clone()),
+                    },
+                    part: Arc::clone(&edge.part),
+                    args: None,
+                    prev: vec![source.digest],
+                    bounded: None,
+                    observations: Vec::new(),
+                    joins: None,
+                    given: Some(Box::new(answered)),
+                };
+                self.dispatch(path, dispatch, after)
+            }
+        }
+    }
+
+    pub(super) fn scope<'a>(lane: &'a Lane, world: World<'a>) -> Result<LaneScope<'a>, Undecided> {
+        let scope = LaneScope::new(world, lane, lane.last.as_ref().map(|last| last.seq))?;
+        Ok(scope.with_branches(lane.joined.as_deref().map(Fan::branches)))
+    }
+
+    /// What follows when `edge` is taken.
+    pub(super) fn take(&self, lane: &Lane, edge: &Edge, scope: &LaneScope<'_>) -> Result<Taken, Undecided> {
+        let graph = &self.definition.graph;
+        let from = lane.last.as_ref().map_or("start", |last| last.role.as_str());
+        let speaking = Speaking { scope, from, part: &edge.part };
+        let say = edge.say.as_ref().map(|say| speaking.text("say", say)).transpose()?;
+        let in_part = |name: &str| key(&edge.part, name);
+        let role = match &edge.to {
+            To::Role(role) => role.clone(),
+            To::Back => route::back(lane)?,
+            To::End if !lane.path.is_trunk() => {
+                return Err(Undecided::NoEdge { place: format!("a lane that reaches `end` from {from}") });
+            }
+            To::End => {
+                let result = match (&edge.result, graph.result()) {
+                    (Some(own), _) => speaking.value(&in_part("result"), own)?,
+                    (None, Some(of_workflow)) => speaking.value("result", of_workflow)?,
+                    (None, None) => last_said(scope),
+                };
+                return Ok(Taken { say, next: Next::End { result } });
+            }
+            To::Fail => {
+                let reason = edge.reason.as_ref().map(|reason| speaking.text("reason", reason)).transpose()?;
+                let result = edge.result.as_ref();
+                let result = result.map_or(Ok(Value::Null), |own| speaking.value(&in_part("result"), own))?;
+                return Ok(Taken { say, next: Next::Fail { reason, result } });
+            }
+            To::Fan(out) => return Ok(Taken { say, next: self.fan_out(lane, edge, out, scope)? }),
+        };
+        if let Some(parent) = lane.path.parent()
+            && self.fan(&parent).is_some_and(|fan| fan.out.join.to == role)
+        {
+            // The part is rendered when it is asked for, and now, so that what it cannot say stops the thread here.
+            if !edge.prompt.is_empty() {
+                speaking.text("prompt", &edge.prompt)?;
+            }
+            return Ok(Taken { say, next: Next::Arrive(role) });
+        }
+        let taken = EdgeTaken {
+            from: from.to_owned(),
+            prompt: speaking.text("prompt", &edge.prompt)?,
+            status: lane.last.as_ref().map(|last| last.status.clone()),
+        };
+        let args = speaking.args(graph, &role)?;
+        let dispatch = Dispatch {
+            role,
+            edge: taken,
+            part: Arc::clone(&edge.part),
+            args,
+            prev: lane.last.iter().map(|last| last.digest).collect(),
+            bounded: route::bounded(edge),
+            observations: Vec::new(),
+            joins: None,
+            given: None,
+        };
+        Ok(Taken { say, next: Next::Visit(Box::new(dispatch)) })
+    }
+
+    /// Sends a role on its visit, unless a limit is reached.
+    pub(super) fn dispatch(
+        &mut self,
+        path: &LanePath,
+        mut dispatch: Dispatch,
+        after: &mut Following,
+    ) -> Result<(), Halt> {
+        if dispatch.given.is_none()
+            && !self.is_replaying
+            && !self.ignores_limits
+            && let Some(fault) = self.broken(path, &dispatch.role)
+        {
+            if let Some(in_doubt) = self.left.get(path).and_then(|left| left.in_doubt.clone()) {
+                // A step that is committed now would forget the call.
+                return Err(in_doubt.into());
+            }
+            dispatch.given = Some(Box::new(self.reserved(path, &dispatch.role, fault)?));
+        }
+        let is_given = dispatch.given.is_some();
+        let visit = Action::Visit(Box::new(self.visit(path, &dispatch)?));
+        self.lane_mut(path)?.doing = Doing::Visiting(Box::new(dispatch));
+        if is_given {
+            self.given.push_back(path.clone());
+        } else if !self.is_replaying {
+            if !self.ignores_limits {
+                self.clock.enter();
+            }
+            after.actions.push(visit);
+        }
+        Ok(())
+    }
+
+    pub(super) fn visit(&self, path: &LanePath, dispatch: &Dispatch) -> Result<Visit, Halt> {
+        let lane = self.lane(path).ok_or_else(|| no_lane(path))?;
+        let own = lane.own.get(&dispatch.role).copied().unwrap_or_default();
+        let limit = self.definition.limits.wall_time_ms;
+        Ok(Visit {
+            lane: path.clone(),
+            opened_by: lane.opened_by.clone(),
+            first_opened_by: lane.first_opened_by.clone(),
+            prev: dispatch.prev.clone(),
+            role: dispatch.role.clone(),
+            visit: own.visits + 1,
+            attempts: own.attempts,
+            prompt: dispatch.edge.prompt.clone(),
+            args: dispatch.args.clone(),
+            wall_time_left_ms: limit.map(|most| most.saturating_sub(self.clock.active_ms)),
+            wall_time_limit_ms: limit,
+        })
+    }
+
+    /// The limit that a visit would break.
+    pub fn broken(&self, path: &LanePath, role: &RoleName) -> Option<Fault> {
+        let limits = &self.definition.limits;
+        let own = self.limits_of(role);
+        let thread = |what: &str, most: String| {
+            let message = format!("the thread reached its limit of {most} {what}");
+            Some(Fault::new(Code::ThreadLimit, FaultClass::Limit, message))
+        };
+        if self.seq.saturating_add(self.clock.working) >= limits.steps {
+            return thread("steps", limits.steps.to_string());
+        }
+        let visits = limits.visits.into_iter().chain(own.visits).min();
+        if let Some(most) = visits.filter(|most| self.lane(path).is_some_and(|lane| lane.visits(role) >= *most)) {
+            let message = format!("the role {role} reached its limit of {most} visits");
+            return Some(Fault::new(Code::VisitLimit, FaultClass::Limit, message));
+        }
+        if let Some(most) = limits.wall_time_ms.filter(|most| self.clock.active_ms >= *most) {
+            return thread("wall time", format!("{most} ms"));
+        }
+        self.budget.broken(role, None, limits, &own)
+    }
+
+    /// A lane's last step has a status that leads nowhere: a fault that its fan-out goes on with.
+    pub(super) fn unrouted(
+        &mut self,
+        path: &LanePath,
+        recall: &dyn Recall,
+        fresh: Option<&Arc<Episode>>,
+        after: &mut Following,
+    ) -> Result<(), Halt> {
+        let lane = self.lane(path).ok_or_else(|| no_lane(path))?;
+        let Some(last) = lane.last.clone() else { return Err(no_lane(path).into()) };
+        let is_reserved = [FaultKind::Error, FaultKind::Limit, FaultKind::Timeout]
+            .iter()
+            .any(|kind| kind.status() == last.status.as_str());
+        let (Some(parent), true) = (path.parent(), is_reserved) else {
+            return Err(Undecided::NoEdge { place: format!("{}.{}", last.role, last.status) }.into());
+        };
+        let world = World { input: &Value::Null, recall, fresh };
+        let output = world.episode(last.seq)?.output.clone();
+        let text = |name: &str| output.get(name).and_then(Value::as_str).unwrap_or_default().to_owned();
+        let error = LaneError { code: text("code"), message: text("message") };
+        self.end_lane(path, Doing::Failed(error), after)?;
+        self.look_at_fan_after(&parent, path, fresh, recall, after)
+    }
+
+    /// The step that a fault comes to where the graph routes it, or where the lane's fan-out goes on without the lane.
+    pub(super) fn reserved(&self, path: &LanePath, role: &RoleName, fault: Fault) -> Result<Answered, Halt> {
+        let Some(kind) = fault.routed_by() else { return Err(fault.into()) };
+        let routed = route::routed(&self.definition.graph, role, &fault);
+        let absorbed = || Status::new(kind.status()).ok().filter(|_| self.absorbs(path));
+        let Some(status) = routed.or_else(absorbed) else { return Err(fault.into()) };
+        let code = fault.code.to_string();
+        let observation = match kind {
+            FaultKind::Error => Observation::Error { code: code.clone() },
+            FaultKind::Limit => Observation::Limit { code: code.clone() },
+            FaultKind::Timeout => Observation::Timeout { code: code.clone() },
+        };
+        Ok(Answered {
+            status,
+            output: LaneError { code, message: fault.message }.to_value(),
+            answer: String::new(),
+            body: String::new(),
+            transcript: None,
+            observations: vec![observation],
+        })
+    }
+
+    /// Whether the fan-outs around a lane go on when it fails by a fault that nothing routes.
+    pub(super) fn absorbs(&self, path: &LanePath) -> bool {
+        let Some(parent) = path.parent() else { return false };
+        let Some(fan) = self.fan(&parent) else { return false };
+        if fan.out.join.failed != FailedLanes::Fail {
+            return true;
+        }
+        self.error_route(fan).is_some() || self.absorbs(&parent)
+    }
+
+    /// The status by which a failed fan-out is routed, if its source has an edge for it.
+    pub(super) fn error_route(&self, fan: &Fan) -> Option<Status> {
+        let status = Status::new(FaultKind::Error.status()).ok()?;
+        let source = fan.source.as_ref()?;
+        self.definition.graph.routes(&source.role, &status).map(|_| status)
+    }
+
+    /// The count of the bounded edge by which a lane's last step is left, once that is decided.
+    pub(super) fn left_by(&self, path: &LanePath) -> Option<BoundedEdge> {
+        let lane = self.lane(path)?;
+        let (edge, per) = match &lane.doing {
+            Doing::Visiting(dispatch) => dispatch.bounded.clone()?,
+            Doing::Fanned(fan) => route::bounded(&fan.edge)?,
+            Doing::Arrived(edge) => route::bounded(edge)?,
+            _ => return None,
+        };
+        let mut lane = lane.clone();
+        let taken = lane.take(edge, per.as_ref());
+        Some(BoundedEdge { edge: edge.0, count: taken.count, mark: taken.mark })
+    }
+}
+
+/// What follows from a step.
+#[derive(Default)]
+pub(super) struct Following {
+    pub(super) told: Vec<Followed>,
+    pub(super) actions: Vec<Action>,
+}
+
+impl Following {
+    pub(super) fn edge(&mut self, to: Vec<Target>, said: Option<Followed>) {
+        self.told.push(Followed::Edge { to });
+        self.told.extend(said);
+    }
+}
+
+pub(super) struct Taken {
+    pub(super) say: Option<String>,
+    pub(super) next: Next,
+}
+
+pub(super) enum Next {
+    Visit(Box<Dispatch>),
+    Arrive(RoleName),
+    End { result: Value },
+    Fail { reason: Option<String>, result: Value },
+    Fan { out: Arc<FanOut>, list: Arc<Value>, open: BTreeSet<u32> },
+    TooManyLanes(Fault),
+}
+
+/// The result of a workflow that declares none.
+pub(super) fn last_said(scope: &LaneScope<'_>) -> Value {
+    scope.last().map_or(Value::Null, |last| {
+        Value::from_iter([
+            ("status", Value::from(last.status.as_str())),
+            ("output", last.output.clone()),
+            ("body", Value::from(last.body.as_str())),
+        ])
+    })
+}

@@ -1,0 +1,80 @@
+//! A machine that follows steps which were committed before.
+
+use super::decide::Following;
+use super::lane::Doing;
+use super::lanes::forget_leaving;
+use super::machine::{Halt, Machine};
+use super::message::{Came, PastStep};
+use super::recall::Recall;
+use rondo_protocol::call::{Fault, FaultClass};
+use rondo_protocol::object::Step;
+use std::sync::Arc;
+
+impl Machine {
+    /// Follows a step that was committed before; gives how the machine came to it, or `None` when it does not follow.
+    ///
+    /// # Errors
+    /// When an earlier step cannot be recalled, or a template has no value.
+    pub fn follow(&mut self, step: &Step, of: PastStep, recall: &dyn Recall) -> Result<Option<Came>, Fault> {
+        self.is_replaying = true;
+        if self.seq == 0
+            && self.trunk.last.is_none()
+            && matches!(self.trunk.doing, Doing::Deciding)
+            && let Err(halt) = self.begin(recall, &mut Vec::new())
+        {
+            return Err(self.halted(halt));
+        }
+        let followed = self.follow_in(step, of, recall);
+        self.given.clear();
+        self.is_replaying = false;
+        followed.map_err(|halt| self.halted(halt))
+    }
+
+    fn follow_in(&mut self, step: &Step, of: PastStep, recall: &dyn Recall) -> Result<Option<Came>, Halt> {
+        if self.lane(&step.lane).is_some_and(|lane| matches!(&lane.doing, Doing::Fanned(fan) if fan.then.is_some())) {
+            // What was being cancelled had ended when the join was committed.
+            let fan = self.fan_mut(&step.lane)?;
+            fan.lanes.values_mut().for_each(forget_leaving);
+            self.complete_if_ended(&step.lane, None, recall, &mut Following::default())?;
+        }
+        let Some(lane) = self.lane(&step.lane) else { return Ok(None) };
+        let Doing::Visiting(dispatch) = &lane.doing else { return Ok(None) };
+        if dispatch.role != step.role || self.seq + 1 != of.seq {
+            return Ok(None);
+        }
+        let came = Came {
+            part: Arc::clone(&dispatch.part),
+            opened_by: lane.opened_by.clone(),
+            first_opened_by: lane.first_opened_by.clone(),
+        };
+        let mut note = of.note;
+        let recorded = std::mem::take(&mut note.cancelled);
+        if let Some(fan) = self.lane_mut(&step.lane)?.joined.as_deref_mut() {
+            fan.lost = recorded;
+        }
+        let added = self.add(&step.lane, of.digest, step, of.body, &mut note)?;
+        self.version += 1;
+        match self.decide(&step.lane, Some(&added.episode), recall, &mut Following::default()) {
+            Ok(()) => {}
+            // Nothing followed it then either.
+            Err(halt) => {
+                let fault = self.halted(halt);
+                if fault.class != FaultClass::Limit {
+                    return Err(fault.into());
+                }
+            }
+        }
+        self.ending = self.pending.ending.take();
+        self.pending.list = None;
+        Ok(Some(came))
+    }
+
+    /// Follows no further step: limits hold again, and whoever began anew decides from here.
+    #[must_use]
+    pub fn resumed(mut self, version: u64) -> Self {
+        self.version = version;
+        self.is_resumed = true;
+        forget_leaving(&mut self.trunk);
+        self
+    }
+}

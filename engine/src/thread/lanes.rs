@@ -1,0 +1,445 @@
+//! Fan-outs: lanes are opened, end and are cancelled, and their join follows.
+
+use super::decide::{Following, Next};
+use super::fan::{self, Fan, Then};
+use super::lane::{Doing, Item, Lane};
+use super::machine::{Halt, Machine, no_lane};
+use super::message::{Action, Answered, Left};
+use super::recall::Recall;
+use super::route::{self, Dispatch, Speaking, Undecided};
+use super::scope::{LaneScope, World};
+use crate::graph::{Edge, FanOut, Graph};
+use rondo_agent_kit::conversation::Episode;
+use rondo_protocol::Value;
+use rondo_protocol::call::{Fault, FaultClass};
+use rondo_protocol::diagnostic::Code;
+use rondo_protocol::event::{self, LaneEnd, Outcome};
+use rondo_protocol::id::{LanePath, RoleName};
+use rondo_protocol::object::{CancelledLane, EdgeTaken, Followed, Observation};
+use rondo_protocol::workflow::template::{Template, ValueTemplate};
+use rondo_protocol::workflow::{self, places::key};
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
+
+impl Machine {
+    /// The lanes that a fan-out has.
+    pub(super) fn fan_out(
+        &self,
+        lane: &Lane,
+        edge: &Edge,
+        out: &Arc<FanOut>,
+        scope: &LaneScope<'_>,
+    ) -> Result<Next, Undecided> {
+        let from = lane.last.as_ref().map_or("start", |last| last.role.as_str());
+        let opened_by = lane.last.as_ref().map_or(0, |last| last.seq);
+        let (list, count) = match (&out.each, self.lists.get(&opened_by)) {
+            (None, _) => (Arc::default(), out.branches.len()),
+            (Some(_), Some(stored)) => (Arc::clone(stored), length(stored)),
+            (Some(each), None) => {
+                let speaking = Speaking { scope, from, part: &edge.part };
+                let value = speaking.list(&each.over)?;
+                let count = length(&value);
+                (Arc::new(value), count)
+            }
+        };
+        let most = workflow::FanOut::MAX_LANES;
+        if count > most {
+            let message = format!("the fan-out from {from} would have {count} lanes, and may have {most}");
+            return Ok(Next::TooManyLanes(Fault::new(Code::ThreadLimit, FaultClass::Limit, message)));
+        }
+        let all = 0..u32::try_from(count).unwrap_or(u32::MAX);
+        let mut open = BTreeSet::new();
+        for index in all {
+            let branch = if out.each.is_some() { None } else { out.branches.get(open_at(index)) };
+            let speaking = Speaking { scope, from, part: branch.map_or(&*edge.part, |branch| &*branch.part) };
+            if speaking.holds(branch.and_then(|branch| branch.when.as_ref()))? {
+                open.insert(index);
+            }
+        }
+        Ok(Next::Fan { out: Arc::clone(out), list, open })
+    }
+
+    /// Opens as many lanes as may be open at once.
+    pub(super) fn open_lanes(
+        &mut self,
+        path: &LanePath,
+        fresh: Option<&Arc<Episode>>,
+        recall: &dyn Recall,
+        after: &mut Following,
+    ) -> Result<(), Halt> {
+        loop {
+            let fan = self.fan_mut(path)?;
+            if fan.then.is_some() || fan.open() >= fan.parallel() {
+                return Ok(());
+            }
+            let Some(index) = fan.to_open.pop_first() else { return Ok(()) };
+            self.open_lane(path, index, fresh, recall, after)?;
+        }
+    }
+
+    pub(super) fn open_lane(
+        &mut self,
+        parent: &LanePath,
+        index: u32,
+        fresh: Option<&Arc<Episode>>,
+        recall: &dyn Recall,
+        after: &mut Following,
+    ) -> Result<(), Halt> {
+        let graph = Arc::clone(&self.definition.graph);
+        let input = Arc::clone(&self.definition.input);
+        let world = World { input: &input, recall, fresh };
+        let around = self.lane(parent).ok_or_else(|| no_lane(parent))?;
+        let Doing::Fanned(fan) = &around.doing else { return Err(no_lane(parent).into()) };
+        let role = fan.first_role(index).cloned().ok_or_else(|| no_lane(parent))?;
+        let path = parent.child(&role, index);
+        let past = if around.fanned.contains(&role) { recall.past(&path)? } else { None };
+        let past = past.unwrap_or_default();
+        let opened_by: Vec<u64> = around.opened_by.iter().copied().chain([fan.opened_by()]).collect();
+        let first_opened_by = if past.first_opened_by.is_empty() {
+            around.first_opened_by.iter().copied().chain([fan.opened_by()]).collect()
+        } else {
+            past.first_opened_by
+        };
+        let item = Item {
+            name: fan.out.each.as_ref().map(|each| each.name.clone()),
+            list: Arc::clone(&fan.list),
+            index,
+            outer: around.item.clone(),
+        };
+        let lane = Lane {
+            path: path.clone(),
+            opened_by,
+            first_opened_by,
+            own: past.own,
+            taken: past.taken,
+            base: Arc::clone(&fan.base),
+            item: Some(Arc::new(item)),
+            ..Lane::trunk()
+        };
+        let branch = fan.branch(index).ok_or_else(|| no_lane(parent))?;
+        let source = fan.source.as_ref();
+        let scope = LaneScope::new(world, &lane, source.map(|last| last.seq))?;
+        let scope = scope.with_branches(around.joined.as_deref().map(Fan::branches));
+        let speaking = Speaking { scope: &scope, from: fan.from(), part: &branch.part };
+        let dispatch = Dispatch {
+            edge: EdgeTaken {
+                from: fan.from().to_owned(),
+                prompt: speaking.text("prompt", &branch.prompt)?,
+                status: fan.status(),
+            },
+            part: Arc::clone(&branch.part),
+            args: speaking.args(&graph, &role)?,
+            prev: source.iter().map(|last| last.digest).collect(),
+            bounded: None,
+            observations: Vec::new(),
+            joins: None,
+            given: None,
+            role: role.clone(),
+        };
+        drop(scope);
+        self.lane_mut(parent)?.fanned.insert(role);
+        self.fan_mut(parent)?.lanes.insert(index, lane);
+        self.dispatch(&path, dispatch, after)
+    }
+
+    /// Ends a lane.
+    pub(super) fn end_lane(&mut self, path: &LanePath, how: Doing, after: &mut Following) -> Result<(), Halt> {
+        let lane = self.lane_mut(path)?;
+        lane.end(how);
+        after.told.extend(lane_ended(lane));
+        Ok(())
+    }
+
+    /// A lane that was told to stop has.
+    pub(super) fn lane_left(
+        &mut self,
+        path: &LanePath,
+        lost: CancelledLane,
+        recall: &dyn Recall,
+        after: &mut Following,
+    ) -> Result<(), Halt> {
+        // A fan-out that is itself within a cancelled lane ends with it; what was used counts where a join follows.
+        let mut parent = path.parent().ok_or_else(|| no_lane(path))?;
+        loop {
+            let fan = self.fan_mut(&parent)?;
+            if fan.then != Some(Then::Cancel) {
+                fan.lost.push(lost);
+                return self.complete_if_ended(&parent, None, recall, after);
+            }
+            if fan.have_all_ended() {
+                self.lane_mut(&parent)?.end(Doing::Cancelled);
+            }
+            parent = parent.parent().ok_or_else(|| no_lane(path))?;
+        }
+    }
+
+    pub(super) fn look_at_fan_after(
+        &mut self,
+        parent: &LanePath,
+        ended: &LanePath,
+        fresh: Option<&Arc<Episode>>,
+        recall: &dyn Recall,
+        after: &mut Following,
+    ) -> Result<(), Halt> {
+        let fan = self.fan_mut(parent)?;
+        if fan.then.is_none() {
+            fan.then = fan.follows(ended.last_index().unwrap_or(0));
+            if fan.then.is_some() {
+                self.cancel_lanes(parent, after)?;
+            }
+        }
+        self.open_lanes(parent, fresh, recall, after)?;
+        self.complete_if_ended(parent, fresh, recall, after)
+    }
+
+    /// Looks whether a fan-out is at its end without a lane having ended just now: it may have none.
+    pub(super) fn look_at_fan(
+        &mut self,
+        path: &LanePath,
+        recall: &dyn Recall,
+        after: &mut Following,
+    ) -> Result<(), Halt> {
+        let Some(fan) = self.fan(path) else { return Ok(()) };
+        if fan.then.is_none() && !fan.have_all_ended() {
+            return self.open_lanes(path, None, recall, after);
+        }
+        if fan.then.is_none() {
+            self.fan_mut(path)?.then = Some(Then::Join);
+        }
+        self.complete_if_ended(path, None, recall, after)
+    }
+
+    /// Cancels every lane of a fan-out that is still open.
+    pub(super) fn cancel_lanes(&mut self, parent: &LanePath, after: &mut Following) -> Result<(), Halt> {
+        let left = std::mem::take(&mut self.left);
+        let fan = self.fan_mut(parent)?;
+        fan.to_open.clear();
+        let mut lost = Vec::new();
+        let mut given = Vec::new();
+        for lane in fan.lanes.values_mut() {
+            cancel(lane, &left, &mut lost, &mut given, &mut after.actions);
+        }
+        fan.lost.extend(lost);
+        self.left = left;
+        self.given.retain(|path| !given.contains(path));
+        Ok(())
+    }
+
+    pub(super) fn complete_if_ended(
+        &mut self,
+        path: &LanePath,
+        fresh: Option<&Arc<Episode>>,
+        recall: &dyn Recall,
+        after: &mut Following,
+    ) -> Result<(), Halt> {
+        let is_left = self.lane(path).is_some_and(|lane| matches!(lane.doing, Doing::Fanned(_)));
+        let Some(fan) = self.fan(path).filter(|fan| is_left && fan.have_all_ended()) else { return Ok(()) };
+        match fan.then.clone() {
+            None | Some(Then::Cancel) => Ok(()),
+            Some(Then::Join) => self.join(path, fresh, recall, after),
+            Some(Then::Fail(index)) => self.fail_fan(path, index, fresh, recall, after),
+        }
+    }
+
+    /// Every lane has ended: the join role is visited.
+    pub(super) fn join(
+        &mut self,
+        path: &LanePath,
+        fresh: Option<&Arc<Episode>>,
+        recall: &dyn Recall,
+        after: &mut Following,
+    ) -> Result<(), Halt> {
+        let graph = Arc::clone(&self.definition.graph);
+        let input = Arc::clone(&self.definition.input);
+        let world = World { input: &input, recall, fresh };
+        let lane = self.lane_mut(path)?;
+        let Doing::Fanned(fan) = std::mem::replace(&mut lane.doing, Doing::Deciding) else {
+            return Err(no_lane(path).into());
+        };
+        lane.joined = Some(fan);
+        let lane = self.lane(path).ok_or_else(|| no_lane(path))?;
+        let fan = lane.joined.as_deref().ok_or_else(|| no_lane(path))?;
+        // The lane itself has seen its lanes' steps once the join role has taken its own.
+        let mut joined = Lane { joined: None, ..lane.clone() };
+        joined.see_lanes(fan);
+        let scope = LaneScope::new(world, &joined, fan.source.as_ref().map(|last| last.seq))?;
+        let scope = scope.with_branches(Some(fan.branches()));
+        let join = &fan.out.join;
+        let part = key(&fan.edge.part, "join");
+        let speaking = Speaking { scope: &scope, from: fan.from(), part: &part };
+        let prompt = match &join.prompt {
+            Some(prompt) => speaking.text("prompt", prompt)?,
+            None => fan.parts(world)?,
+        };
+        let (arrived, cancelled) = fan.arrived_and_cancelled();
+        let dispatch = Dispatch {
+            role: join.to.clone(),
+            edge: EdgeTaken { from: fan.from().to_owned(), prompt, status: fan.status() },
+            args: speaking.args(&graph, &join.to)?,
+            part: Arc::from(part.as_str()),
+            prev: fan.last_steps(),
+            bounded: route::bounded(&fan.edge),
+            observations: vec![Observation::Join { arrived, cancelled }],
+            joins: Some(fan.joins()),
+            given: None,
+        };
+        drop(scope);
+        self.dispatch(path, dispatch, after)
+    }
+
+    /// A lane failed and the others have ended: the source role takes its `on_error`, or what stands around it fails.
+    pub(super) fn fail_fan(
+        &mut self,
+        path: &LanePath,
+        index: u32,
+        fresh: Option<&Arc<Episode>>,
+        recall: &dyn Recall,
+        after: &mut Following,
+    ) -> Result<(), Halt> {
+        let lane = self.lane(path).ok_or_else(|| no_lane(path))?;
+        let Doing::Fanned(fan) = &lane.doing else { return Err(no_lane(path).into()) };
+        let failed = fan.lanes.get(&index).ok_or_else(|| no_lane(path))?;
+        let (Doing::Failed(error), Some(last)) = (&failed.doing, &failed.last) else {
+            return Err(no_lane(path).into());
+        };
+        let error = error.clone();
+        let (Some(status), Some(source)) = (self.error_route(fan), &fan.source) else {
+            return match path.parent() {
+                None => {
+                    let part = Arc::clone(&fan.edge.part);
+                    self.over(&part, Outcome::Failed, Some(error.message), Value::Null);
+                    Ok(())
+                }
+                Some(parent) => {
+                    self.end_lane(path, Doing::Failed(error), after)?;
+                    self.look_at_fan_after(&parent, path, fresh, recall, after)
+                }
+            };
+        };
+        let (arrived, cancelled) = fan.arrived_and_cancelled();
+        let dispatch = Dispatch {
+            role: source.role.clone(),
+            edge: EdgeTaken { from: last.role.to_string(), prompt: String::new(), status: Some(last.status.clone()) },
+            part: Arc::from(key(&fan.edge.part, "join")),
+            args: None,
+            prev: fan.last_steps(),
+            bounded: route::bounded(&fan.edge),
+            observations: vec![Observation::Join { arrived, cancelled }],
+            joins: Some(fan.joins()),
+            given: Some(Box::new(Answered {
+                status,
+                output: error.to_value(),
+                answer: String::new(),
+                body: String::new(),
+                transcript: None,
+                observations: vec![Observation::Error { code: error.code.clone() }],
+            })),
+        };
+        let lane = self.lane_mut(path)?;
+        if let Doing::Fanned(fan) = std::mem::replace(&mut lane.doing, Doing::Deciding) {
+            lane.joined = Some(fan);
+        }
+        self.dispatch(path, dispatch, after)
+    }
+}
+
+pub(super) fn open_at(index: u32) -> usize {
+    usize::try_from(index).unwrap_or(usize::MAX)
+}
+
+pub(super) fn length(list: &Value) -> usize {
+    match list {
+        Value::List(items) => items.len(),
+        _ => 0,
+    }
+}
+
+pub(super) fn forget_leaving(lane: &mut Lane) {
+    match &mut lane.doing {
+        Doing::Leaving(_) => lane.doing = Doing::Cancelled,
+        Doing::Fanned(fan) => fan.lanes.values_mut().for_each(forget_leaving),
+        _ => {}
+    }
+}
+
+/// Cancels a lane and all lanes within it.
+pub(super) fn cancel(
+    lane: &mut Lane,
+    left: &BTreeMap<LanePath, Left>,
+    lost: &mut Vec<CancelledLane>,
+    given: &mut Vec<LanePath>,
+    actions: &mut Vec<Action>,
+) {
+    if !lane.is_open() {
+        return;
+    }
+    if let (Doing::Deciding, Some(left), Some(visit)) = (&lane.doing, left.get(&lane.path), last_visit(lane)) {
+        lost.push(CancelledLane {
+            lane: visit.lane,
+            role: visit.role,
+            usage: left.usage,
+            cost_usd: left.cost_usd,
+            model_calls: left.model_calls,
+            tool_calls: 0,
+            effect_unknown: None,
+        });
+    }
+    lane.doing = match std::mem::replace(&mut lane.doing, Doing::Cancelled) {
+        Doing::Visiting(dispatch) if dispatch.given.is_some() => {
+            given.push(lane.path.clone());
+            Doing::Cancelled
+        }
+        Doing::Visiting(dispatch) => {
+            actions.push(Action::CancelLane(lane.path.clone()));
+            Doing::Leaving(dispatch)
+        }
+        Doing::Fanned(mut fan) => {
+            fan.to_open.clear();
+            lost.append(&mut fan.lost);
+            fan.lanes.values_mut().for_each(|lane| cancel(lane, left, lost, given, actions));
+            if fan.lanes.values().any(Lane::is_open) {
+                fan.then = Some(Then::Cancel);
+                Doing::Fanned(fan)
+            } else {
+                lane.joined = Some(fan);
+                Doing::Cancelled
+            }
+        }
+        leaving @ Doing::Leaving(_) => leaving,
+        _ => Doing::Cancelled,
+    };
+}
+
+pub(super) fn lane_ended(lane: &Lane) -> Option<Followed> {
+    let how = match lane.doing {
+        Doing::Arrived(_) => LaneEnd::Arrived,
+        Doing::Failed(_) => LaneEnd::Failed,
+        _ => return None,
+    };
+    Some(Followed::LaneEnded { visit: last_visit(lane)?, how })
+}
+
+/// The last visit of a lane, or the one that it began with.
+pub(super) fn last_visit(lane: &Lane) -> Option<event::Visit> {
+    let last = lane.last.as_ref().map(|last| last.role.clone());
+    let role = last.or_else(|| RoleName::new(lane.path.parts().last()?.0).ok())?;
+    Some(event::Visit { visit: lane.visits(&role), role, lane: lane.path.clone() })
+}
+
+/// Whether the edges of a fan-out's join role read `branches`.
+pub(super) fn reads_branches(graph: &Graph, role: &RoleName) -> bool {
+    graph.edges().values().filter(|edge| edge.part.starts_with(&format!("graph.{role}."))).any(|edge| {
+        let mut uses: Vec<_> = edge.prompt.uses();
+        uses.extend([edge.say.as_ref(), edge.reason.as_ref()].into_iter().flatten().flat_map(Template::uses));
+        uses.extend(edge.result.iter().flat_map(ValueTemplate::leaves).flat_map(|leaf| leaf.template.uses()));
+        uses.extend(edge.when.iter().flat_map(|when| when.expr.uses()));
+        if let Some(out) = fan::of_edge(edge) {
+            uses.extend(out.each.iter().flat_map(|each| each.over.uses()));
+            uses.extend(out.branches.iter().flat_map(|branch| branch.prompt.uses()));
+            uses.extend(
+                out.branches.iter().filter_map(|branch| branch.when.as_ref()).flat_map(|when| when.expr.uses()),
+            );
+        }
+        uses.iter().any(|found| !found.path.is_local() && found.path.root() == "branches")
+    })
+}
