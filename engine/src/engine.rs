@@ -265,6 +265,18 @@ pub enum Error {
         /// The program's name, cut to what can be shown.
         program: String,
     },
+    /// A limit on money holds nothing where nobody knows what a call costs.
+    #[error(
+        "a limit on money needs a price: the role {role} asks the model {model:?} ({id}), and no price of it is known"
+    )]
+    Unpriced {
+        /// A role that asks it.
+        role: RoleName,
+        /// The logical model.
+        model: String,
+        /// Its id at the provider.
+        id: String,
+    },
     /// A value has no canonical form.
     #[error("the input cannot be stored: {0}")]
     Input(#[from] canonical::Error),
@@ -642,6 +654,7 @@ impl Engine {
         let policies = &graph.policy().roles;
         let script = operating.script.as_ref();
         let cast = cast::cast(workflow, policies, &limits, &operating.models, toolboxes, script)?;
+        priced(&cast, &limits, policies, &operating.models)?;
         let topic = Arc::new(Topic::default());
         let events = topic.subscribe(&parts.store, &thread, position.id);
         let (durability, env) = (parts.store.durability(), Arc::clone(&parts.env));
@@ -751,6 +764,27 @@ struct Begun {
     machine: Machine,
     first: Vec<Action>,
     may_be_journaled: bool,
+}
+
+/// Whether every model that a limit on money is about has a price.
+fn priced(
+    cast: &cast::Cast,
+    limits: &rondo_protocol::workflow::Limits,
+    policies: &BTreeMap<String, rondo_protocol::workflow::RolePolicy>,
+    models: &Models,
+) -> Result<(), Error> {
+    for (role, player) in &cast.players {
+        let own = policies.get(role.as_str()).and_then(|policy| policy.limits.cost_usd);
+        if limits.cost_usd.or(own).is_none() {
+            continue;
+        }
+        for head in &player.heads {
+            if let Some(model) = models.0.get(&head.model).filter(|model| model.is_unpriced()) {
+                return Err(Error::Unpriced { role: role.clone(), model: head.model.clone(), id: model.id.clone() });
+            }
+        }
+    }
+    Ok(())
 }
 
 /// What surrounds the hooks of a run.

@@ -54,6 +54,21 @@ pub struct ResolvedModel {
     pub response_format: ResponseFormat,
 }
 
+impl ResolvedModel {
+    /// Whether calls cost something and nobody knows how much. A script and a recording cost nothing, or what was
+    /// recorded; so does what answers within this process, which has no provider.
+    pub fn is_unpriced(&self) -> bool {
+        let provider = self.served_by.provider.as_str();
+        self.price.is_none() && ![SCRIPT_PROVIDER, RECORDING_PROVIDER, ""].contains(&provider)
+    }
+}
+
+/// The name of the provider that a script is.
+pub const SCRIPT_PROVIDER: &str = "script";
+
+/// The name of the provider that a recording is.
+pub const RECORDING_PROVIDER: &str = "recording";
+
 /// Where a model is served. The credential is no part of it.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct ServedBy {

@@ -244,6 +244,12 @@ impl From<Error> for Failure {
                 Self::new(Code::HookProgramUnknown, message).with_hint(hint)
             }
             Error::Hook { .. } => Self::new(Code::HookSettings, message).with_exit(Exit::Invalid),
+            Error::Unpriced { ref model, .. } => {
+                let hint = format!(
+                    "say it as price = {{ input, output }} of [model.{model}] in rondo.toml, or take the limit out"
+                );
+                Self::new(Code::PriceUnknown, message).with_hint(hint)
+            }
             Error::Fault(fault) => Self::new(fault.code, message),
             Error::Graph(_) | Error::Cast(_) | Error::Layout(_) | Error::Input(_) => {
                 Self::new(Code::InternalFault, message)

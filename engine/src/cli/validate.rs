@@ -1,14 +1,14 @@
 //! `rondo validate`: every fault of workflow files, before anything is paid for.
 
 use std::cell::OnceCell;
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::io::Read;
 use std::path::PathBuf;
 
 use rondo_agent_kit::tool::ToolSet;
 use rondo_protocol::diagnostic::{Code, Diagnostic, Severity};
 use rondo_protocol::id::RoleName;
-use rondo_protocol::workflow::{ModelRole, Places, RoleKind, Workflow};
+use rondo_protocol::workflow::{Checked, ModelRole, Places, RoleKind, Workflow};
 use serde::Serialize;
 
 use super::consent::by_settings;
@@ -18,7 +18,7 @@ use super::output::{Output, Style, tell};
 use super::session::settings;
 use super::{JsonArgs, report, tooling, workflow, working_folder};
 use crate::cast;
-use crate::config::{Flags, SCRIPTED_MODEL, Settings};
+use crate::config::{self, Flags, SCRIPTED_MODEL, Settings};
 use crate::lint;
 
 /// The most bytes that are read from stdin; the reader's own budget is lower and has better words.
@@ -63,14 +63,17 @@ pub fn validate(args: &ValidateArgs, output: &mut Output) -> Result<Exit, Failur
     let mut checked = 0;
     let prospects = if args.prefix { Some(Prospects::new()?) } else { None };
     let prospects = prospects.as_ref();
+    // Without settings that can be read nothing is said of prices; `doctor` says what is wrong with them.
+    let prices = settings(&Flags::default()).ok();
+    let about = About { prospects, prices: prices.as_ref() };
     if args.stdin {
         let name = args.files.first().map_or("stdin.yaml", String::as_str);
         let found = stdin_text().and_then(|text| workflow::check(PathBuf::from(name), text));
-        count(found, prospects, output, &mut errors, &mut warnings)?;
+        count(found, &about, output, &mut errors, &mut warnings)?;
         checked += 1;
     } else {
         for name in &args.files {
-            count(workflow::load(name, &here), prospects, output, &mut errors, &mut warnings)?;
+            count(workflow::load(name, &here), &about, output, &mut errors, &mut warnings)?;
             checked += 1;
         }
     }
@@ -82,18 +85,54 @@ pub fn validate(args: &ValidateArgs, output: &mut Output) -> Result<Exit, Failur
     Ok(if errors == 0 { Exit::Done } else { Exit::Invalid })
 }
 
+/// What files are looked at with.
+struct About<'a> {
+    prospects: Option<&'a Prospects>,
+    prices: Option<&'a Settings>,
+}
+
+/// Limits on money that hold nothing, because nobody knows what a model costs.
+fn unpriced(checked: &Checked, settings: &Settings) -> Vec<Diagnostic> {
+    let Checked { workflow, policy, places, .. } = checked;
+    let mut said = BTreeSet::new();
+    let mut found = Vec::new();
+    for (role, _, model) in cast::model_roles(workflow) {
+        let own = policy.roles.get(role.as_str());
+        let limited = own.filter(|own| own.limits.cost_usd.is_some()).map(|_| format!("roles.{role}.limits"));
+        let limited = limited.or_else(|| policy.limits.cost_usd.map(|_| "limits".to_owned()));
+        let Some(limits) = limited else { continue };
+        let fallback = own.map(|own| own.fallback.as_slice()).unwrap_or_default();
+        for name in std::iter::once(&model.model).chain(fallback) {
+            let Ok(resolved) = settings.model(name, workflow.models.get(name), Some("")) else { continue };
+            // A model that nobody names is missed by a run before its price is.
+            let is_known =
+                resolved.price.is_some() || resolved.model.is_empty() || config::list_price(&resolved.model).is_some();
+            if is_known || !said.insert((limits.clone(), name.clone())) {
+                continue;
+            }
+            let id = &resolved.model;
+            let message =
+                format!("the limit on money holds nothing for the model `{name}` ({id}), whose price is not known");
+            let fault = places.key_fault(Code::PriceUnknown, &format!("{limits}.cost_usd"), message);
+            found.push(fault.with_hint(format!("say it as `price` of [model.{name}] in rondo.toml")));
+        }
+    }
+    found
+}
+
 fn count(
     found: Result<workflow::Loaded, Failure>,
-    prospects: Option<&Prospects>,
+    about: &About<'_>,
     output: &mut Output,
     errors: &mut usize,
     warnings: &mut usize,
 ) -> Result<(), Failure> {
     let faulty = match found {
         Ok(loaded) => {
-            let mut faults = loaded.checked.warnings;
-            faults.extend(loaded.checked.not_yet);
-            if let Some(prospects) = prospects {
+            let mut faults = loaded.checked.warnings.clone();
+            faults.extend(loaded.checked.not_yet.clone());
+            faults.extend(about.prices.map(|prices| unpriced(&loaded.checked, prices)).into_iter().flatten());
+            if let Some(prospects) = about.prospects {
                 faults.extend(prospects.of(&loaded.checked.workflow, &loaded.checked.places)?);
             }
             faults.sort_by(|a, b| (&a.file, a.span).cmp(&(&b.file, b.span)));

@@ -15,6 +15,7 @@ mod duration;
 mod file;
 pub mod keys;
 pub mod layers;
+mod list_prices;
 mod resolve;
 
 #[cfg(test)]
@@ -32,6 +33,7 @@ use crate::thread::Ceilings;
 
 pub use duration::parse_duration_ms;
 pub use file::{FILE_NAME, KEEP_FOR, KEEP_PREFIX, RESPONSE_FORMAT, Stated, StatedProvider, USER_FILE_NAME, read};
+pub use list_prices::list_price;
 pub use resolve::{Fault, Files, Flags, Resolved, Unresolved, find_project, home, resolve, user_file};
 
 /// The provider that is asked when nothing names another.

@@ -27,14 +27,8 @@ use crate::config::{self, Provider, SCRIPTED_MODEL, Settings, Unresolved};
 use crate::failure::Failure;
 use crate::grant::{Approver, Grants};
 use crate::hook::Ground;
-use crate::models::{Models, Price, ResolvedModel, ServedBy};
+use crate::models::{Models, Price, RECORDING_PROVIDER, ResolvedModel, SCRIPT_PROVIDER, ServedBy};
 use crate::{Operating, cast};
-
-/// The provider of answers from a script, where a provider is named.
-const SCRIPT_PROVIDER: &str = "script";
-
-/// The provider of answers from a recording, where a provider is named.
-const RECORDING_PROVIDER: &str = "recording";
 
 /// What the operator's settings come to: made once, and shared by every thread of the process. Providers are reached,
 /// tools made and servers started when a thread first needs them.
@@ -265,7 +259,9 @@ pub fn speaking(workflow: &Workflow, provision: &Provision) -> Result<Operating,
                 provider: resolved.provider.clone(),
             },
         };
-        let price = resolved.price.as_ref().map(price_of);
+        // A script and a recording cost nothing, or what was recorded.
+        let listed = player.is_none().then(|| config::list_price(&resolved.model)).flatten();
+        let price = resolved.price.or(listed).as_ref().map(price_of);
         let response_format = cassette
             .as_ref()
             .and_then(|cassette| cassette.response_format(name))

@@ -109,6 +109,7 @@ codes! {
     "0515" Error BackWithoutCaller,
     "0517" Error CompactingRole,
     "0518" Warning MissingPrompt,
+    "0519" Warning PriceUnknown,
     "0601" Error UnknownInput,
     "0602" Error MissingInput,
     "0603" Error InvalidInput,
