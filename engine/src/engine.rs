@@ -611,11 +611,12 @@ impl Engine {
             let found = scheduler::left(&**store, &ready.thread, &path, asks)?;
             left.extend(found.map(|found| (path, found)));
         }
-        let stored = Stored { checkpoint: &row.checkpoint, lanes, left, version: row.version, seq: row.seq };
+        let stored =
+            Stored { checkpoint: &row.checkpoint, lanes, left: left.clone(), version: row.version, seq: row.seq };
         if let Some(machine) = Machine::restore(definition.clone(), stored, &steps).map_err(Error::Fault)? {
             return Ok(machine);
         }
-        let mut machine = Machine::new(definition, row.version);
+        let mut machine = Machine::new(definition, row.version).with_left(left);
         let mut fault = None;
         let mut each = |stored: store::StoredStep, note: rondo_protocol::object::Note| {
             let past = steps.keep(stored.clone(), &note);

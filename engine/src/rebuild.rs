@@ -28,6 +28,8 @@ pub struct Request {
     pub visit: u64,
     /// Who asked.
     pub role: RoleName,
+    /// In which lane.
+    pub lane: LanePath,
     /// The digest that the transcript names.
     pub recorded: Digest,
     /// The digest of the rebuilt request.
@@ -151,6 +153,7 @@ impl Sent<'_> {
             seq: self.stored.seq,
             visit: self.stored.visit,
             role: self.stored.step.role.clone(),
+            lane: self.stored.step.lane.clone(),
             recorded: self.recorded,
             rebuilt: self.rebuilt,
             asked: self.asked,

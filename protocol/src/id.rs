@@ -173,6 +173,15 @@ impl LanePath {
         })
     }
 
+    /// `role` in this lane as scripts and scenarios name it: `role` in the trunk, `role[2]` in a lane of that index,
+    /// `a[0]/role[2]` in a nested one.
+    pub fn seat(&self, role: &RoleName) -> String {
+        match (self.last_index(), self.parent()) {
+            (Some(index), Some(parent)) => parent.child(role, index).to_string(),
+            _ => role.to_string(),
+        }
+    }
+
     /// The index of the innermost lane, or `None` for the trunk.
     pub fn last_index(&self) -> Option<u32> {
         let (_, index) = self.0.rsplit_once('[')?;
@@ -212,6 +221,9 @@ mod tests {
             assert!(LanePath::new(bad).is_err(), "{bad}");
         }
         let nested = LanePath::new("a[0]/b[12]").unwrap();
+        let c = RoleName::new("c").unwrap();
+        let seats = [LanePath::trunk(), LanePath::new("a[3]").unwrap(), nested.clone()].map(|lane| lane.seat(&c));
+        assert_eq!(seats, ["c", "c[3]", "a[0]/c[12]"]);
         assert_eq!(nested.last_index(), Some(12));
         assert_eq!(nested.parts().collect::<Vec<_>>(), [("a", 0), ("b", 12)]);
         assert_eq!(nested.parent().and_then(|lane| lane.parent()), Some(LanePath::trunk()));

@@ -11,7 +11,8 @@ use crate::mutant::FILE;
 use crate::tree;
 
 /// The workflows that ship.
-const SHIPPED: [&str; 6] = ["debate", "fix-failing-test", "repo-report", "review-diff", "review-loop", "triage"];
+const SHIPPED: [&str; 8] =
+    ["debate", "fix-failing-test", "map-files", "panel", "repo-report", "review-diff", "review-loop", "triage"];
 
 /// A workflow with its scenarios.
 #[derive(Debug)]

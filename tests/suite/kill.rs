@@ -126,16 +126,18 @@ fn a_thread_killed_again_and_again_at_random_times_comes_to_the_same_end() {
 }
 
 /// A small generator (xorshift, Marsaglia 2003). Its seed is printed, so that a failure can be tried again.
-struct Random(u64);
+pub struct Random(u64);
 
 impl Random {
-    fn seeded() -> Self {
+    /// Of the seed that the environment gives, or a fixed one.
+    pub fn seeded() -> Self {
         let seed = std::env::var("RONDO_TEST_SEED").ok().and_then(|seed| seed.parse().ok()).unwrap_or(0x0072_6f6e_646f);
         println!("RONDO_TEST_SEED={seed}");
         Self(seed)
     }
 
-    fn fraction(&mut self) -> f64 {
+    /// From 0 to 1.
+    pub fn fraction(&mut self) -> f64 {
         self.0 ^= self.0 << 13;
         self.0 ^= self.0 >> 7;
         self.0 ^= self.0 << 17;

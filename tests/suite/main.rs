@@ -16,6 +16,7 @@ mod events;
 mod grants;
 mod hooks;
 mod kill;
+mod lanes;
 mod laws;
 mod prefix;
 mod programs;

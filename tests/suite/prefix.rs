@@ -352,7 +352,7 @@ fn tokens_and_money_stand_where_they_are_known() {
 #[test]
 fn shipped_workflows_break_no_prefix_but_by_choice() {
     let shipped = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("../workflows");
-    for name in ["debate", "repo-report", "review-diff", "review-loop", "triage"] {
+    for name in ["debate", "map-files", "panel", "repo-report", "review-diff", "review-loop", "triage"] {
         let place = Place::new();
         let folder = shipped.join(name);
         let (workflow, input) = (folder.to_str().unwrap(), folder.join("input.json"));

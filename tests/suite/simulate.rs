@@ -7,7 +7,8 @@ use serde_json::Value;
 
 use crate::binary::Place;
 
-const SHIPPED: [&str; 6] = ["debate", "fix-failing-test", "repo-report", "review-diff", "review-loop", "triage"];
+const SHIPPED: [&str; 8] =
+    ["debate", "fix-failing-test", "map-files", "panel", "repo-report", "review-diff", "review-loop", "triage"];
 
 fn shipped(name: &str) -> String {
     let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../workflows").join(name);

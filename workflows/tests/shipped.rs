@@ -13,7 +13,8 @@ use rondo_protocol::source::Source;
 use rondo_protocol::workflow::read::FileError;
 use rondo_protocol::workflow::{Checked, Files, RoleKind, read};
 
-const SHIPPED: [&str; 6] = ["debate", "fix-failing-test", "repo-report", "review-diff", "review-loop", "triage"];
+const SHIPPED: [&str; 8] =
+    ["debate", "fix-failing-test", "map-files", "panel", "repo-report", "review-diff", "review-loop", "triage"];
 
 /// The files of one folder.
 struct Folder(PathBuf);
@@ -121,6 +122,8 @@ fn every_script_answers_for_each_role_by_its_contract() {
 fn every_input_holds_the_documents_beside_it_word_for_word() {
     let documents = [
         ("debate", "background", "background.md"),
+        ("map-files", "diff", "change.diff"),
+        ("panel", "document", "document.md"),
         ("review-diff", "diff", "change.diff"),
         ("review-diff", "source", "attachments.py"),
         ("review-loop", "notes", "notes.md"),

@@ -3,7 +3,7 @@
 
 use rondo_protocol::digest::Kind;
 use rondo_protocol::id::{LanePath, RoleName, Status as Word, ThreadId};
-use rondo_protocol::object::{AnsweredBy, EdgeTaken, HookNote, Note, Observation, ToolNote, Transcript, Usage};
+use rondo_protocol::object::{AnsweredBy, CancelledLane, EdgeTaken, HookNote, Note, Observation, ToolNote, Transcript, Usage};
 use rondo_protocol::{Digest, Value};
 use serde::Serialize;
 
@@ -22,6 +22,8 @@ pub struct ThreadLine {
     workflow: Digest,
     /// The workflow's name.
     pub name: String,
+    label: Option<String>,
+    tags: Vec<String>,
     /// The digest of the trunk's last step.
     pub head: Option<Digest>,
     /// How it stands.
@@ -64,6 +66,8 @@ pub fn thread_line(thread: &ThreadId, row: &Row, driven: &Driven) -> ThreadLine 
         thread: thread.clone(),
         workflow: row.workflow,
         name: name(row),
+        label: row.label.clone(),
+        tags: row.tags.clone(),
         head: row.head,
         status: status(thread, row, driven),
         totals: Totals {
@@ -75,6 +79,16 @@ pub fn thread_line(thread: &ThreadId, row: &Row, driven: &Driven) -> ThreadLine 
             output_tokens: spent.usage.output_tokens,
             cost_usd: spent.cost_usd,
         },
+    }
+}
+
+/// Who speaks, for people: `judge`, in the lane that begins with that role `critic[0]`, in another's
+/// `checker in critic[0]`.
+pub fn who(role: &RoleName, lane: &LanePath) -> String {
+    match lane.parts().last() {
+        None => role.to_string(),
+        Some((first, _)) if first == role.as_str() => lane.to_string(),
+        Some(_) => format!("{role} in {lane}"),
     }
 }
 
@@ -134,7 +148,7 @@ pub struct StepLine {
     /// What was said within it.
     pub transcript: Option<Transcript>,
     /// What decided a route and is no answer. With `start` it is what the step's digest needs beside the rest.
-    observations: Vec<Observation>,
+    pub observations: Vec<Observation>,
     start: Digest,
     /// What is known of it and not hashed.
     pub note: NoteLine,
@@ -165,6 +179,8 @@ pub struct NoteLine {
     pub tools: Vec<ToolNote>,
     /// What each hook did: `{node, answered: [{at, position, key, saved_usd, saved}], metrics}`.
     pub hooks: Vec<HookNote>,
+    /// Of a join: what each lane had used that was cancelled. The totals count it.
+    pub cancelled: Vec<CancelledLane>,
     /// Unix milliseconds.
     pub started_at_ms: u64,
     /// Unix milliseconds.
@@ -207,6 +223,7 @@ pub fn step_line(store: &dyn Read, stored: StoredStep, note: Note, body: String)
             model: note.model,
             tools: note.tools,
             hooks: note.hooks,
+            cancelled: note.cancelled,
             started_at_ms: note.started_at_ms,
             ended_at_ms: note.ended_at_ms,
         },

@@ -4,7 +4,7 @@ use std::fmt::Write as _;
 
 use rondo_protocol::Digest;
 use rondo_protocol::diagnostic::{Code, nearest};
-use rondo_protocol::id::{LanePath, RoleName};
+use rondo_protocol::id::{LanePath, RoleName, ThreadId};
 use rondo_protocol::message::Message;
 use rondo_protocol::object::Head;
 use serde::Serialize;
@@ -15,6 +15,10 @@ use super::output::Output;
 use super::session::{look, of_store, thread_in};
 use super::{JsonArgs, StoreArgs};
 use crate::rebuild::{self, Request};
+use crate::store::{Read, Row, StoredStep};
+
+/// How many lanes are named where several are meant.
+const SHOWN_LANES: usize = 20;
 
 /// Show the requests of one step, rebuilt from what is stored
 #[derive(Debug, clap::Args)]
@@ -28,9 +32,9 @@ pub struct MessagesArgs {
     /// Which visit of that role, from 1
     #[arg(long, value_parser = clap::value_parser!(u64).range(1..))]
     visit: u64,
-    /// In which lane [default: the trunk]
-    #[arg(long, default_value = "", hide_default_value = true)]
-    lane: String,
+    /// In which lane, such as `reviewer[2]`; `--lane ""` is the trunk [default: the one with that visit]
+    #[arg(long)]
+    lane: Option<String>,
     #[command(flatten)]
     store: StoreArgs,
     #[command(flatten)]
@@ -59,23 +63,34 @@ pub fn messages(args: &MessagesArgs, output: &mut Output) -> Result<Exit, Failur
     let store = look.store.as_ref();
     let unknown = |what: String| Failure::new(Code::ThreadUnknown, what);
     let role = RoleName::new(&args.role).map_err(|error| unknown(error.to_string()))?;
-    let lane = LanePath::new(&args.lane).map_err(|error| unknown(error.to_string()))?;
-    let found = store
-        .visits(&thread, &lane, &role, args.visit..=args.visit)
-        .map_err(|error| of_store(&error))?
-        .first()
-        .map(|(_, seq)| *seq);
-    let Some(seq) = found else {
-        let beginning = rebuild::beginning(store, &row).map_err(|error| of_store(&error))?;
-        let failure = unknown(format!("thread {thread} has no visit {} of role {role}", args.visit));
-        if beginning.workflow.role(role.as_str()).is_some() {
-            return Err(failure.with_hint("`rondo show` lists the visits"));
-        }
+    let beginning = rebuild::beginning(store, &row).map_err(|error| of_store(&error))?;
+    if beginning.workflow.role(role.as_str()).is_none() {
+        let failure = unknown(format!("thread {thread} has no role {role}"));
         let names = beginning.workflow.roles.iter().map(|(name, _)| name.as_str());
         return Err(match nearest(role.as_str(), names.clone()) {
             Some(near) => failure.with_hint(format!("did you mean `{near}`?")),
             None => failure.with_hint(format!("its roles: {}", names.collect::<Vec<_>>().join(", "))),
         });
+    }
+    let lane = args.lane.as_ref().map(|lane| LanePath::new(lane.as_str())).transpose().map_err(|error| unknown(error.to_string()))?;
+    let found = visits(store, &thread, &row, &role, args.visit)?;
+    let of_lane = |seat: &&(LanePath, u64)| lane.as_ref().is_none_or(|lane| *lane == seat.0);
+    let seq = match found.iter().filter(of_lane).collect::<Vec<_>>().as_slice() {
+        [(_, seq)] => *seq,
+        [] => {
+            let place = lane.filter(|lane| !lane.is_trunk()).map_or_else(String::new, |lane| format!(" in lane {lane}"));
+            let failure = unknown(format!("thread {thread} has no visit {} of role {role}{place}", args.visit));
+            return Err(failure.with_hint(if found.is_empty() {
+                "`rondo show` lists the visits".to_owned()
+            } else {
+                format!("lanes with that visit: {}", names(&found))
+            }));
+        }
+        [..] => {
+            let (count, visit) = (found.len(), args.visit);
+            let message = format!("visit {visit} of role {role} was made in {count} lanes of thread {thread}");
+            return Err(unknown(message).with_hint(format!("name one by --lane: {}", names(&found))));
+        }
     };
     let mut outcome = Ok(());
     rebuild::requests(store, &thread, &row, &|stored| stored.seq == seq, &mut |request| {
@@ -84,6 +99,40 @@ pub fn messages(args: &MessagesArgs, output: &mut Output) -> Result<Exit, Failur
     })
     .map_err(|error| of_rebuild(&error))?;
     outcome.map(|()| Exit::Done)
+}
+
+/// The lanes in which a role made a visit, in declared order, each with the number of its step.
+fn visits(
+    store: &dyn Read,
+    thread: &ThreadId,
+    row: &Row,
+    role: &RoleName,
+    visit: u64,
+) -> Result<Vec<(LanePath, u64)>, Failure> {
+    let mut found = Vec::new();
+    if row.seq > 0 {
+        let each = &mut |stored: StoredStep, _| {
+            if stored.step.role == *role && stored.visit == visit {
+                found.push((stored.step.lane, stored.seq));
+            }
+            true
+        };
+        store.scan(thread, 1..=row.seq, each).map_err(|error| of_store(&error))?;
+    }
+    let place = |lane: &LanePath| lane.parts().map(|(role, index)| (index, role.to_owned())).collect::<Vec<_>>();
+    found.sort_by_key(|(lane, _)| place(lane));
+    Ok(found)
+}
+
+/// The names of lanes, as `--lane` takes them.
+fn names(found: &[(LanePath, u64)]) -> String {
+    let shown = found.iter().take(SHOWN_LANES);
+    let name = |(lane, _): &(LanePath, u64)| if lane.is_trunk() { "\"\" (the trunk)".to_owned() } else { lane.to_string() };
+    let shown: Vec<String> = shown.map(name).collect();
+    match found.len() - shown.len() {
+        0 => shown.join(", "),
+        more => format!("{} and {more} more", shown.join(", ")),
+    }
 }
 
 /// A fault of rebuilding as it is told.

@@ -10,6 +10,7 @@ use serde::Serialize;
 
 use super::exit::Exit;
 use super::failure::Failure;
+use super::lines::who;
 use super::messages::of_rebuild;
 use super::operating::price_of;
 use super::output::Output;
@@ -26,7 +27,7 @@ const SHOWN_BROKEN: usize = 20;
 const BAR_COLUMNS: usize = 10;
 
 /// Columns of the name of a role and its lane.
-const NAME_COLUMNS: usize = 15;
+const NAME_COLUMNS: usize = 24;
 
 /// Show what each visit shares with the one before, where a prefix broke, and what that cost
 #[derive(Debug, clap::Args)]
@@ -297,8 +298,7 @@ fn heading() -> String {
 }
 
 fn row_text(visit: &Visit, has_visit: bool) -> String {
-    let name = if visit.lane.is_trunk() { visit.role.to_string() } else { format!("{} {}", visit.role, visit.lane) };
-    let name = cut(&name, NAME_COLUMNS);
+    let name = cut(&who(&visit.role, &visit.lane), NAME_COLUMNS);
     let bytes = visit.shared.request_bytes;
     let share = match (visit.shared.share(), has_visit) {
         (_, false) => "not there".to_owned(),
@@ -330,7 +330,7 @@ fn percent_of(column: usize) -> f64 {
 
 fn broke_text(visit: &Visit, broke: &Broke) -> String {
     let at = &broke.at;
-    let mut text = format!("  {}, visit {}: {}, byte {}: {}\n", visit.role, visit.visit, at.block, at.byte, at.cause);
+    let mut text = format!("  {}, visit {}: {}, byte {}: {}\n", who(&visit.role, &visit.lane), visit.visit, at.block, at.byte, at.cause);
     if !at.detail.is_empty() {
         let _ = writeln!(text, "      {}", at.detail);
     }
@@ -374,10 +374,11 @@ fn dollars(amount: Option<f64>) -> String {
     amount.map_or_else(|| "-".to_owned(), |amount| format!("${amount:.4}"))
 }
 
-/// The beginning of a name that fits its column.
+/// The end of a name that fits its column: that of a lane path tells most.
 fn cut(name: &str, columns: usize) -> String {
-    if name.chars().count() <= columns {
+    let count = name.chars().count();
+    if count <= columns {
         return name.to_owned();
     }
-    name.chars().take(columns.saturating_sub(1)).chain(['…']).collect()
+    ['…'].into_iter().chain(name.chars().skip(count + 1 - columns)).collect()
 }

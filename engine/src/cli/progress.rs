@@ -1,27 +1,26 @@
-//! What a person sees of a run, rendered from its events alone: a line for each step, and on a terminal what is being
-//! said right now.
+//! What a person sees of a run, rendered from its events alone: a line for each step, and on a terminal a live line for
+//! each of those who speak right now.
+
+mod scene;
 
 use std::collections::BTreeMap;
-use std::fmt::Write as _;
 use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
 
-use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
-use rondo_protocol::Value;
-use rondo_protocol::diagnostic::Code;
-use rondo_protocol::event::{Event, Outcome, Visit, What};
-use rondo_protocol::id::ThreadId;
-use rondo_protocol::object::{AnsweredBy, Usage};
+use indicatif::{MultiProgress, ProgressBar, ProgressDrawTarget, ProgressStyle};
+use rondo_protocol::event::Event;
 
-use super::output::{Style, printable, tell};
-use super::show::{seconds, spending};
-use crate::scheduler::WARNING;
+use self::scene::{Scene, Speaker};
+use super::output::{Style, tell};
 
 /// How often the live line is drawn anew while nothing happens.
 const TICK: Duration = Duration::from_millis(120);
 
-/// How much of what is being said is kept for the live line, in characters.
-const TAIL: usize = 200;
+/// How many speakers have a live line at once; of the others it is said how many they are.
+const MAX_LIVE: usize = 6;
+
+/// Columns of a live line beside its words: the spinner and the time.
+const MARGIN: usize = 16;
 
 /// How much of a run is shown.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -46,14 +45,14 @@ impl Mode {
     }
 }
 
-/// The live line of this process, for whoever has to ask a question meanwhile.
-static LIVE: Mutex<Option<ProgressBar>> = Mutex::new(None);
+/// The live lines of this process, for whoever has to ask a question meanwhile.
+static LIVE: Mutex<Option<MultiProgress>> = Mutex::new(None);
 
-/// Takes the live line away while `ask` asks a person something.
+/// Takes the live lines away while `ask` asks a person something.
 pub fn suspended<T>(ask: impl FnOnce() -> T) -> T {
     let live = LIVE.lock().unwrap_or_else(PoisonError::into_inner).clone();
     match live {
-        Some(bar) => bar.suspend(ask),
+        Some(lines) => lines.suspend(ask),
         None => ask(),
     }
 }
@@ -62,22 +61,15 @@ pub fn suspended<T>(ask: impl FnOnce() -> T) -> T {
 pub struct Progress {
     mode: Mode,
     width: usize,
-    bar: Option<ProgressBar>,
+    live: Option<Live>,
     scene: Scene,
 }
 
 impl Progress {
     /// Shows runs on stderr. With `has_many` each line names its thread.
     pub fn new(mode: Mode, style: Style, has_many: bool) -> Self {
-        let bar = (mode == Mode::Live).then(|| {
-            let bar = ProgressBar::with_draw_target(None, ProgressDrawTarget::stderr());
-            let template = "{spinner} {wide_msg} {elapsed}";
-            bar.set_style(ProgressStyle::with_template(template).unwrap_or_else(|_| ProgressStyle::default_spinner()));
-            bar.enable_steady_tick(TICK);
-            *LIVE.lock().unwrap_or_else(PoisonError::into_inner) = Some(bar.clone());
-            bar
-        });
-        Self { mode, width: style.width, bar, scene: Scene { has_many, threads: BTreeMap::new() } }
+        let live = (mode == Mode::Live).then(Live::new);
+        Self { mode, width: style.width, live, scene: Scene::new(has_many) }
     }
 
     /// Shows an event.
@@ -86,12 +78,12 @@ impl Progress {
             return;
         }
         let line = self.scene.event(event);
-        match &self.bar {
-            Some(bar) => {
+        match &mut self.live {
+            Some(live) => {
                 if let Some(line) = line {
-                    bar.suspend(|| tell(&line));
+                    live.all.suspend(|| tell(&line));
                 }
-                bar.set_message(self.scene.status(self.width.saturating_sub(16)));
+                live.show(&self.scene, self.width.saturating_sub(MARGIN));
             }
             None => {
                 if let Some(line) = line {
@@ -101,226 +93,85 @@ impl Progress {
         }
     }
 
-    /// Takes the live line away while `say` says something else.
+    /// Takes the live lines away while `say` says something else.
     pub fn suspend<T>(&self, say: impl FnOnce() -> T) -> T {
-        match &self.bar {
-            Some(bar) => bar.suspend(say),
+        match &self.live {
+            Some(live) => live.all.suspend(say),
             None => say(),
         }
     }
 
-    /// Takes the live line away.
+    /// Takes the live lines away.
     pub fn finish(&self) {
-        if let Some(bar) = &self.bar {
-            bar.finish_and_clear();
+        if let Some(live) = &self.live {
+            // Nothing can be written any more where this fails.
+            let _ = live.all.clear();
         }
     }
 }
 
-/// What is going on, as far as events have told.
-#[derive(Debug, Default)]
-pub(super) struct Scene {
-    pub(super) has_many: bool,
-    threads: BTreeMap<ThreadId, Going>,
+/// The live lines of a terminal.
+struct Live {
+    all: MultiProgress,
+    /// Those of speakers, in the order in which they stand.
+    lines: BTreeMap<Speaker, ProgressBar>,
+    /// Below them: how many more speak.
+    more: Option<ProgressBar>,
 }
 
-#[derive(Debug, Default)]
-struct Going {
-    begun_ms: u64,
-    speaking: Option<Speaking>,
-    spent: Spent,
-    /// By node: calls that it answered, and US dollars that they had cost.
-    hooks: BTreeMap<String, (u64, f64)>,
-}
-
-#[derive(Debug)]
-struct Speaking {
-    visit: Visit,
-    begun_ms: u64,
-    tail: String,
-    spent: Spent,
-    /// The hook that gave what this visit says.
-    hook: Option<String>,
-}
-
-#[derive(Debug, Clone, Copy, Default)]
-struct Spent {
-    usage: Option<Usage>,
-    cost_usd: Option<f64>,
-}
-
-impl Spent {
-    fn add(&mut self, other: Self) {
-        if let Some(usage) = other.usage {
-            *self.usage.get_or_insert_default() += usage;
-        }
-        if let Some(cost) = other.cost_usd {
-            *self.cost_usd.get_or_insert_default() += cost;
-        }
+impl Live {
+    fn new() -> Self {
+        let all = MultiProgress::with_draw_target(ProgressDrawTarget::stderr());
+        *LIVE.lock().unwrap_or_else(PoisonError::into_inner) = Some(all.clone());
+        Self { all, lines: BTreeMap::new(), more: None }
     }
 
-    fn text(self) -> String {
-        spending(self.usage, self.cost_usd)
-    }
-}
-
-impl Scene {
-    /// Takes an event in; gives the line that it is worth, if any.
-    pub(super) fn event(&mut self, event: &Event) -> Option<String> {
-        let prefix = if self.has_many { format!("{}  ", event.thread) } else { String::new() };
-        let going = self.threads.entry(event.thread.clone()).or_default();
-        let line = going.event(event)?;
-        if matches!(event.what, What::ThreadFinished { .. } | What::ThreadWaiting { .. } | What::Error { .. }) {
-            self.threads.remove(&event.thread);
+    fn show(&mut self, scene: &Scene, width: usize) {
+        let (speakers, more) = scene.live(width, MAX_LIVE, |speaker| self.lines.contains_key(speaker));
+        let gone: Vec<Speaker> =
+            self.lines.keys().filter(|speaker| !speakers.contains_key(*speaker)).cloned().collect();
+        for line in gone.iter().filter_map(|speaker| self.lines.remove(speaker)) {
+            line.finish_and_clear();
+            self.all.remove(&line);
         }
-        Some(format!("{prefix}{line}\n"))
-    }
-
-    /// What is being said right now, in one line.
-    pub(super) fn status(&self, width: usize) -> String {
-        let speaking: Vec<&Speaking> = self.threads.values().filter_map(|going| going.speaking.as_ref()).collect();
-        match speaking.as_slice() {
-            [] => String::new(),
-            [one] => {
-                let who = format!("{}, visit {}:", one.visit.role, one.visit.visit);
-                let room = width.saturating_sub(who.chars().count() + 1);
-                let flat = one.tail.split_whitespace().collect::<Vec<_>>().join(" ");
-                let skipped = flat.chars().count().saturating_sub(room);
-                format!("{who} {}", printable(&flat.chars().skip(skipped).collect::<String>()))
+        for (place, (speaker, words)) in speakers.into_iter().enumerate() {
+            let all = &self.all;
+            let line = self.lines.entry(speaker).or_insert_with(|| begun(all, place));
+            line.set_message(words);
+        }
+        match (more, self.more.take()) {
+            (Some(words), line) => {
+                let line = line.unwrap_or_else(|| begun(&self.all, self.lines.len()));
+                line.set_message(words);
+                self.more = Some(line);
             }
-            many => {
-                let names: Vec<&str> = many.iter().map(|speaking| speaking.visit.role.as_str()).collect();
-                format!("{} speak: {}", many.len(), names.join(", ")).chars().take(width).collect()
+            (None, Some(line)) => {
+                line.finish_and_clear();
+                self.all.remove(&line);
             }
+            (None, None) => {}
         }
     }
 }
 
-impl Going {
-    fn event(&mut self, event: &Event) -> Option<String> {
-        if self.begun_ms == 0 {
-            self.begun_ms = event.at_ms;
-        }
-        match &event.what {
-            What::ThreadStarted { .. } => Some(format!("thread {}", event.thread)),
-            What::ThreadResumed { seq } => Some(format!("thread {} goes on after step {seq}", event.thread)),
-            What::StepStarted { visit } => {
-                let visit = visit.clone();
-                let (tail, spent) = (String::new(), Spent::default());
-                self.speaking = Some(Speaking { visit, begun_ms: event.at_ms, tail, spent, hook: None });
-                None
-            }
-            What::ModelDelta { text, .. } => {
-                if let Some(speaking) = &mut self.speaking {
-                    speaking.tail.push_str(text);
-                    let skipped = speaking.tail.chars().count().saturating_sub(TAIL);
-                    speaking.tail = speaking.tail.chars().skip(skipped).collect();
-                }
-                None
-            }
-            What::CallRetried { visit, attempt, model, code, wait_ms } => {
-                if let Some(speaking) = &mut self.speaking {
-                    speaking.tail.clear();
-                }
-                let wait = seconds(*wait_ms);
-                Some(format!(
-                    "     {}: attempt {} of {model} failed ({code}), again in {wait}",
-                    visit.role,
-                    attempt + 1
-                ))
-            }
-            What::ToolFinished { visit, tool, duration_ms, failed, answered_by, .. } => {
-                if let Some(speaking) = &mut self.speaking {
-                    // What it answered was this call, which is told here.
-                    speaking.hook = None;
-                }
-                let mark = if *failed { " failed" } else { "" };
-                let by = by(Some(answered_by));
-                Some(format!("     {}: {tool}{mark}  {}{by}", visit.role, seconds(*duration_ms)))
-            }
-            What::CallSettled { usage, cost_usd, answered_by, .. } => {
-                if let (Some(speaking), AnsweredBy::Port) = (&mut self.speaking, answered_by) {
-                    speaking.hook = None;
-                }
-                let spent = Spent { usage: *usage, cost_usd: *cost_usd };
-                self.spent.add(spent);
-                if let Some(speaking) = &mut self.speaking {
-                    speaking.spent.add(spent);
-                }
-                None
-            }
-            What::StepCommitted { visit, seq, status, .. } => {
-                let (spent, begun_ms, hook) =
-                    self.speaking.take().map_or((Spent::default(), event.at_ms, None), |speaking| {
-                        (speaking.spent, speaking.begun_ms, speaking.hook)
-                    });
-                let by = hook.map_or_else(String::new, |node| format!("  by {node}"));
-                let lane = if visit.lane.is_trunk() { String::new() } else { format!(" in {}", visit.lane) };
-                let took = seconds(event.at_ms.saturating_sub(begun_ms));
-                Some(format!("{seq:>3}. {}{lane}: {status}{}  {took}{by}", visit.role, spent.text()))
-            }
-            What::Said { text, .. } => Some(format!("     {text}")),
-            What::ThreadWaiting { .. } => Some("waiting for a person".to_owned()),
-            What::ThreadFinished { outcome, reason, .. } => {
-                Some(self.finished(*outcome, reason.as_deref(), event.at_ms))
-            }
-            What::Error { code, message, .. } => {
-                let mut line = format!("stopped: {code}: {message}");
-                // Where a person has to decide something, the message says how.
-                if code != Code::ToolInDoubt.as_str() {
-                    let _ = write!(line, "\n  `rondo resume {}` goes on", event.thread);
-                }
-                Some(line)
-            }
-            What::HookAnswered { node, saved_usd, .. } => {
-                let of_node = self.hooks.entry(node.clone()).or_default();
-                of_node.0 += 1;
-                of_node.1 += saved_usd.unwrap_or_default();
-                if let Some(speaking) = &mut self.speaking {
-                    speaking.hook = Some(node.clone());
-                }
-                None
-            }
-            What::HookReport { visit, node, metrics } => {
-                let warning = metrics.get(WARNING).and_then(Value::as_str)?;
-                Some(format!("     {}: {node}: {}", visit.role, printable(warning)))
-            }
-            What::ToolStarted { .. } | What::EdgeTaken { .. } | What::LaneEnded { .. } => None,
-        }
-    }
-
-    fn finished(&self, outcome: Outcome, reason: Option<&str>, at_ms: u64) -> String {
-        let word = match outcome {
-            Outcome::Done => "done",
-            Outcome::Failed => "failed",
-            Outcome::Cancelled => "cancelled",
-        };
-        let reason = reason.map_or_else(String::new, |reason| format!(": {reason}"));
-        let mut line = format!("{word}{reason}{}  {}", self.spent.text(), seconds(at_ms.saturating_sub(self.begun_ms)));
-        for (node, (calls, saved_usd)) in &self.hooks {
-            let noun = if *calls == 1 { "call" } else { "calls" };
-            let _ = write!(line, "\n     {node} answered {calls} {noun}");
-            if *saved_usd > 0.0 {
-                let _ = write!(line, ", ${saved_usd:.4} saved");
-            }
-        }
-        line
-    }
-}
-
-fn by(answered_by: Option<&AnsweredBy>) -> String {
-    match answered_by {
-        Some(by @ (AnsweredBy::Hook(_) | AnsweredBy::Journal | AnsweredBy::Loop)) => format!("  by {}", by.as_str()),
-        _ => String::new(),
-    }
+/// A live line that begins at that place.
+fn begun(all: &MultiProgress, place: usize) -> ProgressBar {
+    let line = all.insert(place, ProgressBar::new_spinner());
+    let template = "{spinner} {wide_msg} {elapsed}";
+    line.set_style(ProgressStyle::with_template(template).unwrap_or_else(|_| ProgressStyle::default_spinner()));
+    line.enable_steady_tick(TICK);
+    line
 }
 
 #[cfg(test)]
 mod tests {
+    use std::fmt::Write as _;
+
     use rondo_protocol::Digest;
     use rondo_protocol::digest::Kind;
-    use rondo_protocol::event::Durability;
-    use rondo_protocol::id::{LanePath, RoleName, Status};
+    use rondo_protocol::event::{Durability, LaneEnd, Outcome, Target, Visit, What};
+    use rondo_protocol::id::{LanePath, RoleName, Status, ThreadId};
+    use rondo_protocol::object::{AnsweredBy, Usage};
 
     use super::*;
 
@@ -370,6 +221,10 @@ mod tests {
                 result: rondo_protocol::Value::Null,
             },
         ];
+        timed(what)
+    }
+
+    fn timed(what: impl IntoIterator<Item = What>) -> Vec<Event> {
         let thread = ThreadId::from_parts(0, 0);
         what.into_iter()
             .zip(1_u64..)
@@ -384,20 +239,102 @@ mod tests {
             .collect()
     }
 
-    #[test]
-    fn a_run_reads_as_a_line_for_each_step_and_what_is_being_said() {
-        let mut scene = Scene::default();
+    /// Every line that is written, and after each event the live lines, if there are any.
+    fn seen(events: &[Event]) -> String {
+        let mut scene = Scene::new(false);
         let mut text = String::new();
-        for event in events() {
-            if let Some(line) = scene.event(&event) {
+        for event in events {
+            if let Some(line) = scene.event(event) {
                 text.push_str(&line);
             }
-            let status = scene.status(40);
-            if !status.is_empty() {
-                let _ = writeln!(text, "~ {status}");
+            let (live, more) = scene.live(40, 2, |_| false);
+            for line in live.into_values().chain(more) {
+                let _ = writeln!(text, "~ {line}");
             }
         }
-        insta::assert_snapshot!(text);
+        text
+    }
+
+    fn visit(role: &str, lane: &str) -> Visit {
+        Visit { role: RoleName::new(role).unwrap(), visit: 1, lane: LanePath::new(lane).unwrap() }
+    }
+
+    #[test]
+    fn speakers_in_lanes_have_a_line_each_and_every_end_of_a_lane_is_told() {
+        let digest = Digest::of_bytes(Kind::Step, b"");
+        let status = || Status::new("done").unwrap();
+        let lanes = ["critic[0]", "critic[1]", "checker[2]", "critic[10]"];
+        let target = |lane: &str| {
+            let lane = LanePath::new(lane).unwrap();
+            Target { role: RoleName::new(lane.parts().last().unwrap().0).unwrap(), lane }
+        };
+        let committed = |role: &str, lane: &str, seq| What::StepCommitted {
+            visit: visit(role, lane),
+            seq,
+            step: digest,
+            prev: Vec::new(),
+            status: status(),
+        };
+        let started = |role: &str, lane: &str| What::StepStarted { visit: visit(role, lane) };
+        let said = |role: &str, lane: &str, text: &str| What::ModelDelta {
+            visit: visit(role, lane),
+            attempt: 0,
+            text: text.to_owned(),
+        };
+        let ended = |role: &str, lane: &str, how| What::LaneEnded { visit: visit(role, lane), how };
+        let what = [
+            What::EdgeTaken {
+                visit: visit("writer", ""),
+                from: "writer".to_owned(),
+                status: Some(status()),
+                to: lanes.map(target).into(),
+            },
+            started("critic", "critic[10]"),
+            started("critic", "critic[1]"),
+            said("critic", "critic[10]", "the tenth"),
+            started("critic", "critic[0]"),
+            said("critic", "critic[0]", "one\ntwo"),
+            committed("critic", "critic[0]", 2),
+            started("checker", "critic[0]"),
+            committed("checker", "critic[0]", 3),
+            ended("checker", "critic[0]", LaneEnd::Arrived),
+            ended("critic", "critic[1]", LaneEnd::Cancelled),
+            committed("critic", "critic[10]", 4),
+            ended("critic", "critic[10]", LaneEnd::Failed),
+            started("judge", ""),
+        ];
+        insta::assert_snapshot!(seen(&timed(what)));
+    }
+
+    #[test]
+    fn a_lane_that_is_no_longer_needed_takes_those_within_it_along() {
+        let mut scene = Scene::new(false);
+        let what = [
+            What::StepStarted { visit: visit("b", "a[0]/b[1]") },
+            What::StepStarted { visit: visit("a", "a[1]") },
+            What::LaneEnded { visit: visit("a", "a[0]"), how: LaneEnd::Cancelled },
+        ];
+        for event in timed(what) {
+            scene.event(&event);
+        }
+        let live: Vec<String> = scene.live(40, 9, |_| false).0.into_values().collect();
+        assert_eq!(live, ["a[1], visit 1: "]);
+    }
+
+    #[test]
+    fn whoever_has_a_live_line_keeps_it() {
+        let mut scene = Scene::new(false);
+        for event in timed(["a[0]", "a[1]", "a[2]"].map(|lane| What::StepStarted { visit: visit("a", lane) })) {
+            scene.event(&event);
+        }
+        let (live, more) = scene.live(40, 2, |speaker| speaker.lane.last_index() == Some(2));
+        assert_eq!(live.into_values().collect::<Vec<_>>(), ["a[0], visit 1: ", "a[2], visit 1: "]);
+        assert_eq!(more.as_deref(), Some("and 1 more: a[1]"));
+    }
+
+    #[test]
+    fn a_run_reads_as_a_line_for_each_step_and_what_is_being_said() {
+        insta::assert_snapshot!(seen(&events()));
     }
 
     #[test]

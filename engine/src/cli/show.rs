@@ -4,11 +4,12 @@ use std::collections::BTreeMap;
 use std::fmt::Write as _;
 
 use rondo_protocol::diagnostic::Code;
-use rondo_protocol::object::{AnsweredBy, Entry, HookNote, ToolNote, Usage};
+use rondo_protocol::id::LanePath;
+use rondo_protocol::object::{AnsweredBy, Entry, HookNote, Observation, ToolNote, Usage};
 
 use super::exit::Exit;
 use super::failure::Failure;
-use super::lines::{StepLine, ThreadLine, origin, standing, step_line, thread_line};
+use super::lines::{StepLine, ThreadLine, origin, standing, step_line, thread_line, who};
 use super::output::Output;
 use super::session::{look, of_store, thread_in};
 use super::{JsonArgs, StoreArgs};
@@ -52,6 +53,9 @@ pub fn show(args: &ShowArgs, output: &mut Output) -> Result<Exit, Failure> {
     }
     Ok(Exit::Done)
 }
+
+/// How many lanes of a join are named; `--json` has them all.
+const SHOWN_LANES: usize = 8;
 
 /// Figures of hooks that say how much there is, and not how often something was done.
 const GAUGES: [&str; 2] = ["bytes", "entries"];
@@ -155,10 +159,7 @@ pub(super) fn thread_text(line: &ThreadLine) -> String {
 }
 
 pub(super) fn step_text(step: &StepLine) -> String {
-    let mut text = format!("\n{:>3}. {}", step.seq, step.role);
-    if !step.lane.is_trunk() {
-        let _ = write!(text, " in {}", step.lane);
-    }
+    let mut text = format!("\n{:>3}. {}", step.seq, who(&step.role, &step.lane));
     let took_ms = step.note.ended_at_ms.saturating_sub(step.note.started_at_ms);
     let _ = write!(text, ", visit {}: {}", step.visit, step.status);
     let _ = write!(text, "{}", spending(step.note.usage, step.note.cost_usd));
@@ -167,6 +168,16 @@ pub(super) fn step_text(step: &StepLine) -> String {
         let _ = write!(text, "  by {}", by.as_str());
     }
     text.push('\n');
+    step.observations.iter().for_each(|observation| lanes_text(&mut text, observation));
+    for lost in &step.note.cancelled {
+        let spent = spending(lost.usage, lost.cost_usd);
+        if !spent.is_empty() {
+            let _ = writeln!(text, "     {} had used{spent}", who(&lost.role, &lost.lane));
+        }
+        if let Some(tool) = &lost.effect_unknown {
+            let _ = writeln!(text, "     {}: whether {tool} had its effect is not known", who(&lost.role, &lost.lane));
+        }
+    }
     let came = step.edge.status.as_ref().map_or_else(String::new, |status| format!(" {status}"));
     block(&mut text, &format!("{}{came} >", step.edge.from), &step.edge.prompt);
     let mut notes = step.note.tools.iter();
@@ -191,6 +202,22 @@ pub(super) fn step_text(step: &StepLine) -> String {
     }
     block(&mut text, "", &step.body);
     text
+}
+
+/// The lanes that a join ends, those of the same fan-out side by side.
+fn lanes_text(text: &mut String, observation: &Observation) {
+    let Observation::Join { arrived, cancelled } = observation else { return };
+    for (how, lanes) in [("joins", arrived), ("cancelled", cancelled)] {
+        if lanes.is_empty() {
+            continue;
+        }
+        let shown: Vec<&str> = lanes.iter().take(SHOWN_LANES).map(LanePath::as_str).collect();
+        let more = match lanes.len() - shown.len() {
+            0 => String::new(),
+            more => format!(" and {more} more"),
+        };
+        let _ = writeln!(text, "     {how} {}{more}", shown.join(", "));
+    }
 }
 
 /// How a tool call went: `, external, 512 bytes, 1.2s`.

@@ -141,7 +141,7 @@ fn tools(workflow: &Workflow) -> Result<BTreeMap<RoleName, Vec<ToolSpec>>, Failu
 fn lines(found: &Report, output: &mut Output) -> Result<(), Failure> {
     for route in &found.routes {
         let mut visits = BTreeMap::new();
-        for role in route.steps.iter().filter_map(|step| step.split('.').next()) {
+        for role in route.steps.iter().map(|step| role_of(step)) {
             *visits.entry(role).or_insert(0) += 1;
         }
         output.line(&RouteLine {
@@ -179,6 +179,13 @@ fn lines(found: &Report, output: &mut Output) -> Result<(), Failure> {
         all_routes: found.has_all_routes,
     })?;
     found.diagnostics.iter().try_for_each(|diagnostic| output.line(&DiagnosticLine::new(diagnostic)))
+}
+
+/// The role of a step such as `role.status` or, in a lane, `role[0].status`.
+fn role_of(step: &str) -> &str {
+    let seat = step.split('.').next().unwrap_or(step);
+    let last = seat.rsplit('/').next().unwrap_or(seat);
+    last.split('[').next().unwrap_or(last)
 }
 
 fn text(name: &str, found: &Report) -> String {

@@ -1,11 +1,12 @@
 //! `rondo verify`: rebuilds every request of a thread and compares it with what was recorded.
 
 use rondo_protocol::Digest;
-use rondo_protocol::id::{RoleName, ThreadId};
+use rondo_protocol::id::{LanePath, RoleName, ThreadId};
 use serde::Serialize;
 
 use super::exit::Exit;
 use super::failure::Failure;
+use super::lines::who;
 use super::messages::of_rebuild;
 use super::output::Output;
 use super::session::{look, thread_in};
@@ -31,6 +32,7 @@ struct FaultLine {
     thread: ThreadId,
     seq: u64,
     role: RoleName,
+    lane: LanePath,
     visit: u64,
     recorded: Digest,
     rebuilt: Digest,
@@ -76,10 +78,10 @@ pub fn verify(args: &VerifyArgs, output: &mut Output) -> Result<Exit, Failure> {
 
 fn tell(thread: &ThreadId, request: Request, output: &mut Output) -> Result<(), Failure> {
     let what = request.fault.unwrap_or_else(|| "the rebuilt request is not the one that was recorded".to_owned());
-    let Request { seq, role, visit, recorded, rebuilt, .. } = request;
+    let Request { seq, role, lane, visit, recorded, rebuilt, .. } = request;
     if output.is_json() {
         let thread = thread.clone();
-        return output.line(&FaultLine { event: "fault", thread, seq, role, visit, recorded, rebuilt, what });
+        return output.line(&FaultLine { event: "fault", thread, seq, role, lane, visit, recorded, rebuilt, what });
     }
-    output.text(&format!("step {seq}, {role}, visit {visit}: {what}\n  recorded {recorded}\n  rebuilt  {rebuilt}\n"))
+    output.text(&format!("step {seq}, {}, visit {visit}: {what}\n  recorded {recorded}\n  rebuilt  {rebuilt}\n", who(&role, &lane)))
 }

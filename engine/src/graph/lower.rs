@@ -314,7 +314,8 @@ fn fan_out(part: &str, fan: &workflow::FanOut) -> Result<FanOut, Error> {
         })
     };
     let each = |each: &workflow::Each| {
-        Ok(Each { name: each.name.clone(), over: condition(&each.over)?.expr, parallel: each.parallel.max(1) })
+        let Condition { expr: over, source } = condition(&each.over)?;
+        Ok(Each { name: each.name.clone(), over, source, parallel: each.parallel.max(1) })
     };
     Ok(FanOut {
         branches: fan.branches.iter().enumerate().map(branch).collect::<Result<_, _>>()?,

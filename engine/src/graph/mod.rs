@@ -8,7 +8,7 @@
 mod lower;
 pub mod view;
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use petgraph::stable_graph::{NodeIndex, StableDiGraph};
@@ -165,6 +165,8 @@ pub struct Each {
     pub name: FieldName,
     /// The list.
     pub over: Expr,
+    /// As it was written.
+    pub source: String,
     /// How many lanes run at once.
     pub parallel: u32,
 }
@@ -244,17 +246,46 @@ impl Graph {
 
     /// Every edge by its number, also those that are taken in the place of a bounded one.
     pub fn edges(&self) -> BTreeMap<EdgeId, &Arc<Edge>> {
-        let of_roles = self.roles.values().flat_map(|role| role.routes.values().flatten());
-        let first = self.start().into_iter().chain(of_roles);
-        first
-            .flat_map(|edge| std::iter::successors(Some(edge), |edge| edge.bound.as_ref().map(|bound| &bound.on_max)))
-            .map(|edge| (edge.id, edge))
-            .collect()
+        self.sources().map(|(_, edge)| (edge.id, edge)).collect()
     }
 
     /// Every role by name.
     pub fn roles(&self) -> impl Iterator<Item = (&RoleName, &Role)> {
         self.roles.iter().map(|(name, node)| (name, &node.role))
+    }
+
+    /// Roles that may speak in a lane whose fan-out goes on without it: a fault of theirs that nothing routes is the end
+    /// of the lane and not of the thread.
+    pub fn absorbed(&self) -> BTreeSet<&RoleName> {
+        let mut found = BTreeSet::new();
+        for (source, edge) in self.sources() {
+            let To::Fan(fan) = &edge.to else { continue };
+            let on_error = source.is_some_and(|source| source.routes.keys().any(|status| status.as_str() == "error"));
+            if fan.join.failed == FailedLanes::Fail && !on_error {
+                continue;
+            }
+            let mut next: Vec<&RoleName> = fan.branches.iter().map(|branch| &branch.to).collect();
+            while let Some(role) = next.pop() {
+                if *role == fan.join.to || !found.insert(role) {
+                    continue;
+                }
+                let edges = self.roles.get(role).into_iter().flat_map(|node| node.routes.values().flatten());
+                for edge in edges.flat_map(chain) {
+                    next.extend(edge.to.roles());
+                    if let To::Fan(fan) = &edge.to {
+                        next.push(&fan.join.to);
+                    }
+                }
+            }
+        }
+        found
+    }
+
+    /// Every edge with the role that it leaves; `None` = `start`.
+    fn sources(&self) -> impl Iterator<Item = (Option<&RoleNode>, &Arc<Edge>)> {
+        let of_roles = self.roles.values().flat_map(|node| node.routes.values().flatten().map(move |edge| (Some(node), edge)));
+        let first = self.start().into_iter().map(|edge| (None, edge)).chain(of_roles);
+        first.flat_map(|(source, edge)| chain(edge).map(move |edge| (source, edge)))
     }
 
     /// A role.
@@ -298,6 +329,8 @@ impl Graph {
             })
             .collect();
         routes.sort_by_key(|(order, edge)| (*order, edge.id));
+        // A fan-out has a link to each of its branches.
+        routes.dedup_by_key(|(_, edge)| edge.id);
         routes.into_iter().map(|(_, edge)| edge).collect()
     }
 
@@ -306,6 +339,11 @@ impl Graph {
             Some((self.inner.node_weight(link.source())?, link.weight(), self.inner.node_weight(link.target())?))
         })
     }
+}
+
+/// An edge, and those that are taken in its place once it was taken as often as it may be.
+fn chain(edge: &Arc<Edge>) -> impl Iterator<Item = &Arc<Edge>> {
+    std::iter::successors(Some(edge), |edge| edge.bound.as_ref().map(|bound| &bound.on_max))
 }
 
 #[cfg(test)]

@@ -43,6 +43,45 @@ fn hooks_are_drawn_where_calls_pass_them() {
     insta::assert_snapshot!("hooks", draw(&graph, Format::Mermaid));
 }
 
+const FANNED: &str = r#"
+rondo: 1
+name: fanned
+input: { topics: "string[]" }
+roles:
+  critic: { system: You criticise., output: { liked: {}, disliked: {} } }
+  checker: { system: You check., output: { fine: {} } }
+  judge: { system: You judge., output: { again: {}, good: {} } }
+graph:
+  start:
+    to: [ critic, { to: checker, when: "input.topics | length > 0" }, critic ]
+    prompt: Look.
+    join: { to: judge, need: any, failed: collect }
+  critic:
+    liked: { to: judge }
+    disliked: { to: checker, prompt: Is it so? }
+  checker:
+    fine: { to: judge }
+  judge:
+    again:
+      each: input.topics
+      as: topic
+      parallel: 2
+      to: critic
+      prompt: "{{ topic }}"
+      join: judge
+      max: 1
+      on_max: { to: fail, reason: enough }
+    good: { to: end }
+"#;
+
+#[test]
+fn a_fan_out_is_drawn_with_its_branches_and_its_join() {
+    let graph = graph(FANNED);
+    insta::assert_snapshot!("fan_out", draw(&graph, Format::Mermaid));
+    insta::assert_snapshot!("fan_out_dot", draw(&graph, Format::Dot));
+    assert_eq!(graph.start().len(), 1, "a fan-out is one edge");
+}
+
 #[test]
 fn edges_are_tried_in_declared_order_and_number_with_what_stands_behind_them() {
     let graph = graph(&LOOP.replace(", per: writer", ""));

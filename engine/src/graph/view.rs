@@ -1,13 +1,15 @@
-//! Pictures of a graph: Mermaid, DOT and JSON. Hooks are drawn where calls pass them.
+//! Pictures of a graph: Mermaid, DOT and JSON. Hooks are drawn where calls pass them. A fan-out is drawn as a line to each
+//! of its branches, and a thick one to the role at which its lanes meet.
 
 use std::fmt::Write as _;
 
 use rondo_protocol::Value;
 use rondo_protocol::call::CallKind;
-use rondo_protocol::id::Status;
+use rondo_protocol::id::{RoleName, Status};
 use rondo_protocol::text::plain;
+use rondo_protocol::workflow::{FailedLanes, Need};
 
-use super::{Edge, Graph, Link, Node};
+use super::{Edge, FanOut, Graph, Link, Node, To};
 
 /// How a graph is drawn.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -16,7 +18,7 @@ pub enum Format {
     Mermaid,
     /// <https://graphviz.org/doc/info/lang.html>
     Dot,
-    /// `{name, nodes: [{id, kind, label}], edges: [{from, to, kind, label, max}]}`
+    /// `{name, nodes: [{id, kind, label}], edges: [{from, to, kind: edge | branch | join | call, label, max}]}`
     Json,
 }
 
@@ -31,7 +33,7 @@ struct Shape {
 /// A line as it is drawn.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
 struct Line {
-    order: (u8, u32),
+    order: (u8, u32, usize),
     from: String,
     to: String,
     kind: &'static str,
@@ -53,12 +55,19 @@ pub fn draw(graph: &Graph, format: Format) -> String {
 fn picture(graph: &Graph) -> (Vec<Shape>, Vec<Line>) {
     let mut lines: Vec<Line> = Vec::new();
     for (from, link, to) in graph.links() {
+        if let (Link::Route { status, after, edge, .. }, Node::Role(branch)) = (link, to)
+            && let To::Fan(fan) = &edge.to
+        {
+            let label = route_label(status.as_ref().map(Status::as_str), *after, edge);
+            lines.extend(fan_lines(&shape(graph, from).id, &label, (edge, fan), branch));
+            continue;
+        }
         let (order, kind, label, max) = match link {
             Link::Route { status, after, edge, .. } => {
                 let max = edge.bound.as_ref().map(|bound| bound.max);
-                ((0, edge.id.0), "edge", route_label(status.as_ref().map(Status::as_str), *after, edge), max)
+                ((0, edge.id.0, 0), "edge", route_label(status.as_ref().map(Status::as_str), *after, edge), max)
             }
-            Link::Calls(kind) => ((1, *kind as u32), "call", kind.name().to_owned(), None),
+            Link::Calls(kind) => ((1, *kind as u32, 0), "call", kind.name().to_owned(), None),
         };
         let (from, to) = (shape(graph, from).id, shape(graph, to).id);
         lines.push(Line { order, from, to, kind, label, max });
@@ -68,11 +77,48 @@ fn picture(graph: &Graph) -> (Vec<Shape>, Vec<Line>) {
     let has_hooks = !graph.hooks().is_empty();
     if !has_hooks {
         // Without hooks every role calls the same ports, which would only hide the graph.
-        lines.retain(|line| line.kind == "edge");
+        lines.retain(|line| line.kind != "call");
     }
     let reached = |shape: &Shape| lines.iter().any(|line| line.from == shape.id || line.to == shape.id);
     let shapes = graph.inner.node_weights().map(|node| shape(graph, node)).filter(reached).collect();
     (shapes, lines)
+}
+
+/// The lines of a fan-out to the branches that begin with a role, and to the role at which its lanes meet.
+fn fan_lines(from: &str, label: &str, (edge, fan): (&Edge, &FanOut), role: &RoleName) -> Vec<Line> {
+    let max = edge.bound.as_ref().map(|bound| bound.max);
+    let line = |place: usize, to: &RoleName, kind: &'static str, words: String| Line {
+        order: (0, edge.id.0, place),
+        from: from.to_owned(),
+        to: format!("role:{to}"),
+        kind,
+        label: format!("{label}: {words}").trim_start_matches(": ").to_owned(),
+        max,
+    };
+    let mut lines = Vec::new();
+    for (index, branch) in fan.branches.iter().enumerate().filter(|(_, branch)| branch.to == *role) {
+        let mut words = match &fan.each {
+            Some(each) => format!("each {} in {}, {} at once", each.name, each.source, each.parallel),
+            None => format!("{role}[{index}]"),
+        };
+        if let Some(when) = &branch.when {
+            let _ = write!(words, " when {}", when.source);
+        }
+        lines.push(line(index, role, "branch", words));
+    }
+    let mut words = "join".to_owned();
+    match fan.join.need {
+        Need::All => {}
+        Need::Any => words.push_str(", needs any"),
+        Need::Count(count) => drop(write!(words, ", needs {count}")),
+    }
+    match fan.join.failed {
+        FailedLanes::Fail => {}
+        FailedLanes::Collect => words.push_str(", collects failed"),
+        FailedLanes::Skip => words.push_str(", skips failed"),
+    }
+    lines.push(line(fan.branches.len(), &fan.join.to, "join", words));
+    lines
 }
 
 fn shape(graph: &Graph, node: &Node) -> Shape {
@@ -132,7 +178,11 @@ fn mermaid(shapes: &[Shape], lines: &[Line]) -> String {
         let _ = writeln!(text, "  n_{}{open}\"{label}\"{close}", id(&shape.id));
     }
     for line in lines {
-        let arrow = if line.kind == "call" { "-.->" } else { "-->" };
+        let arrow = match line.kind {
+            "call" => "-.->",
+            "join" => "==>",
+            _ => "-->",
+        };
         let (from, to) = (id(&line.from), id(&line.to));
         if line.label.is_empty() {
             let _ = writeln!(text, "  n_{from} {arrow} n_{to}");
@@ -172,7 +222,11 @@ fn dot(name: &str, shapes: &[Shape], lines: &[Line]) -> String {
         let _ = writeln!(text, "  {} [label={}, shape={form}];", quote(&shape.id), quote(&shape.label));
     }
     for line in lines {
-        let style = if line.kind == "call" { ", style=dashed" } else { "" };
+        let style = match line.kind {
+            "call" => ", style=dashed",
+            "join" => ", style=bold",
+            _ => "",
+        };
         let (from, to) = (quote(&line.from), quote(&line.to));
         let _ = writeln!(text, "  {from} -> {to} [label={}{style}];", quote(&line.label));
     }

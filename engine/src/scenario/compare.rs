@@ -1,10 +1,11 @@
 //! What differs between two runs of one scenario: of each snapshot the first place, why, and what it costs.
 
+use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use rondo_agent_kit::prefix::{self, Block};
 use rondo_protocol::Value;
-use rondo_protocol::id::RoleName;
+use rondo_protocol::id::{LanePath, RoleName};
 use rondo_protocol::message::{Message, Speaker};
 use rondo_protocol::object::Head;
 use similar::{ChangeTag, TextDiff};
@@ -39,6 +40,7 @@ pub struct Comparing<'a> {
 struct Found<'a> {
     /// From 0.
     request: usize,
+    lane: Option<LanePath>,
     visit: Option<u64>,
     message: Option<u64>,
     block: String,
@@ -52,11 +54,12 @@ impl Comparing<'_> {
     /// The change of a role's requests, if there is one. `snapshot` is its name.
     pub fn requests(&self, snapshot: &str, role: &RoleName, old: &Requests, new: &Requests) -> Option<Change> {
         let found = first(&old.sent, &new.sent)?;
-        let (cause, part) = self.explaining.explain(Some(role), found.visit, &found.at, found.broke);
+        let (cause, part) = self.explaining.explain(Some((role, found.lane.as_ref())), found.visit, &found.at, found.broke);
         let lost_bytes = lost(&old.sent, &new.sent);
         Some(Change {
             snapshot: snapshot.to_owned(),
             role: Some(role.clone()),
+            lane: found.lane,
             visit: found.visit,
             request: u64::try_from(found.request + 1).ok(),
             message: found.message,
@@ -123,6 +126,7 @@ impl Comparing<'_> {
         Change {
             snapshot: snapshot.to_owned(),
             role: None,
+            lane: None,
             visit: None,
             request: None,
             message: None,
@@ -157,18 +161,18 @@ fn lost(old: &[Request], new: &[Request]) -> u64 {
     lost.sum()
 }
 
-/// Of the bytes of all requests, the share that each has in common with the one before it.
+/// Of the bytes of all requests, the share that each has in common with the one before it in its lane.
 fn share(sent: &[Request]) -> f64 {
     let (mut shared, mut whole) = (0_u64, 0_u64);
-    let mut before: Option<(&Head, Vec<Message>)> = None;
+    let mut of_lanes: BTreeMap<&LanePath, (&Head, Vec<Message>)> = BTreeMap::new();
     for request in sent {
         let messages = messages(request);
         let is = prefix::Request { head: &request.head, messages: &messages };
-        if let Some((head, messages)) = &before {
+        if let Some((head, messages)) = of_lanes.get(&request.lane) {
             shared = shared.saturating_add(prefix::compare(prefix::Request { head, messages }, is).shared_bytes);
         }
         whole = whole.saturating_add(prefix::bytes_of_request(is));
-        before = Some((&request.head, messages));
+        of_lanes.insert(&request.lane, (&request.head, messages));
     }
     prefix::share(shared, whole).unwrap_or_default()
 }
@@ -186,10 +190,11 @@ fn first<'a>(old: &'a [Request], new: &'a [Request]) -> Option<Found<'a>> {
         return None;
     }
     let request = old.len().min(new.len());
-    let visit = old.get(request).or_else(|| new.get(request)).map(|request| request.visit);
+    let place = old.get(request).or_else(|| new.get(request));
     Some(Found {
         request,
-        visit,
+        lane: place.map(|request| request.lane.clone()),
+        visit: place.map(|request| request.visit),
         message: None,
         block: "requests".to_owned(),
         at: At::Requests,
@@ -203,10 +208,10 @@ fn of_pair<'a>(request: usize, old: &'a Request, new: &'a Request) -> Found<'a> 
     let (was, is) = (messages(old), messages(new));
     let was = prefix::Request { head: &old.head, messages: &was };
     let is = prefix::Request { head: &new.head, messages: &is };
-    let visit = Some(new.visit);
+    let (lane, visit) = (Some(new.lane.clone()), Some(new.visit));
     let found = |block: String, at, broke, detail, (old, new): (String, String)| {
         let lines = lines(&old, &new);
-        Found { request, visit, message: None, block, at, broke, detail, lines }
+        Found { request, lane: lane.clone(), visit, message: None, block, at, broke, detail, lines }
     };
     let Some(broke) = prefix::difference(was, is) else {
         if old.head.parameters != new.head.parameters {

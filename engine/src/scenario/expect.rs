@@ -1,13 +1,14 @@
 //! What must come of a scenario, and whether it did.
 
 use std::collections::BTreeMap;
+use std::fmt;
 
 use rondo_protocol::Value;
-use rondo_protocol::id::RoleName;
+use rondo_protocol::id::{LanePath, RoleName};
 use rondo_protocol::message::Message;
 
 use super::path::Path;
-use super::play::Played;
+use super::play::{Played, Step};
 use super::report::Failure;
 
 /// The most of a value that a report shows, in characters.
@@ -30,7 +31,7 @@ pub struct Expect {
 /// Something that a scenario expects.
 #[derive(Debug, Clone, PartialEq)]
 pub enum Expectation {
-    /// The steps, as `role.status`.
+    /// The steps, as `role.status`, in a lane `role[0].status`.
     Route(Vec<String>),
     /// `done`, `failed` or `stopped`.
     Outcome(String),
@@ -45,9 +46,9 @@ pub enum Expectation {
     /// A line for the user holds this.
     Said(String),
     /// What a role was sent or what it answered, in one visit or in any.
-    Told { role: RoleName, visit: Option<u64>, direction: Direction, contains: String },
+    Told { seat: Seat, visit: Option<u64>, direction: Direction, contains: String },
     /// How many model replies each of these roles was given.
-    Calls(BTreeMap<RoleName, u64>),
+    Calls(BTreeMap<Seat, u64>),
     /// How many model replies there were.
     ModelCalls(u64),
     /// How often each of these tools was called.
@@ -56,6 +57,30 @@ pub enum Expectation {
     CostUnder(f64),
     /// Estimated tokens of all requests.
     PromptTokensUnder(u64),
+}
+
+/// A role, in all lanes or in one.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
+pub struct Seat {
+    /// The role.
+    pub role: RoleName,
+    /// As it is written where it means a lane: `role[2]` is each lane of that index, `a[0]/role[2]` that one.
+    pub lane: Option<String>,
+}
+
+impl Seat {
+    /// Whether it means that role in that lane.
+    pub fn is(&self, role: &RoleName, lane: &LanePath) -> bool {
+        let is_index = |written: &str| lane.last_index().is_some_and(|index| written == format!("{role}[{index}]"));
+        let is_lane = |written: &String| lane.seat(role) == *written || is_index(written);
+        self.role == *role && self.lane.as_ref().is_none_or(is_lane)
+    }
+}
+
+impl fmt::Display for Seat {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.lane.as_deref().unwrap_or(self.role.as_str()))
+    }
 }
 
 /// What is asked of a value.
@@ -134,10 +159,11 @@ impl Expectation {
                     actual: cut(&format!("{:?}", played.course.said)),
                 })
             }
-            Self::Told { role, visit, direction, contains } => told(played, role, *visit, *direction, contains),
-            Self::Calls(roles) => roles.iter().find_map(|(role, count)| {
-                let made = played.requests.get(role).map_or(0, |requests| requests.sent.len());
-                differ(&format!("model calls of {role}"), count.to_string(), made.to_string())
+            Self::Told { seat, visit, direction, contains } => told(played, seat, *visit, *direction, contains),
+            Self::Calls(seats) => seats.iter().find_map(|(seat, count)| {
+                let sent = played.requests.get(&seat.role).into_iter().flat_map(|requests| &requests.sent);
+                let made = sent.filter(|request| seat.is(&seat.role, &request.lane)).count();
+                differ(&format!("model calls of {seat}"), count.to_string(), made.to_string())
             }),
             Self::ModelCalls(count) => {
                 let made: usize = played.requests.values().map(|requests| requests.sent.len()).sum();
@@ -185,13 +211,13 @@ impl Test {
     }
 }
 
-fn told(played: &Played, role: &RoleName, visit: Option<u64>, direction: Direction, contains: &str) -> Option<Wrong> {
+fn told(played: &Played, seat: &Seat, visit: Option<u64>, direction: Direction, contains: &str) -> Option<Wrong> {
     let is_meant = |of: u64| visit.is_none_or(|visit| visit == of);
     let says = |message: &Message| message.text().contains(contains);
     let (holds, count) = match direction {
         Direction::Request => {
-            let sent = played.requests.get(role).map(|requests| requests.sent.as_slice()).unwrap_or_default();
-            let mut sent = sent.iter().filter(|request| is_meant(request.visit));
+            let sent = played.requests.get(&seat.role).map(|requests| requests.sent.as_slice()).unwrap_or_default();
+            let mut sent = sent.iter().filter(|request| seat.is(&seat.role, &request.lane) && is_meant(request.visit));
             let count = sent.clone().count();
             let holds = sent.any(|request| {
                 request.head.system.contains(contains) || request.messages.iter().any(|(message, _)| says(message))
@@ -199,7 +225,8 @@ fn told(played: &Played, role: &RoleName, visit: Option<u64>, direction: Directi
             (holds, count)
         }
         Direction::Answer => {
-            let steps = played.steps.iter().filter(|step| step.role == *role && is_meant(step.visit));
+            let is_its = |step: &&Step| seat.is(&step.role, &step.lane) && is_meant(step.visit);
+            let steps = played.steps.iter().filter(is_its);
             (steps.clone().any(|step| step.answer.contains(contains)), steps.count())
         }
     };
@@ -209,7 +236,7 @@ fn told(played: &Played, role: &RoleName, visit: Option<u64>, direction: Directi
     };
     let of_visit = visit.map_or_else(String::new, |visit| format!(" in visit {visit}"));
     (!holds).then(|| Wrong {
-        what: format!("{word} of {role}{of_visit}"),
+        what: format!("{word} of {seat}{of_visit}"),
         expected: format!("something with {:?}", cut(contains)),
         actual: match count {
             0 => format!("no {word}"),

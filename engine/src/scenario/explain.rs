@@ -7,7 +7,7 @@
 use std::collections::BTreeSet;
 
 use rondo_agent_kit::prefix;
-use rondo_protocol::id::RoleName;
+use rondo_protocol::id::{LanePath, RoleName};
 use rondo_protocol::message::Speaker;
 use rondo_protocol::workflow::{History, RoleKind, Workflow};
 
@@ -92,18 +92,20 @@ impl Explaining<'_> {
     /// what a comparison of the two requests alone says.
     pub fn explain(
         &self,
-        role: Option<&RoleName>,
+        role: Option<(&RoleName, Option<&LanePath>)>,
         visit: Option<u64>,
         at: &At<'_>,
         broke: Option<prefix::Cause>,
     ) -> (Cause, Option<String>) {
         let mut suspects = Vec::new();
-        let moved = self.diverged().filter(|step| self.is_before(*step, role, visit, at));
+        let seat = role.map(|(role, lane)| lane.map_or_else(|| role.to_string(), |lane| lane.seat(role)));
+        let role = role.map(|(role, _)| role);
+        let moved = self.diverged().filter(|step| self.is_before(*step, seat.as_deref(), visit, at));
         if let Some(step) = moved {
             suspects.extend(self.at_turn(step));
         }
         if let Some(role) = role {
-            suspects.extend(self.of_request(role, at, broke));
+            suspects.extend(self.of_request((role, seat.as_deref().unwrap_or_default()), at, broke));
         }
         suspects.extend(self.of_course(at));
         if !at.is_of_head() {
@@ -143,8 +145,8 @@ impl Explaining<'_> {
     }
 
     /// Whether the routes parted before the place was reached, or there.
-    fn is_before(&self, step: usize, role: Option<&RoleName>, visit: Option<u64>, at: &At<'_>) -> bool {
-        let (Some(role), Some(visit)) = (role, visit) else { return true };
+    fn is_before(&self, step: usize, seat: Option<&str>, visit: Option<u64>, at: &At<'_>) -> bool {
+        let (Some(seat), Some(visit)) = (seat, visit) else { return true };
         if at.is_of_head() {
             return false;
         }
@@ -153,7 +155,7 @@ impl Explaining<'_> {
             .route
             .iter()
             .enumerate()
-            .filter(|(_, stop)| stop.step.split_once('.').is_some_and(|(name, _)| name == role.as_str()));
+            .filter(|(_, stop)| stop.step.split_once('.').is_some_and(|(name, _)| name == seat));
         let Some((reached, _)) =
             visits.enumerate().find(|(n, _)| u64::try_from(*n).is_ok_and(|n| n + 1 == visit)).map(|(_, v)| v)
         else {
@@ -172,16 +174,17 @@ impl Explaining<'_> {
     /// What may have led elsewhere at that step.
     fn at_turn(&self, step: usize) -> Vec<Suspect> {
         let before = step.checked_sub(1).and_then(|before| self.new.route.get(before));
-        let place = before.map_or_else(|| "graph.start".to_owned(), |stop| format!("graph.{}", stop.step));
+        let place = before.map_or_else(|| "graph.start".to_owned(), |stop| format!("graph.{}", of_role(&stop.step)));
         let mut suspects = vec![Suspect::Edges(place, &DIRECTIONS)];
-        if let Some((role, _)) = self.new.route.get(step).and_then(|stop| stop.step.split_once('.')) {
+        let step = self.new.route.get(step).map(|stop| of_role(&stop.step));
+        if let Some((role, _)) = step.as_ref().and_then(|step| step.split_once('.')) {
             suspects.push(Suspect::Part(format!("roles.{role}.output")));
         }
         suspects.push(Suspect::Edges("graph".to_owned(), &DIRECTIONS));
         suspects
     }
 
-    fn of_request(&self, role: &RoleName, at: &At<'_>, broke: Option<prefix::Cause>) -> Vec<Suspect> {
+    fn of_request(&self, (role, seat): (&RoleName, &str), at: &At<'_>, broke: Option<prefix::Cause>) -> Vec<Suspect> {
         let own = |name: &str| Suspect::Part(format!("roles.{role}.{name}"));
         let model = match self.workflow.role(role.as_str()).map(|role| &role.kind) {
             Some(RoleKind::Model(role)) => role.model.clone(),
@@ -205,7 +208,7 @@ impl Explaining<'_> {
             }
             At::System => vec![own("system"), own("output"), own("format")],
             At::Message { speaker: Speaker::User, opens } => {
-                let edge = opens.and_then(|visit| self.edge_of(role, visit));
+                let edge = opens.and_then(|visit| self.edge_of(seat, visit));
                 let prompt = edge.map(|edge| Suspect::Part(format!("{edge}.prompt")));
                 let is_summary = broke.is_some_and(is_of_summary);
                 let (first, second) =
@@ -226,8 +229,8 @@ impl Explaining<'_> {
     }
 
     /// The edge by which a visit was entered.
-    fn edge_of(&self, role: &RoleName, visit: u64) -> Option<&str> {
-        let is_own = |step: &str| step.split_once('.').is_some_and(|(name, _)| name == role.as_str());
+    fn edge_of(&self, seat: &str, visit: u64) -> Option<&str> {
+        let is_own = |step: &str| step.split_once('.').is_some_and(|(name, _)| name == seat);
         let at = usize::try_from(visit.checked_sub(1)?).ok()?;
         self.new.route.iter().filter(|stop| is_own(&stop.step)).nth(at).map(|stop| stop.edge.as_str())
     }
@@ -300,6 +303,14 @@ impl Explaining<'_> {
     fn is_fresh(&self, role: &str) -> bool {
         matches!(self.workflow.role(role).map(|role| &role.kind), Some(RoleKind::Model(role)) if role.history == History::None)
     }
+}
+
+/// A step of a route as `role.status`, whatever its lane.
+fn of_role(step: &str) -> String {
+    let (seat, status) = step.split_once('.').unwrap_or((step, ""));
+    let last = seat.rsplit('/').next().unwrap_or(seat);
+    let role = last.split_once('[').map_or(last, |(role, _)| role);
+    format!("{role}.{status}")
 }
 
 fn is_of_summary(cause: prefix::Cause) -> bool {

@@ -5,7 +5,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
 use std::sync::Arc;
 
-use rondo_agent_kit::conversation;
+use rondo_agent_kit::conversation::{self, Position};
 use rondo_agent_kit::model::Model;
 use rondo_agent_kit::model::openai::ResponseFormat;
 use rondo_agent_kit::model::recorded::Recorded;
@@ -13,8 +13,8 @@ use rondo_agent_kit::model::scripted::Scripted;
 use rondo_agent_kit::prefix;
 use rondo_protocol::Value;
 use rondo_protocol::call::Fault;
-use rondo_protocol::event::What;
-use rondo_protocol::id::{RoleName, ThreadId};
+use rondo_protocol::event::{Visit, What};
+use rondo_protocol::id::{LanePath, RoleName, ThreadId};
 use rondo_protocol::message::{Message, Speaker};
 use rondo_protocol::object::{EdgeTaken, Head, Note};
 use rondo_protocol::workflow::{History, Policy, RoleKind, Workflow};
@@ -49,7 +49,7 @@ const SEED: u64 = 5;
 pub struct Played {
     /// Its course.
     pub course: Course,
-    /// Its steps, oldest first.
+    /// Its steps, oldest first, and those of lanes in declared order.
     pub steps: Vec<Step>,
     /// What each role was sent, as far as it was committed.
     pub requests: BTreeMap<RoleName, Requests>,
@@ -72,9 +72,15 @@ pub struct Played {
 /// A step of a run.
 #[derive(Debug, Clone)]
 pub struct Step {
+    /// Its number.
+    seq: u64,
     /// Who spoke.
     pub role: RoleName,
-    /// In which visit, from 1.
+    /// In which lane.
+    pub lane: LanePath,
+    /// For each part of the lane's path the step that opened its first round.
+    first_opened_by: Vec<u64>,
+    /// In which visit of the role in the lane, from 1.
     pub visit: u64,
     /// The status.
     pub status: String,
@@ -180,8 +186,8 @@ impl Stage {
         let thread = handle.thread.clone();
         let mut said = Vec::new();
         while let Some(event) = handle.events.recv().await {
-            if let What::Said { text, .. } = event.what {
-                said.push(text);
+            if let What::Said { visit, text } = event.what {
+                said.push((visit, text));
             }
         }
         let ended = handle.ended().await;
@@ -190,6 +196,13 @@ impl Stage {
         let mut reading = Reading::of(&store, &thread, &row)?;
         reading.steps(&graph)?;
         let requests = reading.requests()?;
+        // Lines stand in the order of the steps that they follow.
+        let place = |visit: &Visit| {
+            let is_its = |step: &Step| (&step.role, &step.lane, step.visit) == (&visit.role, &visit.lane, visit.visit);
+            reading.steps.iter().position(is_its).map_or(0, |at| at + 1)
+        };
+        said.sort_by_key(|(visit, _)| place(visit));
+        let said = said.into_iter().map(|(_, text)| text).collect();
         let Reading { steps, route, end, tool_calls, cost_usd, beginning, .. } = reading;
         let exit = Exit::of_ended(&ended).code();
         let mut course = Course { route, said, ..Course::default() };
@@ -280,7 +293,8 @@ impl<'s> Reading<'s> {
         let limits = graph.policy().limits.clone();
         let definition = thread::Definition { graph: Arc::clone(graph), start: self.row.start, input, limits };
         let mut machine = Machine::new(definition, self.row.version);
-        let Self { steps, route, tool_calls, cost_usd, .. } = self;
+        let Self { tool_calls, cost_usd, .. } = self;
+        let mut told: Vec<(Position, Step, Stop)> = Vec::new();
         let mut each = |stored: StoredStep, note: Note| {
             let known = past.keep(stored.clone(), &note);
             let StoredStep { seq, digest, step, visit } = stored;
@@ -288,24 +302,30 @@ impl<'s> Reading<'s> {
             let followed = PastStep { seq, digest, body: body.clone(), note: note.clone() };
             // A step always follows from those before it; the store verified that they are what was committed.
             let came = machine.follow(&step, followed, &past).ok().flatten();
+            // Steps stand in causal order and lanes in declared order, not in that of their arrival.
+            let turn = known.episode.place().position();
+            let first_opened_by = came.as_ref().map(|came| came.first_opened_by.clone()).unwrap_or_default();
             let edge = came.map_or_else(String::new, |came| came.part.to_string());
             for tool in &note.tools {
                 *tool_calls.entry(tool.tool.clone()).or_default() += 1;
             }
-            if let Some(cost) = note.cost_usd {
+            for cost in note.cost_usd.into_iter().chain(note.cancelled.iter().filter_map(|lost| lost.cost_usd)) {
                 *cost_usd.get_or_insert_default() += cost;
             }
-            let lane = if step.lane.is_trunk() { String::new() } else { format!("{}: ", step.lane) };
-            route.push(Stop { step: format!("{lane}{}.{}", step.role, step.status), edge });
-            steps.push(Step {
+            let stop = Stop { step: format!("{}.{}", step.lane.seat(&step.role), step.status), edge };
+            let step = Step {
+                seq,
                 role: step.role.clone(),
+                lane: step.lane.clone(),
+                first_opened_by,
                 visit,
                 status: step.status.to_string(),
                 output: step.output.clone(),
                 body,
                 answer: step.answer.clone(),
                 edge: step.edge.clone(),
-            });
+            };
+            told.push((turn, step, stop));
             true
         };
         if self.row.seq > 0 {
@@ -313,43 +333,53 @@ impl<'s> Reading<'s> {
         } else {
             machine.on(Input::Begin, 0, &past);
         }
+        told.sort_by(|(a, ..), (b, ..)| a.cmp(b));
+        (self.steps, self.route) = told.into_iter().map(|(_, step, stop)| (step, stop)).unzip();
         self.end = machine.end().map(ToString::to_string);
         Ok(())
     }
 
     /// Every request, rebuilt, by role.
     fn requests(&self) -> Result<BTreeMap<RoleName, Requests>, String> {
-        let mut by_role: BTreeMap<RoleName, Requests> = BTreeMap::new();
+        let mut by_role: BTreeMap<RoleName, Vec<(usize, Request)>> = BTreeMap::new();
+        let places: BTreeMap<u64, usize> = self.steps.iter().enumerate().map(|(at, step)| (step.seq, at)).collect();
         let mut unproven = None;
         let labels = Labels::of(&self.beginning.workflow, &self.steps);
         let mut each = |request: rebuild::Request| {
             if !request.is_proven() {
-                let rebuild::Request { role, visit, .. } = &request;
-                unproven = Some(format!("a request of {role}, visit {visit}, cannot be rebuilt as it was sent"));
+                let rebuild::Request { role, lane, visit, .. } = &request;
+                let seat = lane.seat(role);
+                unproven = Some(format!("a request of {seat}, visit {visit}, cannot be rebuilt as it was sent"));
                 return false;
             }
-            let sent = &mut by_role.entry(request.role.clone()).or_default().sent;
-            let before = sent.last();
+            let sent = by_role.entry(request.role.clone()).or_default();
+            let before = sent.iter().rev().map(|(_, before)| before).find(|before| before.lane == request.lane);
+            let told = labels.tell(&request);
             let head = match before.filter(|before| *before.head == request.head) {
                 Some(before) => Arc::clone(&before.head),
                 None => Arc::new(request.head),
             };
-            let told = labels.tell(&request.role, request.visit, &request.messages);
             let known = |at: usize| before.and_then(|before| before.messages.get(at)).map(|(message, _)| message);
             let messages = request.messages.into_iter().zip(told).enumerate().map(|(at, (message, label))| {
                 // What a request goes on with is held once.
                 let shared = known(at).filter(|known| ***known == message).map(Arc::clone);
                 (shared.unwrap_or_else(|| Arc::new(message)), label)
             });
-            let request = Request { visit: request.visit, head, messages: messages.collect() };
-            sent.push(request);
+            let place = places.get(&request.seq).copied().unwrap_or(usize::MAX);
+            let (lane, visit) = (request.lane, request.visit);
+            let request = Request { lane, visit, head, messages: messages.collect() };
+            sent.push((place, request));
             true
         };
         if self.row.seq > 0 {
             rebuild::requests(self.store, self.thread, self.row, &|_| true, &mut each)
                 .map_err(|error| error.to_string())?;
         }
-        unproven.map_or(Ok(by_role), Err)
+        let in_order = |(role, mut sent): (RoleName, Vec<(usize, Request)>)| {
+            sent.sort_by_key(|(place, _)| *place);
+            (role, Requests { sent: sent.into_iter().map(|(_, request)| request).collect() })
+        };
+        unproven.map_or_else(|| Ok(by_role.into_iter().map(in_order).collect()), Err)
     }
 }
 
@@ -358,27 +388,39 @@ pub const REPAIR: &str = "repair";
 
 /// What each message of the user is: by which edge its prompt came, and whether a summary follows it.
 struct Labels<'s> {
-    openings: BTreeMap<&'s RoleName, Vec<&'s EdgeTaken>>,
+    steps: &'s [Step],
     fresh: BTreeSet<&'s RoleName>,
 }
 
 impl<'s> Labels<'s> {
     fn of(workflow: &'s Workflow, steps: &'s [Step]) -> Self {
-        let mut openings: BTreeMap<&RoleName, Vec<&EdgeTaken>> = BTreeMap::new();
-        for step in steps {
-            openings.entry(&step.role).or_default().push(&step.edge);
-        }
         let is_fresh = |kind: &RoleKind| matches!(kind, RoleKind::Model(model) if model.history == History::None);
         let fresh = workflow.roles.iter().filter(|(_, role)| is_fresh(&role.kind)).map(|(name, _)| name).collect();
-        Self { openings, fresh }
+        Self { steps, fresh }
     }
 
-    /// The label of each message of a request of that visit.
-    fn tell(&self, role: &RoleName, visit: u64, messages: &[Message]) -> Vec<String> {
-        let all = self.openings.get(role).map(Vec::as_slice).unwrap_or_default();
-        let last = usize::try_from(visit).unwrap_or(usize::MAX).min(all.len());
-        let first = if self.fresh.contains(role) { last.saturating_sub(1) } else { 0 };
-        let mut openings = all.get(first..last).unwrap_or_default().iter().copied().peekable();
+    /// The edges by which the visits were entered that a request may hold: those of the lanes around from before its lane
+    /// was first opened, then its own.
+    fn openings(&self, request: &rebuild::Request) -> Vec<&'s EdgeTaken> {
+        let of_lane = |lane: &LanePath| {
+            let lane = lane.clone();
+            self.steps.iter().filter(move |step| step.role == request.role && step.lane == lane)
+        };
+        let around = std::iter::successors(request.lane.parent(), LanePath::parent);
+        let mut around: Vec<LanePath> = around.collect();
+        around.reverse();
+        let own: Vec<&Step> = of_lane(&request.lane).filter(|step| step.visit <= request.visit).collect();
+        let opened_by = own.first().map(|step| step.first_opened_by.as_slice()).unwrap_or_default();
+        let before = around.iter().zip(opened_by);
+        let before = before.flat_map(|(lane, until)| of_lane(lane).filter(|step| step.seq <= *until));
+        before.chain(own.iter().copied()).map(|step| &step.edge).collect()
+    }
+
+    /// The label of each message of a request.
+    fn tell(&self, request: &rebuild::Request) -> Vec<String> {
+        let all = self.openings(request);
+        let first = if self.fresh.contains(&request.role) { all.len().saturating_sub(1) } else { 0 };
+        let mut openings = all.get(first..).unwrap_or_default().iter().copied().peekable();
         let label = |message: &Message| match message.role() {
             Speaker::Assistant | Speaker::Tool => String::new(),
             Speaker::User => {
@@ -387,7 +429,7 @@ impl<'s> Labels<'s> {
                 label.unwrap_or_else(|| REPAIR.to_owned())
             }
         };
-        messages.iter().map(label).collect()
+        request.messages.iter().map(label).collect()
     }
 }
 
@@ -424,17 +466,20 @@ impl Played {
     }
 
     fn visited(&self) -> Value {
-        let mut roles: BTreeMap<&RoleName, Vec<Value>> = BTreeMap::new();
-        for Step { role, status, output, body, edge, .. } in &self.steps {
+        let mut roles: BTreeMap<String, Vec<Value>> = BTreeMap::new();
+        for Step { role, lane, status, output, body, edge, .. } in &self.steps {
             let step = Value::from_iter([
                 ("status", Value::from(status.as_str())),
                 ("output", output.clone()),
                 ("body", Value::from(body.as_str())),
                 ("prompt", Value::from(edge.prompt.as_str())),
             ]);
-            roles.entry(role).or_default().push(step);
+            if !lane.is_trunk() {
+                roles.entry(lane.seat(role)).or_default().push(step.clone());
+            }
+            roles.entry(role.to_string()).or_default().push(step);
         }
-        let role = |(role, all): (&RoleName, Vec<Value>)| {
+        let role = |(role, all): (String, Vec<Value>)| {
             let visits = u64::try_from(all.len()).unwrap_or(u64::MAX);
             let mut told = match all.last() {
                 Some(Value::Object(latest)) => latest.clone(),
@@ -442,7 +487,7 @@ impl Played {
             };
             told.insert("visits".to_owned(), visits.into());
             told.insert("all".to_owned(), Value::List(all));
-            (role.to_string(), Value::Object(told))
+            (role, Value::Object(told))
         };
         roles.into_iter().map(role).collect()
     }

@@ -10,9 +10,10 @@ use rondo_agent_kit::model::script::Script;
 use rondo_agent_kit::tool::means;
 use rondo_protocol::Value;
 use rondo_protocol::diagnostic::{Code, Diagnostic, Severity, Span, nearest};
+use rondo_protocol::id::LanePath;
 use rondo_protocol::source::{self, Key, Kind, Node, Source, excerpt};
 use rondo_protocol::workflow::types::check_input;
-use rondo_protocol::workflow::{Files, Outgoing, RoleKind};
+use rondo_protocol::workflow::{Edge, Files, Outgoing, RoleKind, Target, Workflow};
 
 use super::definition::Definition;
 use super::expect::{Expectation, Place};
@@ -55,6 +56,12 @@ pub fn read(file: &Source, definition: &Definition, files: &dyn Files, folder: &
     faults.sort_by_key(|fault| (fault.file != file.name(), fault.span));
     faults.retain(|fault| fault.severity == Severity::Error);
     Reading { scenario, faults }
+}
+
+/// The role that a name means which may be one in a lane.
+fn role_of(name: &str) -> &str {
+    let last = name.rsplit('/').next().unwrap_or(name);
+    last.split_once('[').map_or(last, |(role, _)| role)
 }
 
 /// JSON when the file's name ends in `.json`, else YAML.
@@ -417,6 +424,7 @@ impl Reader<'_> {
         if !self.role(role, place) {
             return;
         }
+        let role = role_of(role);
         let statuses = statuses(self.definition, role);
         if !statuses.contains(&status) {
             let message = format!("the role `{role}` has no status `{}`", excerpt(status));
@@ -424,9 +432,14 @@ impl Reader<'_> {
         }
     }
 
-    /// Whether there is such a role.
-    fn role(&mut self, role: &str, place: Span) -> bool {
+    /// Whether there is such a role. `name` may mean it in a lane, `role[2]` or `a[0]/role[2]`.
+    fn role(&mut self, name: &str, place: Span) -> bool {
         let workflow = &self.definition.checked.workflow;
+        let role = role_of(name);
+        if role != name && LanePath::new(name).is_err() {
+            self.shape(place, format!("`{}` is not written `role` or, in a lane, `role[index]`", excerpt(name)));
+            return false;
+        }
         let is_known = workflow.role(role).is_some();
         if !is_known {
             let message = format!("the workflow has no role `{}`", excerpt(role));
@@ -483,9 +496,26 @@ fn statuses<'d>(definition: &'d Definition, role: &str) -> Vec<&'d str> {
             statuses.extend(routes.iter().map(|(status, _)| status.as_str()));
         }
     }
+    if edges(workflow).any(has_fan_out) {
+        // A fault that nothing routes may be the last step of a lane.
+        statuses.extend(["error", "limit", "timeout"]);
+    }
     statuses.sort_unstable();
     statuses.dedup();
     statuses
+}
+
+/// The edges of a workflow, without those that are taken in the place of others.
+fn edges(workflow: &Workflow) -> impl Iterator<Item = &Edge> {
+    workflow.graph.iter().flat_map(|(_, outgoing)| match outgoing {
+        Outgoing::Start(edges) => edges.iter().collect::<Vec<_>>(),
+        Outgoing::Role(routes) => routes.iter().flat_map(|(_, edges)| edges).collect(),
+    })
+}
+
+/// Whether an edge, or one that is taken in its place, is a fan-out.
+fn has_fan_out(edge: &Edge) -> bool {
+    std::iter::successors(Some(edge), |edge| edge.on_max.as_deref()).any(|edge| matches!(edge.to, Target::Fan(_)))
 }
 
 /// `path`, which counts from `folder`, as it counts from where `folder` stands; `None` when it leads out of there.

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use rondo_protocol::diagnostic::Diagnostic;
-use rondo_protocol::id::RoleName;
+use rondo_protocol::id::{LanePath, RoleName};
 use serde::Serialize;
 
 use super::cause::Cause;
@@ -119,6 +119,8 @@ pub struct Change {
     pub snapshot: String,
     /// Whose requests they are; `None` for the course of the run itself.
     pub role: Option<RoleName>,
+    /// In which lane; `None` for the course.
+    pub lane: Option<LanePath>,
     /// In which visit, from 1.
     pub visit: Option<u64>,
     /// In which request of the snapshot, from 1.

@@ -82,6 +82,7 @@ impl Repertoire {
         let mut repertoire = Self::default();
         let mut left_statuses: usize = workflow.roles.iter().map(|(_, role)| role.output.len()).sum();
         let mut left_bytes = MAX_HELD_BYTES;
+        let absorbed = graph.absorbed();
         for (name, role) in &workflow.roles {
             let mut statuses = Vec::new();
             for (status, fields) in &role.output {
@@ -98,7 +99,7 @@ impl Repertoire {
                 }
                 statuses.push((status.clone(), Answers { all: given.all }));
             }
-            statuses.extend(of_faults(graph, name));
+            statuses.extend(of_faults(graph, name, absorbed.contains(name)));
             repertoire.roles.insert(name.clone(), statuses);
         }
         Ok(repertoire)
@@ -234,13 +235,13 @@ impl Part<'_> {
     }
 }
 
-/// The steps that faults of a role come to where its graph routes them.
-fn of_faults(graph: &Graph, role: &RoleName) -> Vec<(Status, Answers)> {
+/// The steps that faults of a role come to where its graph routes them, or where a fan-out goes on without the lane.
+fn of_faults(graph: &Graph, role: &RoleName, is_absorbed: bool) -> Vec<(Status, Answers)> {
     let kinds = [(FaultKind::Error, "RN1005"), (FaultKind::Limit, "RN1203"), (FaultKind::Timeout, "RN1204")];
     let routed = kinds.into_iter().filter_map(|(kind, code)| {
         let status = Status::new(kind.status()).ok()?;
-        graph.routes(role, &status)?;
-        Some((status, code))
+        let is_routed = graph.routes(role, &status).is_some() || (is_absorbed && kind == FaultKind::Error);
+        is_routed.then_some((status, code))
     });
     routed
         .map(|(status, code)| {

@@ -12,7 +12,7 @@ use rondo_protocol::workflow::places::key;
 use rondo_protocol::workflow::template::Cause;
 
 use super::answers::Repertoire;
-use super::walk::{Found, Walked};
+use super::walk::{Found, Walked, Why};
 use super::{Coverage, Worst};
 
 /// The longest text of an answer that is shown, in characters.
@@ -76,8 +76,11 @@ pub(super) fn diagnostics(
 }
 
 fn failed(checked: &Checked, found: &Found) -> Diagnostic {
-    let Found { part, range, cause, route, input } = found;
-    let mut message = format!("`{part}` fails: {cause}");
+    let Found { part, range, why, route, input } = found;
+    let mut message = match why {
+        Why::Template(cause) => format!("`{part}` fails: {cause}"),
+        Why::NotAList(found) => format!("`{part}` fails: it is a {found}, not a list"),
+    };
     // Writing to a `String` cannot fail.
     let _ = match route.split_last() {
         None => write!(message, ", with the input {}", shown(input)),
@@ -92,6 +95,13 @@ fn failed(checked: &Checked, found: &Found) -> Diagnostic {
             let steps: Vec<String> = (left_out > 0).then(|| "..".to_owned()).into_iter().chain(steps).collect();
             let behind = if steps.is_empty() { String::new() } else { format!(", after {}", steps.join(" -> ")) };
             write!(message, ", when {last} comes with {}{behind}", shown(given))
+        }
+    };
+    let cause = match why {
+        Why::Template(cause) => cause,
+        Why::NotAList(_) => {
+            let hint = "declare it as a list, or give it a `default([])`";
+            return checked.places.fault(Code::RouteFails, part, None, message).with_hint(hint);
         }
     };
     let hint = match cause {

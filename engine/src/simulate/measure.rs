@@ -6,7 +6,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
-use rondo_agent_kit::conversation::{self, Episode, Telling};
+use rondo_agent_kit::conversation::{self, Episode, News, Place, Round, Telling};
 use rondo_protocol::Value;
 use rondo_protocol::id::{LanePath, RoleName};
 use rondo_protocol::object::ToolSpec;
@@ -17,7 +17,7 @@ use super::answers::{BYTES_A_TOKEN, Repertoire};
 use super::routes::Path;
 use super::run::Run;
 use super::space::{Goal, Space};
-use super::walk::UNROUTED;
+use super::walk::{LANES_AN_ANSWER, UNROUTED};
 use crate::cast;
 use crate::graph::Graph;
 
@@ -102,8 +102,8 @@ impl<'a> Scales<'a> {
     }
 
     /// Takes the work of a step from what is left; `None` once there is too little, and then for good.
-    fn pay(&mut self, bytes: usize) -> Option<()> {
-        let steps = self.left_steps.checked_sub(1);
+    fn pay(&mut self, bytes: usize, lanes: usize) -> Option<()> {
+        let steps = self.left_steps.checked_sub(1 + lanes / LANES_AN_ANSWER);
         let bytes = self.left_bytes.checked_sub(bytes);
         self.cut.extend(steps.is_none().then(|| format!("{MAX_WEIGHED_STEPS} steps of routes")));
         self.cut.extend(bytes.is_none().then(|| format!("{} MiB of texts of routes", MAX_WEIGHED_BYTES >> 20)));
@@ -129,7 +129,8 @@ impl<'a> Scales<'a> {
         let mut told: BTreeMap<(LanePath, RoleName), Heard> = BTreeMap::new();
         let mut episodes: Vec<Arc<Episode>> = Vec::new();
         for (spot, way) in &path.ways {
-            let (lane, dispatch) = run.visiting()?;
+            let lane = &self.space.spots.get(*spot)?.lane;
+            let dispatch = run.visiting_in(lane)?;
             let way = self.space.ways(*spot).get(*way)?;
             let Some(step) = &way.step else { return Some(costs) };
             let role = &dispatch.role;
@@ -143,20 +144,26 @@ impl<'a> Scales<'a> {
             }
             let text = answer.text();
             let request = self.players.get(role).map(|player| {
-                let heard = told.entry((lane.clone(), role.clone())).or_default();
-                heard.visit(player, &dispatch.edge.prompt, &text, &episodes)
+                let mut heard = own(&told, lane, role);
+                let round = Round { lane: lane.clone(), opened_by: opened_by(&run, lane) };
+                let sent = heard.visit(player, (&dispatch.edge.prompt, &text), round, &episodes);
+                told.insert((lane.clone(), role.clone()), heard);
+                sent
             });
             let (request, written) = request.unzip();
-            self.pay(texts + written.unwrap_or(0))?;
+            self.pay(texts + written.unwrap_or(0), run.machine().lanes().len())?;
             let tokens = |bytes: usize| u64::try_from(bytes.div_ceil(BYTES_A_TOKEN)).unwrap_or(u64::MAX);
             let said = if request.is_some() { text.len() } else { 0 };
             costs.entry(role.clone()).or_default().add(request.map_or(0, tokens), tokens(said));
-            let (after, next) = run.answered(answer);
+            let (after, next) = run.answered(lane, answer);
             if next.fault.is_some() || next.edge.unwrap_or(UNROUTED) != step.edge {
                 return None;
             }
             run = after;
-            episodes.extend(run.newest().cloned());
+            for given in &step.given {
+                costs.entry(given.role.clone()).or_default().visits += 1;
+            }
+            episodes.extend(next.steps);
             if matches!(way.goal, Goal::End(_)) != run.ending().is_some() {
                 return None;
             }
@@ -165,11 +172,22 @@ impl<'a> Scales<'a> {
     }
 }
 
+/// What a role's conversation in a lane holds so far: that of the lane around, if it begins there.
+fn own(told: &BTreeMap<(LanePath, RoleName), Heard>, lane: &LanePath, role: &RoleName) -> Heard {
+    let mut around = std::iter::successors(Some(lane.clone()), LanePath::parent);
+    around.find_map(|lane| told.get(&(lane, role.clone())).cloned()).unwrap_or_default()
+}
+
+/// For each part of a lane's path the step that opened this round.
+fn opened_by(run: &Run, lane: &LanePath) -> Vec<u64> {
+    run.machine().lane(lane).map(|lane| lane.opened_by.clone()).unwrap_or_default()
+}
+
 /// What a role's conversation holds so far.
-#[derive(Debug, Default)]
+#[derive(Debug, Clone, Default)]
 struct Heard {
     bytes: usize,
-    episodes: usize,
+    last: Option<Place>,
 }
 
 impl Heard {
@@ -178,12 +196,14 @@ impl Heard {
     fn visit(
         &mut self,
         (telling, head_bytes): &(Telling, usize),
-        prompt: &str,
-        answer: &str,
+        (prompt, answer): (&str, &str),
+        round: Round,
         episodes: &[Arc<Episode>],
     ) -> (usize, usize) {
-        let since = episodes.get(self.episodes..).unwrap_or_default();
-        let told = conversation::summary(&telling.context, self.episodes == 0, since.iter().rev().map(Arc::as_ref));
+        let known = self.last.as_ref().map_or(0, Place::known_up_to);
+        let since = episodes.iter().rev().take_while(|episode| episode.seq > known).cloned();
+        let news = News::new(&telling.context, round.clone(), self.last.clone(), since);
+        let told = conversation::summary(&telling.context, self.last.is_none(), news);
         let opening = conversation::opening(prompt, &told).text().len();
         let request = head_bytes + self.bytes + opening;
         if telling.history != History::None {
@@ -191,7 +211,8 @@ impl Heard {
             self.bytes += opening + closing.iter().map(|message| message.text().len()).sum::<usize>();
         }
         // Its own step is the next episode.
-        self.episodes = episodes.len() + 1;
+        let seq = episodes.last().map_or(0, |last| last.seq) + 1;
+        self.last = Some(Place { seq, round });
         (request, opening)
     }
 }

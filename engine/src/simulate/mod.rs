@@ -28,7 +28,7 @@ use rondo_protocol::id::{FieldName, RoleName};
 use rondo_protocol::object::ToolSpec;
 use rondo_protocol::workflow::types::check_input;
 use rondo_protocol::workflow::types::sample::objects;
-use rondo_protocol::workflow::{Checked, Field};
+use rondo_protocol::workflow::{Checked, Field, Need};
 
 use self::answers::Repertoire;
 use self::measure::Scales;
@@ -37,7 +37,7 @@ use self::routes::{Ahead, Path};
 use self::space::{Space, SpotId};
 use self::walk::Walker;
 use crate::cast;
-use crate::graph::Graph;
+use crate::graph::{Graph, To};
 
 pub use measure::Cost;
 pub use space::End;
@@ -49,6 +49,10 @@ const MAX_TURNS: usize = 24;
 const MAX_INPUTS: usize = 24;
 /// The most given inputs that are walked with.
 const MAX_GIVEN_INPUTS: usize = 1_000;
+/// The most orders in which lanes are walked that a join may not wait for.
+const MAX_ORDERS: usize = 4;
+/// In how many orders the lanes of such a list are walked.
+const EACH_ORDERS: usize = 2;
 /// The most routes that are weighed.
 const MAX_WEIGHED: usize = 500;
 /// The most routes that are weighed beyond the shortest.
@@ -94,7 +98,7 @@ pub struct Report {
 /// A route from `start` to an end.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Route {
-    /// Its steps, as `role.status`.
+    /// Its steps, as `role.status`, in a lane `role[0].status`.
     pub steps: Vec<String>,
     /// How it ends.
     pub end: End,
@@ -159,10 +163,11 @@ pub fn simulate(subject: &Subject<'_>, told: &mut dyn FnMut(Progress)) -> Result
     let Inputs { values: inputs, unmade, cut } = Inputs::of(subject, &reads);
     let mut walker = Walker::new(graph, &repertoire, &reads, told);
     let turns = repertoire.widest(&reads.steps).min(MAX_TURNS);
-    for round in 0..turns.max(inputs.len()) {
+    let orders = orders(graph);
+    for (order, round) in (0..orders).flat_map(|order| (0..turns.max(inputs.len())).map(move |round| (order, round))) {
         let place = round % inputs.len().max(1);
         if let Some(input) = inputs.get(place) {
-            walker.walk(place, input, round % turns.max(1));
+            walker.walk(place, input, round % turns.max(1), order);
         }
     }
     let mut found = walker.found();
@@ -189,12 +194,13 @@ pub fn simulate(subject: &Subject<'_>, told: &mut dyn FnMut(Progress)) -> Result
     let unweighed: BTreeSet<String> = scales.cut.into_iter().chain(cut).collect();
 
     let is_whole = found.cut.is_empty() && repertoire.cut.is_empty();
-    let is_exact = ahead.is_exact && is_whole && repertoire.unmade.is_empty() && unmade.is_empty();
+    // Where a join cancels lanes, how much they have said by then is chance.
+    let is_exact = ahead.is_exact && orders == 1 && is_whole && repertoire.unmade.is_empty() && unmade.is_empty();
     let worst = worst(&ahead, &found.roots, weighed.iter().chain(&further), (is_exact, is_all));
     let edges = graph.edges();
     let never = edges.values().filter(|edge| !found.taken.contains(&edge.id)).map(|edge| edge.part.to_string());
     let coverage = Coverage { edges: edges.len(), never: never.collect(), is_whole };
-    let ways = found.roots.values().filter_map(|root| ahead.at(*root)).map(|reach| reach.ways);
+    let ways = found.roots.iter().filter_map(|(_, root)| ahead.at(*root)).map(|reach| reach.ways);
     let ways = ways.fold(u64::try_from(found.empty.len()).unwrap_or(u64::MAX), u64::saturating_add);
     let ways = Some(ways).filter(|ways| *ways <= MAX_WAYS);
     let diagnostics = faults::diagnostics(checked, &found, &repertoire, &unmade, &unweighed, (&coverage, &worst));
@@ -210,23 +216,34 @@ impl Route {
     }
 }
 
+/// In how many orders lanes are walked: one, unless a join goes on before all of them have ended.
+fn orders(graph: &Graph) -> usize {
+    let edges = graph.edges();
+    let fans = edges.values().filter_map(|edge| match &edge.to {
+        To::Fan(fan) if fan.join.need != Need::All => Some(fan),
+        _ => None,
+    });
+    let lanes = fans.map(|fan| if fan.each.is_some() { EACH_ORDERS } else { fan.branches.len() });
+    lanes.max().unwrap_or(1).clamp(1, MAX_ORDERS)
+}
+
 /// The routes beyond the shortest that may be the worst: from each root the longest, then those with the most visits of
 /// each role.
 fn furthest<'a>(
     graph: &'a Graph,
     space: &'a Space,
     ahead: &'a Ahead,
-    roots: &'a BTreeMap<usize, SpotId>,
+    roots: &'a [(usize, SpotId)],
 ) -> impl Iterator<Item = Path> + 'a {
-    let roots = roots.iter().map(|(place, root)| (*place, *root));
+    let roots = roots.iter().copied();
     let longest = roots.clone().filter_map(|root| {
-        routes::greatest(space, ahead, root, |_, way, reach| reach.most + u64::from(way.step.is_some()))
+        routes::greatest(space, ahead, root, |_, way, reach| reach.most + way.made())
     });
     let most_visits = roots.flat_map(move |root| {
         graph.roles().filter_map(move |(name, _)| {
             routes::greatest(space, ahead, root, |role, way, reach| {
                 let later = reach.visits.get(name).copied().unwrap_or(0);
-                later + u64::from(way.step.is_some() && role == name)
+                later + way.visits(role, name)
             })
         })
     });
@@ -282,12 +299,12 @@ impl Inputs {
 
 fn worst<'r>(
     ahead: &Ahead,
-    roots: &BTreeMap<usize, usize>,
+    roots: &[(usize, SpotId)],
     weighed: impl Iterator<Item = &'r Route>,
     (is_exact, is_all): (bool, bool),
 ) -> Worst {
     let mut worst = Worst { is_exact, has_weighed_all: is_all && is_exact, ..Worst::default() };
-    for reach in roots.values().filter_map(|root| ahead.at(*root)) {
+    for reach in roots.iter().filter_map(|(_, root)| ahead.at(*root)) {
         worst.steps = worst.steps.max(reach.most);
         for (role, visits) in &reach.visits {
             let cost = worst.roles.entry(role.clone()).or_default();

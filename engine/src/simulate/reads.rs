@@ -100,6 +100,11 @@ impl Reads {
                         self.answer(from, root, rest.first().copied());
                     }
                 }
+                // Whoever may have spoken in a lane.
+                ["branches", ..] => {
+                    let lanes = roles.values().copied().filter(|role| from != Some(*role));
+                    self.answers.extend(lanes.cloned());
+                }
                 ["steps", role, rest @ ..] => {
                     let Some(role) = roles.get(role).copied() else { continue };
                     let is_far = from != Some(role);

@@ -95,7 +95,7 @@ impl Ahead {
         let mut reach = Reach::default();
         let nothing = Reach { fewest: Some(0), ways: 1, ..Reach::default() };
         for way in space.ways(spot) {
-            let made = u64::from(way.step.is_some());
+            let made = way.made();
             let next = match way.goal {
                 Goal::Spot(next) => self.at(next).unwrap_or(&nothing),
                 Goal::End(_) => &nothing,
@@ -108,9 +108,11 @@ impl Ahead {
                 let most = reach.visits.entry(role.clone()).or_default();
                 *most = (*most).max(*visits);
             }
-            if let Some(spot) = space.spots.get(spot).filter(|_| made == 1) {
-                let own = next.visits.get(&spot.role).copied().unwrap_or(0) + 1;
-                let most = reach.visits.entry(spot.role.clone()).or_default();
+            let Some(spot) = space.spots.get(spot) else { continue };
+            let given = way.step.iter().flat_map(|step| &step.given).map(|given| &given.role);
+            for role in given.chain(way.step.is_some().then_some(&spot.role)) {
+                let own = next.visits.get(role).copied().unwrap_or(0) + way.visits(&spot.role, role);
+                let most = reach.visits.entry(role.clone()).or_default();
                 *most = (*most).max(own);
             }
         }
@@ -118,14 +120,16 @@ impl Ahead {
     }
 }
 
-/// The words of a path's steps, as `role.status`.
+/// The words of a path's steps, as `role.status`, in a lane `role[0].status`.
 pub fn steps(space: &Space, path: &Path) -> Vec<String> {
     let step = |(spot, way): &(SpotId, usize)| {
         let spot = space.spots.get(*spot)?;
         let step = spot.ways.get(*way)?.step.as_ref()?;
-        Some(format!("{}.{}", spot.role, step.status))
+        let given = step.given.iter().map(|given| format!("{}.{}", given.lane.seat(&given.role), given.status));
+        let own = format!("{}.{}", spot.lane.seat(&spot.role), step.status);
+        Some(std::iter::once(own).chain(given).collect::<Vec<_>>())
     };
-    path.ways.iter().filter_map(step).collect()
+    path.ways.iter().filter_map(step).flatten().collect()
 }
 
 /// The shortest paths of a space.
@@ -143,7 +147,7 @@ pub struct Shortest {
 ///
 /// Of equally long ones those go first that are nearer to their end, so that one is done before the next is begun:
 /// otherwise all of them would grow side by side, and the ceiling would be reached before any was done.
-pub fn shortest(space: &Space, ahead: &Ahead, roots: &BTreeMap<usize, SpotId>, count: usize) -> Shortest {
+pub fn shortest(space: &Space, ahead: &Ahead, roots: &[(usize, SpotId)], count: usize) -> Shortest {
     let mut beginnings: Vec<Beginning> = Vec::new();
     let mut queue = BinaryHeap::new();
     let mut found = Shortest::default();
@@ -185,7 +189,7 @@ pub fn shortest(space: &Space, ahead: &Ahead, roots: &BTreeMap<usize, SpotId>, c
                 found.cut = Some(format!("{MAX_BEGINNINGS} beginnings of routes"));
                 return found;
             }
-            let made = beginning.made + u64::from(way.step.is_some());
+            let made = beginning.made + way.made();
             let rest = match way.goal {
                 Goal::Spot(next) => ahead.at(next).and_then(|reach| reach.fewest),
                 Goal::End(_) => Some(0),

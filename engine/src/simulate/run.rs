@@ -32,6 +32,8 @@ pub struct Next {
     pub edge: Option<EdgeId>,
     /// Every edge that was chosen.
     pub edges: Vec<EdgeId>,
+    /// The steps that were made: the answer's own, then those that nobody is asked for.
+    pub steps: Vec<Arc<Episode>>,
     /// Why nothing follows.
     pub fault: Option<Undecided>,
 }
@@ -46,9 +48,17 @@ impl Run {
         (run, next)
     }
 
-    /// The visit that is answered next: of lanes side by side the first one's.
-    pub fn visiting(&self) -> Option<(LanePath, &Dispatch)> {
-        self.machine.visiting().into_iter().next()
+    /// The visit that is answered next: of lanes side by side that of the first, or of the one at `place` among those
+    /// that are open, if there are as many.
+    pub fn visiting(&self, place: usize) -> Option<(LanePath, &Dispatch)> {
+        let mut open = self.machine.visiting();
+        let place = place.min(open.len().checked_sub(1)?);
+        Some(open.swap_remove(place))
+    }
+
+    /// The visit that is under way in a lane.
+    pub fn visiting_in(&self, lane: &LanePath) -> Option<&Dispatch> {
+        self.machine.lane(lane)?.visiting()
     }
 
     /// How it ended.
@@ -66,23 +76,14 @@ impl Run {
         self.steps.episode(seq).ok()
     }
 
-    /// The newest step.
-    pub fn newest(&self) -> Option<&Arc<Episode>> {
-        self.steps.newest.as_ref().map(|made| &made.episode)
+    /// The limit that the visit of a lane would break.
+    pub fn broken(&self, lane: &LanePath) -> Option<Fault> {
+        self.machine.broken(lane, &self.visiting_in(lane)?.role)
     }
 
-    /// The limit that the next visit would break.
-    pub fn broken(&self) -> Option<Fault> {
-        let (lane, dispatch) = self.visiting()?;
-        self.machine.broken(&lane, &dispatch.role)
-    }
-
-    /// The thread after the next visit was answered so.
-    pub fn answered(&self, answer: &Answer) -> (Self, Next) {
+    /// The thread after the visit of a lane was answered so.
+    pub fn answered(&self, lane: &LanePath, answer: &Answer) -> (Self, Next) {
         let mut run = self.clone();
-        let Some((lane, _)) = self.visiting() else {
-            return (run, Next { edge: None, edges: Vec::new(), fault: None });
-        };
         let answered = Answered {
             status: answer.status.clone(),
             output: answer.output.clone(),
@@ -98,13 +99,14 @@ impl Run {
             waited_ms: 0,
             effect_unknown: None,
         };
-        let next = run.on(Input::Ended { lane, end: Box::new(end) });
+        let next = run.on(Input::Ended { lane: lane.clone(), end: Box::new(end) });
         (run, next)
     }
 
     fn on(&mut self, input: Input) -> Next {
         let mut inputs = vec![input];
         let mut edges = Vec::new();
+        let mut steps = Vec::new();
         let mut has_stopped = false;
         while let Some(input) = inputs.pop() {
             let actions = self.machine.on(input, 0, &self.steps);
@@ -114,6 +116,7 @@ impl Run {
                     Action::Commit(commit) => {
                         if let Some(step) = commit.step {
                             self.steps.add(&step.episode, &step.note);
+                            steps.push(step.episode);
                         }
                         inputs.insert(0, Input::Synced { version: commit.version });
                     }
@@ -123,7 +126,7 @@ impl Run {
                 }
             }
         }
-        Next { edge: edges.first().copied(), edges, fault: self.machine.undecided().filter(|_| has_stopped).cloned() }
+        Next { edge: edges.first().copied(), edges, steps, fault: self.machine.undecided().filter(|_| has_stopped).cloned() }
     }
 }
 

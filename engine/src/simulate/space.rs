@@ -2,13 +2,13 @@
 //!
 //! Two states are one *spot* when no condition, bound or limit of the graph can tell them apart: the same role is next,
 //! entered from the same one where an edge leads back, the bounded edges were taken as often, the same roles have run,
-//! and what conditions read of them is the same. What texts say is not kept apart, so that the space is finite and
+//! and what conditions read of them is the same, in every lane. What texts say is not kept apart, so that the space is finite and
 //! small; it is exact for routing because routing reads nothing else.
 
 use std::collections::BTreeMap;
 
 use rondo_protocol::event::Outcome;
-use rondo_protocol::id::{RoleName, Status};
+use rondo_protocol::id::{LanePath, RoleName, Status};
 
 use crate::graph::EdgeId;
 
@@ -31,6 +31,8 @@ pub struct Space {
 pub struct Spot {
     /// Whose visit.
     pub role: RoleName,
+    /// In which lane.
+    pub lane: LanePath,
     /// What may come of it.
     pub ways: Vec<Way>,
 }
@@ -53,6 +55,33 @@ pub struct Taken {
     pub answer: usize,
     /// The edge that follows.
     pub edge: EdgeId,
+    /// Steps that follow without anybody being asked, such as that of a fan-out that failed.
+    pub given: Vec<Given>,
+}
+
+/// A step that nobody was asked for.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Given {
+    /// Whose.
+    pub role: RoleName,
+    /// In which lane.
+    pub lane: LanePath,
+    /// Its status.
+    pub status: Status,
+}
+
+impl Way {
+    /// How many steps it makes.
+    pub fn made(&self) -> u64 {
+        self.step.as_ref().map_or(0, |step| 1 + u64::try_from(step.given.len()).unwrap_or(u64::MAX))
+    }
+
+    /// How many of them are visits of `name`, on a way from a spot of `role`.
+    pub fn visits(&self, role: &RoleName, name: &RoleName) -> u64 {
+        let Some(step) = &self.step else { return 0 };
+        let given = step.given.iter().filter(|given| given.role == *name).count();
+        u64::from(role == name) + u64::try_from(given).unwrap_or(u64::MAX)
+    }
 }
 
 /// Where a way leads.
@@ -103,11 +132,11 @@ impl End {
 
 impl Space {
     /// The spot of that key, which is new if there was none.
-    pub fn spot(&mut self, key: Key, role: &RoleName) -> SpotId {
+    pub fn spot(&mut self, key: Key, role: &RoleName, lane: LanePath) -> SpotId {
         let next = self.spots.len();
         let id = *self.index.entry(key).or_insert(next);
         if id == next {
-            self.spots.push(Spot { role: role.clone(), ways: Vec::new() });
+            self.spots.push(Spot { role: role.clone(), lane, ways: Vec::new() });
         }
         id
     }

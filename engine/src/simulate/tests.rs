@@ -253,33 +253,147 @@ fn by_force(repertoire: &Repertoire, graph: &Graph, run: &run::Run, route: &str,
         all.insert(format!("{route}{end}"));
         return;
     }
-    let (_, dispatch) = run.visiting().unwrap();
-    let only = run.broken().map(|fault| crate::thread::routed(graph, &dispatch.role, &fault).unwrap());
+    let (lane, dispatch) = run.visiting(0).unwrap();
+    let only = run.broken(&lane).map(|fault| crate::thread::routed(graph, &dispatch.role, &fault).unwrap());
     for (status, answers) in repertoire.of(&dispatch.role) {
         for answer in answers.all.iter().filter(|_| only.as_ref().is_none_or(|only| only == status)) {
-            let (after, next) = run.answered(answer);
+            let (after, next) = run.answered(&lane, answer);
             assert!(next.fault.is_none());
-            by_force(repertoire, graph, &after, &format!("{route}{}.{status} -> ", dispatch.role), all);
+            let made = next.steps.iter().map(|step| format!("{}.{} -> ", step.lane.seat(&step.role), step.status));
+            by_force(repertoire, graph, &after, &format!("{route}{}", made.collect::<String>()), all);
         }
     }
 }
 
 /// Law: what the walk takes for one spot goes on alike, so that nothing is lost and nothing is made up.
-#[test]
-fn the_routes_are_those_of_every_answer_after_every_other() {
-    let checked = rondo_protocol::workflow::read("workflow.yaml", ASKING, &BTreeMap::new()).unwrap();
+fn routes_are_those_by_force(text: &str) -> Report {
+    let checked = rondo_protocol::workflow::read("workflow.yaml", text, &BTreeMap::new()).unwrap();
     let graph = Arc::new(Graph::of(&checked, |uses, roles| crate::registry().place(uses, roles)).unwrap());
     let repertoire = Repertoire::new(&checked.workflow, &graph, &Reads::of(&graph)).unwrap();
     let mut all = BTreeSet::new();
     let (run, _) = run::Run::new(&Arc::clone(&graph), &Arc::new(Value::empty_object()));
     by_force(&repertoire, &graph, &run, "", &mut all);
-    let report = simulated(ASKING);
+    let report = simulated(text);
     assert!(report.has_all_routes, "{:?}", faults(&report));
     let found: BTreeSet<String> = routes(&report).into_iter().collect();
     assert_eq!(found.symmetric_difference(&all).collect::<Vec<_>>(), Vec::<&String>::new());
-    assert!(all.len() > 20, "{}", all.len());
+    assert!(all.len() > 10, "{}", all.len());
     let longest = all.iter().map(|route| route.matches(" -> ").count()).max();
     assert_eq!(u64::try_from(longest.unwrap()), Ok(report.worst.steps));
+    report
+}
+
+#[test]
+fn the_routes_are_those_of_every_answer_after_every_other() {
+    routes_are_those_by_force(ASKING);
+}
+
+/// Lanes with edges of their own, a nested fan-out, a bound in a lane, a lane that fails, and edges that ask for what was
+/// said in lanes.
+const FANNED: &str = r#"
+rondo: 1
+name: fanned
+roles:
+  lead: { system: L., output: { plan: {}, stop: {} } }
+  maker: { system: M., output: { made: {}, ask: {}, broken: {} } }
+  helper: { system: H., output: { told: { sure: boolean } } }
+  judge: { system: J., output: { good: {}, again: {} } }
+graph:
+  start: { to: lead, prompt: Go. }
+  lead:
+    plan:
+      to: [ maker, { to: helper, prompt: Help. } ]
+      prompt: Make.
+      join: { to: judge, prompt: "{% for b in branches %}{{ b.part }}{% endfor %}" }
+    stop: { to: end }
+    on_error: { to: fail, reason: "{{ output.message }}" }
+  maker:
+    made: { to: judge, prompt: "made" }
+    ask: { to: maker, prompt: Tell., max: 1, on_max: { to: helper, prompt: Tell. } }
+    broken: { to: fail, reason: broken }
+  helper:
+    told: { to: judge }
+  judge:
+    good:
+      - { when: steps.helper.output.sure | default(false), to: end }
+      - else: { to: fail, reason: unsure }
+    again: { to: end }
+"#;
+
+#[test]
+fn the_routes_through_lanes_are_those_of_every_answer_after_every_other() {
+    let report = routes_are_those_by_force(FANNED);
+    assert_eq!(faults(&report), [""; 0]);
+    assert_eq!(report.coverage, Coverage { edges: 12, never: Vec::new(), is_whole: true });
+    let found = routes(&report);
+    let has = |route: &str| assert!(found.iter().any(|known| known == route), "{found:#?}");
+    has("lead.plan -> maker[0].made -> helper[1].told -> judge.again -> end");
+    has("lead.plan -> maker[0].ask -> maker[0].ask -> helper[0].told -> helper[1].told -> judge.good -> end");
+    has("lead.plan -> maker[0].broken -> lead.error -> fail");
+}
+
+#[test]
+fn lanes_that_a_join_does_not_wait_for_are_walked_too_and_figures_are_said_to_be_the_least() {
+    let any = FANNED.replace("join: { to: judge,", "join: { to: judge, need: any,");
+    let report = simulated(&any);
+    assert_eq!(faults(&report), [""; 0]);
+    assert_eq!(report.coverage.never, [""; 0]);
+    assert!(!report.worst.is_exact && !report.has_all_routes);
+    let found = routes(&report);
+    let has = |route: &str| assert!(found.iter().any(|known| known == route), "{found:#?}");
+    has("lead.plan -> maker[0].made -> judge.again -> end");
+    has("lead.plan -> helper[1].told -> judge.again -> end");
+}
+
+/// A lane is told what the trunk said and what it said itself, and nothing of the lane beside it.
+#[test]
+fn lanes_are_weighed_as_they_would_be_told() {
+    let text = |beside: &str| {
+        format!(
+            r#"
+rondo: 1
+name: weighed
+roles:
+  lead: {{ system: L., output: {{ plan: {{}} }} }}
+  a: {{ system: A., context: bodies, output: {{ said: {{}} }} }}
+  b: {{ system: B., context: bodies, output: {{ said: {{}} }} }}
+graph:
+  start: {{ to: lead, prompt: Go. }}
+  lead:
+    plan: {{ to: [{beside}, b], prompt: Say., join: {{ to: lead_again, prompt: So. }} }}
+  a: {{ said: {{ to: lead_again }} }}
+  b: {{ said: {{ to: lead_again }} }}
+  lead_again: {{ done: {{ to: end }} }}
+"#
+        )
+        .replace("roles:\n", "roles:\n  lead_again: { system: L., context: none }\n")
+    };
+    let beside = simulated(&text("a"));
+    let report = simulated(&text("a, b"));
+    let cost = |report: &Report| *report.worst.roles.get(&RoleName::new("b").unwrap()).unwrap();
+    assert_eq!((cost(&beside).visits, cost(&report).visits), (1, 2));
+    assert_eq!(cost(&beside).largest_request, cost(&report).largest_request, "no lane is told of another");
+}
+
+#[test]
+fn an_each_over_what_may_be_no_list_is_found() {
+    let report = simulated(
+        r#"
+rondo: 1
+name: each
+roles:
+  a: { system: A., output: { said: { all: { anyOf: [ { type: array, items: { type: string } }, { type: string } ] } } } }
+  b: { system: B. }
+  c: { system: C. }
+graph:
+  start: { to: a, prompt: Go. }
+  a: { said: { each: output.all, to: b, prompt: "{{ item }}", join: c } }
+  b: { done: { to: c } }
+  c: { done: { to: end } }
+"#,
+    );
+    assert_eq!(codes(&report), [Code::RouteFails], "{:?}", faults(&report));
+    assert!(faults(&report).join("").contains("not a list"), "{:?}", faults(&report));
 }
 
 /// Eight roles, forty bounded edges: more states than anybody can look at.

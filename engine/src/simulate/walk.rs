@@ -4,6 +4,9 @@
 //! that leads another way, but it tries **all** answers on the edges of the visit first. So what an edge makes of the
 //! answer before it is tried in full, and what it makes of answers further back once a turn.
 //!
+//! Lanes that are open side by side go one after the other in declared order; where a join needs not all of them, other
+//! walks let another one go first.
+//!
 //! Walks go in breadth, so that the first route to a place is the shortest. Where that is cut before it is done, one in
 //! depth follows, which reaches the ends and the used-up bounds of a space that is too large to be seen whole.
 
@@ -13,16 +16,17 @@ use std::sync::Arc;
 
 use rondo_protocol::Value;
 use rondo_protocol::diagnostic::Code;
-use rondo_protocol::id::RoleName;
+use rondo_protocol::id::{LanePath, RoleName};
 use rondo_protocol::workflow::Limits;
+use rondo_protocol::workflow::places::key;
 use rondo_protocol::workflow::template::Cause;
 
 use super::answers::{Answer, Repertoire};
 use super::reads::Reads;
 use super::run::{Next, Run};
-use super::space::{End, Goal, Key, Space, SpotId, Taken, Way};
+use super::space::{End, Given, Goal, Key, Space, SpotId, Taken, Way};
 use crate::graph::{Edge, EdgeId, Graph};
-use crate::thread::{self, Lane, Undecided};
+use crate::thread::{self, Lane, Machine, Undecided};
 
 /// The most spots of all walks. A walk in breadth leaves half of them to one in depth.
 const MAX_SPOTS: usize = 20_000;
@@ -33,8 +37,14 @@ const MAX_MARKS: usize = 2_000_000;
 const MAX_TRIED: usize = 400_000;
 /// The most bytes of steps that the states of a walk hold.
 const MAX_HELD_BYTES: usize = 96 << 20;
-/// What a state holds of each role that has run, in bytes, about.
+/// What a state holds of each role that has run in a lane, in bytes, about.
 const VISITED_BYTES: usize = 128;
+/// As how many such roles a lane counts.
+const LANE_VISITS: usize = 4;
+/// What stands for a lane that came to its join, by whatever edge.
+const ARRIVED: u64 = 8;
+/// A state with so many lanes counts as one more answer that is tried: as much work it is to go on from it.
+pub(super) const LANES_AN_ANSWER: usize = 16;
 /// The most faults that are kept.
 const MAX_FAULTS: usize = 200;
 
@@ -47,6 +57,10 @@ pub struct Walker<'a> {
     roles: Vec<&'a RoleName>,
     bounded: Vec<&'a Arc<Edge>>,
     told: &'a mut dyn FnMut(Progress),
+    /// Whether a join goes on before all of its lanes have ended, so that it matters how many have.
+    counts_lanes: bool,
+    /// Answers that were tried, in states of many lanes counted more than once.
+    work: usize,
     walked: Walked,
 }
 
@@ -56,7 +70,7 @@ pub struct Walked {
     /// The spots and ways.
     pub space: Space,
     /// Where walks begin: the first spot, and the place of the first input that leads there.
-    pub roots: BTreeMap<usize, SpotId>,
+    pub roots: Vec<(usize, SpotId)>,
     /// The ends that `start` leads to at once.
     pub empty: BTreeMap<usize, End>,
     /// Edges that were taken.
@@ -88,11 +102,20 @@ pub struct Found {
     /// Where in it.
     pub range: Range<usize>,
     /// Why.
-    pub cause: Cause,
+    pub why: Why,
     /// The steps that lead there, as `role.status`, each with the fields that it answered.
     pub route: Vec<(Arc<str>, Value)>,
     /// The input.
     pub input: Arc<Value>,
+}
+
+/// Why something failed.
+#[derive(Debug, Clone, PartialEq)]
+pub enum Why {
+    /// A template or a condition has no value.
+    Template(Cause),
+    /// What an `each` goes over is this and no list.
+    NotAList(&'static str),
 }
 
 /// A visit to be made.
@@ -102,9 +125,11 @@ struct Front {
     trail: usize,
     /// About how many bytes of texts it holds: its own, and of those before it, which others hold too, a share.
     bytes: usize,
-    /// For roles whose answers conditions read: which one was the latest.
-    latest: BTreeMap<RoleName, usize>,
+    latest: Latest,
 }
+
+/// For roles whose answers conditions read: which one was the latest in each lane.
+type Latest = BTreeMap<(LanePath, RoleName), usize>;
 
 /// The steps behind a front, each with the one before it.
 struct Trails {
@@ -134,6 +159,8 @@ impl Trails {
 struct Walk {
     place: usize,
     turn: usize,
+    /// Which of several open lanes is answered first.
+    order: usize,
     in_depth: bool,
     trails: Trails,
     seen: BTreeSet<SpotId>,
@@ -165,6 +192,8 @@ impl<'a> Walker<'a> {
             roles: graph.roles().map(|(name, _)| name).collect(),
             bounded: bounded.collect(),
             told,
+            counts_lanes: super::orders(graph) > 1,
+            work: 0,
             walked: Walked::default(),
         }
     }
@@ -175,18 +204,24 @@ impl<'a> Walker<'a> {
         Walked { progress, ..self.walked }
     }
 
-    /// Walks from `start` with the input at `place` among the inputs, `turn` choosing among equal answers.
-    pub fn walk(&mut self, place: usize, input: &Arc<Value>, turn: usize) {
-        if !self.walk_on(place, input, turn, false) {
-            self.walk_on(place, input, turn, true);
+    /// Walks from `start` with the input at `place` among the inputs, `turn` choosing among equal answers and `order`
+    /// among lanes that are open side by side: 0 lets each go to its end before the next.
+    pub fn walk(&mut self, place: usize, input: &Arc<Value>, turn: usize, order: usize) {
+        if !self.walk_on((place, input), (turn, order), false) {
+            self.walk_on((place, input), (turn, order), true);
         }
     }
 
     /// Whether the walk came to its end.
-    fn walk_on(&mut self, place: usize, input: &Arc<Value>, turn: usize, in_depth: bool) -> bool {
+    fn walk_on(
+        &mut self,
+        (place, input): (usize, &Arc<Value>),
+        (turn, order): (usize, usize),
+        in_depth: bool,
+    ) -> bool {
         // A walk leaves half of what is left to those after it.
-        let allowance = (MAX_TRIED.saturating_sub(self.walked.progress.tried) / 2).max(1);
-        let until = self.walked.progress.tried + allowance;
+        let allowance = (MAX_TRIED.saturating_sub(self.work) / 2).max(1);
+        let until = self.work + allowance;
         let trails = Trails { input: Arc::clone(input), steps: Vec::new() };
         let (run, next) = Run::new(self.graph, input);
         if !self.follows(&next, &trails, Vec::new) {
@@ -196,16 +231,17 @@ impl<'a> Walker<'a> {
             self.walked.empty.insert(place, End::of(ending.outcome));
             return true;
         }
-        let latest = BTreeMap::new();
-        let Some(spot) = self.spot(place, &run, &latest) else { return true };
+        let latest = Latest::new();
+        let Some(spot) = self.spot((place, order), &run, &latest) else { return true };
         // Inputs that routing does not read begin at one spot: its routes are counted once.
-        if !self.walked.roots.values().any(|known| *known == spot) {
-            self.walked.roots.insert(place, spot);
+        if !self.walked.roots.iter().any(|(_, known)| *known == spot) {
+            self.walked.roots.push((place, spot));
         }
         let first = Front { spot, run, trail: 0, bytes: 0, latest };
         let mut walk = Walk {
             place,
             turn,
+            order,
             in_depth,
             trails,
             seen: BTreeSet::from([spot]),
@@ -228,7 +264,7 @@ impl<'a> Walker<'a> {
         let most_spots = if walk.in_depth { all_spots } else { all_spots / 2 };
         let reached = [
             (self.walked.space.spots.len() >= most_spots, format!("{all_spots} states")),
-            (self.walked.progress.tried >= until, format!("{MAX_TRIED} answers")),
+            (self.work >= until, format!("{MAX_TRIED} answers")),
             (walk.held_bytes > MAX_HELD_BYTES, format!("{} MiB of texts", MAX_HELD_BYTES >> 20)),
         ];
         let is_cut = reached.iter().any(|(reached, _)| *reached);
@@ -240,10 +276,12 @@ impl<'a> Walker<'a> {
     fn visit(&mut self, front: Front, walk: &mut Walk) {
         let Front { spot, run, trail, bytes, latest } = front;
         let repertoire = self.repertoire;
-        let Some((_, dispatch)) = run.visiting() else { return };
+        let Some((lane, dispatch)) = run.visiting(walk.order) else { return };
         let role = &dispatch.role;
+        let seat = lane.seat(role);
+        let lanes = run.machine().lanes().len();
         let mut only = None;
-        if let Some(fault) = run.broken() {
+        if let Some(fault) = run.broken(&lane) {
             only = thread::routed(self.graph, role, &fault);
             if only.is_none() {
                 self.walked.limits.insert(fault.message, (fault.code == Code::VisitLimit).then(|| role.clone()));
@@ -258,10 +296,11 @@ impl<'a> Walker<'a> {
             }
             let count = answers.all.len();
             let mut led: BTreeSet<(EdgeId, Option<usize>)> = BTreeSet::new();
-            let name: Arc<str> = format!("{role}.{status}").into();
+            let name: Arc<str> = format!("{seat}.{status}").into();
             for at in (0..count).map(|offset| (walk.turn + offset) % count) {
                 let Some(answer) = answers.all.get(at) else { continue };
-                let (after, next) = run.answered(answer);
+                self.work += lanes / LANES_AN_ANSWER;
+                let (after, next) = run.answered(&lane, answer);
                 let route = || walk.trails.route(trail, Some((&name, answer)));
                 if !self.follows(&next, &walk.trails, route) {
                     continue;
@@ -275,14 +314,14 @@ impl<'a> Walker<'a> {
                 } else {
                     let mut latest = latest.clone();
                     if is_told_apart {
-                        latest.insert(role.clone(), at);
+                        latest.insert((lane.clone(), role.clone()), at);
                     }
-                    let Some(spot) = self.spot(walk.place, &after, &latest) else { continue };
+                    let Some(spot) = self.spot((walk.place, walk.order), &after, &latest) else { continue };
                     if walk.seen.insert(spot) {
                         // A text holds the fields and the body, and both are held once more on their own.
-                        let prompt = after.visiting().map_or(0, |(_, dispatch)| dispatch.edge.prompt.len());
-                        let texts = prompt + 2 * answer.text_bytes;
-                        let added = texts + after.machine().trunk().own.len() * VISITED_BYTES;
+                        let opened = after.visiting(0).map_or(0, |(_, dispatch)| dispatch.edge.prompt.len());
+                        let texts = opened + 2 * answer.text_bytes;
+                        let added = texts + held_bytes(after.machine());
                         let bytes = bytes / 2 + added;
                         walk.held_bytes += bytes;
                         let trail = walk.trails.add(trail, &name, answer);
@@ -290,7 +329,12 @@ impl<'a> Walker<'a> {
                     }
                     Goal::Spot(spot)
                 };
-                let step = Some(Taken { status: status.clone(), answer: at, edge });
+                let given = next.steps.iter().skip(1).map(|step| Given {
+                    role: step.role.clone(),
+                    lane: step.lane.clone(),
+                    status: step.status.clone(),
+                });
+                let step = Some(Taken { status: status.clone(), answer: at, edge, given: given.collect() });
                 self.walked.space.add(spot, Way { step, goal });
             }
         }
@@ -299,20 +343,28 @@ impl<'a> Walker<'a> {
     /// Whether anything follows. What fails is kept, with the route that `route` gives.
     fn follows(&mut self, next: &Next, trails: &Trails, route: impl FnOnce() -> Vec<(Arc<str>, Value)>) -> bool {
         self.walked.progress.tried += 1;
+        self.work += 1;
         if self.walked.progress.tried.is_multiple_of(1_000) {
             (self.told)(Progress { spots: self.walked.space.spots.len(), ..self.walked.progress });
         }
         self.walked.taken.extend(&next.edges);
         let Some(fault) = &next.fault else { return true };
-        if let Undecided::Unrendered { part, error, .. } = fault {
-            self.fault((part.clone(), error.range.clone(), error.cause.clone()), &trails.input, route);
+        match fault {
+            Undecided::Unrendered { part, error, .. } => {
+                let why = Why::Template(error.cause.clone());
+                self.fault((part.clone(), error.range.clone(), why), &trails.input, route);
+            }
+            Undecided::NotAList { part, found } => {
+                self.fault((key(part, "each"), 0..0, Why::NotAList(found)), &trails.input, route);
+            }
+            Undecided::NoEdge { .. } | Undecided::Recall(_) => {}
         }
         false
     }
 
     fn fault(
         &mut self,
-        (part, range, cause): (String, Range<usize>, Cause),
+        (part, range, why): (String, Range<usize>, Why),
         input: &Arc<Value>,
         route: impl FnOnce() -> Vec<(Arc<str>, Value)>,
     ) {
@@ -324,26 +376,68 @@ impl<'a> Walker<'a> {
         }
         let route = route();
         if known.is_none_or(|known| known.route.len() > route.len()) {
-            self.walked.faults.insert(key, Found { part, range, cause, route, input: Arc::clone(input) });
+            self.walked.faults.insert(key, Found { part, range, why, route, input: Arc::clone(input) });
         }
     }
 
-    fn spot(&mut self, place: usize, run: &Run, latest: &BTreeMap<RoleName, usize>) -> Option<SpotId> {
-        let (_, dispatch) = run.visiting()?;
-        let key = self.key(place, run, latest);
-        Some(self.walked.space.spot(key, &dispatch.role))
+    fn spot(&mut self, (place, order): (usize, usize), run: &Run, latest: &Latest) -> Option<SpotId> {
+        let (lane, dispatch) = run.visiting(order)?;
+        let mut key = self.key(place, run, latest);
+        // Which of the open lanes goes on.
+        key.extend(lane.parts().map(|(_, index)| u64::from(index)));
+        Some(self.walked.space.spot(key, &dispatch.role, lane))
     }
 
-    fn key(&self, place: usize, run: &Run, latest: &BTreeMap<RoleName, usize>) -> Key {
+    fn key(&self, place: usize, run: &Run, latest: &Latest) -> Key {
         let mut key = vec![if self.reads.input { number(place) } else { 0 }];
-        for lane in run.machine().lanes() {
+        let lanes = run.machine().lanes();
+        let (open, ended): (Vec<&Lane>, Vec<&Lane>) = lanes.into_iter().partition(|lane| lane.is_open());
+        for lane in open {
             self.lane(lane, run, &mut key);
         }
-        if !self.reads.answers.is_empty() {
-            let told_apart = self.roles.iter().filter(|name| self.reads.answers.contains(**name));
-            key.extend(told_apart.map(|name| latest.get(*name).map_or(0, |at| number(*at) + 1)));
+        self.ended(&ended, run, &mut key);
+        for ((lane, name), at) in latest {
+            let role = self.roles.iter().position(|role| *role == name).map_or(0, number);
+            key.extend([role, lane.last_index().map_or(0, |index| u64::from(index) + 1), number(*at)]);
         }
         key
+    }
+
+    /// What lanes that have ended leave to those behind their join: whom they heard, and not in which of them.
+    fn ended(&self, lanes: &[&Lane], run: &Run, key: &mut Key) {
+        if lanes.is_empty() {
+            return;
+        }
+        if self.counts_lanes {
+            let mut kinds: BTreeMap<u64, usize> = BTreeMap::new();
+            for lane in lanes {
+                *kinds.entry(lane.doing.number().min(ARRIVED)).or_default() += 1;
+            }
+            key.extend(kinds.into_iter().flat_map(|(kind, count)| [kind, number(count)]));
+        }
+        for name in &self.roles {
+            let seen = || lanes.iter().filter_map(|lane| lane.seen.get(*name));
+            let visits: u64 = seen().map(|seen| seen.visits).sum();
+            key.push(visits.min(self.told_apart(name)));
+            if self.reads.steps.contains(*name) {
+                key.push(self.status(name, seen().last().map(|seen| seen.latest), run));
+            }
+        }
+    }
+
+    /// Up to how many visits of a role are told apart.
+    fn told_apart(&self, name: &RoleName) -> u64 {
+        let limit = self.graph.role(name).and_then(|(_, policy)| policy.limits.visits);
+        let limit = limit.into_iter().chain(self.limits.visits).min();
+        if self.reads.visits.contains(name) { u64::MAX } else { limit.unwrap_or(1).max(1) }
+    }
+
+    /// The status of a step of a role, as its place among the role's, from 1; 0 = there is none.
+    fn status(&self, name: &RoleName, seq: Option<u64>, run: &Run) -> u64 {
+        let latest = seq.and_then(|seq| run.episode(seq));
+        let statuses = self.repertoire.of(name);
+        let at = latest.and_then(|latest| statuses.iter().position(|(known, _)| *known == latest.status));
+        at.map_or(0, |at| number(at) + 1)
     }
 
     /// What tells a lane from others in the same place.
@@ -357,27 +451,25 @@ impl<'a> Walker<'a> {
         if self.reads.back {
             key.push(next.map_or(0, |dispatch| role(&dispatch.edge.from)));
         }
-        if !lane.is_open() {
-            return;
-        }
         for edge in &self.bounded {
             let Some(bound) = &edge.bound else { continue };
             key.push(lane.times_taken(edge.id, bound.per.as_ref()).min(bound.max.into()));
         }
         for name in &self.roles {
-            let limit = self.graph.role(name).and_then(|(_, policy)| policy.limits.visits);
-            let limit = limit.into_iter().chain(self.limits.visits).min();
-            let told_apart = if self.reads.visits.contains(*name) { u64::MAX } else { limit.unwrap_or(1).max(1) };
             let seen = lane.view(name.as_str());
-            key.push(seen.as_ref().map_or(0, |seen| seen.visits).min(told_apart));
+            key.push(seen.as_ref().map_or(0, |seen| seen.visits).min(self.told_apart(name)));
             if self.reads.steps.contains(*name) {
-                let latest = seen.and_then(|seen| run.episode(seen.latest));
-                let statuses = self.repertoire.of(name);
-                let at = latest.and_then(|latest| statuses.iter().position(|(known, _)| *known == latest.status));
-                key.push(at.map_or(0, |at| number(at) + 1));
+                key.push(self.status(name, seen.map(|seen| seen.latest), run));
             }
         }
     }
+}
+
+/// About how many bytes a machine holds beside texts.
+fn held_bytes(machine: &Machine) -> usize {
+    let lanes = machine.lanes();
+    let beside_trunk = lanes.len().saturating_sub(1);
+    (lanes.iter().map(|lane| lane.own.len()).sum::<usize>() + beside_trunk * LANE_VISITS) * VISITED_BYTES
 }
 
 /// Stands for the edge of a step that ends its lane by a fault.

@@ -1,6 +1,6 @@
 //! What follows a lane's last step: which edge is taken, who is visited, and where a fault leads.
 
-use super::fan::Fan;
+use super::fan::{Fan, Then};
 use super::lane::{Doing, Lane, LaneError};
 use super::machine::{Halt, Machine, no_lane};
 use super::message::{Action, Answered, Visit};
@@ -91,7 +91,12 @@ impl Machine {
                 }
                 self.lane_mut(path)?.doing = Doing::Fanned(Box::new(fan));
                 self.open_lanes(path, fresh, recall, after)?;
-                self.look_at_fan(path, recall, after)
+                // It may have no lane at all.
+                let fan = self.fan_mut(path)?;
+                if fan.then.is_none() && fan.have_all_ended() {
+                    fan.then = Some(Then::Join);
+                }
+                self.complete_if_ended(path, fresh, recall, after)
             }
             Next::TooManyLanes(fault) => {
                 let source = lane.last.as_ref().ok_or_else(|| fault.clone())?;

@@ -104,9 +104,23 @@ impl Fan {
         (is_met || self.have_all_ended()).then_some(Then::Join)
     }
 
+    /// What follows, seen from all lanes, in a process that did not see them end.
+    pub fn decided(&self) -> Option<Then> {
+        let failed = |(_, lane): &(&u32, &Lane)| matches!(lane.doing, Doing::Failed(_));
+        // It was the only one: the others were not needed any more.
+        if let Some((index, _)) = self.lanes.iter().find(failed).filter(|_| self.out.join.failed == FailedLanes::Fail) {
+            return Some(Then::Fail(*index));
+        }
+        let ended = self.lanes.iter().find(|(_, lane)| !lane.is_open());
+        match ended {
+            Some((index, _)) => self.follows(*index),
+            None => self.have_all_ended().then_some(Then::Join),
+        }
+    }
+
     /// Whether no lane is open and none is still to be opened.
     pub fn have_all_ended(&self) -> bool {
-        self.to_open.is_empty() && self.lanes.values().all(|lane| !lane.is_open())
+        (self.to_open.is_empty() || self.then.is_some()) && self.lanes.values().all(|lane| !lane.is_open())
     }
 
     /// The last steps of all lanes in declared order; where there is none, the step that the fan-out left.
@@ -139,7 +153,9 @@ impl Fan {
         let mut paths = Vec::new();
         for lane in self.lanes.values() {
             paths.push(lane.path.clone());
-            paths.extend(lane.lanes().into_iter().flat_map(Self::paths));
+            let last = lane.last.as_ref().map_or(0, |last| last.seq);
+            // Those of a fan-out whose join role has spoken have been closed by its step.
+            paths.extend(lane.lanes().filter(|fan| fan.opened_by() == last).into_iter().flat_map(Self::paths));
         }
         paths
     }
@@ -161,6 +177,7 @@ impl Fan {
             return Ok(world.episode(last.seq).map_err(Undecided::Recall)?.body.clone());
         }
         let scope = LaneScope::new(world, lane, Some(last.seq))?;
+        let scope = scope.with_branches(lane.joined.as_deref().map(Fan::branches));
         Speaking { scope: &scope, from: last.role.as_str(), part: &edge.part }.text("prompt", &edge.prompt)
     }
 

@@ -1,13 +1,15 @@
 //! A machine that follows steps which were committed before.
 
 use super::decide::Following;
-use super::lane::Doing;
-use super::lanes::forget_leaving;
+use super::lane::{Doing, Lane};
+use super::lanes::{end_leaving, is_ending, stay};
 use super::machine::{Halt, Machine};
-use super::message::{Came, PastStep};
+use super::message::{Came, Left, PastStep};
 use super::recall::Recall;
 use rondo_protocol::call::{Fault, FaultClass};
+use rondo_protocol::id::LanePath;
 use rondo_protocol::object::Step;
+use std::collections::BTreeMap;
 use std::sync::Arc;
 
 impl Machine {
@@ -31,11 +33,18 @@ impl Machine {
     }
 
     fn follow_in(&mut self, step: &Step, of: PastStep, recall: &dyn Recall) -> Result<Option<Came>, Halt> {
-        if self.lane(&step.lane).is_some_and(|lane| matches!(&lane.doing, Doing::Fanned(fan) if fan.then.is_some())) {
-            // What was being cancelled had ended when the join was committed.
-            let fan = self.fan_mut(&step.lane)?;
-            fan.lanes.values_mut().for_each(forget_leaving);
-            self.complete_if_ended(&step.lane, None, recall, &mut Following::default())?;
+        let is_expected = |machine: &Self| {
+            let visiting = machine.lane(&step.lane).and_then(Lane::visiting);
+            visiting.is_some_and(|dispatch| dispatch.role == step.role)
+        };
+        while !is_expected(self) {
+            // What was being cancelled had ended when this step was made.
+            let mut fans: Vec<LanePath> =
+                self.lanes().into_iter().filter(|lane| is_ending(lane)).map(|lane| lane.path.clone()).collect();
+            fans.sort_by_key(|path| path.parts().count());
+            let Some(path) = fans.pop() else { return Ok(None) };
+            self.fan_mut(&path)?.lanes.values_mut().for_each(end_leaving);
+            self.complete_if_ended(&path, None, recall, &mut Following::default())?;
         }
         let Some(lane) = self.lane(&step.lane) else { return Ok(None) };
         let Doing::Visiting(dispatch) = &lane.doing else { return Ok(None) };
@@ -69,12 +78,18 @@ impl Machine {
         Ok(Some(came))
     }
 
+    /// With what an earlier process left of visits in flight.
+    #[must_use]
+    pub fn with_left(self, left: BTreeMap<LanePath, Left>) -> Self {
+        Self { left, ..self }
+    }
+
     /// Follows no further step: limits hold again, and whoever began anew decides from here.
     #[must_use]
     pub fn resumed(mut self, version: u64) -> Self {
         self.version = version;
         self.is_resumed = true;
-        forget_leaving(&mut self.trunk);
+        stay(&mut self.trunk);
         self
     }
 }

@@ -31,7 +31,7 @@ pub struct Lane {
     pub seen: Views,
     /// How often bounded edges were taken.
     pub taken: BTreeMap<EdgeId, Taken>,
-    /// First roles of the lanes that were opened in it: such a lane may have a past.
+    /// First roles of lanes that were joined in it: such a lane may have a past.
     pub fanned: BTreeSet<RoleName>,
     /// Its last step of this round.
     pub last: Option<Last>,

@@ -16,8 +16,9 @@ use rondo_protocol::diagnostic::Code;
 use rondo_protocol::event::{self, LaneEnd, Outcome};
 use rondo_protocol::id::{LanePath, RoleName};
 use rondo_protocol::object::{CancelledLane, EdgeTaken, Followed, Observation};
+use rondo_protocol::workflow::places::key;
 use rondo_protocol::workflow::template::{Template, ValueTemplate};
-use rondo_protocol::workflow::{self, places::key};
+use rondo_protocol::workflow::{self};
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
@@ -67,13 +68,32 @@ impl Machine {
         recall: &dyn Recall,
         after: &mut Following,
     ) -> Result<(), Halt> {
+        let most = self.fan_mut(path)?.parallel();
+        self.open_up_to(path, most, fresh, recall, after)
+    }
+
+    pub(super) fn open_up_to(
+        &mut self,
+        path: &LanePath,
+        most: usize,
+        fresh: Option<&Arc<Episode>>,
+        recall: &dyn Recall,
+        after: &mut Following,
+    ) -> Result<(), Halt> {
         loop {
             let fan = self.fan_mut(path)?;
-            if fan.then.is_some() || fan.open() >= fan.parallel() {
+            if fan.then.is_some() || fan.open() >= most {
                 return Ok(());
             }
             let Some(index) = fan.to_open.pop_first() else { return Ok(()) };
-            self.open_lane(path, index, fresh, recall, after)?;
+            let opened = self.open_lane(path, index, fresh, recall, after);
+            if opened.is_err() {
+                let fan = self.fan_mut(path)?;
+                if !fan.lanes.contains_key(&index) {
+                    fan.to_open.insert(index);
+                }
+                return opened;
+            }
         }
     }
 
@@ -93,6 +113,8 @@ impl Machine {
         let role = fan.first_role(index).cloned().ok_or_else(|| no_lane(parent))?;
         let path = parent.child(&role, index);
         let past = if around.fanned.contains(&role) { recall.past(&path)? } else { None };
+        // Nobody kept which lanes were opened in its earlier rounds.
+        let fanned = if past.is_some() { first_roles(&graph) } else { BTreeSet::new() };
         let past = past.unwrap_or_default();
         let opened_by: Vec<u64> = around.opened_by.iter().copied().chain([fan.opened_by()]).collect();
         let first_opened_by = if past.first_opened_by.is_empty() {
@@ -112,6 +134,7 @@ impl Machine {
             first_opened_by,
             own: past.own,
             taken: past.taken,
+            fanned,
             base: Arc::clone(&fan.base),
             item: Some(Arc::new(item)),
             ..Lane::trunk()
@@ -137,7 +160,6 @@ impl Machine {
             role: role.clone(),
         };
         drop(scope);
-        self.lane_mut(parent)?.fanned.insert(role);
         self.fan_mut(parent)?.lanes.insert(index, lane);
         self.dispatch(&path, dispatch, after)
     }
@@ -183,37 +205,29 @@ impl Machine {
     ) -> Result<(), Halt> {
         let fan = self.fan_mut(parent)?;
         if fan.then.is_none() {
-            fan.then = fan.follows(ended.last_index().unwrap_or(0));
-            if fan.then.is_some() {
-                self.cancel_lanes(parent, after)?;
-            }
+            let then = fan.follows(ended.last_index().unwrap_or(0));
+            self.follow_with(parent, then, after)?;
         }
         self.open_lanes(parent, fresh, recall, after)?;
         self.complete_if_ended(parent, fresh, recall, after)
     }
 
-    /// Looks whether a fan-out is at its end without a lane having ended just now: it may have none.
-    pub(super) fn look_at_fan(
+    /// What follows a fan-out is known, if it is: nobody else of it is needed.
+    pub(super) fn follow_with(
         &mut self,
         path: &LanePath,
-        recall: &dyn Recall,
+        then: Option<Then>,
         after: &mut Following,
     ) -> Result<(), Halt> {
-        let Some(fan) = self.fan(path) else { return Ok(()) };
-        if fan.then.is_none() && !fan.have_all_ended() {
-            return self.open_lanes(path, None, recall, after);
-        }
-        if fan.then.is_none() {
-            self.fan_mut(path)?.then = Some(Then::Join);
-        }
-        self.complete_if_ended(path, None, recall, after)
+        let is_decided = then.is_some();
+        self.fan_mut(path)?.then = then;
+        if is_decided { self.cancel_lanes(path, after) } else { Ok(()) }
     }
 
     /// Cancels every lane of a fan-out that is still open.
     pub(super) fn cancel_lanes(&mut self, parent: &LanePath, after: &mut Following) -> Result<(), Halt> {
         let left = std::mem::take(&mut self.left);
         let fan = self.fan_mut(parent)?;
-        fan.to_open.clear();
         let mut lost = Vec::new();
         let mut given = Vec::new();
         for lane in fan.lanes.values_mut() {
@@ -249,14 +263,31 @@ impl Machine {
         recall: &dyn Recall,
         after: &mut Following,
     ) -> Result<(), Halt> {
-        let graph = Arc::clone(&self.definition.graph);
-        let input = Arc::clone(&self.definition.input);
-        let world = World { input: &input, recall, fresh };
         let lane = self.lane_mut(path)?;
         let Doing::Fanned(fan) = std::mem::replace(&mut lane.doing, Doing::Deciding) else {
             return Err(no_lane(path).into());
         };
         lane.joined = Some(fan);
+        let joining = self.joining(path, fresh, recall);
+        let done = joining.and_then(|dispatch| self.dispatch(path, dispatch, after));
+        if done.is_err() {
+            // The lanes stand for whoever goes on.
+            let lane = self.lane_mut(path)?;
+            lane.doing = lane.joined.take().map_or(Doing::Deciding, Doing::Fanned);
+        }
+        done
+    }
+
+    /// The visit of a join role.
+    pub(super) fn joining(
+        &self,
+        path: &LanePath,
+        fresh: Option<&Arc<Episode>>,
+        recall: &dyn Recall,
+    ) -> Result<Dispatch, Halt> {
+        let graph = Arc::clone(&self.definition.graph);
+        let input = Arc::clone(&self.definition.input);
+        let world = World { input: &input, recall, fresh };
         let lane = self.lane(path).ok_or_else(|| no_lane(path))?;
         let fan = lane.joined.as_deref().ok_or_else(|| no_lane(path))?;
         // The lane itself has seen its lanes' steps once the join role has taken its own.
@@ -284,7 +315,7 @@ impl Machine {
             given: None,
         };
         drop(scope);
-        self.dispatch(path, dispatch, after)
+        Ok(dispatch)
     }
 
     /// A lane failed and the others have ended: the source role takes its `on_error`, or what stands around it fails.
@@ -354,10 +385,42 @@ pub(super) fn length(list: &Value) -> usize {
     }
 }
 
-pub(super) fn forget_leaving(lane: &mut Lane) {
+/// The roles that lanes begin with.
+pub(super) fn first_roles(graph: &Graph) -> BTreeSet<RoleName> {
+    let edges = graph.edges();
+    let fan_outs = edges.values().filter_map(|edge| fan::of_edge(edge));
+    fan_outs.flat_map(|out| &out.branches).map(|branch| branch.to.clone()).collect()
+}
+
+/// Whether a lane waits for lanes in it that are not needed any more.
+pub(super) fn is_ending(lane: &Lane) -> bool {
+    matches!(&lane.doing, Doing::Fanned(fan) if matches!(fan.then, Some(Then::Join | Then::Fail(_))))
+}
+
+/// What was told to leave has left.
+pub(super) fn end_leaving(lane: &mut Lane) {
     match &mut lane.doing {
         Doing::Leaving(_) => lane.doing = Doing::Cancelled,
-        Doing::Fanned(fan) => fan.lanes.values_mut().for_each(forget_leaving),
+        Doing::Fanned(fan) => {
+            fan.lanes.values_mut().for_each(end_leaving);
+            lane.end(Doing::Cancelled);
+        }
+        _ => {}
+    }
+}
+
+/// What was told to leave begins again, and is told anew: what an earlier process used of it is known only then.
+pub(super) fn stay(lane: &mut Lane) {
+    match &mut lane.doing {
+        Doing::Leaving(_) => {
+            if let Doing::Leaving(dispatch) = std::mem::replace(&mut lane.doing, Doing::Deciding) {
+                lane.doing = Doing::Visiting(dispatch);
+            }
+        }
+        Doing::Fanned(fan) => {
+            fan.then = None;
+            fan.lanes.values_mut().for_each(stay);
+        }
         _ => {}
     }
 }
@@ -394,7 +457,6 @@ pub(super) fn cancel(
             Doing::Leaving(dispatch)
         }
         Doing::Fanned(mut fan) => {
-            fan.to_open.clear();
             lost.append(&mut fan.lost);
             fan.lanes.values_mut().for_each(|lane| cancel(lane, left, lost, given, actions));
             if fan.lanes.values().any(Lane::is_open) {

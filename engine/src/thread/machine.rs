@@ -14,7 +14,7 @@ use super::fan::Fan;
 use super::lane::{Doing, Lane};
 use super::message::{Action, Commit, Definition, Input, LaneState, Left, NewStep, Told, VisitEnd};
 use super::origin::Ending;
-use super::recall::Recall;
+use super::recall::{Recall, Unstored, Unsynced};
 use super::route::{Dispatch, Joins, Undecided};
 use crate::graph::EdgeId;
 use rondo_agent_kit::conversation::Episode;
@@ -45,6 +45,8 @@ pub struct Machine {
     pub(super) left: BTreeMap<LanePath, Left>,
     /// Commits that are not synced yet, each with what follows from it.
     pub(super) unsynced: VecDeque<(u64, Vec<Action>)>,
+    /// The steps of these commits.
+    pub(super) unstored: Vec<Unstored>,
     /// Lanes whose visit needs nobody: its step is due.
     pub(super) given: VecDeque<LanePath>,
     /// What the next commit carries beside its step.
@@ -84,6 +86,7 @@ impl Machine {
             lists: BTreeMap::new(),
             left: BTreeMap::new(),
             unsynced: VecDeque::new(),
+            unstored: Vec::new(),
             given: VecDeque::new(),
             pending: Pending::default(),
             ending: None,
@@ -239,6 +242,7 @@ impl Machine {
         every_lane(&self.trunk, &mut lanes);
         lanes.sort_unstable();
         let mut after = Following::default();
+        let mut fans = Vec::new();
         for (_, path) in lanes {
             let Some(lane) = self.lane(&path) else { continue };
             match &lane.doing {
@@ -247,14 +251,21 @@ impl Machine {
                     let dispatch = Dispatch::clone(dispatch);
                     self.dispatch(&path, dispatch, &mut after)?;
                 }
-                Doing::Arrived(_) | Doing::Failed(_) => {
-                    if let Some(parent) = path.parent() {
-                        self.look_at_fan_after(&parent, &path, None, recall, &mut after)?;
-                    }
+                Doing::Fanned(fan) => {
+                    // The lane that decided what follows made room for no other.
+                    let most = fan.parallel() - usize::from(fan.decided().is_some());
+                    self.open_up_to(&path, most, None, recall, &mut after)?;
                 }
-                Doing::Fanned(_) => self.look_at_fan(&path, recall, &mut after)?,
-                Doing::Leaving(_) | Doing::Cancelled | Doing::Over => {}
+                _ => {}
             }
+            fans.push(path);
+        }
+        fans.sort_by_key(|path| std::cmp::Reverse(path.parts().count()));
+        for path in fans {
+            let Some(fan) = self.fan(&path).filter(|fan| fan.then.is_none()) else { continue };
+            let then = fan.decided();
+            self.follow_with(&path, then, &mut after)?;
+            self.complete_if_ended(&path, None, recall, &mut after)?;
         }
         let is_new = !self.is_resumed;
         let told = after.told.into_iter().filter(|_| is_new);
@@ -290,7 +301,12 @@ impl Machine {
                 waited_ms: 0,
                 effect_unknown: None,
             };
-            self.commit_visit(&path, end, recall, out)?;
+            // No driver had the time to take the steps in that this one follows.
+            let over = Unsynced { recall, steps: std::mem::take(&mut self.unstored) };
+            let done = self.commit_visit(&path, end, &over, out);
+            let last = std::mem::replace(&mut self.unstored, over.steps);
+            self.unstored.extend(last);
+            done?;
         }
         if let Some(ending) = self.pending.ending.take() {
             self.commit_row(Some(ending), out)?;
@@ -424,6 +440,9 @@ impl Machine {
                 episode: added.episode,
             }),
         };
+        if let Some(step) = &commit.step {
+            self.unstored.push(Unstored::of(self.version, step));
+        }
         match decided {
             Ok(()) => actions.extend(ending.map(Action::Finish)),
             // The step stands; what follows from it cannot be said.
@@ -457,6 +476,7 @@ impl Machine {
         if let Some(mut fan) = lane.joined.take() {
             note.cancelled = std::mem::take(&mut fan.lost);
             lane.see_lanes(&fan);
+            lane.fanned.extend(fan.out.branches.iter().map(|branch| branch.to.clone()));
             lane.joined = Some(fan);
         }
         lane.add(seq, digest, step, note.attempts, keeps);
@@ -516,6 +536,7 @@ impl Machine {
     }
 
     pub(super) fn synced(&mut self, version: u64, out: &mut Vec<Action>) {
+        self.unstored.retain(|step| step.version > version);
         while self.unsynced.front().is_some_and(|(waits_for, _)| *waits_for <= version) {
             let Some((_, actions)) = self.unsynced.pop_front() else { return };
             out.extend(actions);

@@ -1,1 +1,7 @@
+//! Whole threads, driven without a store, a clock or a provider.
 
+mod budget;
+mod driver;
+mod fan_outs;
+mod laws;
+mod size;

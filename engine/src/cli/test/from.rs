@@ -7,10 +7,11 @@ use std::collections::BTreeMap;
 use std::fmt::Write as _;
 use std::path::{Path, PathBuf};
 
+use rondo_agent_kit::conversation::{Place, Position, Round};
 use rondo_protocol::diagnostic::Code;
 use rondo_protocol::digest::Kind;
-use rondo_protocol::id::RoleName;
-use rondo_protocol::object::{AnsweredBy, Entry, Note, Observation, Transcript};
+use rondo_protocol::id::{LanePath, RoleName};
+use rondo_protocol::object::{AnsweredBy, Entry, Note, Observation, Step, Transcript};
 use rondo_protocol::source;
 use rondo_protocol::workflow::RoleKind;
 use rondo_protocol::{Value, canonical};
@@ -120,9 +121,10 @@ fn folder(origin: &Origin, path: &str, here: &Path, name: &str) -> Result<PathBu
 struct Said<'a> {
     workflow: &'a rondo_protocol::workflow::Workflow,
     store: &'a dyn Read,
-    script: BTreeMap<RoleName, Vec<Value>>,
+    /// What each role said in each lane.
+    script: BTreeMap<RoleName, BTreeMap<LanePath, Vec<Value>>>,
     tools: BTreeMap<String, Vec<Value>>,
-    route: Vec<Value>,
+    route: Vec<(Position, Value)>,
     notes: Vec<String>,
 }
 
@@ -134,7 +136,9 @@ impl<'a> Said<'a> {
 
     fn step(&mut self, stored: &StoredStep, note: &Note) -> Result<(), crate::store::Error> {
         let step = &stored.step;
-        self.route.push(format!("{}.{}", step.role, step.status).into());
+        let round = Round { lane: step.lane.clone(), opened_by: note.opened_by.clone() };
+        let turn = Place { seq: stored.seq, round }.position();
+        self.route.push((turn, format!("{}.{}", step.lane.seat(&step.role), step.status).into()));
         let Some(digest) = step.transcript else {
             self.fault(stored, note);
             return Ok(());
@@ -143,18 +147,19 @@ impl<'a> Said<'a> {
         for entry in &transcript.entries {
             match entry {
                 Entry::Model { reply, .. } if !reply.parts.asks_for_tools() => {
-                    self.say(&step.role, [("raw", Value::from(reply.parts.text().into_owned()))]);
+                    self.say(step, [("raw", Value::from(reply.parts.text().into_owned()))]);
                 }
                 Entry::Model { reply, .. } => {
                     if !reply.parts.text().is_empty() {
                         let visit = stored.visit;
-                        self.notes.push(format!("{} visit {visit}: what was said beside calls is left out", step.role));
+                        let seat = step.lane.seat(&step.role);
+                        self.notes.push(format!("{seat} visit {visit}: what was said beside calls is left out"));
                     }
                     let uses = reply.parts.tool_calls();
                     let uses = uses.map(|call| {
                         Value::from_iter([("name", call.name.as_str().into()), ("args", arguments(&call.arguments))])
                     });
-                    self.say(&step.role, [("tools", Value::List(uses.collect()))]);
+                    self.say(step, [("tools", Value::List(uses.collect()))]);
                 }
                 Entry::Tool { arguments: args, failed, id, name, text } => {
                     let noted = note.tools.iter().find(|tool| tool.call == *id);
@@ -173,8 +178,31 @@ impl<'a> Said<'a> {
         Ok(())
     }
 
-    fn say<const N: usize>(&mut self, role: &RoleName, entry: [(&str, Value); N]) {
-        self.script.entry(role.clone()).or_default().push(Value::from_iter(entry));
+    fn say<const N: usize>(&mut self, step: &Step, entry: [(&str, Value); N]) {
+        let of_role = self.script.entry(step.role.clone()).or_default();
+        of_role.entry(step.lane.clone()).or_default().push(Value::from_iter(entry));
+    }
+
+    /// The lists of a script: one a role, and one a lane where lanes differ.
+    fn lists(&mut self) -> BTreeMap<String, Vec<Value>> {
+        let mut lists: BTreeMap<String, Vec<Value>> = BTreeMap::new();
+        for (role, lanes) in &self.script {
+            let mut all = lanes.values();
+            if let Some(first) = all.next().filter(|first| lanes.values().all(|list| list == *first)) {
+                lists.insert(role.to_string(), first.clone());
+                continue;
+            }
+            for (lane, said) in lanes {
+                // A script tells lanes apart by their last index.
+                let name = lane.last_index().map_or_else(|| role.to_string(), |index| format!("{role}[{index}]"));
+                match lists.get(&name) {
+                    None => drop(lists.insert(name, said.clone())),
+                    Some(known) if known == said => {}
+                    Some(_) => self.notes.push(format!("{name}: what was said in lane {lane} cannot be told apart")),
+                }
+            }
+        }
+        lists
     }
 
     /// A step that a fault came to: the attempts that failed.
@@ -199,17 +227,18 @@ impl<'a> Said<'a> {
             }
         };
         for _ in 0..note.attempts.max(1).min(u64::from(is_model) * 100) {
-            self.say(&step.role, [("error", Value::from_iter([failure.clone()]))]);
+            self.say(step, [("error", Value::from_iter([failure.clone()]))]);
         }
     }
 
     /// The sections of the scenario, in the order of the file.
-    fn scenario(&self, thread: &str, input: &Value, origin: &Origin) -> Vec<(&'static str, Value)> {
+    fn scenario(&mut self, thread: &str, input: &Value, origin: &Origin) -> Vec<(&'static str, Value)> {
         let by_name = |lists: Vec<(String, Vec<Value>)>| {
             lists.into_iter().map(|(name, list)| (name, Value::List(list))).collect()
         };
         let mut expect: BTreeMap<String, Value> = BTreeMap::new();
-        expect.insert("route".to_owned(), Value::List(self.route.clone()));
+        self.route.sort_by(|(a, _), (b, _)| a.cmp(b));
+        expect.insert("route".to_owned(), Value::List(self.route.iter().map(|(_, step)| step.clone()).collect()));
         match &origin.ending {
             Some(ending) => {
                 expect.insert("outcome".to_owned(), ending.outcome.name().into());
@@ -224,8 +253,7 @@ impl<'a> Said<'a> {
         if *input != Value::empty_object() {
             whole.push(("input", input.clone()));
         }
-        let script = self.script.iter().map(|(role, list)| (role.to_string(), list.clone())).collect();
-        whole.push(("script", by_name(script)));
+        whole.push(("script", by_name(self.lists().into_iter().collect())));
         if !self.tools.is_empty() {
             whole.push(("tools", by_name(self.tools.clone().into_iter().collect())));
         }

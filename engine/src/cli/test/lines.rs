@@ -1,7 +1,7 @@
 //! The JSON lines of `rondo test`: one a scenario, then one a stale snapshot, then the sum.
 
 use rondo_protocol::diagnostic::{Code, Diagnostic};
-use rondo_protocol::id::RoleName;
+use rondo_protocol::id::{LanePath, RoleName};
 use serde::Serialize;
 
 use crate::cli::failure::Failure;
@@ -38,6 +38,7 @@ struct FaultLine {
 struct ChangeLine<'a> {
     snapshot: &'a str,
     role: Option<&'a RoleName>,
+    lane: Option<&'a LanePath>,
     visit: Option<u64>,
     request: Option<u64>,
     message: Option<u64>,
@@ -128,11 +129,12 @@ fn scenario<'a>(workflow: &'a str, tested: &'a Tested) -> ScenarioLine<'a> {
 }
 
 fn change(change: &Change) -> ChangeLine<'_> {
-    let Change { snapshot, role, visit, request, message, block, cause, detail, part, .. } = change;
+    let Change { snapshot, role, lane, visit, request, message, block, cause, detail, part, .. } = change;
     let part = part.as_ref();
     ChangeLine {
         snapshot,
         role: role.as_ref(),
+        lane: lane.as_ref(),
         visit: *visit,
         request: *request,
         message: *message,

@@ -108,9 +108,13 @@ fn inner(text: &str) -> String {
 }
 
 fn change(out: &mut String, changed: &Change) {
-    let Change { snapshot, request, visit, block, cause, detail, part, lines, .. } = changed;
+    let Change { snapshot, request, lane, visit, block, cause, detail, part, lines, .. } = changed;
     let place = match (request, visit) {
-        (Some(request), Some(visit)) => format!("request {request}, visit {visit}, {block}"),
+        (Some(request), Some(visit)) => {
+            let lane = lane.as_ref().filter(|lane| !lane.is_trunk());
+            let lane = lane.map_or_else(String::new, |lane| format!("lane {lane}, "));
+            format!("request {request}, {lane}visit {visit}, {block}")
+        }
         _ => block.clone(),
     };
     let detail = if detail.is_empty() { String::new() } else { format!(": {detail}") };

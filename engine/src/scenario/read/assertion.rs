@@ -7,8 +7,8 @@ use rondo_protocol::diagnostic::{Code, Span};
 use rondo_protocol::id::RoleName;
 use rondo_protocol::source::{Key, Kind, Node, excerpt, locate};
 
-use super::{Reader, tools_of};
-use crate::scenario::expect::{Direction, Expectation, Test};
+use super::{Reader, role_of, tools_of};
+use crate::scenario::expect::{Direction, Expectation, Seat, Test};
 use crate::scenario::path::Path;
 
 const KEYS: [&str; 14] = [
@@ -155,7 +155,7 @@ impl Reader<'_> {
 
     fn told(&mut self, key: &Key, node: &Node, given: &mut Given<'_>) -> Option<Expectation> {
         let name = self.string(key, node)?;
-        let role = self.role_name(&name, node.place(key.span));
+        let seat = self.seat(&name, node.place(key.span));
         let visit = given.take("visit").and_then(|(key, node)| {
             let visit = self.count(key, node)?;
             if visit == 0 {
@@ -176,22 +176,23 @@ impl Reader<'_> {
             }
         };
         let (direction, contains) = text?;
-        Some(Expectation::Told { role: role?, visit, direction, contains })
+        Some(Expectation::Told { seat: seat?, visit, direction, contains })
     }
 
-    fn role_name(&mut self, name: &str, place: Span) -> Option<RoleName> {
+    fn seat(&mut self, name: &str, place: Span) -> Option<Seat> {
         if !self.role(name, place) {
             return None;
         }
-        RoleName::new(name).ok()
+        let role = RoleName::new(role_of(name)).ok()?;
+        Some(Seat { lane: (role.as_str() != name).then(|| name.to_owned()), role })
     }
 
-    fn calls(&mut self, key: &Key, node: &Node) -> BTreeMap<RoleName, u64> {
+    fn calls(&mut self, key: &Key, node: &Node) -> BTreeMap<Seat, u64> {
         let mut calls = BTreeMap::new();
         for (key, node) in self.map(key, node) {
             let count = self.count(key, node);
-            if let (Some(role), Some(count)) = (self.role_name(&key.name, key.span), count) {
-                calls.insert(role, count);
+            if let (Some(seat), Some(count)) = (self.seat(&key.name, key.span), count) {
+                calls.insert(seat, count);
             }
         }
         calls

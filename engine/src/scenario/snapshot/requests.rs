@@ -2,14 +2,17 @@
 //!
 //! The head stands first, and again wherever it changes. Then each request: its number, visit and digest, how much of the
 //! request before it goes on in it, and the messages that are new. So a text that moves a prefix shows in a diff as the
-//! line `does not continue`. The last line has the digest of all of it, so that what was taken away or put in another visit
+//! line `does not continue`. Lanes stand in declared order, each request is compared with the one before it in its lane,
+//! and the first of a lane stands whole. The last line has the digest of all of it, so that what was taken away or put in another visit
 //! is seen too.
 
+use std::collections::BTreeMap;
 use std::fmt::Write as _;
 use std::sync::Arc;
 
 use rondo_protocol::diagnostic::Code;
 use rondo_protocol::digest::Kind;
+use rondo_protocol::id::LanePath;
 use rondo_protocol::message::{Conversation, Message, Opaque, Part, Speaker, ToolUse};
 use rondo_protocol::object::{Head, Parameters, ToolSpec};
 use rondo_protocol::{Digest, Value, canonical};
@@ -28,10 +31,10 @@ const ANSWERS: &str = "answers";
 /// The same where the call failed.
 const FAILS: &str = "fails";
 
-/// The requests of one role, in the order in which they were sent.
+/// The requests of one role.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub struct Requests {
-    /// Oldest first.
+    /// Oldest first, and those of lanes in declared order.
     pub sent: Vec<Request>,
 }
 
@@ -41,7 +44,9 @@ pub type Labelled = (Arc<Message>, String);
 /// One request.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Request {
-    /// In which visit of the role, from 1.
+    /// In which lane.
+    pub lane: LanePath,
+    /// In which visit of the role in the lane, from 1.
     pub visit: u64,
     /// What it holds besides messages.
     pub head: Arc<Head>,
@@ -66,7 +71,8 @@ impl Requests {
     pub fn to_text(&self) -> String {
         let mut out = String::new();
         let mut before: Option<&Request> = None;
-        let mut conversation = Conversation::default();
+        let mut of_lanes: BTreeMap<&LanePath, (u64, &Request)> = BTreeMap::new();
+        let mut conversations: BTreeMap<&LanePath, Conversation> = BTreeMap::new();
         let mut head_digest = None;
         for (request, number) in self.sent.iter().zip(1_u64..) {
             let digest = match head_digest.filter(|_| before.is_some_and(|before| before.head == request.head)) {
@@ -74,14 +80,20 @@ impl Requests {
                 None => write_head(&mut out, &request.head),
             };
             head_digest = Some(digest);
-            let shared = before.map_or(0, |before| request.shared(before));
+            let last = of_lanes.get(&request.lane).copied();
+            let shared = last.map_or(0, |(_, last)| request.shared(last));
+            let conversation = conversations.entry(&request.lane).or_default();
             conversation.truncate(shared);
             let new = request.messages.get(shared..).unwrap_or_default();
             conversation.extend(new.iter().map(|(message, _)| Message::clone(message)));
             let (visit, digest) = (request.visit, short(conversation.request(digest)));
-            heading(&mut out, &format!("request {number} · visit {visit} · digest {digest}"));
-            if let Some(before) = before {
-                let (last, all) = (number - 1, before.messages.len());
+            let lane = match request.lane.is_trunk() {
+                true => String::new(),
+                false => format!("lane {} · ", request.lane),
+            };
+            heading(&mut out, &format!("request {number} · {lane}visit {visit} · digest {digest}"));
+            if let Some((last, before)) = last {
+                let all = before.messages.len();
                 heading(
                     &mut out,
                     &if shared == all {
@@ -96,6 +108,7 @@ impl Requests {
                 write_message(&mut out, number, message, label);
             }
             before = Some(request);
+            of_lanes.insert(&request.lane, (number, request));
         }
         let digest = digest_of(&out);
         heading(&mut out, &format!("{END}{digest}"));
@@ -110,7 +123,7 @@ impl Requests {
         let mut reading = Reading::new(text, from);
         let mut sent: Vec<Request> = Vec::new();
         let mut head: Option<(Arc<Head>, Digest)> = None;
-        let mut conversation = Conversation::default();
+        let mut conversations: BTreeMap<LanePath, Conversation> = BTreeMap::new();
         let mut left = MAX_MESSAGES;
         let begin = reading.place().start;
         while reading.peek().is_some() {
@@ -134,17 +147,17 @@ impl Requests {
                 return Err(Fault::new(Code::SnapshotSyntax, place, "here a head or a request is wanted"));
             };
             let number = sent.len() + 1;
-            let stated =
-                rest.strip_prefix(&format!("{number} · visit ")).and_then(|rest| rest.split_once(" · digest "));
-            let stated = stated.and_then(|(visit, digest)| Some((visit.parse::<u64>().ok()?, digest)));
-            let Some((visit, digest)) = stated else {
-                let message = format!("here `request {number} · visit .. · digest ..` is wanted");
+            let stated = rest.strip_prefix(&format!("{number} · ")).and_then(lane_visit_and_digest);
+            let Some((lane, visit, digest)) = stated else {
+                let message = format!("here `request {number} · [lane .. ·] visit .. · digest ..` is wanted");
                 return Err(Fault::new(Code::SnapshotSyntax, place, message));
             };
-            let mut messages = match sent.last() {
-                Some(before) => continued(&mut reading, before, number - 1)?,
+            let before = sent.iter().enumerate().rev().find(|(_, before)| before.lane == lane);
+            let mut messages = match before {
+                Some((at, before)) => continued(&mut reading, before, at + 1)?,
                 None => Vec::new(),
             };
+            let conversation = conversations.entry(lane.clone()).or_default();
             conversation.truncate(messages.len());
             while let Some(new) = read_message(&mut reading, messages.len() + 1)? {
                 conversation.push(Message::clone(&new.0));
@@ -158,7 +171,7 @@ impl Requests {
                 let message = format!("request {number} is not the one of this digest: it was edited");
                 return Err(Fault::new(Code::SnapshotEdited, place, message));
             }
-            sent.push(Request { visit, head: Arc::clone(head), messages });
+            sent.push(Request { lane, visit, head: Arc::clone(head), messages });
         }
         let place = reading.place();
         let message = if place.is_empty() {
@@ -168,6 +181,19 @@ impl Requests {
         };
         Err(Fault::new(Code::SnapshotSyntax, place, message))
     }
+}
+
+/// Reads what stands behind the number of a request.
+fn lane_visit_and_digest(rest: &str) -> Option<(LanePath, u64, &str)> {
+    let (lane, rest) = match rest.strip_prefix("lane ") {
+        Some(rest) => {
+            let (lane, rest) = rest.split_once(" · ")?;
+            (LanePath::new(lane).ok().filter(|lane| !lane.is_trunk())?, rest)
+        }
+        None => (LanePath::trunk(), rest),
+    };
+    let (visit, digest) = rest.strip_prefix("visit ")?.split_once(" · digest ")?;
+    Some((lane, visit.parse().ok()?, digest))
 }
 
 /// The messages of the request before that go on in this one.

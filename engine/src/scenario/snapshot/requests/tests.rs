@@ -43,7 +43,7 @@ fn conversation() -> Requests {
     let third =
         vec![opening, said(Message::assistant("Done."), "answer"), said(Message::user("Again."), "b.ok, summary")];
     let other = Arc::new(Head { model: "gpt 5".to_owned(), ..Head::clone(&head) });
-    let request = |visit, head: &Arc<Head>, messages| Request { visit, head: Arc::clone(head), messages };
+    let request = |visit, head: &Arc<Head>, messages| Request { lane: LanePath::trunk(), visit, head: Arc::clone(head), messages };
     Requests { sent: vec![request(1, &head, first), request(1, &head, second), request(2, &other, third)] }
 }
 
@@ -135,6 +135,7 @@ proptest! {
         picks in prop::collection::vec((0_usize..3, prop::collection::vec(0_usize..4, 0..5), 1_u64..9), 1..5),
     ) {
         let request = |(head, messages, visit): (usize, Vec<usize>, u64)| Request {
+            lane: LanePath::trunk(),
             visit,
             head: Arc::clone(&heads[head % heads.len()]),
             messages: messages.into_iter().map(|at| pool[at % pool.len()].clone()).collect(),

@@ -1,0 +1,264 @@
+//! What goes on in a run, as far as its events have told.
+
+use std::collections::BTreeMap;
+use std::fmt::Write as _;
+
+use rondo_protocol::Value;
+use rondo_protocol::diagnostic::Code;
+use rondo_protocol::event::{Event, LaneEnd, Outcome, Visit, What};
+use rondo_protocol::id::{LanePath, ThreadId};
+use rondo_protocol::object::{AnsweredBy, Usage};
+
+use super::super::lines::who as who_in;
+use super::super::output::printable;
+use super::super::show::{seconds, spending};
+use crate::scheduler::WARNING;
+
+/// How much of what is being said is kept for a live line, in characters.
+const TAIL: usize = 200;
+
+/// What is going on, as far as events have told.
+#[derive(Debug, Default)]
+pub struct Scene {
+    has_many: bool,
+    threads: BTreeMap<ThreadId, Going>,
+}
+
+/// Somebody who speaks. Those of a thread stand in the declared order of their lanes.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
+pub struct Speaker {
+    thread: ThreadId,
+    place: Vec<u32>,
+    /// In which lane; one role speaks in a lane at a time.
+    pub lane: LanePath,
+}
+
+#[derive(Debug, Default)]
+struct Going {
+    begun_ms: u64,
+    /// By lane.
+    speaking: BTreeMap<LanePath, Speaking>,
+    spent: Spent,
+    /// By node: calls that it answered, and US dollars that they had cost.
+    hooks: BTreeMap<String, (u64, f64)>,
+}
+
+#[derive(Debug)]
+struct Speaking {
+    visit: Visit,
+    begun_ms: u64,
+    tail: String,
+    spent: Spent,
+    /// The hook that gave what this visit says.
+    hook: Option<String>,
+}
+
+#[derive(Debug, Clone, Copy, Default)]
+struct Spent {
+    usage: Option<Usage>,
+    cost_usd: Option<f64>,
+}
+
+impl Spent {
+    fn add(&mut self, other: Self) {
+        if let Some(usage) = other.usage {
+            *self.usage.get_or_insert_default() += usage;
+        }
+        if let Some(cost) = other.cost_usd {
+            *self.cost_usd.get_or_insert_default() += cost;
+        }
+    }
+
+    fn text(self) -> String {
+        spending(self.usage, self.cost_usd)
+    }
+}
+
+impl Scene {
+    /// Nothing goes on yet. With `has_many` each line names its thread.
+    pub fn new(has_many: bool) -> Self {
+        Self { has_many, ..Self::default() }
+    }
+
+    /// Takes an event in; gives the line that it is worth, if any.
+    pub fn event(&mut self, event: &Event) -> Option<String> {
+        let prefix = if self.has_many { format!("{}  ", event.thread) } else { String::new() };
+        let going = self.threads.entry(event.thread.clone()).or_default();
+        let line = going.event(event)?;
+        if matches!(event.what, What::ThreadFinished { .. } | What::ThreadWaiting { .. } | What::Error { .. }) {
+            self.threads.remove(&event.thread);
+        }
+        Some(format!("{prefix}{line}\n"))
+    }
+
+    /// What each speaker is saying right now, each in one line of `width` columns: at most `most`, and first those whom
+    /// `has_line` says to have one already. Then how many more there are, and in which lanes.
+    pub fn live(
+        &self,
+        width: usize,
+        most: usize,
+        has_line: impl Fn(&Speaker) -> bool,
+    ) -> (BTreeMap<Speaker, String>, Option<String>) {
+        let all = self.threads.iter().flat_map(|(thread, going)| {
+            going.speaking.iter().map(|(lane, speaking)| {
+                let place = lane.parts().map(|(_, index)| index).collect();
+                (Speaker { thread: thread.clone(), place, lane: lane.clone() }, speaking)
+            })
+        });
+        let mut all: Vec<(Speaker, &Speaking)> = all.collect();
+        all.sort_by(|(a, _), (b, _)| (!has_line(a), a).cmp(&(!has_line(b), b)));
+        let (shown, more) = all.split_at_checked(most).unwrap_or((&all, &[]));
+        let line = |(speaker, speaking): &(Speaker, &Speaking)| (speaker.clone(), speaking.line(width));
+        let names: Vec<String> = more.iter().map(|(_, speaking)| who(&speaking.visit)).collect();
+        let more = format!("and {} more: {}", names.len(), names.join(", ")).chars().take(width).collect();
+        (shown.iter().map(line).collect(), (!names.is_empty()).then_some(more))
+    }
+}
+
+impl Speaking {
+    /// The end of what is being said, behind the name of who says it.
+    fn line(&self, width: usize) -> String {
+        let who = format!("{}, visit {}:", who(&self.visit), self.visit.visit);
+        let room = width.saturating_sub(who.chars().count() + 1);
+        let flat = self.tail.split_whitespace().collect::<Vec<_>>().join(" ");
+        let skipped = flat.chars().count().saturating_sub(room);
+        format!("{who} {}", printable(&flat.chars().skip(skipped).collect::<String>()))
+    }
+}
+
+impl Going {
+    fn event(&mut self, event: &Event) -> Option<String> {
+        if self.begun_ms == 0 {
+            self.begun_ms = event.at_ms;
+        }
+        match &event.what {
+            What::ThreadStarted { .. } => Some(format!("thread {}", event.thread)),
+            What::ThreadResumed { seq } => Some(format!("thread {} goes on after step {seq}", event.thread)),
+            What::StepStarted { visit } => {
+                let visit = visit.clone();
+                let (tail, spent) = (String::new(), Spent::default());
+                let lane = visit.lane.clone();
+                self.speaking.insert(lane, Speaking { visit, begun_ms: event.at_ms, tail, spent, hook: None });
+                None
+            }
+            What::ModelDelta { visit, text, .. } => {
+                if let Some(speaking) = self.speaking.get_mut(&visit.lane) {
+                    speaking.tail.push_str(text);
+                    let skipped = speaking.tail.chars().count().saturating_sub(TAIL);
+                    speaking.tail = speaking.tail.chars().skip(skipped).collect();
+                }
+                None
+            }
+            What::CallRetried { visit, attempt, model, code, wait_ms } => {
+                if let Some(speaking) = self.speaking.get_mut(&visit.lane) {
+                    speaking.tail.clear();
+                }
+                let wait = seconds(*wait_ms);
+                Some(format!(
+                    "     {}: attempt {} of {model} failed ({code}), again in {wait}",
+                    who(visit),
+                    attempt + 1
+                ))
+            }
+            What::ToolFinished { visit, tool, duration_ms, failed, answered_by, .. } => {
+                if let Some(speaking) = self.speaking.get_mut(&visit.lane) {
+                    // What it answered was this call, which is told here.
+                    speaking.hook = None;
+                }
+                let mark = if *failed { " failed" } else { "" };
+                let by = by(Some(answered_by));
+                Some(format!("     {}: {tool}{mark}  {}{by}", who(visit), seconds(*duration_ms)))
+            }
+            What::CallSettled { visit, usage, cost_usd, answered_by, .. } => {
+                if let (Some(speaking), AnsweredBy::Port) = (self.speaking.get_mut(&visit.lane), answered_by) {
+                    speaking.hook = None;
+                }
+                let spent = Spent { usage: *usage, cost_usd: *cost_usd };
+                self.spent.add(spent);
+                if let Some(speaking) = self.speaking.get_mut(&visit.lane) {
+                    speaking.spent.add(spent);
+                }
+                None
+            }
+            What::StepCommitted { visit, seq, status, .. } => {
+                let (spent, begun_ms, hook) =
+                    self.speaking.remove(&visit.lane).map_or((Spent::default(), event.at_ms, None), |speaking| {
+                        (speaking.spent, speaking.begun_ms, speaking.hook)
+                    });
+                let by = hook.map_or_else(String::new, |node| format!("  by {node}"));
+                let took = seconds(event.at_ms.saturating_sub(begun_ms));
+                Some(format!("{seq:>3}. {}: {status}{}  {took}{by}", who(visit), spent.text()))
+            }
+            What::Said { text, .. } => Some(format!("     {text}")),
+            What::ThreadWaiting { .. } => Some("waiting for a person".to_owned()),
+            What::EdgeTaken { visit, to, .. } => {
+                let opened = to.iter().filter(|target| target.lane != visit.lane).count();
+                (opened > 1).then(|| format!("     {opened} lanes"))
+            }
+            What::LaneEnded { visit, how } => {
+                let within = format!("{}/", visit.lane);
+                self.speaking.retain(|lane, _| *lane != visit.lane && !lane.as_str().starts_with(&within));
+                let how = match how {
+                    LaneEnd::Arrived => "arrived",
+                    LaneEnd::Failed => "failed",
+                    LaneEnd::Cancelled => "cancelled",
+                };
+                Some(format!("     lane {} {how}", visit.lane))
+            }
+            What::ThreadFinished { outcome, reason, .. } => {
+                Some(self.finished(*outcome, reason.as_deref(), event.at_ms))
+            }
+            What::Error { code, message, .. } => {
+                let mut line = format!("stopped: {code}: {message}");
+                // Where a person has to decide something, the message says how.
+                if code != Code::ToolInDoubt.as_str() {
+                    let _ = write!(line, "\n  `rondo resume {}` goes on", event.thread);
+                }
+                Some(line)
+            }
+            What::HookAnswered { visit, node, saved_usd, .. } => {
+                let of_node = self.hooks.entry(node.clone()).or_default();
+                of_node.0 += 1;
+                of_node.1 += saved_usd.unwrap_or_default();
+                if let Some(speaking) = self.speaking.get_mut(&visit.lane) {
+                    speaking.hook = Some(node.clone());
+                }
+                None
+            }
+            What::HookReport { visit, node, metrics } => {
+                let warning = metrics.get(WARNING).and_then(Value::as_str)?;
+                Some(format!("     {}: {node}: {}", who(visit), printable(warning)))
+            }
+            What::ToolStarted { .. } => None,
+        }
+    }
+
+    fn finished(&self, outcome: Outcome, reason: Option<&str>, at_ms: u64) -> String {
+        let word = match outcome {
+            Outcome::Done => "done",
+            Outcome::Failed => "failed",
+            Outcome::Cancelled => "cancelled",
+        };
+        let reason = reason.map_or_else(String::new, |reason| format!(": {reason}"));
+        let mut line = format!("{word}{reason}{}  {}", self.spent.text(), seconds(at_ms.saturating_sub(self.begun_ms)));
+        for (node, (calls, saved_usd)) in &self.hooks {
+            let noun = if *calls == 1 { "call" } else { "calls" };
+            let _ = write!(line, "\n     {node} answered {calls} {noun}");
+            if *saved_usd > 0.0 {
+                let _ = write!(line, ", ${saved_usd:.4} saved");
+            }
+        }
+        line
+    }
+}
+
+fn by(answered_by: Option<&AnsweredBy>) -> String {
+    match answered_by {
+        Some(by @ (AnsweredBy::Hook(_) | AnsweredBy::Journal | AnsweredBy::Loop)) => format!("  by {}", by.as_str()),
+        _ => String::new(),
+    }
+}
+
+fn who(visit: &Visit) -> String {
+    who_in(&visit.role, &visit.lane)
+}
