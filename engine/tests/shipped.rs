@@ -17,8 +17,10 @@ const MARK: &str = "wombat-4711";
 
 /// For each workflow a text of its input and where it comes to light. `fix-failing-test` changes files, and is run on a
 /// copy of its fixture by the end-to-end suite.
-const SHIPPED: [(&str, &str, &str); 5] = [
+const SHIPPED: [(&str, &str, &str); 7] = [
     ("debate", "background", "minutes"),
+    ("map-files", "diff", "report"),
+    ("panel", "document", "report"),
     ("repo-report", "question", "question"),
     ("review-diff", "diff", "report"),
     ("review-loop", "topic", "topic"),

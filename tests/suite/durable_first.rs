@@ -196,3 +196,28 @@ async fn durable_first() {
     }
     assert_eq!(last, ["step_committed", "edge_taken", "thread_finished"]);
 }
+
+/// A process that ends between such a record and the commit would find a visit that failed without the step that says
+/// so, make it again, and come to other steps than a run that is left alone.
+#[tokio::test]
+async fn a_fault_that_an_edge_takes_up_is_stored_by_its_step_alone() {
+    let (waiting, mut waits) = mpsc::unbounded_channel();
+    let store = Arc::new(Gated { inner: MemoryStore::default(), gate: Semaphore::new(100), waiting });
+    let engine = Engine::new(Arc::clone(&store) as _, Arc::new(SystemEnv::default()), registry());
+    let routed = WORKFLOW.replace("say: \"a is done\" }", "say: \"a is done\" }, on_error: { to: b, prompt: go on }");
+    let calls: Arc<Mutex<u64>> = Arc::default();
+    let made = Arc::clone(&calls);
+    let model = FnModel(move |call: &ModelCall| {
+        let is_broken = call.site.role.as_str() == "a";
+        *made.lock().unwrap() += u64::from(is_broken);
+        Ok(if is_broken { "broken".to_owned() } else { "---\nstatus: done\n---\n".to_owned() })
+    });
+    let mut handle = start(&engine, &checked(&routed), Value::empty_object(), Arc::new(model)).await;
+    while handle.events.recv().await.is_some() {}
+    let mut stored = Vec::new();
+    while let Ok(what) = waits.try_recv() {
+        stored.push(what);
+    }
+    // The records hold the answers that the model was asked to mend, which had to be stored before it was.
+    assert_eq!((*calls.lock().unwrap(), stored), (3, vec!["row", "record", "record", "step", "step"]));
+}

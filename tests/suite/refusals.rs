@@ -288,7 +288,7 @@ fn a_limit_on_money_without_a_price_is_refused_and_warned_of() {
     let place = Place::new();
     place.file(
         "paid/workflow.yaml",
-        &WORKFLOW.replace("graph:", "models: { default: { model: tuned } }\nlimits: { cost_usd: 0.5 }\ngraph:"),
+        WORKFLOW.replace("graph:", "models: { default: { model: tuned } }\nlimits: { cost_usd: 0.5 }\ngraph:"),
     );
     place.file("paid/script.yaml", SCRIPT);
     let run = ["run", "paid", "-i", "topic=x"];
@@ -301,12 +301,12 @@ fn a_limit_on_money_without_a_price_is_refused_and_warned_of() {
     let warned = with_key(&["validate", "paid"]);
     assert_eq!(warned.status.code(), Some(0));
     let said = String::from_utf8(warned.stdout).unwrap();
-    assert!(said.contains("RN0519") && said.contains("workflow.yaml:10"), "{said}");
+    assert!(said.contains("RN0519") && said.contains("workflow.yaml:9"), "{said}");
     // What costs nothing, or what a price is known of, is limited.
-    place.start(&["run", "paid", "--offline", "-i", "topic=x"]).finish_within(SOON).exits(0);
+    place.start(["run", "paid", "--offline", "-i", "topic=x"]).finish_within(SOON).exits(0);
     place.file(
         "paid/workflow.yaml",
-        &WORKFLOW.replace("graph:", "models: { default: { model: gpt-4.1-mini } }\nlimits: { cost_usd: 0.5 }\ngraph:"),
+        WORKFLOW.replace("graph:", "models: { default: { model: gpt-4.1-mini } }\nlimits: { cost_usd: 0.5 }\ngraph:"),
     );
     let listed = with_key(&["validate", "paid"]);
     assert!(!String::from_utf8(listed.stdout).unwrap().contains("RN0519"));

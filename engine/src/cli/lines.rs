@@ -3,7 +3,9 @@
 
 use rondo_protocol::digest::Kind;
 use rondo_protocol::id::{LanePath, RoleName, Status as Word, ThreadId};
-use rondo_protocol::object::{AnsweredBy, CancelledLane, EdgeTaken, HookNote, Note, Observation, ToolNote, Transcript, Usage};
+use rondo_protocol::object::{
+    AnsweredBy, CancelledLane, EdgeTaken, HookNote, Note, Observation, ToolNote, Transcript, Usage,
+};
 use rondo_protocol::{Digest, Value};
 use serde::Serialize;
 

@@ -72,13 +72,19 @@ pub fn messages(args: &MessagesArgs, output: &mut Output) -> Result<Exit, Failur
             None => failure.with_hint(format!("its roles: {}", names.collect::<Vec<_>>().join(", "))),
         });
     }
-    let lane = args.lane.as_ref().map(|lane| LanePath::new(lane.as_str())).transpose().map_err(|error| unknown(error.to_string()))?;
+    let lane = args
+        .lane
+        .as_ref()
+        .map(|lane| LanePath::new(lane.as_str()))
+        .transpose()
+        .map_err(|error| unknown(error.to_string()))?;
     let found = visits(store, &thread, &row, &role, args.visit)?;
     let of_lane = |seat: &&(LanePath, u64)| lane.as_ref().is_none_or(|lane| *lane == seat.0);
     let seq = match found.iter().filter(of_lane).collect::<Vec<_>>().as_slice() {
         [(_, seq)] => *seq,
         [] => {
-            let place = lane.filter(|lane| !lane.is_trunk()).map_or_else(String::new, |lane| format!(" in lane {lane}"));
+            let place =
+                lane.filter(|lane| !lane.is_trunk()).map_or_else(String::new, |lane| format!(" in lane {lane}"));
             let failure = unknown(format!("thread {thread} has no visit {} of role {role}{place}", args.visit));
             return Err(failure.with_hint(if found.is_empty() {
                 "`rondo show` lists the visits".to_owned()
@@ -127,7 +133,8 @@ fn visits(
 /// The names of lanes, as `--lane` takes them.
 fn names(found: &[(LanePath, u64)]) -> String {
     let shown = found.iter().take(SHOWN_LANES);
-    let name = |(lane, _): &(LanePath, u64)| if lane.is_trunk() { "\"\" (the trunk)".to_owned() } else { lane.to_string() };
+    let name =
+        |(lane, _): &(LanePath, u64)| if lane.is_trunk() { "\"\" (the trunk)".to_owned() } else { lane.to_string() };
     let shown: Vec<String> = shown.map(name).collect();
     match found.len() - shown.len() {
         0 => shown.join(", "),

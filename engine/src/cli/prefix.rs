@@ -27,7 +27,9 @@ const SHOWN_BROKEN: usize = 20;
 const BAR_COLUMNS: usize = 10;
 
 /// Columns of the name of a role and its lane.
-const NAME_COLUMNS: usize = 24;
+const NAME_COLUMNS: usize = 15;
+/// The same where lanes are named.
+const LANE_COLUMNS: usize = 24;
 
 /// Show what each visit shares with the one before, where a prefix broke, and what that cost
 #[derive(Debug, clap::Args)]
@@ -132,6 +134,7 @@ pub fn prefix(args: &PrefixArgs, output: &mut Output) -> Result<Exit, Failure> {
         output,
         against: None,
         has_histories: args.histories,
+        columns: if workflow.has_fan_outs() { LANE_COLUMNS } else { NAME_COLUMNS },
         broken: Vec::new(),
         left_out: 0,
         visits: 0,
@@ -164,6 +167,8 @@ struct Report<'a> {
     output: &'a mut Output,
     against: Option<&'a ThreadId>,
     has_histories: bool,
+    /// How wide names are.
+    columns: usize,
     /// The broken prefixes, for people.
     broken: Vec<String>,
     left_out: u64,
@@ -196,8 +201,8 @@ impl Report<'_> {
                 self.left_out += 1;
             }
         }
-        let heading = if self.visits == 0 { heading() } else { String::new() };
-        self.output.text(&(heading + &row_text(visit, has_visit)))
+        let heading = if self.visits == 0 { heading(self.columns) } else { String::new() };
+        self.output.text(&(heading + &row_text(visit, has_visit, self.columns)))
     }
 
     fn end(self, sums: &[RoleSum]) -> Result<Exit, Failure> {
@@ -290,15 +295,15 @@ fn strategy_line<'a>(sum: &'a RoleSum, cost: &Cost) -> StrategyLine<'a> {
     }
 }
 
-fn heading() -> String {
+fn heading(columns: usize) -> String {
     format!(
-        "\n{:<NAME_COLUMNS$} {:>5} {:>10}  {:<15} {:>8} {:>8} {:>9}\n",
+        "\n{:<columns$} {:>5} {:>10}  {:<15} {:>8} {:>8} {:>9}\n",
         "role", "visit", "bytes", "shared", "prompt", "served", "cost"
     )
 }
 
-fn row_text(visit: &Visit, has_visit: bool) -> String {
-    let name = cut(&who(&visit.role, &visit.lane), NAME_COLUMNS);
+fn row_text(visit: &Visit, has_visit: bool, columns: usize) -> String {
+    let name = cut(&who(&visit.role, &visit.lane), columns);
     let bytes = visit.shared.request_bytes;
     let share = match (visit.shared.share(), has_visit) {
         (_, false) => "not there".to_owned(),
@@ -310,7 +315,7 @@ fn row_text(visit: &Visit, has_visit: bool) -> String {
     let served = counted(visit.usage.map(|usage| usage.cached_tokens));
     let broken = if visit.broke.is_some() { "  !" } else { "" };
     format!(
-        "{name:<NAME_COLUMNS$} {:>5} {bytes:>10}  {share:<15} {prompt:>8} {served:>8} {:>9}{broken}\n",
+        "{name:<columns$} {:>5} {bytes:>10}  {share:<15} {prompt:>8} {served:>8} {:>9}{broken}\n",
         visit.visit,
         dollars(visit.cost_usd)
     )
@@ -330,7 +335,14 @@ fn percent_of(column: usize) -> f64 {
 
 fn broke_text(visit: &Visit, broke: &Broke) -> String {
     let at = &broke.at;
-    let mut text = format!("  {}, visit {}: {}, byte {}: {}\n", who(&visit.role, &visit.lane), visit.visit, at.block, at.byte, at.cause);
+    let mut text = format!(
+        "  {}, visit {}: {}, byte {}: {}\n",
+        who(&visit.role, &visit.lane),
+        visit.visit,
+        at.block,
+        at.byte,
+        at.cause
+    );
     if !at.detail.is_empty() {
         let _ = writeln!(text, "      {}", at.detail);
     }

@@ -77,17 +77,17 @@ impl Progress {
         if self.mode == Mode::Silent {
             return;
         }
-        let line = self.scene.event(event);
+        let told = self.scene.event(event);
         match &mut self.live {
             Some(live) => {
-                if let Some(line) = line {
-                    live.all.suspend(|| tell(&line));
+                if let Some(words) = told {
+                    live.all.suspend(|| tell(&words));
                 }
                 live.show(&self.scene, self.width.saturating_sub(MARGIN));
             }
             None => {
-                if let Some(line) = line {
-                    tell(&line);
+                if let Some(words) = told {
+                    tell(&words);
                 }
             }
         }

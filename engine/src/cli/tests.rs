@@ -56,7 +56,7 @@ fn redacted(text: &str) -> String {
             64 if is_hex => redacted.push_str("[digest]"),
             26 if word.starts_with('0') => redacted.push_str("[thread]"),
             13 if word.chars().all(|c| c.is_ascii_digit()) => redacted.push_str("[at_ms]"),
-            _ if is_time => redacted.push_str("[time]"),
+            _ if is_time || redacted.ends_with("\"duration_ms\":") => redacted.push_str("[time]"),
             _ => redacted.push_str(word),
         }
         word.clear();

@@ -83,5 +83,8 @@ fn tell(thread: &ThreadId, request: Request, output: &mut Output) -> Result<(), 
         let thread = thread.clone();
         return output.line(&FaultLine { event: "fault", thread, seq, role, lane, visit, recorded, rebuilt, what });
     }
-    output.text(&format!("step {seq}, {}, visit {visit}: {what}\n  recorded {recorded}\n  rebuilt  {rebuilt}\n", who(&role, &lane)))
+    output.text(&format!(
+        "step {seq}, {}, visit {visit}: {what}\n  recorded {recorded}\n  rebuilt  {rebuilt}\n",
+        who(&role, &lane)
+    ))
 }

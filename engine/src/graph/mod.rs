@@ -283,7 +283,8 @@ impl Graph {
 
     /// Every edge with the role that it leaves; `None` = `start`.
     fn sources(&self) -> impl Iterator<Item = (Option<&RoleNode>, &Arc<Edge>)> {
-        let of_roles = self.roles.values().flat_map(|node| node.routes.values().flatten().map(move |edge| (Some(node), edge)));
+        let of_roles =
+            self.roles.values().flat_map(|node| node.routes.values().flatten().map(move |edge| (Some(node), edge)));
         let first = self.start().into_iter().map(|edge| (None, edge)).chain(of_roles);
         first.flat_map(|(source, edge)| chain(edge).map(move |edge| (source, edge)))
     }

@@ -54,7 +54,8 @@ impl Comparing<'_> {
     /// The change of a role's requests, if there is one. `snapshot` is its name.
     pub fn requests(&self, snapshot: &str, role: &RoleName, old: &Requests, new: &Requests) -> Option<Change> {
         let found = first(&old.sent, &new.sent)?;
-        let (cause, part) = self.explaining.explain(Some((role, found.lane.as_ref())), found.visit, &found.at, found.broke);
+        let (cause, part) =
+            self.explaining.explain(Some((role, found.lane.as_ref())), found.visit, &found.at, found.broke);
         let lost_bytes = lost(&old.sent, &new.sent);
         Some(Change {
             snapshot: snapshot.to_owned(),

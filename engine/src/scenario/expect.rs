@@ -211,13 +211,13 @@ impl Test {
     }
 }
 
-fn told(played: &Played, seat: &Seat, visit: Option<u64>, direction: Direction, contains: &str) -> Option<Wrong> {
-    let is_meant = |of: u64| visit.is_none_or(|visit| visit == of);
+fn told(played: &Played, of: &Seat, visit: Option<u64>, direction: Direction, contains: &str) -> Option<Wrong> {
+    let is_meant = |made: u64| visit.is_none_or(|visit| visit == made);
     let says = |message: &Message| message.text().contains(contains);
     let (holds, count) = match direction {
         Direction::Request => {
-            let sent = played.requests.get(&seat.role).map(|requests| requests.sent.as_slice()).unwrap_or_default();
-            let mut sent = sent.iter().filter(|request| seat.is(&seat.role, &request.lane) && is_meant(request.visit));
+            let sent = played.requests.get(&of.role).map(|requests| requests.sent.as_slice()).unwrap_or_default();
+            let mut sent = sent.iter().filter(|request| of.is(&of.role, &request.lane) && is_meant(request.visit));
             let count = sent.clone().count();
             let holds = sent.any(|request| {
                 request.head.system.contains(contains) || request.messages.iter().any(|(message, _)| says(message))
@@ -225,7 +225,7 @@ fn told(played: &Played, seat: &Seat, visit: Option<u64>, direction: Direction, 
             (holds, count)
         }
         Direction::Answer => {
-            let is_its = |step: &&Step| seat.is(&step.role, &step.lane) && is_meant(step.visit);
+            let is_its = |step: &&Step| of.is(&step.role, &step.lane) && is_meant(step.visit);
             let steps = played.steps.iter().filter(is_its);
             (steps.clone().any(|step| step.answer.contains(contains)), steps.count())
         }
@@ -236,7 +236,7 @@ fn told(played: &Played, seat: &Seat, visit: Option<u64>, direction: Direction, 
     };
     let of_visit = visit.map_or_else(String::new, |visit| format!(" in visit {visit}"));
     (!holds).then(|| Wrong {
-        what: format!("{word} of {seat}{of_visit}"),
+        what: format!("{word} of {of}{of_visit}"),
         expected: format!("something with {:?}", cut(contains)),
         actual: match count {
             0 => format!("no {word}"),

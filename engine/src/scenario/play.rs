@@ -312,7 +312,7 @@ impl<'s> Reading<'s> {
             for cost in note.cost_usd.into_iter().chain(note.cancelled.iter().filter_map(|lost| lost.cost_usd)) {
                 *cost_usd.get_or_insert_default() += cost;
             }
-            let stop = Stop { step: format!("{}.{}", step.lane.seat(&step.role), step.status), edge };
+            let place = Stop { step: format!("{}.{}", step.lane.seat(&step.role), step.status), edge };
             let step = Step {
                 seq,
                 role: step.role.clone(),
@@ -325,7 +325,7 @@ impl<'s> Reading<'s> {
                 answer: step.answer.clone(),
                 edge: step.edge.clone(),
             };
-            told.push((turn, step, stop));
+            told.push((turn, step, place));
             true
         };
         if self.row.seq > 0 {
@@ -334,7 +334,7 @@ impl<'s> Reading<'s> {
             machine.on(Input::Begin, 0, &past);
         }
         told.sort_by(|(a, ..), (b, ..)| a.cmp(b));
-        (self.steps, self.route) = told.into_iter().map(|(_, step, stop)| (step, stop)).unzip();
+        (self.steps, self.route) = told.into_iter().map(|(_, step, place)| (step, place)).unzip();
         self.end = machine.end().map(ToString::to_string);
         Ok(())
     }

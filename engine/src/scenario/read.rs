@@ -13,7 +13,7 @@ use rondo_protocol::diagnostic::{Code, Diagnostic, Severity, Span, nearest};
 use rondo_protocol::id::LanePath;
 use rondo_protocol::source::{self, Key, Kind, Node, Source, excerpt};
 use rondo_protocol::workflow::types::check_input;
-use rondo_protocol::workflow::{Edge, Files, Outgoing, RoleKind, Target, Workflow};
+use rondo_protocol::workflow::{Edge, Files, Outgoing, RoleKind};
 
 use super::definition::Definition;
 use super::expect::{Expectation, Place};
@@ -496,26 +496,13 @@ fn statuses<'d>(definition: &'d Definition, role: &str) -> Vec<&'d str> {
             statuses.extend(routes.iter().map(|(status, _)| status.as_str()));
         }
     }
-    if edges(workflow).any(has_fan_out) {
+    if workflow.edges().any(Edge::fans_out) {
         // A fault that nothing routes may be the last step of a lane.
         statuses.extend(["error", "limit", "timeout"]);
     }
     statuses.sort_unstable();
     statuses.dedup();
     statuses
-}
-
-/// The edges of a workflow, without those that are taken in the place of others.
-fn edges(workflow: &Workflow) -> impl Iterator<Item = &Edge> {
-    workflow.graph.iter().flat_map(|(_, outgoing)| match outgoing {
-        Outgoing::Start(edges) => edges.iter().collect::<Vec<_>>(),
-        Outgoing::Role(routes) => routes.iter().flat_map(|(_, edges)| edges).collect(),
-    })
-}
-
-/// Whether an edge, or one that is taken in its place, is a fan-out.
-fn has_fan_out(edge: &Edge) -> bool {
-    std::iter::successors(Some(edge), |edge| edge.on_max.as_deref()).any(|edge| matches!(edge.to, Target::Fan(_)))
 }
 
 /// `path`, which counts from `folder`, as it counts from where `folder` stands; `None` when it leads out of there.

@@ -37,7 +37,7 @@ use crate::graph::Graph;
 use crate::hook::role::served_mark;
 use crate::hook::{CallPath, Node, Redactors};
 use crate::models::ServedBy;
-use crate::store::{self, LaneRow, NewStep, Row, StepStore};
+use crate::store::{self, JournalRecord, LaneRow, NewStep, Row, StepStore};
 use crate::thread::{Action, Answered, Commit, Ending, Input, Machine, Object, Origin, Stop, Told, Visit, VisitEnd};
 
 /// What visits of a run are made with.
@@ -143,7 +143,7 @@ type OnItsWay<'a> = BoxFuture<'a, (u64, u64, Result<(), store::Error>)>;
 
 /// What is under way in a run.
 struct UnderWay<'a> {
-    visits: FuturesUnordered<BoxFuture<'a, (LanePath, VisitEnd)>>,
+    visits: FuturesUnordered<BoxFuture<'a, (LanePath, VisitEnd, Vec<JournalRecord>)>>,
     commits: FuturesOrdered<OnItsWay<'a>>,
     actions: VecDeque<Action>,
     stop: Option<Fault>,
@@ -180,10 +180,17 @@ impl<'a> Driver<'a> {
                     }
                     Err(error) => self.stop(&mut run, store_fault(&error)),
                 },
-                Some((lane, end)) = run.visits.next() => {
+                Some((lane, end, unwritten)) = run.visits.next() => {
+                    let mut has_step = false;
                     // What was answered is kept also when the run stops; what was broken off goes on when it resumes.
                     if run.stop.is_none() || end.outcome.is_ok() {
-                        run.actions.extend(self.on(Input::Ended { lane, end: Box::new(end) }));
+                        let actions = self.on(Input::Ended { lane, end: Box::new(end) });
+                        has_step = actions.iter().any(|action| matches!(action, Action::Commit(_)));
+                        run.actions.extend(actions);
+                    }
+                    if !has_step && !unwritten.is_empty() {
+                        // The fault that ended the visit says more than a store that fails on top of it.
+                        let _ = self.parts.store.record(self.parts.thread.clone(), unwritten, true).await;
                     }
                 }
                 () = self.parts.cancel.cancelled(), if run.stop.is_none() => self.stop(&mut run, worker::cancelled()),
@@ -341,26 +348,29 @@ impl<'a> Driver<'a> {
     }
 
     /// Visits a role in a lane.
-    async fn visit(&self, visit: Visit, cancel: CancellationToken) -> (LanePath, VisitEnd) {
+    async fn visit(&self, visit: Visit, cancel: CancellationToken) -> (LanePath, VisitEnd, Vec<JournalRecord>) {
         let lane = visit.lane.clone();
         let (started_at_ms, started_ms) = (self.parts.env.now_ms(), self.parts.env.elapsed_ms());
         let waits = Waits::default();
-        let mut end = self.visited(visit, &cancel, &waits).await.unwrap_or_else(|fault| VisitEnd {
-            outcome: Err(fault),
-            note: Note::default(),
-            objects: Vec::new(),
-            waited_ms: 0,
-            effect_unknown: None,
+        let visited = self.visited(visit, &cancel, &waits).await;
+        let (mut end, unwritten) = visited.unwrap_or_else(|fault| {
+            let (note, objects) = (Note::default(), Vec::new());
+            (VisitEnd { outcome: Err(fault), note, objects, waited_ms: 0, effect_unknown: None }, Vec::new())
         });
         let waited_ms = u64::try_from(waits.total().as_millis()).unwrap_or(u64::MAX);
         end.waited_ms = waited_ms;
         end.note.started_at_ms = started_at_ms;
         end.note.ended_at_ms = self.parts.env.now_ms();
         end.note.active_ms = self.parts.env.elapsed_ms().saturating_sub(started_ms).saturating_sub(waited_ms);
-        (lane, end)
+        (lane, end, unwritten)
     }
 
-    async fn visited(&self, visit: Visit, cancel: &CancellationToken, waits: &Waits) -> Result<VisitEnd, Fault> {
+    async fn visited(
+        &self,
+        visit: Visit,
+        cancel: &CancellationToken,
+        waits: &Waits,
+    ) -> Result<(VisitEnd, Vec<JournalRecord>), Fault> {
         let parts = self.parts;
         let (role, policy) = parts.graph.role(&visit.role).ok_or_else(|| unknown_role(&visit.role))?;
         let site = Site {
@@ -384,7 +394,7 @@ impl<'a> Driver<'a> {
                 role: &visit.role,
                 prompt: &visit.prompt,
                 prev: &visit.prev,
-                before: u64::MAX,
+                before: lock(&self.machine).seq() + 1,
                 first_opened_by: &visit.first_opened_by,
             };
             let opened = lock(&self.conversations).open(&opening, &player.telling, &self.steps);
@@ -401,13 +411,23 @@ impl<'a> Driver<'a> {
             return Err(Fault::new(Code::NotYetRun, FaultClass::Denied, message));
         };
         let hooks = self.noted(&at, noted).await;
-        let Visited { result, attempts, model_calls, tool_calls, usage, cost_usd, tools, objects, effect_unknown } =
-            visited;
+        let Visited {
+            result,
+            attempts,
+            model_calls,
+            tool_calls,
+            usage,
+            cost_usd,
+            tools,
+            objects,
+            effect_unknown,
+            unwritten,
+        } = visited;
         let note = Note { hooks, model_calls, tool_calls, tools, attempts, usage, cost_usd, told, ..Note::default() };
         let end = VisitEnd { outcome: Err(worker::cancelled()), note, objects, waited_ms: 0, effect_unknown };
         match result {
-            Ok(turn) => self.answered(&visit, turn, end),
-            Err(fault) => Ok(VisitEnd { outcome: Err(fault), ..end }),
+            Ok(turn) => Ok((self.answered(&visit, turn, end)?, unwritten)),
+            Err(fault) => Ok((VisitEnd { outcome: Err(fault), ..end }, unwritten)),
         }
     }
 

@@ -36,17 +36,14 @@ pub(super) async fn visit(stage: &Stage<'_>, player: &ToolPlayer, site: Site, ar
     let result = worker::until_stopped(stage, work).await;
     let result = match result {
         Ok((reply, answered_by)) => Ok(answer(player, arguments, reply, answered_by)),
-        Err(fault) => {
-            // The fault that ended the visit says more than a store that fails on top of it.
-            let _ = calling.keep(&site).await;
-            Err(calling.in_doubt_before(fault, &site.thread))
-        }
+        Err(fault) => Err(calling.in_doubt_before(fault, &site.thread)),
     };
+    let unwritten = calling.unwritten(&site.lane, result.is_err());
     let attempts = calling.journal.attempts + u64::from(is_scripted && result.is_ok());
     let effect_unknown = calling.journal.open_intents().next().map(str::to_owned);
     let tools = calling.into_notes();
     let tool_calls = u64::try_from(tools.len()).unwrap_or(u64::MAX);
-    Visited { result, attempts, tool_calls, tools, effect_unknown, ..Visited::failed(worker::cancelled()) }
+    Visited { result, attempts, tool_calls, tools, effect_unknown, unwritten, ..Visited::failed(worker::cancelled()) }
 }
 
 /// What the script says in place of the tool.

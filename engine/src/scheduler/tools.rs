@@ -12,12 +12,13 @@ use rondo_agent_kit::tool::{self, InDoubt, Invocation, STORED_MAX_BYTES, Toolbox
 use rondo_protocol::call::{Call, CallKind, Fault, FaultClass, Reply, Site, ToolCall, ToolReply};
 use rondo_protocol::diagnostic::Code;
 use rondo_protocol::event::What;
-use rondo_protocol::id::ThreadId;
+use rondo_protocol::id::{LanePath, ThreadId};
 use rondo_protocol::object::{AnsweredBy, ToolNote};
 
 use super::journal::{Journal, Kept, Record, ToolRecord};
 use super::worker::{Stage, store_fault, visit_of, wrong_kind};
 use crate::grant::{Approver, Decision, Grants};
+use crate::store::JournalRecord;
 
 /// What the tools of a role are called with.
 #[derive(Clone, Copy)]
@@ -76,6 +77,13 @@ impl Calling<'_> {
             return Ok(());
         }
         self.stage.store.record(site.thread.clone(), records, true).await.map_err(|error| store_fault(&error))
+    }
+
+    /// What the journal of a visit that failed has to hold if no step follows: what was answered was paid for. Where one
+    /// does, its commit says all that, and a process that ends before it makes the visit again as this one did.
+    pub(super) fn unwritten(&mut self, lane: &LanePath, has_failed: bool) -> Vec<JournalRecord> {
+        // The fault that ended the visit says more than records without a form.
+        if has_failed { self.journal.take_pending(lane).unwrap_or_default() } else { Vec::new() }
     }
 
     /// Performs calls side by side; the replies stand in their order.

@@ -35,7 +35,7 @@ use crate::env::Env;
 use crate::hook::CallPath;
 use crate::hook::path::Answered;
 use crate::models::{Models, ResolvedModel};
-use crate::store::{self, StepStore};
+use crate::store::{self, JournalRecord, StepStore};
 use crate::thread::{Machine, Wanted};
 
 /// What a visit is carried out with.
@@ -94,6 +94,8 @@ pub(super) struct Visited {
     pub(super) objects: Vec<Object>,
     /// The tool that had begun to change something when the visit was told to stop, and did not end in time.
     pub(super) effect_unknown: Option<String>,
+    /// What the journal has to hold of it if no step follows.
+    pub(super) unwritten: Vec<JournalRecord>,
 }
 
 /// Kind, digest, canonical bytes.
@@ -146,17 +148,15 @@ pub(super) async fn visit(
                 // used.
                 performing.calling.journal.give_up_pending();
             }
-            // What was answered was paid for, also when the step stops on it. The fault that ended the visit says more
-            // than a store that fails on top of it.
-            let _ = performing.calling.keep(&at).await;
             Err(performing.calling.in_doubt_before(fault, &at.thread))
         }
     };
-    let Performing { attempts, model_calls, tool_calls_given, calling, usage, cost_usd, objects, .. } = performing;
+    let Performing { attempts, model_calls, tool_calls_given, mut calling, usage, cost_usd, objects, .. } = performing;
+    let unwritten = calling.unwritten(&at.lane, result.is_err());
     let effect_unknown = calling.journal.open_intents().next().map(str::to_owned);
     let tools = calling.into_notes();
     let tool_calls = u64::try_from(tools.len()).unwrap_or(u64::MAX).saturating_add(tool_calls_given);
-    Visited { result, attempts, model_calls, tool_calls, usage, cost_usd, tools, objects, effect_unknown }
+    Visited { result, attempts, model_calls, tool_calls, usage, cost_usd, tools, objects, effect_unknown, unwritten }
 }
 
 impl Visited {
@@ -172,6 +172,7 @@ impl Visited {
             tools,
             objects,
             effect_unknown: None,
+            unwritten: Vec::new(),
         }
     }
 }
@@ -387,8 +388,6 @@ impl Performing<'_> {
             Ok(made) => made,
             Err(fault) => {
                 self.calling.journal.add(Record::Failed { attempts });
-                // The fault that ended the call says more than a store that fails on top of it.
-                let _ = self.calling.keep(&call.site).await;
                 return Err(fault);
             }
         };

@@ -6,7 +6,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
-use rondo_agent_kit::conversation::{self, Episode, News, Place, Round, Telling};
+use rondo_agent_kit::conversation::{self, Episode, Place, Round, Telling};
 use rondo_protocol::Value;
 use rondo_protocol::id::{LanePath, RoleName};
 use rondo_protocol::object::ToolSpec;
@@ -200,9 +200,15 @@ impl Heard {
         round: Round,
         episodes: &[Arc<Episode>],
     ) -> (usize, usize) {
-        let known = self.last.as_ref().map_or(0, Place::known_up_to);
-        let since = episodes.iter().rev().take_while(|episode| episode.seq > known).cloned();
-        let news = News::new(&telling.context, round.clone(), self.last.clone(), since);
+        let is_news = |place: &Place| round.sees(place) && !self.last.as_ref().is_some_and(|last| last.knows(place));
+        // In one lane the order is that of the numbers, and what the last visit knew of needs not be looked at.
+        let is_alone = round.opened_by.is_empty();
+        let known = self.last.as_ref().filter(|_| is_alone).map_or(0, |last| last.seq);
+        let since =
+            episodes.iter().rev().take_while(|episode| episode.seq > known).map(|episode| (episode.place(), episode));
+        let mut news: Vec<(Place, &Arc<Episode>)> = since.filter(|(place, _)| is_news(place)).collect();
+        news.sort_by_key(|(place, _)| std::cmp::Reverse(place.position()));
+        let news = news.into_iter().map(|(_, episode)| episode.as_ref());
         let told = conversation::summary(&telling.context, self.last.is_none(), news);
         let opening = conversation::opening(prompt, &told).text().len();
         let request = head_bytes + self.bytes + opening;

@@ -236,9 +236,8 @@ fn furthest<'a>(
     roots: &'a [(usize, SpotId)],
 ) -> impl Iterator<Item = Path> + 'a {
     let roots = roots.iter().copied();
-    let longest = roots.clone().filter_map(|root| {
-        routes::greatest(space, ahead, root, |_, way, reach| reach.most + way.made())
-    });
+    let longest =
+        roots.clone().filter_map(|root| routes::greatest(space, ahead, root, |_, way, reach| reach.most + way.made()));
     let most_visits = roots.flat_map(move |root| {
         graph.roles().filter_map(move |(name, _)| {
             routes::greatest(space, ahead, root, |role, way, reach| {

@@ -126,7 +126,12 @@ impl Run {
                 }
             }
         }
-        Next { edge: edges.first().copied(), edges, steps, fault: self.machine.undecided().filter(|_| has_stopped).cloned() }
+        Next {
+            edge: edges.first().copied(),
+            edges,
+            steps,
+            fault: self.machine.undecided().filter(|_| has_stopped).cloned(),
+        }
     }
 }
 

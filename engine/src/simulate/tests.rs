@@ -350,7 +350,7 @@ fn lanes_that_a_join_does_not_wait_for_are_walked_too_and_figures_are_said_to_be
 fn lanes_are_weighed_as_they_would_be_told() {
     let text = |beside: &str| {
         format!(
-            r#"
+            r"
 rondo: 1
 name: weighed
 roles:
@@ -364,7 +364,7 @@ graph:
   a: {{ said: {{ to: lead_again }} }}
   b: {{ said: {{ to: lead_again }} }}
   lead_again: {{ done: {{ to: end }} }}
-"#
+"
         )
         .replace("roles:\n", "roles:\n  lead_again: { system: L., context: none }\n")
     };
@@ -530,4 +530,27 @@ fn answers_of_many_roles_share_what_they_may_hold() {
 #[test]
 fn the_same_workflow_gives_the_same_report() {
     assert_eq!(simulated(LOOP), simulated(LOOP));
+}
+
+/// Two lists of which one is longer part only after the lanes that both have: their routes are not mixed up.
+#[test]
+fn lanes_that_are_still_to_open_are_told_apart() {
+    let report = simulated(
+        r#"
+rondo: 1
+name: open
+roles:
+  a: { system: A., output: { said: { all: { type: array, items: { type: string }, minItems: 1, maxItems: 3 } } } }
+  b: { system: B. }
+  c: { system: C. }
+graph:
+  start: { to: a, prompt: Go. }
+  a: { said: { each: output.all, to: b, parallel: 1, prompt: "{{ item }}", join: c } }
+  b: { done: { to: c } }
+  c: { done: { to: end } }
+"#,
+    );
+    assert_eq!(faults(&report), [""; 0]);
+    assert!(report.worst.has_weighed_all && report.has_all_routes, "{report:#?}");
+    assert_eq!(report.worst.steps, 5);
 }

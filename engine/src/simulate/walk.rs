@@ -213,12 +213,7 @@ impl<'a> Walker<'a> {
     }
 
     /// Whether the walk came to its end.
-    fn walk_on(
-        &mut self,
-        (place, input): (usize, &Arc<Value>),
-        (turn, order): (usize, usize),
-        in_depth: bool,
-    ) -> bool {
+    fn walk_on(&mut self, (place, input): (usize, &Arc<Value>), (turn, order): (usize, usize), in_depth: bool) -> bool {
         // A walk leaves half of what is left to those after it.
         let allowance = (MAX_TRIED.saturating_sub(self.work) / 2).max(1);
         let until = self.work + allowance;
@@ -420,7 +415,7 @@ impl<'a> Walker<'a> {
             let visits: u64 = seen().map(|seen| seen.visits).sum();
             key.push(visits.min(self.told_apart(name)));
             if self.reads.steps.contains(*name) {
-                key.push(self.status(name, seen().last().map(|seen| seen.latest), run));
+                key.push(self.status(name, seen().next_back().map(|seen| seen.latest), run));
             }
         }
     }
@@ -446,6 +441,7 @@ impl<'a> Walker<'a> {
         // Lanes are told apart by their places, which the depth and the position say.
         key.push(number(lane.path.parts().count()) << 32 | u64::from(lane.path.last_index().unwrap_or(0)));
         key.push(lane.doing.number());
+        key.push(lane.lanes().map_or(0, |fan| number(fan.to_open.len())));
         let next = lane.visiting();
         key.push(next.map_or(0, |dispatch| role(dispatch.role.as_str())));
         if self.reads.back {

@@ -36,8 +36,8 @@ use crate::scratch::Scratch;
 mod opening;
 
 use opening::{
-    LOG_BYTES_AT_CLOSE, MEMORY_BYTES, Make, Promise, all_named, families, fault, has_database, inspect, missing,
-    open_database, promised, reaches, recovered, settings,
+    LOG_BYTES_AT_CLOSE, MEMORY_BYTES, Make, Promise, all_named, families, fault, has_database, inspect, is_half_made,
+    missing, open_database, promised, reaches, recovered, settings,
 };
 
 /// How often a reader that meets a file which the writer just replaced looks again.
@@ -210,10 +210,11 @@ pub struct RocksReader {
 /// When the folder cannot be looked into.
 pub fn is_unwritten(folder: &Path) -> Result<bool, Error> {
     let promised = promised(folder, &mut Opened::default())?;
-    let is_begun = lock::is_there(folder);
-    Ok(is_begun
-        && !has_database(&folder.join(DATABASE))?
-        && promised.is_none_or(|promised| promised.ledger.batches == 0))
+    if !lock::is_there(folder) || promised.is_some_and(|promised| promised.ledger.batches > 0) {
+        return Ok(false);
+    }
+    let database = folder.join(DATABASE);
+    Ok(!has_database(&database)? || promised.is_some() && is_half_made(&database)?)
 }
 
 impl RocksReader {

@@ -193,7 +193,7 @@ impl Machine {
         }
         if let Doing::Fanned(fan) = &mut around.doing {
             fan.to_open.remove(&index);
-            fan.lanes.insert(index, lane);
+            fan.add(index, lane);
         }
     }
 }
@@ -265,6 +265,8 @@ impl Restoring<'_> {
             lanes: BTreeMap::new(),
             then: None,
             lost: Vec::new(),
+            open: 0,
+            arrived: 0,
         }))
     }
 }

@@ -79,6 +79,8 @@ impl Machine {
                     lanes: BTreeMap::new(),
                     then: None,
                     lost: Vec::new(),
+                    open: 0,
+                    arrived: 0,
                 };
                 let to = fan.to_open.iter();
                 let to = to.filter_map(|index| {
@@ -156,7 +158,7 @@ impl Machine {
                 let result = result.map_or(Ok(Value::Null), |own| speaking.value(&in_part("result"), own))?;
                 return Ok(Taken { say, next: Next::Fail { reason, result } });
             }
-            To::Fan(out) => return Ok(Taken { say, next: self.fan_out(lane, edge, out, scope)? }),
+            To::Fan(out) => return Ok(Taken { say, next: Self::fan_out(lane, edge, out, scope)? }),
         };
         if let Some(parent) = lane.path.parent()
             && self.fan(&parent).is_some_and(|fan| fan.out.join.to == role)

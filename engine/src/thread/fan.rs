@@ -37,6 +37,10 @@ pub struct Fan {
     pub then: Option<Then>,
     /// What lanes had used that were cancelled.
     pub lost: Vec<CancelledLane>,
+    /// How many lanes are open: counted as they change, because a fan-out of ten thousand asks at each of their ends.
+    pub open: usize,
+    /// How many arrived.
+    pub arrived: usize,
 }
 
 /// What follows a fan-out.
@@ -83,9 +87,25 @@ impl Fan {
         most.unwrap_or(usize::MAX)
     }
 
-    /// How many lanes are open.
-    pub fn open(&self) -> usize {
-        self.lanes.values().filter(|lane| lane.is_open()).count()
+    /// Adds a lane that was opened.
+    pub fn add(&mut self, index: u32, lane: Lane) {
+        self.open += usize::from(lane.is_open());
+        self.arrived += usize::from(matches!(lane.doing, Doing::Arrived(_)));
+        self.lanes.insert(index, lane);
+    }
+
+    /// Ends the lane at a position that was open.
+    pub fn end(&mut self, index: u32, how: Doing) {
+        let Some(lane) = self.lanes.get_mut(&index).filter(|lane| lane.is_open()) else { return };
+        self.arrived += usize::from(matches!(how, Doing::Arrived(_)));
+        self.open -= 1;
+        lane.end(how);
+    }
+
+    /// Counts its lanes anew.
+    pub fn count(&mut self) {
+        self.open = self.lanes.values().filter(|lane| lane.is_open()).count();
+        self.arrived = self.lanes.values().filter(|lane| matches!(lane.doing, Doing::Arrived(_))).count();
     }
 
     /// What follows, seen from the lanes that have ended.
@@ -94,12 +114,10 @@ impl Fan {
         if matches!(lane.doing, Doing::Failed(_)) && self.out.join.failed == FailedLanes::Fail {
             return Some(Then::Fail(ended));
         }
-        let has_arrived = |lane: &&Lane| matches!(lane.doing, Doing::Arrived(_));
-        let arrived = || self.lanes.values().filter(has_arrived).count();
         let is_met = match self.out.join.need {
             Need::All => false,
-            Need::Any => arrived() >= 1,
-            Need::Count(needed) => arrived() >= usize::try_from(needed).unwrap_or(usize::MAX),
+            Need::Any => self.arrived >= 1,
+            Need::Count(needed) => self.arrived >= usize::try_from(needed).unwrap_or(usize::MAX),
         };
         (is_met || self.have_all_ended()).then_some(Then::Join)
     }
@@ -120,7 +138,7 @@ impl Fan {
 
     /// Whether no lane is open and none is still to be opened.
     pub fn have_all_ended(&self) -> bool {
-        (self.to_open.is_empty() || self.then.is_some()) && self.lanes.values().all(|lane| !lane.is_open())
+        (self.to_open.is_empty() || self.then.is_some()) && self.open == 0
     }
 
     /// The last steps of all lanes in declared order; where there is none, the step that the fan-out left.

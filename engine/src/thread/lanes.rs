@@ -25,18 +25,15 @@ use std::sync::Arc;
 impl Machine {
     /// The lanes that a fan-out has.
     pub(super) fn fan_out(
-        &self,
         lane: &Lane,
         edge: &Edge,
         out: &Arc<FanOut>,
         scope: &LaneScope<'_>,
     ) -> Result<Next, Undecided> {
         let from = lane.last.as_ref().map_or("start", |last| last.role.as_str());
-        let opened_by = lane.last.as_ref().map_or(0, |last| last.seq);
-        let (list, count) = match (&out.each, self.lists.get(&opened_by)) {
-            (None, _) => (Arc::default(), out.branches.len()),
-            (Some(_), Some(stored)) => (Arc::clone(stored), length(stored)),
-            (Some(each), None) => {
+        let (list, count) = match &out.each {
+            None => (Arc::default(), out.branches.len()),
+            Some(each) => {
                 let speaking = Speaking { scope, from, part: &edge.part };
                 let value = speaking.list(&each.over)?;
                 let count = length(&value);
@@ -82,7 +79,7 @@ impl Machine {
     ) -> Result<(), Halt> {
         loop {
             let fan = self.fan_mut(path)?;
-            if fan.then.is_some() || fan.open() >= most {
+            if fan.then.is_some() || fan.open >= most {
                 return Ok(());
             }
             let Some(index) = fan.to_open.pop_first() else { return Ok(()) };
@@ -160,15 +157,21 @@ impl Machine {
             role: role.clone(),
         };
         drop(scope);
-        self.fan_mut(parent)?.lanes.insert(index, lane);
+        self.fan_mut(parent)?.add(index, lane);
         self.dispatch(&path, dispatch, after)
     }
 
     /// Ends a lane.
     pub(super) fn end_lane(&mut self, path: &LanePath, how: Doing, after: &mut Following) -> Result<(), Halt> {
-        let lane = self.lane_mut(path)?;
-        lane.end(how);
-        after.told.extend(lane_ended(lane));
+        self.close_lane(path, how)?;
+        after.told.extend(self.lane(path).and_then(lane_ended));
+        Ok(())
+    }
+
+    pub(super) fn close_lane(&mut self, path: &LanePath, how: Doing) -> Result<(), Halt> {
+        let parent = path.parent().ok_or_else(|| no_lane(path))?;
+        let fan = self.lane_mut(&parent)?.lanes_mut().ok_or_else(|| no_lane(path))?;
+        fan.end(path.last_index().unwrap_or(0), how);
         Ok(())
     }
 
@@ -189,7 +192,7 @@ impl Machine {
                 return self.complete_if_ended(&parent, None, recall, after);
             }
             if fan.have_all_ended() {
-                self.lane_mut(&parent)?.end(Doing::Cancelled);
+                self.close_lane(&parent, Doing::Cancelled)?;
             }
             parent = parent.parent().ok_or_else(|| no_lane(path))?;
         }
@@ -233,6 +236,7 @@ impl Machine {
         for lane in fan.lanes.values_mut() {
             cancel(lane, &left, &mut lost, &mut given, &mut after.actions);
         }
+        fan.count();
         fan.lost.extend(lost);
         self.left = left;
         self.given.retain(|path| !given.contains(path));
@@ -403,6 +407,7 @@ pub(super) fn end_leaving(lane: &mut Lane) {
         Doing::Leaving(_) => lane.doing = Doing::Cancelled,
         Doing::Fanned(fan) => {
             fan.lanes.values_mut().for_each(end_leaving);
+            fan.count();
             lane.end(Doing::Cancelled);
         }
         _ => {}
@@ -459,7 +464,8 @@ pub(super) fn cancel(
         Doing::Fanned(mut fan) => {
             lost.append(&mut fan.lost);
             fan.lanes.values_mut().for_each(|lane| cancel(lane, left, lost, given, actions));
-            if fan.lanes.values().any(Lane::is_open) {
+            fan.count();
+            if fan.open > 0 {
                 fan.then = Some(Then::Cancel);
                 Doing::Fanned(fan)
             } else {

@@ -39,8 +39,6 @@ pub struct Machine {
     pub(super) trunk: Lane,
     pub(super) budget: Budget,
     pub(super) clock: Clock,
-    /// Lists of open fan-outs that were read from the store, by the step that opened them.
-    pub(super) lists: BTreeMap<u64, Arc<Value>>,
     /// What an earlier process left of visits in flight.
     pub(super) left: BTreeMap<LanePath, Left>,
     /// Commits that are not synced yet, each with what follows from it.
@@ -83,7 +81,6 @@ impl Machine {
             trunk: Lane::trunk(),
             budget: Budget::default(),
             clock: Clock::default(),
-            lists: BTreeMap::new(),
             left: BTreeMap::new(),
             unsynced: VecDeque::new(),
             unstored: Vec::new(),
@@ -325,7 +322,7 @@ impl Machine {
         let lane = self.lane_mut(path)?;
         match std::mem::replace(&mut lane.doing, Doing::Deciding) {
             Doing::Leaving(dispatch) => {
-                lane.doing = Doing::Cancelled;
+                self.close_lane(path, Doing::Cancelled)?;
                 let lost = lost(path, &dispatch.role, &end);
                 let mut after = Following::default();
                 self.lane_left(path, lost, recall, &mut after)?;

@@ -494,6 +494,26 @@ impl Workflow {
     pub fn role(&self, name: &str) -> Option<&Role> {
         self.roles.iter().find(|(role, _)| role.as_str() == name).map(|(_, role)| role)
     }
+
+    /// Whether its threads can have lanes.
+    pub fn has_fan_outs(&self) -> bool {
+        self.edges().any(Edge::fans_out)
+    }
+
+    /// Its edges, without those that are taken in the place of others.
+    pub fn edges(&self) -> impl Iterator<Item = &Edge> {
+        self.graph.iter().flat_map(|(_, outgoing)| match outgoing {
+            Outgoing::Start(edges) => edges.iter().collect::<Vec<_>>(),
+            Outgoing::Role(routes) => routes.iter().flat_map(|(_, edges)| edges).collect(),
+        })
+    }
+}
+
+impl Edge {
+    /// Whether it leads to several roles at once, or does once it has been taken often enough.
+    pub fn fans_out(&self) -> bool {
+        std::iter::successors(Some(self), |edge| edge.on_max.as_deref()).any(|edge| matches!(edge.to, Target::Fan(_)))
+    }
 }
 
 impl Role {

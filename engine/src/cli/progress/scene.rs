@@ -195,16 +195,7 @@ impl Going {
                 let opened = to.iter().filter(|target| target.lane != visit.lane).count();
                 (opened > 1).then(|| format!("     {opened} lanes"))
             }
-            What::LaneEnded { visit, how } => {
-                let within = format!("{}/", visit.lane);
-                self.speaking.retain(|lane, _| *lane != visit.lane && !lane.as_str().starts_with(&within));
-                let how = match how {
-                    LaneEnd::Arrived => "arrived",
-                    LaneEnd::Failed => "failed",
-                    LaneEnd::Cancelled => "cancelled",
-                };
-                Some(format!("     lane {} {how}", visit.lane))
-            }
+            What::LaneEnded { visit, how } => Some(self.lane_ended(&visit.lane, *how)),
             What::ThreadFinished { outcome, reason, .. } => {
                 Some(self.finished(*outcome, reason.as_deref(), event.at_ms))
             }
@@ -231,6 +222,18 @@ impl Going {
             }
             What::ToolStarted { .. } => None,
         }
+    }
+
+    /// A lane has ended: neither in it nor in those within it anybody speaks.
+    fn lane_ended(&mut self, lane: &LanePath, how: LaneEnd) -> String {
+        let within = format!("{lane}/");
+        self.speaking.retain(|other, _| other != lane && !other.as_str().starts_with(&within));
+        let how = match how {
+            LaneEnd::Arrived => "arrived",
+            LaneEnd::Failed => "failed",
+            LaneEnd::Cancelled => "cancelled",
+        };
+        format!("     lane {lane} {how}")
     }
 
     fn finished(&self, outcome: Outcome, reason: Option<&str>, at_ms: u64) -> String {

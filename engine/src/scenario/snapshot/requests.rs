@@ -87,10 +87,7 @@ impl Requests {
             let new = request.messages.get(shared..).unwrap_or_default();
             conversation.extend(new.iter().map(|(message, _)| Message::clone(message)));
             let (visit, digest) = (request.visit, short(conversation.request(digest)));
-            let lane = match request.lane.is_trunk() {
-                true => String::new(),
-                false => format!("lane {} · ", request.lane),
-            };
+            let lane = if request.lane.is_trunk() { String::new() } else { format!("lane {} · ", request.lane) };
             heading(&mut out, &format!("request {number} · {lane}visit {visit} · digest {digest}"));
             if let Some((last, before)) = last {
                 let all = before.messages.len();

@@ -90,6 +90,16 @@ pub(super) fn inspect(folder: &Path, promised: Option<Promise>, opened: &mut Ope
     Ok(Some(held))
 }
 
+/// Whether the making of a database was cut short: it lacks families. Only for one whose anchor promises nothing.
+pub(super) fn is_half_made(database: &Path) -> Result<bool, Error> {
+    let manifest = manifest::current(database)?.map(|(_, path)| path);
+    if frames::check(database, manifest.as_deref())?.is_some() {
+        return Ok(false);
+    }
+    let Ok(made) = DB::list_cf(&settings(), database) else { return Ok(false) };
+    Ok(Family::ALL.iter().any(|family| !made.iter().any(|made| made == family.name())))
+}
+
 /// Why a database cannot be used as it is.
 enum Refused {
     ForGood(Error),

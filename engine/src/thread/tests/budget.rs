@@ -27,8 +27,8 @@ fn lane(index: u32) -> LanePath {
     LanePath::trunk().child(&name("a"), index)
 }
 
-fn usage(prompt_tokens: u64, output_tokens: u64) -> Option<Usage> {
-    Some(Usage { prompt_tokens, output_tokens, ..Usage::default() })
+fn usage(prompt_tokens: u64, output_tokens: u64) -> Usage {
+    Usage { prompt_tokens, output_tokens, ..Usage::default() }
 }
 
 /// A random play of calls in 64 lanes: admitted, settled, committed, cancelled. Gives what was used in all.
@@ -56,7 +56,7 @@ fn played(machine: &mut Machine, seed: u64, wanted: Wanted, is_counted: bool) ->
                 // A token is at least four bytes here, and no reply is longer than it may be.
                 let prompt = wanted.prompt_bytes / 4 - random.below(5) as u64;
                 let output = random.below(usize::try_from(wanted.max_output_tokens.unwrap_or(50)).unwrap() + 1) as u64;
-                let used = usage(prompt, output);
+                let used = Some(usage(prompt, output));
                 #[expect(clippy::cast_precision_loss, reason = "small numbers")]
                 let price = prompt as f64 * wanted.input_usd.unwrap_or(0.001)
                     + output as f64 * wanted.output_usd.unwrap_or(0.002);

@@ -4,6 +4,7 @@
 //! there for [`Recall`] only once the commit was carried out, and rows only once it was synced.
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
+use std::fmt::Write as _;
 use std::sync::Arc;
 
 use rondo_agent_kit::conversation::Episode;
@@ -280,9 +281,12 @@ impl Thread {
         while let Some(event) = self.next(choose) {
             self.happens(&event);
         }
-        if self.finished.is_none() && self.stopped.is_none() {
-            panic!("nothing can happen, and the thread has not ended: {:#?}\n{}", self.machine.trunk(), self.text());
-        }
+        assert!(
+            self.finished.is_some() || self.stopped.is_some(),
+            "nothing can happen, and the thread has not ended: {:#?}\n{}",
+            self.machine.trunk(),
+            self.text()
+        );
     }
 
     pub fn next(&self, choose: &mut dyn FnMut(usize) -> usize) -> Option<Event> {
@@ -445,8 +449,10 @@ impl Thread {
                 let past =
                     PastStep { seq, digest: made.digest, body: made.episode.body.clone(), note: made.note.clone() };
                 // A step is followed with what was there before it.
-                let before =
-                    Rows { steps: rows.steps[..rows.steps.len().min(seq as usize - 1)].to_vec(), ..rows.clone() };
+                let before = Rows {
+                    steps: rows.steps[..rows.steps.len().min(usize::try_from(seq).unwrap() - 1)].to_vec(),
+                    ..rows.clone()
+                };
                 let view = View { rows: &before, pending: &nothing, recalled: &self.recalled };
                 let came = machine.follow(&made.step, past, &view).unwrap();
                 assert!(came.is_some(), "step {seq} does not follow\n{}", self.text());
@@ -480,10 +486,10 @@ impl Thread {
             let at = if step.lane.is_trunk() { String::new() } else { format!("{}: ", step.lane) };
             let prev: Vec<String> = step.prev.iter().map(number).collect();
             let chosen = step.edge.status.as_ref().map(|status| format!(".{status}")).unwrap_or_default();
-            text += &format!("{seq} {at}{}#{visit}.{} <{}", step.role, step.status, prev.join(","));
-            text += &format!(" from {}{chosen} {:?}", step.edge.from, step.edge.prompt);
+            let _ = write!(text, "{seq} {at}{}#{visit}.{} <{}", step.role, step.status, prev.join(","));
+            let _ = write!(text, " from {}{chosen} {:?}", step.edge.from, step.edge.prompt);
             for observation in &step.observations {
-                text += &format!(" {}", observed(observation));
+                let _ = write!(text, " {}", observed(observation));
             }
             text.push('\n');
         }
@@ -553,7 +559,7 @@ impl Random {
     }
 
     pub fn below(&mut self, count: usize) -> usize {
-        (self.next() % count as u64) as usize
+        usize::try_from(self.next() % u64::try_from(count).unwrap()).unwrap()
     }
 
     pub fn chance(&mut self, percent: u64) -> bool {

@@ -43,7 +43,12 @@ fn conversation() -> Requests {
     let third =
         vec![opening, said(Message::assistant("Done."), "answer"), said(Message::user("Again."), "b.ok, summary")];
     let other = Arc::new(Head { model: "gpt 5".to_owned(), ..Head::clone(&head) });
-    let request = |visit, head: &Arc<Head>, messages| Request { lane: LanePath::trunk(), visit, head: Arc::clone(head), messages };
+    let request = |visit, head: &Arc<Head>, messages| Request {
+        lane: LanePath::trunk(),
+        visit,
+        head: Arc::clone(head),
+        messages,
+    };
     Requests { sent: vec![request(1, &head, first), request(1, &head, second), request(2, &other, third)] }
 }
 

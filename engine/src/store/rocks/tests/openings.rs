@@ -262,3 +262,26 @@ fn deleting_the_locks_while_many_open_ruins_nothing() {
         assert_eq!(answers(&store, &thread(number)).unwrap().len(), usize::try_from(rounds).unwrap());
     }
 }
+
+#[test]
+fn a_database_whose_making_was_cut_short_is_no_store_yet_and_is_made_whole() {
+    let folder = tempfile::tempdir().unwrap();
+    for families in 1..=Family::ALL.len() {
+        let place = folder.path().join(families.to_string());
+        folder::make(&place).unwrap();
+        let lock = FolderLock::take(&place).unwrap();
+        drop(Anchor::claim(&place, codec::Ledger::default(), manifest::Position::default()).unwrap());
+        drop(lock);
+        let mut options = settings();
+        options.create_if_missing(true);
+        let mut db = DB::open(&options, place.join(DATABASE)).unwrap();
+        for family in Family::ALL.iter().take(families - 1) {
+            db.create_cf(family.name(), &settings()).unwrap();
+        }
+        drop(db);
+        assert_eq!(is_unwritten(&place), Ok(true), "{families}");
+        drop(open(&place).unwrap());
+        assert_eq!(is_unwritten(&place), Ok(false));
+        assert_eq!(read_all(&place), Ok(0));
+    }
+}
