@@ -85,6 +85,8 @@ pub struct Player {
     pub telling: Telling,
     /// The head for its first model, then for each fallback.
     pub heads: Vec<PlayerHead>,
+    /// A mark of where its first model is served.
+    pub served_by: Option<String>,
 }
 
 /// A request head of a player.
@@ -235,7 +237,8 @@ pub fn cast(
                     tool_calls: own.tool_calls.map_or(limits.tool_calls, |own| own.min(limits.tool_calls)),
                     tools: toolbox,
                 };
-                cast.players.insert(name.clone(), Player { agent, telling: telling(model), heads });
+                let served_by = models.0.get(&model.model).map(|model| model.served_by.mark());
+                cast.players.insert(name.clone(), Player { agent, telling: telling(model), heads, served_by });
             }
             (RoleKind::Tool(tool), _) => {
                 let player = ToolPlayer {

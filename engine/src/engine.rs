@@ -828,8 +828,7 @@ fn views(
                 name: head.model.clone(),
                 id: model.id.clone(),
                 parameters: head.head.parameters.clone(),
-                provider: model.served_by.provider.clone(),
-                address: model.served_by.address.clone(),
+                served_by: model.served_by.clone(),
             })
             .collect();
         let offers = toolbox.into_iter().flat_map(Toolbox::offers);

@@ -5,6 +5,7 @@ use std::sync::Arc;
 
 use rondo_agent_kit::model::Model;
 use rondo_agent_kit::model::openai::ResponseFormat;
+use rondo_protocol::digest::Digest;
 use rondo_protocol::object::Usage;
 use rondo_protocol::workflow::Workflow;
 use serde::{Deserialize, Serialize};
@@ -76,6 +77,14 @@ pub struct ServedBy {
     pub provider: String,
     /// Its base address; of a script or a recording, its digest.
     pub address: String,
+}
+
+impl ServedBy {
+    /// A mark of both, in which nothing of the address can be read.
+    pub fn mark(&self) -> String {
+        let text = format!("{}\n{}", self.provider, self.address);
+        Digest::sha256(text.as_bytes()).to_string().chars().take(16).collect()
+    }
 }
 
 /// US dollars per million tokens.

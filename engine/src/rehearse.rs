@@ -18,7 +18,7 @@ use rondo_protocol::object::{Entry, Note, Transcript};
 use tokio::sync::mpsc;
 
 use crate::env::Env;
-use crate::hook::{CallPath, ModelView, RoleView};
+use crate::hook::{CallPath, RoleView};
 use crate::rebuild::{self, Request};
 use crate::store::{self, Row, StepStore, StoredStep};
 
@@ -90,7 +90,8 @@ impl Rehearsal {
 
     async fn visit(&self, stored: StoredStep, note: Note, requests: Vec<Request>) -> Result<u64, store::Error> {
         let Some(paths) = self.paths.get(&stored.step.role) else { return Ok(0) };
-        let served_by = self.views.get(&stored.step.role).and_then(|view| view.models.first()).map(ModelView::mark);
+        let served_by =
+            self.views.get(&stored.step.role).and_then(|view| view.models.first()).map(|model| model.served_by.mark());
         if served_by.is_some() && note.served_by != served_by {
             // Who answered then is not who would be asked now, or nobody knows who it was.
             return Ok(0);

@@ -9,11 +9,12 @@ use rondo_agent_kit::redact::Redactor;
 use rondo_agent_kit::tool::Origin;
 use rondo_agent_kit::wall::files::Workspace;
 use rondo_agent_kit::wall::process::Processes;
+use rondo_protocol::Value;
 use rondo_protocol::id::RoleName;
 use rondo_protocol::object::Parameters;
-use rondo_protocol::{Digest, Value};
 
 use crate::config::HookProgram;
+use crate::models::ServedBy;
 
 /// What a hook may know of a role.
 #[derive(Debug, Clone)]
@@ -49,23 +50,8 @@ pub struct ModelView {
     pub id: String,
     /// The parameters that are sent with it.
     pub parameters: Parameters,
-    /// The name of its provider.
-    pub provider: String,
-    /// The provider's base address; of a script or a recording, its digest.
-    pub address: String,
-}
-
-impl ModelView {
-    /// A mark of where it is served, in which nothing of the address can be read.
-    pub fn mark(&self) -> String {
-        served_mark(&self.provider, &self.address)
-    }
-}
-
-/// A mark of a provider and its address.
-pub(crate) fn served_mark(provider: &str, address: &str) -> String {
-    let text = format!("{provider}\n{address}");
-    Digest::sha256(text.as_bytes()).to_string().chars().take(16).collect()
+    /// Where it is served.
+    pub served_by: ServedBy,
 }
 
 /// A tool that a role is offered.

@@ -34,9 +34,7 @@ use crate::conversation::{Conversations, Opening, Steps};
 use crate::engine::Operating;
 use crate::env::Env;
 use crate::graph::Graph;
-use crate::hook::role::served_mark;
 use crate::hook::{CallPath, Node, Redactors};
-use crate::models::ServedBy;
 use crate::store::{self, JournalRecord, LaneRow, NewStep, Row, StepStore};
 use crate::thread::{Action, Answered, Commit, Ending, Input, Machine, Object, Origin, Stop, Told, Visit, VisitEnd};
 
@@ -250,23 +248,19 @@ impl<'a> Driver<'a> {
                 stored.row.status = status(ending.outcome);
                 stored.origin.ending = Some(Ending { at_ms: now_ms, ..ending });
                 stored.origin.stop = None;
+                match stored.origin.to_bytes() {
+                    Ok(origin) => stored.row.origin = origin,
+                    Err(error) => {
+                        let error = store::Error::Malformed { what: error.to_string() };
+                        return Box::pin(future::ready((version, seq, Err(error))));
+                    }
+                }
             } else {
                 stored.row.status = store::Status::Running;
             }
-            let origin = stored.origin.to_bytes();
             let row = &mut stored.row;
             (row.version, row.seq, row.head, row.checkpoint) = (version, seq, head, checkpoint);
-            origin.map(|origin| {
-                row.origin = origin;
-                row.clone()
-            })
-        };
-        let row = match row {
-            Ok(row) => row,
-            Err(error) => {
-                let error = store::Error::Malformed { what: error.to_string() };
-                return Box::pin(future::ready((version, seq, Err(error))));
-            }
+            row.clone()
         };
         let lanes = closed.into_iter().map(|lane| (lane, None)).chain(lane.map(|(path, state)| {
             let row = LaneRow {
@@ -278,6 +272,8 @@ impl<'a> Driver<'a> {
             (path, Some(row))
         }));
         let opened = list.map(|(opened_by, list)| (opened_by, Some(list.to_text().into_bytes())));
+        lock(&self.stored_heads)
+            .extend(objects.iter().filter(|(kind, ..)| *kind == Kind::Head).map(|(_, head, _)| *head));
         let commit = store::Commit {
             thread: self.parts.thread.clone(),
             expected: version.saturating_sub(1),
@@ -285,7 +281,7 @@ impl<'a> Driver<'a> {
             lanes: lanes.collect(),
             lists: closed_list.map(|opened_by| (opened_by, None)).into_iter().chain(opened).collect(),
             clear_journal: commit.clear_journal,
-            objects: step.as_ref().map_or_else(Vec::new, |step| self.with_heads(&step.step.role, objects)),
+            objects,
             step: step.map(|step| self.made(step)),
         };
         let committed = self.parts.store.commit(commit);
@@ -311,23 +307,16 @@ impl<'a> Driver<'a> {
         NewStep { seq, digest, bytes, role: step.role, lane: step.lane, visit, note }
     }
 
-    /// The objects of a step with the heads that its transcript names and that were not stored by this run yet.
-    fn with_heads(&self, role: &RoleName, mut objects: Vec<Object>) -> Vec<Object> {
-        let Some(player) = self.parts.cast.players.get(role) else { return objects };
-        let transcript = objects.iter().find(|(kind, ..)| *kind == Kind::Transcript);
-        let Some(transcript) = transcript.and_then(|(.., bytes)| canonical::from_slice::<Transcript>(bytes).ok())
-        else {
-            return objects;
+    /// The heads that a transcript of a role names and that were not stored by this run yet.
+    fn new_heads(&self, role: &RoleName, transcript: &Transcript) -> Vec<Object> {
+        let Some(player) = self.parts.cast.players.get(role) else { return Vec::new() };
+        let stored = lock(&self.stored_heads);
+        let is_new = |head: &Digest| {
+            let is_named = |entry: &Entry| matches!(entry, Entry::Model { head: named, .. } if named == head);
+            !stored.contains(head) && transcript.entries.iter().any(is_named)
         };
-        let mut stored = lock(&self.stored_heads);
-        for entry in &transcript.entries {
-            let Entry::Model { head, .. } = entry else { continue };
-            let known = player.heads.iter().find(|known| known.digest == *head);
-            if let Some(known) = known.filter(|_| stored.insert(*head)) {
-                objects.push((Kind::Head, known.digest, known.bytes.to_vec()));
-            }
-        }
-        objects
+        let heads = player.heads.iter().filter(|head| is_new(&head.digest));
+        heads.map(|head| (Kind::Head, head.digest, head.bytes.to_vec())).collect()
     }
 
     fn tell(&self, told: Told) {
@@ -437,6 +426,7 @@ impl<'a> Driver<'a> {
             Fault::new(Code::ContractBroken, FaultClass::Contract, message)
         })?;
         end.objects.push((Kind::Transcript, digest, bytes));
+        end.objects.extend(self.new_heads(&visit.role, &turn.transcript));
         let player = self.parts.cast.players.get(&visit.role);
         if player.is_some_and(|player| player.telling.history == History::Exact) {
             lock(&self.transcripts).insert(visit.lane.clone(), turn.transcript);
@@ -446,7 +436,7 @@ impl<'a> Driver<'a> {
             cost_usd: turn.cost_usd,
             answered_by: turn.answered_by,
             model: turn.model,
-            served_by: self.served_by(&visit.role),
+            served_by: player.and_then(|player| player.served_by.clone()),
             ..end.note
         };
         let fallback = turn.fallback.into_iter().map(|model| Observation::Fallback { model });
@@ -474,9 +464,7 @@ impl<'a> Driver<'a> {
         let Operating { grants, approver, in_doubt, .. } = &parts.operating;
         let redactor = parts.redactors.tool(&visit.role);
         let may_be_journaled = lock(&self.journaled).as_ref().is_some_and(|lanes| !lanes.contains(&visit.lane));
-        let message = format!("the thread reached its limit of {} ms wall time", visit.wall_time_limit_ms.unwrap_or(0));
-        let fault = Fault::new(Code::ThreadLimit, FaultClass::Limit, message);
-        let wall_time = Deadline::after(visit.wall_time_left_ms, fault);
+        let wall_time = Deadline::of_thread(visit.wall_time_left_ms, visit.wall_time_limit_ms);
         Stage {
             store: &*parts.store,
             env: &*parts.env,
@@ -491,13 +479,6 @@ impl<'a> Driver<'a> {
             waits: waits.clone(),
             machine: &self.machine,
         }
-    }
-
-    /// A mark of where a role's first model is served.
-    fn served_by(&self, role: &RoleName) -> Option<String> {
-        let first = self.parts.cast.players.get(role)?.heads.first()?;
-        let ServedBy { provider, address } = &self.parts.operating.models.0.get(&first.model)?.served_by;
-        Some(served_mark(provider, address))
     }
 
     /// What the hooks before a role's calls did in a visit, which has come to an end.

@@ -72,15 +72,41 @@ impl Drop for Waiting<'_> {
 #[derive(Debug, Clone)]
 pub struct Deadline {
     at: Option<Instant>,
-    fault: Fault,
+    limit: Limit,
     waits: Option<Waits>,
 }
 
+/// The limit that a deadline stands for. What it says is put into words only when it has passed.
+#[derive(Debug, Clone, Copy)]
+enum Limit {
+    Step(Duration),
+    Call(Duration),
+    WallTime(Duration),
+}
+
+impl Limit {
+    fn fault(self) -> Fault {
+        match self {
+            Self::Step(limit) => {
+                let message = format!("the step took longer than its timeout of {limit:?}");
+                Fault::new(Code::StepTimeout, FaultClass::Timeout, message)
+            }
+            Self::Call(limit) => {
+                let message = format!("the call took longer than the total timeout of {limit:?}");
+                Fault::new(Code::StepTimeout, FaultClass::Timeout, message)
+            }
+            Self::WallTime(limit) => {
+                let message = format!("the thread reached its limit of {} ms wall time", limit.as_millis());
+                Fault::new(Code::ThreadLimit, FaultClass::Limit, message)
+            }
+        }
+    }
+}
+
 impl Deadline {
-    /// A deadline after `limit_ms`, or none. When it passes, the fault is `fault`.
-    pub fn after(limit_ms: Option<u64>, fault: Fault) -> Self {
-        let at = limit_ms.and_then(|ms| Instant::now().checked_add(Duration::from_millis(ms)));
-        Self { at, fault, waits: None }
+    fn after(ms: Option<u64>, limit: Limit) -> Self {
+        let at = ms.and_then(|ms| Instant::now().checked_add(Duration::from_millis(ms)));
+        Self { at, limit, waits: None }
     }
 
     /// The same, moved along by the time that `waits` counts from now on.
@@ -91,9 +117,17 @@ impl Deadline {
 
     /// The deadline of a step that may take `limit_ms`.
     pub fn of_step(limit_ms: Option<u64>) -> Self {
-        let limit = Duration::from_millis(limit_ms.unwrap_or(0));
-        let message = format!("the step took longer than its timeout of {limit:?}");
-        Self::after(limit_ms, Fault::new(Code::StepTimeout, FaultClass::Timeout, message))
+        Self::after(limit_ms, Limit::Step(Duration::from_millis(limit_ms.unwrap_or(0))))
+    }
+
+    /// The deadline of a call that may take `limit_ms` with all of its attempts.
+    pub fn of_call(limit_ms: Option<u64>) -> Self {
+        Self::after(limit_ms, Limit::Call(Duration::from_millis(limit_ms.unwrap_or(0))))
+    }
+
+    /// The deadline of a thread that may take `limit_ms`, of which `left_ms` are left.
+    pub fn of_thread(left_ms: Option<u64>, limit_ms: Option<u64>) -> Self {
+        Self::after(left_ms, Limit::WallTime(Duration::from_millis(limit_ms.unwrap_or(0))))
     }
 
     /// The earlier of the two.
@@ -117,8 +151,8 @@ impl Deadline {
     }
 
     /// What it means that it has passed.
-    pub fn fault(&self) -> &Fault {
-        &self.fault
+    pub fn fault(&self) -> Fault {
+        self.limit.fault()
     }
 
     /// Waits until it has passed, and gives its fault; for ever if there is none.
@@ -137,7 +171,7 @@ impl Deadline {
             tokio::select! {
                 biased;
                 () = changed => {}
-                () = tokio::time::sleep_until(at), if !is_waiting => return self.fault.clone(),
+                () = tokio::time::sleep_until(at), if !is_waiting => return self.fault(),
             }
         }
     }
@@ -191,7 +225,7 @@ mod tests {
     #[tokio::test]
     async fn a_deadline_does_not_pass_while_a_person_is_waited_for() {
         let waits = Waits::default();
-        let deadline = Deadline::after(Some(0), fault(None)).without(&waits);
+        let deadline = Deadline::of_step(Some(0)).without(&waits);
         let (first, second) = (waits.begin(), waits.begin());
         let passed = deadline.passed();
         tokio::pin!(passed);
@@ -201,7 +235,7 @@ mod tests {
         assert!(tokio::time::timeout(soon, &mut passed).await.is_err(), "one still waits");
         drop(second);
         let waited = waits.total();
-        assert_eq!(passed.await, fault(None));
+        assert_eq!(passed.await, deadline.fault());
         assert_eq!(waits.total(), waited, "what was waited for has ended");
         assert!(waited >= 2 * soon, "{waited:?}");
     }

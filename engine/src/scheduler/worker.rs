@@ -423,11 +423,7 @@ impl Performing<'_> {
 
     /// Attempts at the role's model, then at each fallback, until one answers or there is nothing left to try.
     async fn attempts(&mut self, call: ModelCall) -> Result<Made, Fault> {
-        let total = self.speaking.call_total_ms;
-        let message =
-            format!("the call took longer than the total timeout of {:?}", Duration::from_millis(total.unwrap_or(0)));
-        let deadline = Deadline::after(total, Fault::new(Code::StepTimeout, FaultClass::Timeout, message))
-            .or_earlier(self.stage.deadline.clone());
+        let deadline = Deadline::of_call(self.speaking.call_total_ms).or_earlier(self.stage.deadline.clone());
         let retry = &self.speaking.policy.retry;
         let mut attempt = 0_u32;
         let mut of_this_model = 1_u32;
@@ -467,7 +463,7 @@ impl Performing<'_> {
             }
             let passed = deadline.left() == Duration::ZERO;
             // A provider that was given until the deadline gives up with it; the deadline says which limit that was.
-            let fault = if passed && fault.class == FaultClass::Timeout { deadline.fault().clone() } else { fault };
+            let fault = if passed && fault.class == FaultClass::Timeout { deadline.fault() } else { fault };
             let again = !passed && of_this_model < retry.attempts && retry::is_worth_another(&fault, retry);
             let wait = if again {
                 let wait = retry::pause(retry, of_this_model, &fault, self.stage.env.random());

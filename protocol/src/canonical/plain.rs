@@ -243,7 +243,7 @@ fn is_blank(byte: u8) -> bool {
 }
 
 /// How many bytes stand before the first quote, backslash or control character: eight at a time.
-fn plain_length(bytes: &[u8]) -> usize {
+pub(super) fn plain_length(bytes: &[u8]) -> usize {
     let (words, rest) = bytes.as_chunks::<8>();
     for (nth, word) in words.iter().enumerate() {
         let marks = marks(u64::from_le_bytes(*word));

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use super::{Error, MAX_DEPTH, MAX_INTEGER, MAX_VALUE_DEPTH, Value};
+use super::{Error, MAX_DEPTH, MAX_INTEGER, MAX_VALUE_DEPTH, Value, plain::plain_length};
 
 /// The value of a whole JSON text that somebody wrote: what enters a thread is read by this.
 ///
@@ -158,7 +158,7 @@ impl Reader<'_> {
         let mut text = String::new();
         loop {
             let rest = self.text.as_bytes().get(self.at..).unwrap_or_default();
-            let plain = rest.iter().position(|b| matches!(b, b'"' | b'\\' | 0..=0x1f)).unwrap_or(rest.len());
+            let plain = plain_length(rest);
             text.push_str(self.text.get(self.at..self.at + plain).unwrap_or_default());
             self.at += plain;
             match self.peek() {

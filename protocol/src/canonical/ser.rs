@@ -8,7 +8,7 @@ use std::borrow::Cow;
 
 use serde::ser::{self, Serialize};
 
-use super::{Error, MAX_DEPTH, MAX_INTEGER, integral};
+use super::{Error, MAX_DEPTH, MAX_INTEGER, integral, plain::plain_length};
 
 /// The canonical bytes of `object`.
 ///
@@ -92,14 +92,11 @@ impl<'k> Writer<'k> {
 
     fn text(&mut self, text: &str) {
         self.out.push(b'"');
-        let bytes = text.as_bytes();
-        let mut written = 0;
-        for (at, byte) in bytes.iter().enumerate() {
-            if *byte >= 0x20 && *byte != b'"' && *byte != b'\\' {
-                continue;
-            }
-            self.out.extend_from_slice(bytes.get(written..at).unwrap_or_default());
-            written = at + 1;
+        let mut rest = text.as_bytes();
+        while let Some((run, escaped)) = rest.split_at_checked(plain_length(rest)) {
+            self.out.extend_from_slice(run);
+            let Some((byte, behind)) = escaped.split_first() else { break };
+            rest = behind;
             match byte {
                 b'"' => self.out.extend_from_slice(b"\\\""),
                 b'\\' => self.out.extend_from_slice(b"\\\\"),
@@ -111,7 +108,6 @@ impl<'k> Writer<'k> {
                 control => self.out.extend_from_slice(format!("\\u{control:04x}").as_bytes()),
             }
         }
-        self.out.extend_from_slice(bytes.get(written..).unwrap_or_default());
         self.out.push(b'"');
     }
 }

@@ -8,6 +8,7 @@
 mod durable;
 mod history;
 mod kept;
+mod lanes;
 mod memory;
 mod prefix;
 mod resume;
@@ -28,6 +29,7 @@ fn main() {
         ("durable", durable::one_thread),
         ("threads", durable::many_threads),
         ("timer", durable::timer),
+        ("lanes", lanes::each),
         ("history", history::messages),
         ("prefix", prefix::thread),
         ("size", size::bytes),

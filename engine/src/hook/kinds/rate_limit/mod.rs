@@ -26,6 +26,7 @@ use tokio::time::Instant;
 
 use crate::hook::visits::Visits;
 use crate::hook::{Context, Hook, HookKind, Making, ModelView, Next};
+use crate::models::ServedBy;
 use limiter::{Hold, Limiter, Pass, Rate, TooLong};
 
 const MINUTE: Duration = Duration::from_mins(1);
@@ -132,8 +133,7 @@ impl Limiting {
 
     fn model(&self, call: &ModelCall) -> Subject {
         let known = self.models.get(&call.site.role).into_iter().flatten().find(|model| model.name == call.model);
-        let (provider, address) =
-            known.map(|model| (model.provider.clone(), model.address.clone())).unwrap_or_default();
+        let ServedBy { provider, address } = known.map(|model| model.served_by.clone()).unwrap_or_default();
         let id = known.map_or_else(|| call.head.model.clone(), |model| model.id.clone());
         Subject::Model { provider, address, id }
     }
