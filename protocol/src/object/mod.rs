@@ -11,6 +11,7 @@ mod record;
 mod request;
 mod start;
 mod step;
+mod targets;
 mod transcript;
 
 pub use head::{Head, Parameters, ToolSpec};

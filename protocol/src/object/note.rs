@@ -5,6 +5,8 @@ use crate::canonical::Value;
 use crate::event::{LaneEnd, Target, Visit};
 use crate::id::{LanePath, RoleName};
 
+use super::targets;
+
 /// Tokens as the provider counted them.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Usage {
@@ -131,6 +133,7 @@ pub enum Followed {
     /// An edge was taken.
     Edge {
         /// Whom it leads to; nobody at `end` and `fail`.
+        #[serde(with = "targets")]
         to: Vec<Target>,
     },
     /// A line for the user.
