@@ -381,3 +381,22 @@ fn the_report_reads_well() {
     assert!(report.lines().all(|line| line.chars().count() <= 80), "{report}");
     insta::assert_snapshot!(report.replace(&id, "[thread]"));
 }
+
+#[test]
+fn a_role_has_a_conversation_in_each_lane() {
+    for history in ["condensed", "exact", "none"] {
+        let place = Place::new();
+        let text = std::fs::read_to_string(format!("{}/workflow.yaml", fixture("lanes"))).unwrap();
+        place.file("lanes/workflow.yaml", text.replace("history: exact", &format!("history: {history}")));
+        let script = std::fs::read_to_string(format!("{}/script.yaml", fixture("lanes"))).unwrap();
+        place.file("lanes/script.yaml", script);
+        place.run(["run", "lanes", "--offline", "-i", "topic=tides", "--json"]).exits(0);
+        let report = prefix(&place, &["--histories"]);
+        let by_choice = |broke: &String| broke.ends_with("history: none");
+        assert!(
+            broken(&report).iter().all(by_choice) && (history == "none") == !broken(&report).is_empty(),
+            "{report:?}"
+        );
+        assert_sums(&report);
+    }
+}

@@ -3,8 +3,11 @@
 //! Heads are those that were sent; messages are counted from the steps alone, as if no hook had rewritten any, and by the
 //! same functions that make those of a run.
 
+use std::collections::BTreeMap;
+
 use rondo_agent_kit::conversation;
 use rondo_agent_kit::prefix::{self, bytes_of_message, compare_beyond};
+use rondo_protocol::id::LanePath;
 use rondo_protocol::message::Message;
 use rondo_protocol::object::Entry;
 use rondo_protocol::workflow::History;
@@ -73,9 +76,19 @@ impl Strategies {
     }
 }
 
-/// A role's conversation as one history would have it. Sizes are bytes of messages, without the head.
+/// A role's conversations as one history would have them.
 struct Strategy {
     history: History,
+    /// By lane; one for all where every visit begins anew.
+    lanes: BTreeMap<LanePath, Told>,
+    /// The message that opened the last visit without a history.
+    first: Option<Message>,
+    shared: Shared,
+}
+
+/// A conversation in a lane. Sizes are bytes of messages, without the head.
+#[derive(Clone, Default)]
+struct Told {
     /// What stands in front of the next visit.
     length: u64,
     /// Of the last request what the next visit begins with for certain.
@@ -84,17 +97,27 @@ struct Strategy {
     tail: Vec<Message>,
     /// What follows it in the next one, before the message that opens the visit.
     closing: Vec<Message>,
-    shared: Shared,
 }
 
 impl Strategy {
     fn new(history: History) -> Self {
-        Self { history, length: 0, served: 0, tail: Vec::new(), closing: Vec::new(), shared: Shared::default() }
+        Self { history, lanes: BTreeMap::new(), first: None, shared: Shared::default() }
+    }
+
+    /// The conversation of a lane so far: its own, or what it begins with, which is that of the lane around it.
+    fn told(&self, lane: &LanePath) -> Told {
+        let mut around = std::iter::successors(Some(lane.clone()), LanePath::parent);
+        around.find_map(|lane| self.lanes.get(&lane).cloned()).unwrap_or_default()
     }
 
     fn visit(&mut self, visited: &Visited<'_>, head: u64, parted_head: Option<u64>) {
+        let lane = match self.history {
+            History::None => LanePath::trunk(),
+            _ => visited.stored.step.lane.clone(),
+        };
+        let mut told = self.told(&lane);
         let opening = bytes_of_message(visited.opening);
-        let opened = self.length.saturating_add(opening);
+        let opened = told.length.saturating_add(opening);
         let mut request = opened;
         let mut sent: Option<u64> = None;
         let mut said = Vec::new();
@@ -103,7 +126,7 @@ impl Strategy {
             if let Entry::Model { .. } = entry {
                 let shared = match sent {
                     Some(before) => head.saturating_add(before),
-                    None => self.shared_by_first(visited.opening, head, parted_head),
+                    None => self.shared_by_first(&told, visited.opening, head, parted_head),
                 };
                 self.shared += Shared::one(head.saturating_add(request), shared);
                 sent = Some(request);
@@ -118,40 +141,51 @@ impl Strategy {
         let closed = closing.iter().map(bytes_of_message).sum::<u64>();
         if let Some(sent) = sent {
             said.truncate(said_in_request);
-            self.tail.clear();
-            self.closing.clear();
+            told.tail.clear();
+            told.closing.clear();
             match self.history {
-                History::Exact => self.served = sent,
+                History::Exact => told.served = sent,
                 History::Condensed => {
-                    self.served = opened;
+                    told.served = opened;
                     if !said.is_empty() {
-                        self.tail = said;
-                        self.closing = closing;
+                        told.tail = said;
+                        told.closing = closing;
                     }
                 }
                 History::None => {
-                    self.served = 0;
-                    self.tail.push(visited.opening.clone());
-                    self.tail.append(&mut said);
+                    told.served = 0;
+                    told.tail.push(visited.opening.clone());
+                    told.tail.append(&mut said);
                 }
             }
+            if told.length == 0 {
+                self.first = Some(visited.opening.clone());
+            }
         }
-        self.length = if self.history == History::None { 0 } else { opened.saturating_add(closed) };
+        told.length = if self.history == History::None { 0 } else { opened.saturating_add(closed) };
+        self.lanes.insert(lane, told);
     }
 
     /// What the first request of a visit shares with the one before it.
-    fn shared_by_first(&self, opening: &Message, head: u64, parted_head: Option<u64>) -> u64 {
+    fn shared_by_first(&self, told: &Told, opening: &Message, head: u64, parted_head: Option<u64>) -> u64 {
         if self.shared.requests == 0 {
             return 0;
         }
         if let Some(shared) = parted_head {
             return shared;
         }
-        let known = prefix::Shared { messages: 0, bytes: head.saturating_add(self.served) };
-        if self.tail.is_empty() {
-            return known.bytes;
+        let known = prefix::Shared { messages: 0, bytes: head.saturating_add(told.served) };
+        if told.tail.is_empty() {
+            // A lane without a history shares with another one how their first messages begin.
+            let first = self.first.as_slice();
+            let is_first = told.length == 0 && !first.is_empty();
+            return if is_first {
+                compare_beyond(known, first, std::slice::from_ref(opening)).shared_bytes
+            } else {
+                known.bytes
+            };
         }
-        let after = [self.closing.as_slice(), std::slice::from_ref(opening)].concat();
-        compare_beyond(known, &self.tail, &after).shared_bytes
+        let after = [told.closing.as_slice(), std::slice::from_ref(opening)].concat();
+        compare_beyond(known, &told.tail, &after).shared_bytes
     }
 }

@@ -1,10 +1,12 @@
-//! The requests of one role, each compared with the one before it.
+//! The requests of one role, each compared with the one before it in its lane; the first one in a lane with what the lane
+//! goes on from, or with the last one that went on from nothing.
 
+use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use rondo_agent_kit::prefix::{self, Block, Break, Cause, Comparison, Request, compare, compare_beyond};
 use rondo_protocol::Digest;
-use rondo_protocol::id::RoleName;
+use rondo_protocol::id::{LanePath, RoleName};
 use rondo_protocol::message::Message;
 use rondo_protocol::object::Head;
 use rondo_protocol::workflow::History;
@@ -18,17 +20,25 @@ use crate::rebuild::{Sent, Visited};
 pub(super) struct Trail {
     history: History,
     price: Option<Price>,
-    /// Bytes of the role's plain conversation up to each of its messages.
-    sizes: Vec<u64>,
-    /// The request before.
-    last: Option<Last>,
-    /// The request that the first one of the next visit is promised to begin with.
-    promised: Option<Promised>,
+    lanes: BTreeMap<LanePath, Lane>,
+    /// The last request that no message of an earlier visit stood in.
+    fresh: Option<Arc<Last>>,
     /// Of the visit that is being read.
     shared: Shared,
     broke: Option<Broke>,
     strategies: Strategies,
     sum: RoleSum,
+}
+
+/// What the role has sent in one lane.
+#[derive(Clone, Default)]
+struct Lane {
+    /// Bytes of the plain conversation up to each of its messages.
+    sizes: Vec<u64>,
+    /// The request before.
+    last: Option<Arc<Last>>,
+    /// The request that the first one of the next visit is promised to begin with.
+    promised: Option<Arc<Promised>>,
 }
 
 /// A head with its size.
@@ -40,6 +50,7 @@ struct Sized {
 }
 
 /// The request before: so many messages of the plain conversation, and what followed them.
+#[derive(Clone)]
 struct Last {
     head: Sized,
     base: usize,
@@ -64,9 +75,8 @@ impl Trail {
         Self {
             history,
             price,
-            sizes: Vec::new(),
-            last: None,
-            promised: None,
+            lanes: BTreeMap::new(),
+            fresh: None,
             shared: Shared::default(),
             broke: None,
             sum: RoleSum::new(role, history, strategies.costs(price)),
@@ -76,26 +86,32 @@ impl Trail {
 
     /// Takes in the role's next request.
     pub(super) fn request(&mut self, sent: Sent<'_>) {
-        self.sizes.truncate(sent.kept);
-        let mut size = self.sizes.last().copied().unwrap_or_default();
-        for message in sent.plain.get(self.sizes.len()..).unwrap_or_default() {
+        let path = sent.stored.step.lane.clone();
+        let mut lane = self.lane(&path);
+        lane.sizes.truncate(sent.kept);
+        let mut size = lane.sizes.last().copied().unwrap_or_default();
+        for message in sent.plain.get(lane.sizes.len()..).unwrap_or_default() {
             size = size.saturating_add(prefix::bytes_of_message(message));
-            self.sizes.push(size);
+            lane.sizes.push(size);
         }
-        let head = self.sized(&sent);
+        let is_first = self.shared.requests == 0;
+        let previous = match self.history {
+            History::None if is_first => self.fresh.clone(),
+            _ => lane.last.clone().or_else(|| self.fresh.clone()),
+        };
+        let head = sized(previous.as_deref(), &sent);
         let messages_bytes = match &sent.rewritten {
             Some(rewritten) => rewritten.iter().map(prefix::bytes_of_message).sum(),
             None => size,
         };
         let bytes = head.bytes.saturating_add(messages_bytes);
-        let is_first = self.shared.requests == 0;
-        let compared = self.last.as_ref().map(|last| self.after(last, &head, &sent));
+        let compared = previous.as_ref().map(|previous| after(&lane.sizes, previous, &head, &sent));
         if self.broke.is_none() {
             let broke = if is_first {
-                self.against_promise(&head, &sent)
+                lane.promised.as_ref().and_then(|promised| self.against(promised, &head, &sent))
             } else {
                 let broke = compared.as_ref().and_then(|compared| compared.broke.clone());
-                broke.map(|at| (at, self.last.as_ref().map_or(0, |last| last.bytes)))
+                broke.map(|at| (at, previous.as_ref().map_or(0, |previous| previous.bytes)))
             };
             self.broke = broke.map(|(at, promised)| {
                 let lost = promised.saturating_sub(at.byte);
@@ -105,44 +121,25 @@ impl Trail {
         let shared = compared.map_or(0, |compared| compared.shared_bytes);
         self.shared += Shared::one(bytes, shared);
         if is_first {
-            let shared_head = self.last.as_ref().and_then(|last| common_head(&last.head, &head));
+            let shared_head = previous.as_ref().and_then(|previous| common_head(&previous.head, &head));
             self.strategies.begin(head.bytes, shared_head);
         }
-        self.remember(head, bytes, is_first, sent);
+        self.remember(&mut lane, head, bytes, is_first, sent);
+        self.lanes.insert(path, lane);
     }
 
-    fn sized(&self, sent: &Sent<'_>) -> Sized {
-        match &self.last {
-            // A head that differs in parameters alone is the same beginning.
-            Some(last) if last.head.digest == sent.head_digest || prefix::is_same_head(&last.head.head, sent.head) => {
-                last.head.clone()
-            }
-            _ => {
-                Sized { digest: sent.head_digest, head: Arc::clone(sent.head), bytes: prefix::bytes_of_head(sent.head) }
-            }
+    /// What was sent in a lane, or what the lane goes on from: the lane around it.
+    fn lane(&mut self, path: &LanePath) -> Lane {
+        if let Some(lane) = self.lanes.remove(path) {
+            return lane;
         }
+        let mut around = std::iter::successors(path.parent(), LanePath::parent);
+        let around = around.find_map(|lane| self.lanes.get(&lane));
+        around.map(|lane| Lane { sizes: Vec::new(), ..lane.clone() }).unwrap_or_default()
     }
 
-    /// Compares a request with the one before it.
-    fn after(&self, last: &Last, head: &Sized, sent: &Sent<'_>) -> Comparison {
-        let base = sent.plain.get(..last.base).unwrap_or_default();
-        if last.head.digest != head.digest {
-            // Of the messages only the first can matter where heads part.
-            let first = if base.is_empty() { last.tail.get(..1) } else { base.get(..1) };
-            return of_heads(&last.head, first, head, sent.messages().get(..1));
-        }
-        if sent.rewritten.is_none() {
-            let bytes = last.base.checked_sub(1).and_then(|at| self.sizes.get(at)).copied().unwrap_or_default();
-            let known = prefix::Shared { messages: last.base, bytes: head.bytes.saturating_add(bytes) };
-            return compare_beyond(known, &last.tail, sent.plain.get(last.base..).unwrap_or_default());
-        }
-        let known = prefix::Shared { messages: 0, bytes: head.bytes };
-        compare_beyond(known, &[base, &last.tail].concat(), sent.messages())
-    }
-
-    /// What of the promise the first request of a visit does not keep, and the bytes of what was promised.
-    fn against_promise(&self, head: &Sized, sent: &Sent<'_>) -> Option<(Break, u64)> {
-        let promised = self.promised.as_ref()?;
+    /// What of a promise the first request of a visit does not keep, and the bytes of what was promised.
+    fn against(&self, promised: &Promised, head: &Sized, sent: &Sent<'_>) -> Option<(Break, u64)> {
         let own = promised.messages.as_deref();
         if promised.head.digest != head.digest {
             let first = own.unwrap_or(sent.plain).get(..1);
@@ -164,12 +161,12 @@ impl Trail {
         compared.broke.map(|at| (at, promised.bytes))
     }
 
-    fn remember(&mut self, head: Sized, bytes: u64, is_first: bool, sent: Sent<'_>) {
+    fn remember(&mut self, lane: &mut Lane, head: Sized, bytes: u64, is_first: bool, sent: Sent<'_>) {
         let (length, before) = (sent.plain.len(), sent.before);
         // The conversation is cut behind the visit's first message when the visit is over.
-        let tail = match &mut self.last {
+        let tail = match lane.last.take() {
             Some(last) if !is_first && last.is_plain && sent.rewritten.is_none() => {
-                let mut tail = std::mem::take(&mut last.tail);
+                let mut tail = Arc::unwrap_or_clone(last).tail;
                 tail.extend_from_slice(sent.plain.get(before + tail.len()..).unwrap_or_default());
                 Some(tail)
             }
@@ -182,14 +179,18 @@ impl Trail {
                 None if self.history == History::None => Some(sent.plain.to_vec()),
                 None => None,
             };
-            self.promised = Some(Promised { head: head.clone(), length, messages, bytes });
+            lane.promised = Some(Arc::new(Promised { head: head.clone(), length, messages, bytes }));
         }
         let (is_plain, base, tail) = match (rewritten, tail) {
             (Some(rewritten), _) => (false, 0, rewritten),
             (None, Some(tail)) => (true, before, tail),
             (None, None) => (true, before, sent.plain.get(before..).unwrap_or_default().to_vec()),
         };
-        self.last = Some(Last { head, base, tail, is_plain, bytes });
+        let last = Arc::new(Last { head, base, tail, is_plain, bytes });
+        if before == 0 {
+            self.fresh = Some(Arc::clone(&last));
+        }
+        lane.last = Some(last);
     }
 
     /// Takes in the end of a visit.
@@ -213,6 +214,33 @@ impl Trail {
     pub(super) fn into_sum(self) -> RoleSum {
         RoleSum { costs: self.strategies.costs(self.price), ..self.sum }
     }
+}
+
+fn sized(last: Option<&Last>, sent: &Sent<'_>) -> Sized {
+    match last {
+        // A head that differs in parameters alone is the same beginning.
+        Some(last) if last.head.digest == sent.head_digest || prefix::is_same_head(&last.head.head, sent.head) => {
+            last.head.clone()
+        }
+        _ => Sized { digest: sent.head_digest, head: Arc::clone(sent.head), bytes: prefix::bytes_of_head(sent.head) },
+    }
+}
+
+/// Compares a request with the one before it, of which so many messages stand in the same conversation.
+fn after(sizes: &[u64], last: &Last, head: &Sized, sent: &Sent<'_>) -> Comparison {
+    let base = sent.plain.get(..last.base).unwrap_or_default();
+    if last.head.digest != head.digest {
+        // Of the messages only the first can matter where heads part.
+        let first = if base.is_empty() { last.tail.get(..1) } else { base.get(..1) };
+        return of_heads(&last.head, first, head, sent.messages().get(..1));
+    }
+    if sent.rewritten.is_none() {
+        let bytes = last.base.checked_sub(1).and_then(|at| sizes.get(at)).copied().unwrap_or_default();
+        let known = prefix::Shared { messages: last.base, bytes: head.bytes.saturating_add(bytes) };
+        return compare_beyond(known, &last.tail, sent.plain.get(last.base..).unwrap_or_default());
+    }
+    let known = prefix::Shared { messages: 0, bytes: head.bytes };
+    compare_beyond(known, &[base, &last.tail].concat(), sent.messages())
 }
 
 /// Compares two requests by their heads and their first messages.
