@@ -26,6 +26,7 @@ fn main() {
     println!("{:<58} {:>14}   {:<40}", "figure", "measured", "reference of the same run");
     for (name, figure) in [
         ("step", memory::step as fn()),
+        ("reader", memory::reader),
         ("durable", durable::one_thread),
         ("threads", durable::many_threads),
         ("timer", durable::timer),

@@ -26,29 +26,7 @@ const TOUCHED_BYTES: usize = 1 << 30;
 pub fn step() {
     touch_memory(TOUCHED_BYTES);
     let floor = floor();
-    let at: Arc<Mutex<Vec<Instant>>> = Arc::default();
-    let marks = Arc::clone(&at);
-    let model = FnModel(move |call: &ModelCall| {
-        if call.site.visit % (WINDOW as u64 / 2) == 1 && call.site.role.as_str() == "a" {
-            marks.lock().expect("a lock").push(Instant::now());
-        }
-        Ok(answer())
-    });
-    let checked = two_roles(STEPS, "outputs");
-    runtime().block_on(async {
-        let engine = engine(Arc::new(MemoryStore::default()));
-        let mut handle = start(&engine, &checked, Value::empty_object(), Arc::new(model)).await;
-        handle.events.close();
-        follow(handle).await;
-    });
-    let at = at.lock().expect("a lock");
-    let windows: Vec<Duration> = at
-        .windows(2)
-        .filter_map(|pair| match pair {
-            [from, to] => Some(to.duration_since(*from) / u32::try_from(WINDOW).unwrap_or(1)),
-            _ => None,
-        })
-        .collect();
+    let windows = windows(STEPS, false);
     // The first window holds the start.
     let early = median(windows.get(1..=WINDOWS).unwrap_or_default());
     let late = median(windows.get(windows.len().saturating_sub(WINDOWS)..).unwrap_or_default());
@@ -59,6 +37,42 @@ pub fn step() {
         &us(late),
         &format!("{:.2} x the early ones, at most 1.3 wanted", late.as_secs_f64() / early.as_secs_f64()),
     );
+}
+
+/// What somebody who reads all events adds to a step.
+pub fn reader() {
+    let steps = STEPS / 5;
+    let [alone, read] = [false, true].map(|is_read| median(windows(steps, is_read).get(1..).unwrap_or_default()));
+    let more = read.saturating_sub(alone);
+    print("a step whose events are read, more", &us(more), &format!("{} a step that nobody reads", us(alone)));
+}
+
+/// The time of a step in each thousand of them, of which the first holds the start.
+fn windows(steps: u64, is_read: bool) -> Vec<Duration> {
+    let at: Arc<Mutex<Vec<Instant>>> = Arc::default();
+    let marks = Arc::clone(&at);
+    let model = FnModel(move |call: &ModelCall| {
+        if call.site.visit % (WINDOW as u64 / 2) == 1 && call.site.role.as_str() == "a" {
+            marks.lock().expect("a lock").push(Instant::now());
+        }
+        Ok(answer())
+    });
+    let checked = two_roles(steps, "outputs");
+    runtime().block_on(async {
+        let engine = engine(Arc::new(MemoryStore::default()));
+        let mut handle = start(&engine, &checked, Value::empty_object(), Arc::new(model)).await;
+        if !is_read {
+            handle.events.close();
+        }
+        follow(handle).await;
+    });
+    let at = at.lock().expect("a lock");
+    at.windows(2)
+        .filter_map(|pair| match pair {
+            [from, to] => Some(to.duration_since(*from) / u32::try_from(WINDOW).unwrap_or(1)),
+            _ => None,
+        })
+        .collect()
 }
 
 /// What hashing a step of the same size costs: two messages, their chain, the request, the transcript and the step.
