@@ -12,6 +12,6 @@ pub mod model;
 pub mod prefix;
 pub mod react;
 pub mod redact;
+pub mod sandbox;
 pub mod tool;
-pub mod wall;
 mod web;

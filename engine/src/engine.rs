@@ -22,7 +22,6 @@ use rondo_protocol::{Digest, Value, canonical};
 use tokio::task::JoinHandle;
 use tokio_util::sync::CancellationToken;
 
-use crate::cast;
 use crate::conversation::Steps;
 use crate::env::Env;
 use crate::grant::{Approver, Grants};
@@ -34,7 +33,8 @@ use crate::hook::{
 use crate::host::{self, Hub, Seat, SubscribeError, Subscription, Topic};
 use crate::models::Models;
 use crate::rebuild;
-use crate::rehearse::{Rehearsal, Then};
+use crate::replay::{Rehearsal, Then};
+use crate::resolved_roles;
 use crate::scheduler::{self, Ended, Parts as RunParts, Position, Run, Sink, StoredPast, cancelled_ending};
 use crate::socket::Freed;
 use crate::store::{self, Commit, Row, Status, StepStore};
@@ -104,7 +104,7 @@ impl Stopper {
 
 /// What a run is given by whoever operates it.
 #[derive(Clone, Default)]
-pub struct Operating {
+pub struct RunConfig {
     /// Who answers for each logical model.
     pub models: Models,
     /// The tools that there are.
@@ -246,9 +246,9 @@ pub enum Error {
     /// The definition cannot be lowered.
     #[error(transparent)]
     Graph(#[from] graph::Error),
-    /// A role cannot be cast.
+    /// A role cannot be resolved.
     #[error(transparent)]
-    Cast(#[from] cast::Error),
+    ResolvedRoles(#[from] resolved_roles::Error),
     /// A hook cannot be set up.
     #[error("the hook {node} cannot be set up: {what}")]
     Hook {
@@ -310,11 +310,11 @@ impl Engine {
     ///
     /// # Durability
     /// The thread's row is durable when this returns.
-    pub async fn start(&self, new: NewThread, operating: Operating) -> Result<ThreadHandle, Error> {
+    pub async fn start(&self, new: NewThread, run_config: RunConfig) -> Result<ThreadHandle, Error> {
         let NewThread { workflow, policy, mut input, file, script, recorded, workspace } = new;
         let parts = &self.parts;
-        let graph = self.graph(&workflow, &policy, &operating.imposed)?;
-        self.redactors(&graph, &operating)?.input.value(&mut input);
+        let graph = self.graph(&workflow, &policy, &run_config.imposed)?;
+        self.redactors(&graph, &run_config)?.input.value(&mut input);
         let (workflow_digest, workflow_bytes) = Digest::of(Kind::Workflow, &workflow)?;
         let (policy_digest, policy_bytes) = Digest::of(Kind::Policy, &policy)?;
         let start = Start { input, layout: LAYOUT, workflow: workflow_digest };
@@ -332,7 +332,7 @@ impl Engine {
         };
         let thread = parts.env.thread_id();
         let position = Position { id: EventId::NONE, at_ms: origin.started_at_ms };
-        let ready = self.ready(thread.clone(), &workflow, graph, operating, (Arc::new(NoPast), position))?;
+        let ready = self.ready(thread.clone(), &workflow, graph, run_config, (Arc::new(NoPast), position))?;
         let definition = ready.definition(start_digest, Arc::new(start.input));
         let mut machine = Machine::new(definition, 1);
         let begun = ready.steps(&*parts.store);
@@ -378,7 +378,7 @@ impl Engine {
         self.run(ready, driven, started, Begun { row, origin, machine, first, may_be_journaled: false })
     }
 
-    /// Goes on with a thread that stopped. `operating` is asked for once the workflow is known; `file` and `script`
+    /// Goes on with a thread that stopped. `run_config` is asked for once the workflow is known; `file` and `script`
     /// say where it came from.
     ///
     /// # Errors
@@ -386,7 +386,7 @@ impl Engine {
     pub async fn resume<E: From<Error>>(
         &self,
         thread: &ThreadId,
-        operating: impl FnOnce(&Workflow, &Origin) -> Result<Operating, E>,
+        run_config: impl FnOnce(&Workflow, &Origin) -> Result<RunConfig, E>,
     ) -> Result<Resumed, E> {
         let store = &self.parts.store;
         let (mut row, mut origin) = self.row(thread)?;
@@ -408,12 +408,12 @@ impl Engine {
             return Err(Error::from(rondo_agent_kit::conversation::UnknownLayout { found }).into());
         }
         let policy: Policy = rebuild::object(&**store, Kind::Policy, row.policy).map_err(Error::from)?;
-        let operating = operating(&beginning.workflow, &origin)?;
-        let graph = self.graph(&beginning.workflow, &policy, &operating.imposed)?;
+        let run_config = run_config(&beginning.workflow, &origin)?;
+        let graph = self.graph(&beginning.workflow, &policy, &run_config.imposed)?;
         let past = StoredPast { store: Arc::clone(store), thread: thread.clone() };
         let position = host::position(&**store, &row, thread, &origin).map_err(Error::from)?;
         let told = (Arc::new(past) as Arc<dyn Past>, position);
-        let ready = self.ready(thread.clone(), &beginning.workflow, graph, operating, told)?;
+        let ready = self.ready(thread.clone(), &beginning.workflow, graph, run_config, told)?;
         let machine = self.machine(&ready, &row, &beginning.start)?;
         if row.status != Status::Running || origin.stop.is_some() {
             // Whoever looks meanwhile sees that the thread goes on.
@@ -486,26 +486,27 @@ impl Engine {
     /// they answered then; gives how many calls that were. The thread stays as it is.
     ///
     /// # Errors
-    /// When the thread cannot be read, or `operating` does not fit it.
-    pub async fn rehearse(&self, thread: &ThreadId, operating: Operating, kind: &str) -> Result<u64, Error> {
+    /// When the thread cannot be read, or `run_config` does not fit it.
+    pub async fn replay(&self, thread: &ThreadId, run_config: RunConfig, kind: &str) -> Result<u64, Error> {
         let store = &self.parts.store;
         let (row, _) = self.row(thread)?;
         let beginning = rebuild::beginning(&**store, &row)?;
         let policy: Policy = rebuild::object(&**store, Kind::Policy, row.policy)?;
-        let graph = self.graph(&beginning.workflow, &policy, &operating.imposed)?;
-        let toolboxes = cast::toolboxes(&beginning.workflow, &operating.tools, &operating.grants);
-        let limits = operating.ceilings.over(&policy.limits);
-        let cast = cast::cast(&beginning.workflow, &policy.roles, &limits, &operating.models, toolboxes, None)?;
-        let views = views(&graph, &cast, &operating, &self.redactors(&graph, &operating)?);
+        let graph = self.graph(&beginning.workflow, &policy, &run_config.imposed)?;
+        let toolboxes = resolved_roles::toolboxes(&beginning.workflow, &run_config.tools, &run_config.grants);
+        let limits = run_config.ceilings.over(&policy.limits);
+        let resolved_roles =
+            resolved_roles::resolve(&beginning.workflow, &policy.roles, &limits, &run_config.models, toolboxes, None)?;
+        let views = views(&graph, &resolved_roles, &run_config, &self.redactors(&graph, &run_config)?);
         let (reports, past) = (Arc::new(Unheard), Arc::new(NoPast));
         let then = Arc::new(Then::default());
         let env = Some(Arc::clone(&then) as Arc<dyn Env>);
-        let around = Around { reports, past, env, rehearsed: Some(kind.to_owned()) };
-        let paths = self.paths(&graph, &views, &operating, &around)?;
-        let rehearsal = Rehearsal { store: Arc::clone(store), thread: thread.clone(), row, paths, views, then };
-        rehearsal.go().await.map_err(|error| match error {
+        let around = Around { reports, past, env, replayed: Some(kind.to_owned()) };
+        let paths = self.paths(&graph, &views, &run_config, &around)?;
+        let replay = Rehearsal { store: Arc::clone(store), thread: thread.clone(), row, paths, views, then };
+        replay.go().await.map_err(|error| match error {
             rebuild::Error::Store(error) => Error::Store(error),
-            rebuild::Error::Cast(error) => Error::Cast(error),
+            rebuild::Error::ResolvedRoles(error) => Error::ResolvedRoles(error),
             rebuild::Error::Layout(error) => Error::Layout(error),
         })
     }
@@ -582,9 +583,9 @@ impl Engine {
         !acts_at_port && HookKind::find(&hook.kind).is_none_or(|kind| kind.is_altering(&hook.settings))
     }
 
-    fn redactors(&self, graph: &Graph, operating: &Operating) -> Result<Redactors, Error> {
+    fn redactors(&self, graph: &Graph, run_config: &RunConfig) -> Result<Redactors, Error> {
         let roles = graph.roles().map(|(role, _)| role);
-        Redactors::new(&operating.redactor, graph.hooks(), roles, &self.parts.registry)
+        Redactors::new(&run_config.redactor, graph.hooks(), roles, &self.parts.registry)
             .map_err(|(node, what)| Error::Hook { node, what })
     }
 
@@ -605,7 +606,7 @@ impl Engine {
                 break;
             }
         }
-        let asks = ready.operating.in_doubt.is_none();
+        let asks = ready.run_config.in_doubt.is_none();
         let mut left = BTreeMap::new();
         for path in lanes.iter().map(|(path, _)| path.clone()).chain([LanePath::trunk()]) {
             let found = scheduler::left(&**store, &ready.thread, &path, asks)?;
@@ -646,24 +647,26 @@ impl Engine {
         thread: ThreadId,
         workflow: &Workflow,
         graph: Arc<Graph>,
-        operating: Operating,
+        run_config: RunConfig,
         (past, position): (Arc<dyn Past>, Position),
     ) -> Result<Ready, Error> {
         let parts = &self.parts;
-        let limits = operating.ceilings.over(&graph.policy().limits);
-        let toolboxes = cast::toolboxes(workflow, &operating.tools, &operating.grants);
+        let limits = run_config.ceilings.over(&graph.policy().limits);
+        let toolboxes = resolved_roles::toolboxes(workflow, &run_config.tools, &run_config.grants);
         let policies = &graph.policy().roles;
-        let script = operating.script.as_ref();
-        let cast = cast::cast(workflow, policies, &limits, &operating.models, toolboxes, script)?;
-        priced(&cast, &limits, policies, &operating.models)?;
+        let script = run_config.script.as_ref();
+        let resolved_roles =
+            resolved_roles::resolve(workflow, policies, &limits, &run_config.models, toolboxes, script)?;
+        priced(&resolved_roles, &limits, policies, &run_config.models)?;
         let topic = Arc::new(Topic::default());
         let events = topic.subscribe(&parts.store, &thread, position.id);
         let (durability, env) = (parts.store.durability(), Arc::clone(&parts.env));
         let sink = Sink::new(Arc::clone(&topic) as _, thread.clone(), durability, env, position);
-        let around = Around { reports: Arc::new(sink.clone()), past, env: None, rehearsed: None };
-        let redactors = self.redactors(&graph, &operating)?;
-        let paths = self.paths(&graph, &views(&graph, &cast, &operating, &redactors), &operating, &around)?;
-        Ok(Ready { thread, graph, cast, operating, limits, sink, topic, events, paths, redactors })
+        let around = Around { reports: Arc::new(sink.clone()), past, env: None, replayed: None };
+        let redactors = self.redactors(&graph, &run_config)?;
+        let paths =
+            self.paths(&graph, &views(&graph, &resolved_roles, &run_config, &redactors), &run_config, &around)?;
+        Ok(Ready { thread, graph, resolved_roles, run_config, limits, sink, topic, events, paths, redactors })
     }
 
     /// Sets up the hooks of a graph, one of each node, and the paths through them.
@@ -671,13 +674,13 @@ impl Engine {
         &self,
         graph: &Graph,
         roles: &BTreeMap<RoleName, RoleView>,
-        operating: &Operating,
+        run_config: &RunConfig,
         around: &Around,
     ) -> Result<BTreeMap<RoleName, BTreeMap<CallKind, CallPath>>, Error> {
         let parts = &self.parts;
         let mut nodes = Vec::new();
         for (at, placed) in graph.hooks().iter().enumerate() {
-            if around.rehearsed.as_ref().is_some_and(|only| *only != placed.hook.kind) {
+            if around.replayed.as_ref().is_some_and(|only| *only != placed.hook.kind) {
                 nodes.push(None);
                 continue;
             }
@@ -687,12 +690,12 @@ impl Engine {
                 .kind(&placed.hook.kind)
                 .ok_or_else(|| failed("its kind is not part of this build".to_owned()))?;
             let space = Space::new(Arc::clone(&parts.store), kind.name());
-            let Operating { flags, ground, .. } = operating;
+            let RunConfig { flags, ground, .. } = run_config;
             if let Some(program) = kind.program(&placed.hook).filter(|name| !ground.programs.contains_key(*name)) {
                 let (node, program) = (placed.node.clone(), program.chars().take(SHOWN_NAME).collect());
                 return Err(Error::HookProgram { node, program });
             }
-            let is_rehearsal = around.rehearsed.is_some();
+            let is_rehearsal = around.replayed.is_some();
             let hook = &placed.hook;
             let of_kind = graph.hooks().iter().filter(|other| other.hook.kind == hook.kind);
             let of_kind =
@@ -722,7 +725,7 @@ impl Engine {
     }
 
     fn run(&self, ready: Ready, driven: Driven, told: What, begun: Begun) -> Result<ThreadHandle, Error> {
-        let Ready { thread, graph, cast, operating, sink, topic, events, paths, redactors, .. } = ready;
+        let Ready { thread, graph, resolved_roles, run_config, sink, topic, events, paths, redactors, .. } = ready;
         let Begun { row, origin, machine, first, may_be_journaled } = begun;
         let stopper = Stopper::default();
         match self.parts.running.all().entry(thread.clone()) {
@@ -735,8 +738,8 @@ impl Engine {
             env: Arc::clone(&self.parts.env),
             thread: thread.clone(),
             graph,
-            cast,
-            operating,
+            resolved_roles,
+            run_config,
             paths,
             redactors,
             sink: sink.clone(),
@@ -769,17 +772,17 @@ struct Begun {
 
 /// Whether every model that a limit on money is about has a price.
 fn priced(
-    cast: &cast::Cast,
+    resolved_roles: &resolved_roles::ResolvedRoles,
     limits: &rondo_protocol::workflow::Limits,
     policies: &BTreeMap<String, rondo_protocol::workflow::RolePolicy>,
     models: &Models,
 ) -> Result<(), Error> {
-    for (role, player) in &cast.players {
+    for (role, runtime) in &resolved_roles.model_roles {
         let own = policies.get(role.as_str()).and_then(|policy| policy.limits.cost_usd);
         if limits.cost_usd.or(own).is_none() {
             continue;
         }
-        for head in &player.heads {
+        for head in &runtime.heads {
             if let Some(model) = models.0.get(&head.model).filter(|model| model.is_unpriced()) {
                 return Err(Error::Unpriced { role: role.clone(), model: head.model.clone(), id: model.id.clone() });
             }
@@ -795,7 +798,7 @@ struct Around {
     /// The time as hooks are to see it; `None` = the engine's.
     env: Option<Arc<dyn Env>>,
     /// The one kind whose hooks stand here, when a thread's calls are sent along them once more.
-    rehearsed: Option<String>,
+    replayed: Option<String>,
 }
 
 /// Lets all reports go.
@@ -809,19 +812,19 @@ impl Reports for Unheard {
 /// What hooks may know of each role, now that models and tools are resolved.
 fn views(
     graph: &Graph,
-    cast: &cast::Cast,
-    operating: &Operating,
+    resolved_roles: &resolved_roles::ResolvedRoles,
+    run_config: &RunConfig,
     redactors: &Redactors,
 ) -> BTreeMap<RoleName, RoleView> {
-    let models = &operating.models;
+    let models = &run_config.models;
     let mut views = graph.views().clone();
     for (role, view) in &mut views {
-        let player = cast.players.get(role);
-        let toolbox = match (player, cast.tool_players.get(role)) {
-            (Some(player), _) => Some(&player.agent.tools),
-            (None, player) => player.map(|player| &player.toolbox),
+        let runtime = resolved_roles.model_roles.get(role);
+        let toolbox = match (runtime, resolved_roles.tool_roles.get(role)) {
+            (Some(runtime), _) => Some(&runtime.agent.tools),
+            (None, runtime) => runtime.map(|runtime| &runtime.toolbox),
         };
-        let heads = player.map(|player| player.heads.as_slice()).unwrap_or_default();
+        let heads = runtime.map(|runtime| runtime.heads.as_slice()).unwrap_or_default();
         let resolved = heads.iter().filter_map(|head| Some((head, models.0.get(&head.model)?)));
         view.models = resolved
             .map(|(head, model)| ModelView {
@@ -839,16 +842,16 @@ fn views(
                     name: spec.name.clone(),
                     wire_name: wire_name.to_owned(),
                     is_granted: offer.denied.is_none(),
-                    needs_approval: operating.grants.asks_about(role, &spec.name),
+                    needs_approval: run_config.grants.asks_about(role, &spec.name),
                     origin: spec.origin.clone(),
                 }
             })
             .collect();
-        if let Some(player) = player {
-            (view.model_calls, view.tool_calls) = (player.agent.model_calls, player.agent.tool_calls);
+        if let Some(runtime) = runtime {
+            (view.model_calls, view.tool_calls) = (runtime.agent.model_calls, runtime.agent.tool_calls);
         }
         view.redaction = redactors.mark(role);
-        view.contract = player.map(|player| player.agent.contract.clone());
+        view.contract = runtime.map(|runtime| runtime.agent.contract.clone());
     }
     views
 }
@@ -857,8 +860,8 @@ fn views(
 struct Ready {
     thread: ThreadId,
     graph: Arc<Graph>,
-    cast: cast::Cast,
-    operating: Operating,
+    resolved_roles: resolved_roles::ResolvedRoles,
+    run_config: RunConfig,
     limits: rondo_protocol::workflow::Limits,
     sink: Sink,
     topic: Arc<Topic>,
@@ -874,7 +877,7 @@ impl Ready {
 
     fn steps<'a>(&self, store: &'a dyn StepStore) -> Steps<'a> {
         let roles = self.graph.roles().map(|(role, _)| role.clone()).collect();
-        Steps::new(store, self.thread.clone(), roles, self.cast.readings.clone())
+        Steps::new(store, self.thread.clone(), roles, self.resolved_roles.readings.clone())
     }
 }
 

@@ -19,7 +19,7 @@
 //! use rondo_agent_kit::tool::{self, Invocation, Origin, Spec, Tool, ToolSet};
 //! use rondo_engine::grant::Grants;
 //! use rondo_engine::hook::{Context, Hook, HookKind, Making, Next, Registry};
-//! use rondo_engine::{Ended, Engine, NewThread, Operating, SystemEnv, cast, models::Models, store::MemoryStore};
+//! use rondo_engine::{Ended, Engine, NewThread, RunConfig, SystemEnv, resolved_roles, models::Models, store::MemoryStore};
 //! use rondo_protocol::call::{Call, CallKind, Effect, Fault, Reply};
 //! use rondo_protocol::event::What;
 //! use rondo_protocol::workflow::{self, HookUse, OnHookError};
@@ -73,7 +73,7 @@
 //! # async fn main() {
 //! let checked = workflow::read("workflow.yaml", WORKFLOW, &BTreeMap::new()).unwrap();
 //! let script = Script::read(&Source::new("script.yaml", SCRIPT)).unwrap();
-//! let parts = cast::script_parts(&checked.workflow).unwrap();
+//! let parts = resolved_roles::script_parts(&checked.workflow).unwrap();
 //! let model: Arc<dyn Model> = Arc::new(Scripted::new(Arc::new(script), Arc::new(parts)));
 //! let mut tools = ToolSet::default();
 //! let (name, description) = ("reverse".to_owned(), "Turns a word around.".to_owned());
@@ -91,9 +91,9 @@
 //! let registry = Registry::new([Arc::new(count.clone()) as Arc<dyn HookKind>]);
 //! let engine = Engine::new(Arc::new(MemoryStore::new()), Arc::new(SystemEnv::default()), registry);
 //! let (models, grants) = (Models::all_by(&checked.workflow, &model), Grants::everything());
-//! let operating = Operating { models, tools, grants, imposed: vec![hook], ..Operating::default() };
+//! let run_config = RunConfig { models, tools, grants, imposed: vec![hook], ..RunConfig::default() };
 //! let input = Value::from_iter([("word", Value::from("tide"))]);
-//! let mut run = engine.start(NewThread::of(checked, input), operating).await.unwrap();
+//! let mut run = engine.start(NewThread::of(checked, input), run_config).await.unwrap();
 //! while let Some(event) = run.events.recv().await {
 //!     if let What::ToolFinished { tool, .. } = event.what {
 //!         println!("{tool} was called");
@@ -105,7 +105,6 @@
 //! # }
 //! ```
 
-pub mod cast;
 pub mod cli;
 pub mod config;
 pub mod conversation;
@@ -123,7 +122,8 @@ pub mod models;
 pub mod prefix;
 mod program;
 pub mod rebuild;
-mod rehearse;
+mod replay;
+pub mod resolved_roles;
 pub mod scenario;
 pub mod scheduler;
 mod scratch;
@@ -134,7 +134,7 @@ pub mod store;
 pub mod thread;
 pub mod trust;
 
-pub use engine::{Cancelled, Engine, Error, NewThread, Operating, Resumed, Stopper, ThreadHandle};
+pub use engine::{Cancelled, Engine, Error, NewThread, Resumed, RunConfig, Stopper, ThreadHandle};
 pub use env::{Env, SystemEnv};
 pub use exit::Exit;
 pub use hook::kinds::registry;

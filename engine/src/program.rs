@@ -2,8 +2,8 @@
 
 use std::time::Duration;
 
+use rondo_agent_kit::sandbox::process::WorkingDir;
 use rondo_agent_kit::tool::{EffectWord, InDoubt, ProgramSettings, STORED_MAX_BYTES};
-use rondo_agent_kit::wall::process::WorkingDir;
 use rondo_protocol::{Value, canonical};
 
 use crate::config::{Cwd, Tool};

@@ -15,8 +15,8 @@ use rondo_protocol::object::{self, Entry, Head, LAYOUT, Note, Start, Transcript}
 use rondo_protocol::workflow::{History, Policy, RoleKind, Workflow};
 use rondo_protocol::{Digest, canonical};
 
-use crate::cast::{self, Reading};
 use crate::conversation::Steps;
+use crate::resolved_roles::{self, Reading};
 use crate::store::{self, Read, Row, StoredStep};
 
 /// One request, rebuilt.
@@ -63,7 +63,7 @@ pub enum Error {
     Store(#[from] store::Error),
     /// The definition does not fit this version.
     #[error(transparent)]
-    Cast(#[from] cast::Error),
+    ResolvedRoles(#[from] resolved_roles::Error),
     /// The thread pins a layout that this version cannot write.
     #[error(transparent)]
     Layout(#[from] conversation::UnknownLayout),
@@ -247,8 +247,8 @@ pub fn body(readings: &BTreeMap<RoleName, Reading>, role: &RoleName, answer: &st
 
 /// How a role is told its history, and what its heads hold.
 struct Told {
-    telling: conversation::Telling,
-    script: cast::Script,
+    history_policy: conversation::HistoryPolicy,
+    script: resolved_roles::Script,
 }
 
 impl Told {
@@ -297,13 +297,16 @@ struct Rebuilding<'a> {
 
 impl<'a> Rebuilding<'a> {
     fn new(store: &'a dyn Read, thread: &ThreadId, workflow: &Workflow) -> Result<Self, Error> {
-        let readings = cast::readings(workflow)?;
+        let readings = resolved_roles::readings(workflow)?;
         let mut roles = BTreeMap::new();
         for (name, role) in &workflow.roles {
             let (RoleKind::Model(model), Some(Reading::Contract(contract))) = (&role.kind, readings.get(name)) else {
                 continue;
             };
-            let told = Told { telling: cast::telling(model), script: cast::script(model, contract) };
+            let told = Told {
+                history_policy: resolved_roles::history_policy(model),
+                script: resolved_roles::script(model, contract),
+            };
             roles.insert(name.clone(), told);
         }
         let names = workflow.roles.iter().map(|(name, _)| name.clone()).collect();
@@ -331,7 +334,7 @@ impl<'a> Rebuilding<'a> {
         let mut goes_on = true;
         if let Some(told) = self.roles.remove(&step.role) {
             let key = Key::new(&step.role, &step.lane);
-            let new = || Walked::new(Builder::new(told.telling.clone()));
+            let new = || Walked::new(Builder::new(told.history_policy.clone()));
             let mut walked = self.walked.remove(&key).unwrap_or_else(new);
             goes_on = self.visit(stored, note, &told, &mut walked, &place, wanted, each)?;
             self.walked.insert(key, walked);
@@ -373,7 +376,7 @@ impl<'a> Rebuilding<'a> {
         walked.truncate(before);
         let opened = walked.builder.open(&step.edge.prompt, &summary);
         walked.plain.extend(opened.after(walked.plain.len()).into_iter().cloned());
-        let exact = told.telling.history == History::Exact;
+        let exact = told.history_policy.history == History::Exact;
         let transcript = match step.transcript.filter(|_| wanted || exact) {
             Some(digest) => Some(object::<Transcript>(self.store, Kind::Transcript, digest)?),
             None => None,

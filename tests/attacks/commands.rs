@@ -1,4 +1,4 @@
-//! Commands of the shell that the user denies, in disguise. The same line runs in a shell without a wall as the double.
+//! Commands of the shell that the user denies, in disguise. The same line runs in a shell without a sandbox as the double.
 
 use std::fs;
 use std::process::{Command, Stdio};

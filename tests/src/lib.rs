@@ -12,7 +12,7 @@ use rondo_agent_kit::model::{Deltas, Model};
 use rondo_agent_kit::tool::{Error, InDoubt, Invocation, Origin, Spec, Tool, ToolSet};
 use rondo_engine::grant::Grants;
 use rondo_engine::models::{Models, ResolvedModel, ServedBy};
-use rondo_engine::{Ended, Engine, NewThread, Operating, ThreadHandle};
+use rondo_engine::{Ended, Engine, NewThread, RunConfig, ThreadHandle};
 use rondo_protocol::Value;
 use rondo_protocol::call::{Effect, Fault, ModelAnswer, ModelCall};
 use rondo_protocol::event::Event;
@@ -87,12 +87,12 @@ impl<F: Fn(&Value, &str) -> Result<String, Error> + Send + Sync + 'static> Tool 
 ///
 /// # Panics
 /// When two tools have one name.
-pub fn equipped(workflow: &Workflow, model: &Arc<dyn Model>, tools: Vec<Arc<dyn Tool>>) -> Operating {
+pub fn equipped(workflow: &Workflow, model: &Arc<dyn Model>, tools: Vec<Arc<dyn Tool>>) -> RunConfig {
     let mut set = ToolSet::default();
     for tool in tools {
         set.add(tool).unwrap_or_else(|error| panic!("{error}"));
     }
-    Operating { tools: set, grants: Grants::everything(), ..operating(workflow, model) }
+    RunConfig { tools: set, grants: Grants::everything(), ..run_config(workflow, model) }
 }
 
 /// A complete reply with that text.
@@ -101,7 +101,7 @@ pub fn answer(text: String) -> ModelAnswer {
 }
 
 /// Every logical model of `workflow` answered by `model`.
-pub fn operating(workflow: &Workflow, model: &Arc<dyn Model>) -> Operating {
+pub fn run_config(workflow: &Workflow, model: &Arc<dyn Model>) -> RunConfig {
     let named = workflow.models.keys().map(String::as_str).chain(["default"]);
     let resolved = |name: &str| {
         let model = ResolvedModel {
@@ -113,7 +113,7 @@ pub fn operating(workflow: &Workflow, model: &Arc<dyn Model>) -> Operating {
         };
         (name.to_owned(), model)
     };
-    Operating { models: Models(named.map(resolved).collect::<BTreeMap<_, _>>()), ..Operating::default() }
+    RunConfig { models: Models(named.map(resolved).collect::<BTreeMap<_, _>>()), ..RunConfig::default() }
 }
 
 /// Starts a thread of `checked` on `input`.
@@ -121,18 +121,18 @@ pub fn operating(workflow: &Workflow, model: &Arc<dyn Model>) -> Operating {
 /// # Panics
 /// When it cannot be started.
 pub async fn start(engine: &Engine, checked: &Checked, input: Value, model: Arc<dyn Model>) -> ThreadHandle {
-    let operating = operating(&checked.workflow, &model);
-    start_with(engine, checked, input, operating).await
+    let run_config = run_config(&checked.workflow, &model);
+    start_with(engine, checked, input, run_config).await
 }
 
-/// Starts a thread of `checked` on `input` with what `operating` gives.
+/// Starts a thread of `checked` on `input` with what `run_config` gives.
 ///
 /// # Panics
 /// When it cannot be started.
-pub async fn start_with(engine: &Engine, checked: &Checked, input: Value, operating: Operating) -> ThreadHandle {
+pub async fn start_with(engine: &Engine, checked: &Checked, input: Value, run_config: RunConfig) -> ThreadHandle {
     let (workflow, policy) = (checked.workflow.clone(), checked.policy.clone());
     let new = NewThread { workflow, policy, input, file: None, script: None, recorded: None, workspace: None };
-    engine.start(new, operating).await.unwrap_or_else(|error| panic!("not started: {error}"))
+    engine.start(new, run_config).await.unwrap_or_else(|error| panic!("not started: {error}"))
 }
 
 /// Follows a run to its end.

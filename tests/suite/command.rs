@@ -7,11 +7,11 @@ use std::sync::{Arc, Mutex};
 
 use futures_util::future::BoxFuture;
 use rondo_agent_kit::model::{Deltas, Model};
-use rondo_agent_kit::wall::process::{ProcessSettings, Processes};
+use rondo_agent_kit::sandbox::process::{ProcessSettings, Processes};
 use rondo_engine::config::HookProgram;
 use rondo_engine::hook::Ground;
 use rondo_engine::store::{MemoryStore, Read};
-use rondo_engine::{Ended, Engine, Operating, SystemEnv, rebuild, registry};
+use rondo_engine::{Ended, Engine, RunConfig, SystemEnv, rebuild, registry};
 use rondo_protocol::Value;
 use rondo_protocol::call::{Effect, Fault, ModelAnswer, ModelCall};
 use rondo_protocol::id::ThreadId;
@@ -335,7 +335,7 @@ async fn in_memory(at: &str, program: &str) -> Ran {
         hidden: Vec::new(),
         read_only: Vec::new(),
         protected: Vec::new(),
-        ceilings: rondo_agent_kit::wall::process::Limits::default(),
+        ceilings: rondo_agent_kit::sandbox::process::Limits::default(),
         sandbox: true,
         env: BTreeMap::new(),
     });
@@ -346,8 +346,8 @@ async fn in_memory(at: &str, program: &str) -> Ran {
         processes: BTreeMap::from([("guard".to_owned(), Arc::new(processes))]),
         ..Ground::default()
     };
-    let operating = Operating { ground, ..equipped(&checked.workflow, &model, vec![act]) };
-    let handle = start_with(&engine, &checked, Value::empty_object(), operating).await;
+    let run_config = RunConfig { ground, ..equipped(&checked.workflow, &model, vec![act]) };
+    let handle = start_with(&engine, &checked, Value::empty_object(), run_config).await;
     let thread = handle.thread.clone();
     let (_, ended) = follow(handle).await;
     assert!(matches!(ended, Ended::Finished(_)), "{ended:?}");

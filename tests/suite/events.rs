@@ -100,8 +100,8 @@ async fn a_thread_that_goes_on_tells_what_is_new_under_the_next_numbers() {
     let thread = handle.thread.clone();
     let (stopped, _) = follow(handle).await;
     let model: Arc<dyn rondo_agent_kit::model::Model> = says_done();
-    let operating = |_: &_, _: &_| Ok::<_, Error>(rondo_tests::operating(&checked.workflow, &model));
-    let Ok(rondo_engine::Resumed::Running(handle)) = engine.resume(&thread, operating).await else {
+    let run_config = |_: &_, _: &_| Ok::<_, Error>(rondo_tests::run_config(&checked.workflow, &model));
+    let Ok(rondo_engine::Resumed::Running(handle)) = engine.resume(&thread, run_config).await else {
         panic!("it has stopped")
     };
     let (resumed, _) = follow(handle).await;

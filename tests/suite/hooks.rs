@@ -127,8 +127,8 @@ async fn run(kind: &str, at: CallKind, on_error: OnHookError) -> Ran {
     let nothing = |_: &Value, _: &str| Err(tool::Error::new(Code::UnknownTool, "there is nothing to look at"));
     let look = Arc::new(FnTool::new("look", Effect::Pure, nothing));
     let model: Arc<dyn Model> = Arc::new(AsksForATool);
-    let operating = equipped(&checked.workflow, &model, vec![look]);
-    let handle = start_with(&engine, &checked, Value::empty_object(), operating).await;
+    let run_config = equipped(&checked.workflow, &model, vec![look]);
+    let handle = start_with(&engine, &checked, Value::empty_object(), run_config).await;
     let thread = handle.thread.clone();
     let (events, _) = follow(handle).await;
     Ran { store, thread, events }

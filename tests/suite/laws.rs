@@ -142,8 +142,8 @@ async fn one_effect() {
     assert_eq!(*asked.lock().unwrap(), [("a".to_owned(), 0), ("a".to_owned(), 1)]);
 
     let second: Arc<dyn rondo_agent_kit::model::Model> = Arc::new(Waits { asked: Arc::clone(&asked), waits_at: None });
-    let operating = |workflow: &_, _: &_| Ok::<_, rondo_engine::Error>(rondo_tests::operating(workflow, &second));
-    let rondo_engine::Resumed::Running(handle) = engine.resume(&thread, operating).await.unwrap() else {
+    let run_config = |workflow: &_, _: &_| Ok::<_, rondo_engine::Error>(rondo_tests::run_config(workflow, &second));
+    let rondo_engine::Resumed::Running(handle) = engine.resume(&thread, run_config).await.unwrap() else {
         panic!("it has not ended")
     };
     follow(handle).await;

@@ -6,11 +6,11 @@ use std::sync::{Arc, Mutex};
 
 use rondo_agent_kit::model::recorded::{Cassette, Recorded, Recorder, Title};
 use rondo_engine::store::{MemoryStore, Read, Status};
-use rondo_engine::{Ended, Engine, Operating, SystemEnv, registry};
+use rondo_engine::{Ended, Engine, RunConfig, SystemEnv, registry};
 use rondo_protocol::Value;
 use rondo_protocol::call::{FaultClass, ModelCall};
 use rondo_protocol::diagnostic::Code;
-use rondo_tests::{FnModel, checked, follow, operating, start_with};
+use rondo_tests::{FnModel, checked, follow, run_config, start_with};
 
 /// What a recording is written on.
 #[derive(Debug, Clone)]
@@ -76,9 +76,9 @@ async fn a_recording_that_cannot_be_written_stops_the_run_before_the_next_call()
         counted.fetch_add(1, Ordering::SeqCst);
         Ok("---\nstatus: done\n---\n".to_owned())
     });
-    let given = operating(&checked.workflow, &(Arc::new(model) as _));
+    let given = run_config(&checked.workflow, &(Arc::new(model) as _));
     let recorder = Some(Paper::of(200).recorder());
-    let on_paper = Operating { recorder, ..given.clone() };
+    let on_paper = RunConfig { recorder, ..given.clone() };
     let handle = start_with(&engine, &checked, Value::empty_object(), on_paper).await;
     let thread = handle.thread.clone();
     let Ended::Stopped(fault) = follow(handle).await.1 else { panic!("it must stop") };
@@ -101,10 +101,10 @@ async fn a_recorded_run_comes_to_the_same_head_when_it_is_played() {
     let model = FnModel(|call: &ModelCall| Ok(format!("---\nstatus: done\n---\n\nI am {}.\n", call.site.role)));
     let paper = Paper::of(1 << 20);
     let recorder = paper.recorder();
-    let given = operating(&checked.workflow, &(Arc::new(model) as _));
-    let on_paper = Operating { recorder: Some(Arc::clone(&recorder)), ..given };
-    let run = async |operating| {
-        let (events, ended) = follow(start_with(&engine(), &checked, Value::empty_object(), operating).await).await;
+    let given = run_config(&checked.workflow, &(Arc::new(model) as _));
+    let on_paper = RunConfig { recorder: Some(Arc::clone(&recorder)), ..given };
+    let run = async |run_config| {
+        let (events, ended) = follow(start_with(&engine(), &checked, Value::empty_object(), run_config).await).await;
         assert!(matches!(ended, Ended::Finished(_)), "{ended:?}");
         let steps = events.into_iter().filter_map(|event| match event.what {
             rondo_protocol::event::What::StepCommitted { step, .. } => Some(step),
@@ -116,6 +116,6 @@ async fn a_recorded_run_comes_to_the_same_head_when_it_is_played() {
     recorder.finish().unwrap();
     let cassette = Arc::new(Cassette::read("paper", &paper.text()).unwrap());
     assert_eq!(cassette.attempts(), 2);
-    let played = operating(&checked.workflow, &(Arc::new(Recorded::new(cassette)) as _));
+    let played = run_config(&checked.workflow, &(Arc::new(Recorded::new(cassette)) as _));
     assert_eq!(run(played).await, steps);
 }

@@ -5,7 +5,7 @@ use std::sync::{Arc, Mutex};
 use futures_util::future::BoxFuture;
 use rondo_agent_kit::model::{Deltas, Model};
 use rondo_engine::store::{MemoryStore, Read};
-use rondo_engine::{Engine, Error, NewThread, Operating, SystemEnv, rebuild, registry};
+use rondo_engine::{Engine, Error, NewThread, RunConfig, SystemEnv, rebuild, registry};
 use rondo_protocol::Value;
 use rondo_protocol::call::{Effect, Fault, ModelAnswer, ModelCall};
 use rondo_protocol::digest::Kind;
@@ -101,11 +101,11 @@ async fn what_a_pattern_matches_never_enters_a_thread() {
     let model: Arc<dyn Model> = leaking.clone();
     let paper = Paper::of(1 << 20);
     let given = equipped(&checked.workflow, &model, vec![Arc::new(look)]);
-    let operating = Operating { recorder: Some(paper.recorder()), ..given };
+    let run_config = RunConfig { recorder: Some(paper.recorder()), ..given };
     let input = [("note", Value::from(format!("my card is {CARD}")))].into_iter().collect();
     let (workflow, policy) = (checked.workflow, checked.policy);
     let new = NewThread { workflow, policy, input, file: None, script: None, recorded: None, workspace: None };
-    let handle = engine.start(new, operating).await.unwrap();
+    let handle = engine.start(new, run_config).await.unwrap();
     let thread = handle.thread.clone();
     let (events, _) = follow(handle).await;
 
@@ -141,11 +141,11 @@ async fn a_pattern_that_cannot_be_used_is_refused_before_anything_is_stored() {
         let engine = Engine::new(Arc::clone(&store) as _, Arc::new(SystemEnv::default()), registry());
         let checked = checked(&WORKFLOW.replace("(?<card>\\b\\d{4}(?: ?\\d{4}){3}\\b)", pattern));
         let model: Arc<dyn Model> = Arc::new(Leaking::default());
-        let operating = equipped(&checked.workflow, &model, Vec::new());
+        let run_config = equipped(&checked.workflow, &model, Vec::new());
         let input = [("note", Value::from("x"))].into_iter().collect();
         let (workflow, policy) = (checked.workflow, checked.policy);
         let new = NewThread { workflow, policy, input, file: None, script: None, recorded: None, workspace: None };
-        let refused = engine.start(new, operating).await.err().unwrap();
+        let refused = engine.start(new, run_config).await.err().unwrap();
         assert!(
             matches!(&refused, Error::Hook { node, what } if node == "redact" && what.contains(pattern)),
             "{refused}"

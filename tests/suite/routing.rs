@@ -207,8 +207,8 @@ async fn an_unrouted_fault_stops_the_thread_and_it_can_be_resumed() {
             "writer" => says("drafted", "first"),
             _ => says("approved", "fine"),
         }));
-    let operating = |workflow: &_, _: &_| Ok::<_, rondo_engine::Error>(rondo_tests::operating(workflow, &good));
-    let rondo_engine::Resumed::Running(handle) = engine.resume(&thread, operating).await.unwrap() else {
+    let run_config = |workflow: &_, _: &_| Ok::<_, rondo_engine::Error>(rondo_tests::run_config(workflow, &good));
+    let rondo_engine::Resumed::Running(handle) = engine.resume(&thread, run_config).await.unwrap() else {
         panic!("it has not ended")
     };
     let (_, ended) = follow(handle).await;
@@ -243,7 +243,7 @@ async fn a_thread_that_is_cancelled_has_ended_for_good() {
     assert!(matches!(ended, Ended::Stopped(fault) if fault.class == FaultClass::Cancelled));
     engine.cancel(&thread).await.unwrap();
     assert!(matches!(engine.cancel(&thread).await, Err(rondo_engine::Error::HasEnded { .. })));
-    let operating = |_: &_, _: &_| -> Result<_, rondo_engine::Error> { panic!("not asked for") };
-    let resumed = engine.resume(&thread, operating).await.unwrap();
+    let run_config = |_: &_, _: &_| -> Result<_, rondo_engine::Error> { panic!("not asked for") };
+    let resumed = engine.resume(&thread, run_config).await.unwrap();
     assert!(matches!(resumed, rondo_engine::Resumed::Ended { ending, .. } if ending.outcome == Outcome::Cancelled));
 }

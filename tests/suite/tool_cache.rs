@@ -8,11 +8,11 @@ use std::time::{Duration, Instant};
 
 use futures_util::future::BoxFuture;
 use rondo_agent_kit::model::{Deltas, Model};
+use rondo_agent_kit::sandbox::files::{Access, Workspace};
 use rondo_agent_kit::tool::{Tool, file_tools};
-use rondo_agent_kit::wall::files::{Access, Workspace};
 use rondo_engine::hook::Ground;
 use rondo_engine::store::{MemoryStore, Read, StoredStep};
-use rondo_engine::{Ended, Engine, Operating, SystemEnv, registry};
+use rondo_engine::{Ended, Engine, RunConfig, SystemEnv, registry};
 use rondo_protocol::Value;
 use rondo_protocol::call::{Effect, Fault, ModelAnswer, ModelCall};
 use rondo_protocol::event::{Event, What};
@@ -88,7 +88,7 @@ impl Bench {
         std::fs::write(self.folder.path().join(name), text).unwrap();
     }
 
-    fn operating(&self, checked: &Checked, replies: Vec<Calls>, flag: &str) -> Operating {
+    fn run_config(&self, checked: &Checked, replies: Vec<Calls>, flag: &str) -> RunConfig {
         let model: Arc<dyn Model> = Arc::new(Asks(replies));
         let looked = Arc::clone(&self.looked);
         let look = FnTool::new("look", Effect::Pure, move |arguments: &Value, _: &str| {
@@ -102,7 +102,7 @@ impl Bench {
         });
         let own: [Arc<dyn Tool>; 2] = [Arc::new(look), Arc::new(shell)];
         let tools = file_tools(&self.files).into_iter().chain(own).collect();
-        Operating {
+        RunConfig {
             ground: Ground { files: Some(Arc::clone(&self.files)), ..Ground::default() },
             flags: BTreeMap::from([("cache".to_owned(), flag.to_owned())]),
             ..equipped(&checked.workflow, &model, tools)
@@ -110,8 +110,8 @@ impl Bench {
     }
 
     async fn flagged(&self, checked: &Checked, replies: Vec<Calls>, flag: &str) -> Ran {
-        let operating = self.operating(checked, replies, flag);
-        let handle = start_with(&self.engine, checked, Value::empty_object(), operating).await;
+        let run_config = self.run_config(checked, replies, flag);
+        let handle = start_with(&self.engine, checked, Value::empty_object(), run_config).await;
         let thread = handle.thread.clone();
         let (events, ended) = follow(handle).await;
         let row = self.store.row(&thread).unwrap().unwrap();
@@ -331,7 +331,7 @@ async fn a_role_that_a_tool_plays_is_answered_too() {
 async fn a_node_that_names_what_is_never_kept_is_refused_before_anything_runs() {
     let bench = Bench::new();
     let checked = workflow("[{ use: tool_cache, tools: [look, edit_file] }]");
-    let operating = bench.operating(&checked, Vec::new(), "on");
+    let run_config = bench.run_config(&checked, Vec::new(), "on");
     let (workflow, policy) = (checked.workflow.clone(), checked.policy.clone());
     let new = rondo_engine::NewThread {
         workflow,
@@ -342,7 +342,7 @@ async fn a_node_that_names_what_is_never_kept_is_refused_before_anything_runs() 
         recorded: None,
         workspace: None,
     };
-    let error = bench.engine.start(new, operating).await.err().unwrap().to_string();
+    let error = bench.engine.start(new, run_config).await.err().unwrap().to_string();
     assert!(error.contains("edit_file") && error.contains("fixed list"), "{error}");
 }
 

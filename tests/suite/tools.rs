@@ -9,7 +9,7 @@ use rondo_agent_kit::model::{Deltas, Model};
 use rondo_agent_kit::tool::{Error, InDoubt, Invocation, Origin, Spec, Tool};
 use rondo_engine::grant::{Approver, Grants, Rule};
 use rondo_engine::store::{MemoryStore, Read};
-use rondo_engine::{Ended, Engine, Operating, Resumed, SystemEnv, rebuild};
+use rondo_engine::{Ended, Engine, Resumed, RunConfig, SystemEnv, rebuild};
 use rondo_protocol::Value;
 use rondo_protocol::call::{Effect, Fault, FaultClass, ModelAnswer, ModelCall, ToolCall};
 use rondo_protocol::diagnostic::Code;
@@ -100,8 +100,8 @@ async fn a_tool_call_is_told_noted_and_kept() {
     let model: Arc<dyn Model> = Arc::new(Asks(vec![("look", r#"{"at":1}"#), ("push", "{}")]));
     let checked = one_role("condensed");
     let tools = vec![noting("look", Effect::Pure, &calls), noting("push", Effect::External, &calls)];
-    let operating = equipped(&checked.workflow, &model, tools);
-    let handle = start_with(&engine, &checked, Value::empty_object(), operating).await;
+    let run_config = equipped(&checked.workflow, &model, tools);
+    let handle = start_with(&engine, &checked, Value::empty_object(), run_config).await;
     let thread = handle.thread.clone();
     let (events, ended) = follow(handle).await;
     assert!(matches!(ended, Ended::Finished(_)), "{ended:?}");
@@ -130,8 +130,8 @@ async fn a_condensed_history_leaves_tool_traffic_out_and_an_exact_one_goes_on_fr
         let model: Arc<dyn Model> = Arc::new(Asks(vec![("look", "{}"), ("look", r#"{"a":1}"#)]));
         let checked = one_role(history);
         let tools = vec![noting("look", Effect::Pure, &Calls::default())];
-        let operating = equipped(&checked.workflow, &model, tools);
-        let handle = start_with(&engine, &checked, Value::empty_object(), operating).await;
+        let run_config = equipped(&checked.workflow, &model, tools);
+        let handle = start_with(&engine, &checked, Value::empty_object(), run_config).await;
         let thread = handle.thread.clone();
         follow(handle).await;
         let requests = proven(&store, &thread);
@@ -185,18 +185,18 @@ async fn interrupted(in_doubt: Option<InDoubt>) -> (Ended, usize, Vec<String>, V
     let (effects, keys) = (Arc::new(AtomicUsize::new(0)), Arc::default());
     let model: Arc<dyn Model> = Arc::new(Asks(vec![("push", "{}")]));
     let checked = one_role("condensed");
-    let operating = |in_doubt| {
+    let run_config = |in_doubt| {
         let tool: Arc<dyn Tool> = Hangs::new(&effects, &keys);
-        Operating { in_doubt, ..equipped(&checked.workflow, &model, vec![tool]) }
+        RunConfig { in_doubt, ..equipped(&checked.workflow, &model, vec![tool]) }
     };
-    let mut handle = start_with(&engine, &checked, Value::empty_object(), operating(None)).await;
+    let mut handle = start_with(&engine, &checked, Value::empty_object(), run_config(None)).await;
     let thread = handle.thread.clone();
     while effects.load(Ordering::SeqCst) == 0 {
         handle.events.recv().await;
     }
     handle.stopper.stop();
     follow(handle).await;
-    let resumed = engine.resume(&thread, |_, _| Ok::<_, rondo_engine::Error>(operating(in_doubt))).await.unwrap();
+    let resumed = engine.resume(&thread, |_, _| Ok::<_, rondo_engine::Error>(run_config(in_doubt))).await.unwrap();
     let Resumed::Running(handle) = resumed else { panic!("it has not ended") };
     let (events, ended) = follow(handle).await;
     let keys = keys.lock().unwrap().clone();
@@ -229,22 +229,22 @@ async fn what_reached_the_journal_is_not_called_again() {
     let model: Arc<dyn Model> = Arc::new(Asks(vec![("push", "{}"), ("look", "{}")]));
     let checked = one_role("condensed");
     let first = Arc::new(AtomicUsize::new(0));
-    let operating = || {
+    let run_config = || {
         let (calls, first) = (Arc::clone(&calls), Arc::clone(&first));
         // The second tool stops the run: its result is not permitted.
         let look: Arc<dyn Tool> = Arc::new(FnTool::new("look", Effect::Pure, |_: &Value, _: &str| Ok(String::new())));
         let approver: Arc<dyn Approver> = Arc::new(Once(first));
-        Operating {
+        RunConfig {
             grants: Grants { approve: vec![Rule::of_tool("look")], ..Grants::everything() },
             approver: Some(approver),
             ..equipped(&checked.workflow, &model, vec![noting("push", Effect::External, &calls), look])
         }
     };
-    let handle = start_with(&engine, &checked, Value::empty_object(), operating()).await;
+    let handle = start_with(&engine, &checked, Value::empty_object(), run_config()).await;
     let thread = handle.thread.clone();
     let (_, ended) = follow(handle).await;
     assert!(matches!(&ended, Ended::Stopped(fault) if fault.class == FaultClass::Denied), "{ended:?}");
-    let resumed = engine.resume(&thread, |_, _| Ok::<_, rondo_engine::Error>(operating())).await.unwrap();
+    let resumed = engine.resume(&thread, |_, _| Ok::<_, rondo_engine::Error>(run_config())).await.unwrap();
     let Resumed::Running(handle) = resumed else { panic!("it has not ended") };
     let (_, ended) = follow(handle).await;
     assert!(matches!(ended, Ended::Finished(_)), "{ended:?}");
@@ -305,19 +305,19 @@ async fn what_was_acted_on_is_not_asked_again_though_the_tools_have_changed_sinc
     let checked = one_role("condensed");
     let first = Arc::new(AtomicUsize::new(0));
     let tools = || vec![noting("push", Effect::External, &calls), noting("look", Effect::Pure, &Calls::default())];
-    let operating = |tools: Vec<Arc<dyn Tool>>| {
+    let run_config = |tools: Vec<Arc<dyn Tool>>| {
         let approver: Arc<dyn Approver> = Arc::new(Once(Arc::clone(&first)));
-        Operating {
+        RunConfig {
             grants: Grants { approve: vec![Rule::of_tool("look")], ..Grants::everything() },
             approver: Some(approver),
             ..equipped(&checked.workflow, &model, tools)
         }
     };
-    let handle = start_with(&engine, &checked, Value::empty_object(), operating(tools())).await;
+    let handle = start_with(&engine, &checked, Value::empty_object(), run_config(tools())).await;
     let thread = handle.thread.clone();
     follow(handle).await;
     assert_eq!(calls.lock().unwrap().len(), 1);
-    let other = || operating(tools().into_iter().map(redescribed).collect());
+    let other = || run_config(tools().into_iter().map(redescribed).collect());
     let resumed = engine.resume(&thread, |_, _| Ok::<_, rondo_engine::Error>(other())).await.unwrap();
     let Resumed::Running(handle) = resumed else { panic!("it has not ended") };
     let (events, ended) = follow(handle).await;
@@ -340,13 +340,13 @@ async fn a_step_that_a_fault_ends_is_not_routed_while_a_call_is_in_doubt() {
          go }\n  a: { done: { to: end }, on_timeout: { to: fail, reason: late } }\n",
     );
     let tool: Arc<dyn Tool> = Hangs::new(&effects, &keys);
-    let operating = |in_doubt| Operating { in_doubt, ..equipped(&checked.workflow, &model, vec![Arc::clone(&tool)]) };
-    let handle = start_with(&engine, &checked, Value::empty_object(), operating(None)).await;
+    let run_config = |in_doubt| RunConfig { in_doubt, ..equipped(&checked.workflow, &model, vec![Arc::clone(&tool)]) };
+    let handle = start_with(&engine, &checked, Value::empty_object(), run_config(None)).await;
     let thread = handle.thread.clone();
     let (_, ended) = follow(handle).await;
     let Ended::Stopped(fault) = ended else { panic!("it must ask: {ended:?}") };
     assert_eq!(fault.code, Code::ToolInDoubt);
-    let given = operating(Some(InDoubt::Skip));
+    let given = run_config(Some(InDoubt::Skip));
     let resumed = engine.resume(&thread, |_, _| Ok::<_, rondo_engine::Error>(given)).await.unwrap();
     let Resumed::Running(handle) = resumed else { panic!("it has not ended") };
     assert!(matches!(follow(handle).await.1, Ended::Finished(_)));
@@ -372,8 +372,8 @@ async fn a_tool_that_is_not_granted_stops_the_run_before_any_hook_or_effect() {
     let checked = one_role("condensed");
     let tools = vec![noting("look", Effect::Pure, &calls), noting("push", Effect::External, &calls)];
     let grants = Grants { tools: vec![Rule::of_tool("look")], ..Grants::default() };
-    let operating = Operating { grants, ..equipped(&checked.workflow, &model, tools) };
-    let handle = start_with(&engine, &checked, Value::empty_object(), operating).await;
+    let run_config = RunConfig { grants, ..equipped(&checked.workflow, &model, tools) };
+    let handle = start_with(&engine, &checked, Value::empty_object(), run_config).await;
     let (events, ended) = follow(handle).await;
     let Ended::Stopped(fault) = ended else { panic!("it must stop") };
     assert_eq!((fault.class, fault.code), (FaultClass::Denied, Code::ToolNotGranted));
@@ -401,9 +401,9 @@ async fn played(
         result.map(str::to_owned).map_err(|message| Error::new(Code::ToolArguments, message))
     }));
     let model: Arc<dyn Model> = Arc::new(Asks(Vec::new()));
-    let operating = equipped(&checked.workflow, &model, vec![check]);
+    let run_config = equipped(&checked.workflow, &model, vec![check]);
     let input = Value::from_iter([("n", Value::from(7_u64)), ("text", Value::from("x"))]);
-    let handle = start_with(&engine, &checked, input, operating).await;
+    let handle = start_with(&engine, &checked, input, run_config).await;
     let thread = handle.thread.clone();
     let (events, ended) = follow(handle).await;
     (events, ended, store, thread)
@@ -470,8 +470,8 @@ async fn reads_run_side_by_side() {
     let checked = one_role("condensed");
     let meeting: Arc<dyn Tool> =
         Arc::new(Meets(tokio::sync::Barrier::new(2), Hangs::new(&Arc::default(), &Arc::default())));
-    let operating = equipped(&checked.workflow, &model, vec![meeting]);
-    let handle = start_with(&engine, &checked, Value::empty_object(), operating).await;
+    let run_config = equipped(&checked.workflow, &model, vec![meeting]);
+    let handle = start_with(&engine, &checked, Value::empty_object(), run_config).await;
     let ended = tokio::time::timeout(std::time::Duration::from_secs(20), follow(handle)).await;
     assert!(ended.is_ok(), "the second call was not begun while the first was under way");
 }
@@ -506,8 +506,8 @@ fn an_unattended_approval_is_refused_with_its_name() {
         let checked = one_role("condensed");
         let grants = Grants { approve: vec![Rule::everything()], ..Grants::everything() };
         let tools = vec![noting("look", Effect::Pure, &Calls::default())];
-        let operating = Operating { grants, ..equipped(&checked.workflow, &model, tools) };
-        let handle = start_with(&engine, &checked, Value::empty_object(), operating).await;
+        let run_config = RunConfig { grants, ..equipped(&checked.workflow, &model, tools) };
+        let handle = start_with(&engine, &checked, Value::empty_object(), run_config).await;
         follow(handle).await.1
     });
     let Ended::Stopped(fault) = ended else { panic!("it must stop") };
@@ -535,12 +535,12 @@ async fn the_time_in_which_a_person_is_waited_for_counts_towards_no_limit() {
                 graph:\n  start: { to: a, prompt: go }\n  a: { done: { to: a, prompt: again, max: 1, on_max: { to: end } } }\n";
     let checked = checked(text);
     let calls = Calls::default();
-    let operating = Operating {
+    let run_config = RunConfig {
         grants: Grants { approve: vec![Rule::of_tool("look")], ..Grants::everything() },
         approver: Some(Arc::new(Slow)),
         ..equipped(&checked.workflow, &model, vec![noting("look", Effect::Pure, &calls)])
     };
-    let handle = start_with(&engine, &checked, Value::empty_object(), operating).await;
+    let handle = start_with(&engine, &checked, Value::empty_object(), run_config).await;
     let thread = handle.thread.clone();
     let (_, ended) = follow(handle).await;
     assert!(matches!(&ended, Ended::Finished(_)), "{ended:?}");

@@ -32,7 +32,7 @@ const NAMES: [(&str, &str); 13] = [
     // Names of the system and of the standard library.
     ("protocol/src/", "sort_by_cached_key"),
     ("agent-kit/src/", "ld.so.cache"),
-    ("agent-kit/src/wall/credentials.rs", ".cache/huggingface"),
+    ("agent-kit/src/sandbox/credentials.rs", ".cache/huggingface"),
 ];
 
 /// Calls of the MCP package, which has the word in two names.

@@ -7,7 +7,7 @@ use std::fs;
 use std::path::{Path, PathBuf};
 
 use rondo_agent_kit::answer::Contract;
-use rondo_agent_kit::model::script::{Cast, Part, Script};
+use rondo_agent_kit::model::script::{Part, Roles, Script};
 use rondo_protocol::diagnostic::Diagnostic;
 use rondo_protocol::source::Source;
 use rondo_protocol::workflow::read::FileError;
@@ -96,7 +96,7 @@ fn the_example_of_the_readme_reads_without_a_warning() {
 fn every_script_answers_for_each_role_by_its_contract() {
     for name in SHIPPED {
         let workflow = checked(&shipped(name).join("workflow.yaml")).workflow;
-        let cast: Cast = workflow
+        let resolved_roles: Roles = workflow
             .roles
             .iter()
             .map(|(role, part)| match &part.kind {
@@ -110,9 +110,9 @@ fn every_script_answers_for_each_role_by_its_contract() {
             .collect();
         let file = Source::new("script.yaml", text(&shipped(name).join("script.yaml")));
         let script = Script::read(&file).unwrap_or_else(|faults| panic!("{name}: {}", lines(&faults)));
-        assert_eq!(lines(&script.check(&file, &cast)), "", "{name}");
+        assert_eq!(lines(&script.check(&file, &resolved_roles)), "", "{name}");
         // A tool role that the script does not answer for runs its tool.
-        for (role, _) in cast.iter().filter(|(_, part)| !matches!(part, Part::Tool)) {
+        for (role, _) in resolved_roles.iter().filter(|(_, part)| !matches!(part, Part::Tool)) {
             assert!(script.attempt(role, None, 0).is_some(), "{name}: {role} has nothing to say");
         }
     }

@@ -8,7 +8,7 @@ use rondo_protocol::message::Conversation;
 use rondo_protocol::object::Transcript;
 use rondo_protocol::workflow::History;
 
-use super::{Past, Place, Telling, Walk, closing, opening, summary};
+use super::{HistoryPolicy, Past, Place, Walk, closing, opening, summary};
 
 /// Whose conversation it is.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
@@ -32,7 +32,7 @@ impl Key {
 /// parent lane's, as that stood when the lane was first opened.
 #[derive(Debug, Clone)]
 pub struct Builder {
-    telling: Arc<Telling>,
+    history_policy: Arc<HistoryPolicy>,
     /// Up to the end of the last visit.
     conversation: Conversation,
     /// With the message that opens the visit in progress.
@@ -42,13 +42,18 @@ pub struct Builder {
 
 impl Builder {
     /// That of a role that has not spoken yet.
-    pub fn new(telling: Telling) -> Self {
-        Self { telling: Arc::new(telling), conversation: Conversation::default(), opened: None, last: None }
+    pub fn new(history_policy: HistoryPolicy) -> Self {
+        Self {
+            history_policy: Arc::new(history_policy),
+            conversation: Conversation::default(),
+            opened: None,
+            last: None,
+        }
     }
 
     /// How the role is told its history.
-    pub fn telling(&self) -> &Telling {
-        &self.telling
+    pub fn history_policy(&self) -> &HistoryPolicy {
+        &self.history_policy
     }
 
     /// Where the role spoke last, in this lane or in those that it was opened in.
@@ -73,7 +78,7 @@ impl Builder {
     /// When a step cannot be had.
     pub fn told<P: Past>(&self, prev: &[Digest], before: u64, past: &P) -> Result<String, P::Error> {
         let mut walk = Walk::new(past, prev, before, self.last.as_ref())?;
-        let text = summary(&self.telling.context, self.last.is_none(), &mut walk);
+        let text = summary(&self.history_policy.context, self.last.is_none(), &mut walk);
         walk.fault.map_or(Ok(text), Err)
     }
 
@@ -89,8 +94,8 @@ impl Builder {
     /// that was said in it.
     pub fn close(&mut self, place: Place, answer: &str, transcript: Option<&Transcript>) {
         let opened = self.opened.take();
-        if let Some(mut conversation) = opened.filter(|_| self.telling.history != History::None) {
-            conversation.extend(closing(self.telling.history, answer, transcript));
+        if let Some(mut conversation) = opened.filter(|_| self.history_policy.history != History::None) {
+            conversation.extend(closing(self.history_policy.history, answer, transcript));
             self.conversation = conversation;
         }
         self.last = Some(place);

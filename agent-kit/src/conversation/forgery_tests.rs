@@ -9,7 +9,7 @@ use rondo_protocol::id::RoleName;
 use rondo_protocol::message::{Message, Speaker};
 use rondo_protocol::workflow::{Context, ContextWhat, History};
 
-use super::{Episode, Telling};
+use super::{Episode, HistoryPolicy};
 
 /// What a message says, read back.
 #[derive(Debug, PartialEq)]
@@ -164,9 +164,9 @@ proptest! {
         what in prop::sample::select(vec![ContextWhat::Outputs, ContextWhat::Bodies]),
         max_bytes in prop_oneof![0_u64..200, Just(16384)],
     ) {
-        let telling = Telling { history: History::Condensed, context: Context { from: None, max_bytes, what } };
+        let history_policy = HistoryPolicy { history: History::Condensed, context: Context { from: None, max_bytes, what } };
         let role = RoleName::new("a").unwrap();
-        let messages = super::history(1, &telling, &role, &episodes, &prompt).unwrap();
+        let messages = super::history(1, &history_policy, &role, &episodes, &prompt).unwrap();
         let opened: Vec<&Message> = messages.messages().into_iter().filter(|message| message.role() == Speaker::User).collect();
 
         let own: Vec<usize> = (0..episodes.len()).filter(|at| episodes[*at].role == role).collect();

@@ -10,7 +10,7 @@ use rondo_protocol::id::{LanePath, RoleName};
 use rondo_protocol::message::{Conversation, Message};
 use rondo_protocol::workflow::{Context, ContextWhat, History};
 
-use super::{Builder, Episode, Key, Past, PastStep, Round, Rounds, Telling, closing, opening, summary};
+use super::{Builder, Episode, HistoryPolicy, Key, Past, PastStep, Round, Rounds, closing, opening, summary};
 
 /// What a thread does.
 #[derive(Debug, Clone)]
@@ -164,7 +164,7 @@ impl Past for Steps<'_> {
 }
 
 /// The first request of each step, each conversation extended from the one before it.
-fn extended(done: &[Done], telling: &Telling) -> BTreeMap<String, Conversation> {
+fn extended(done: &[Done], history_policy: &HistoryPolicy) -> BTreeMap<String, Conversation> {
     let (mut rounds, mut lanes) = (Rounds::default(), BTreeSet::new());
     let mut builders: BTreeMap<Key, Builder> = BTreeMap::new();
     let mut requests = BTreeMap::new();
@@ -179,7 +179,7 @@ fn extended(done: &[Done], telling: &Telling) -> BTreeMap<String, Conversation> 
                 }
             }
         }
-        let builder = builders.entry(Key::new(role, lane)).or_insert_with(|| Builder::new(telling.clone()));
+        let builder = builders.entry(Key::new(role, lane)).or_insert_with(|| Builder::new(history_policy.clone()));
         let told = builder.told(&step.prev, *seq, &Steps(&done[..at])).unwrap();
         let mut opened = builder.open(prompt, &told);
         requests.insert(step.id.clone(), opened.clone());
@@ -190,7 +190,7 @@ fn extended(done: &[Done], telling: &Telling) -> BTreeMap<String, Conversation> 
 }
 
 /// The same from all steps anew: who knows of what follows from the steps that each names as its predecessors.
-fn from_scratch(done: &[Done], telling: &Telling) -> BTreeMap<String, Conversation> {
+fn from_scratch(done: &[Done], history_policy: &HistoryPolicy) -> BTreeMap<String, Conversation> {
     let mut before: BTreeMap<Digest, BTreeSet<u64>> = BTreeMap::new();
     for step in done {
         let mut known: BTreeSet<u64> = BTreeSet::new();
@@ -225,14 +225,14 @@ fn from_scratch(done: &[Done], telling: &Telling) -> BTreeMap<String, Conversati
             news.retain(|other| is_news(other.episode.seq));
             news.sort_by_key(|other| std::cmp::Reverse(other.episode.place().position()));
             let news = news.into_iter().map(|other| Arc::clone(&other.episode));
-            let news = news.filter(|episode| super::tells_of(&telling.context, &episode.role));
-            let told = summary(&telling.context, last.is_none(), news);
-            if telling.history == History::None {
+            let news = news.filter(|episode| super::tells_of(&history_policy.context, &episode.role));
+            let told = summary(&history_policy.context, last.is_none(), news);
+            if history_policy.history == History::None {
                 messages.clear();
             }
             messages.push(opening(&visit.episode.prompt, &told));
             if visit.episode.seq != step.episode.seq {
-                messages.extend(closing(telling.history, &visit.episode.answer, None));
+                messages.extend(closing(history_policy.history, &visit.episode.answer, None));
             }
             last = Some(visit);
         }
@@ -254,11 +254,11 @@ proptest! {
     ) {
         let items = joined(&items, true);
         let from = from.map(|role| vec![RoleName::new(role).unwrap()]);
-        let telling = Telling { history, context: Context { from, max_bytes, what: ContextWhat::Bodies } };
+        let history_policy = HistoryPolicy { history, context: Context { from, max_bytes, what: ContextWhat::Bodies } };
         let [one, other] = chances.map(|chances| run(&items, &chances));
-        let requests = extended(&one, &telling);
-        prop_assert_eq!(&requests, &from_scratch(&one, &telling));
-        prop_assert_eq!(&requests, &extended(&other, &telling));
+        let requests = extended(&one, &history_policy);
+        prop_assert_eq!(&requests, &from_scratch(&one, &history_policy));
+        prop_assert_eq!(&requests, &extended(&other, &history_policy));
     }
 
     /// Law `prefix`: in its lane a role's request begins with the one before it and its answer.
@@ -269,7 +269,7 @@ proptest! {
     ) {
         let context = Context { from: None, max_bytes: 16384, what: ContextWhat::Outputs };
         let done = run(&joined(&items, true), &chances);
-        let requests = extended(&done, &Telling { history: History::Condensed, context });
+        let requests = extended(&done, &HistoryPolicy { history: History::Condensed, context });
         let mut before: BTreeMap<(RoleName, LanePath), &Done> = BTreeMap::new();
         for step in &done {
             let request = requests[&step.id].messages();

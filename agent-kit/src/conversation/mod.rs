@@ -89,7 +89,7 @@ impl Episode {
 
 /// How a role is told its history.
 #[derive(Debug, Clone, PartialEq)]
-pub struct Telling {
+pub struct HistoryPolicy {
     /// What of its own earlier visits.
     pub history: History,
     /// What of the other roles' steps.
@@ -110,7 +110,7 @@ pub struct UnknownLayout {
 /// [`UnknownLayout`].
 pub fn history(
     layout: u32,
-    telling: &Telling,
+    history_policy: &HistoryPolicy,
     role: &RoleName,
     episodes: &[Arc<Episode>],
     prompt: &str,
@@ -118,14 +118,14 @@ pub fn history(
     if layout != LAYOUT {
         return Err(UnknownLayout { found: layout });
     }
-    let mut builder = Builder::new(telling.clone());
+    let mut builder = Builder::new(history_policy.clone());
     let mut since = 0;
     let told = |builder: &Builder, since: usize, end: usize| {
         let news = episodes.get(since..end).unwrap_or_default();
-        summary(&telling.context, builder.last().is_none(), news.iter().rev().map(Arc::as_ref))
+        summary(&history_policy.context, builder.last().is_none(), news.iter().rev().map(Arc::as_ref))
     };
     for (at, own) in episodes.iter().enumerate().filter(|(_, e)| e.role == *role) {
-        if telling.history != History::None {
+        if history_policy.history != History::None {
             let told = told(&builder, since, at);
             builder.open(&own.prompt, &told);
         }

@@ -22,8 +22,8 @@ use super::guard::{Bounded, Guarded, Watch};
 use super::process::{Process, Program};
 use super::settings::{ServerSettings, Transport};
 use crate::redact::{Redactor, Secret};
+use crate::sandbox::process::WorkingDir;
 use crate::tool::{Error, bound};
-use crate::wall::process::WorkingDir;
 use crate::web;
 
 /// How long an address may take to be connected to.

@@ -11,7 +11,7 @@
 //! - A tool is called only while its name, description and schema are those that were pinned ([`Pin`]).
 //! - A server is given no model, no files and nobody to ask.
 //! - A server starts in a folder of its own, which is gone afterwards, unless the operator says otherwise, and takes
-//!   neither programs nor modules from there. One with a sandbox stands behind the wall that programs have.
+//!   neither programs nor modules from there. One with a sandbox stands in the sandbox that programs have.
 //! - A server's process group is dead within 2 s of [`Server`]'s drop, and dies with this process where it was started
 //!   by a [launcher](Transport::Stdio::launcher).
 //!

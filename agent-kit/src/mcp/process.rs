@@ -1,4 +1,4 @@
-//! The process of a server that speaks on its standard input and output: a child of ours, or a program behind a wall.
+//! The process of a server that speaks on its standard input and output: a child of ours, or a program in a sandbox.
 
 use std::collections::{BTreeMap, VecDeque};
 use std::io;
@@ -18,10 +18,10 @@ use tokio_util::sync::CancellationToken;
 
 use super::supervisor;
 use crate::redact::Secret;
+use crate::sandbox::environment::{PYTHON_SAFE_PATH, absolute_path};
+use crate::sandbox::private::Private;
+use crate::sandbox::process::{self, Access, Limits, Live, Processes, Running, WorkingDir};
 use crate::tool::{Error, bound};
-use crate::wall::environment::{PYTHON_SAFE_PATH, absolute_path};
-use crate::wall::private::Private;
-use crate::wall::process::{self, Access, Limits, Live, Processes, Running, WorkingDir};
 
 /// The variables of ours that every server sees. None of them names code that an interpreter takes in before or beside
 /// its program, as `NODE_PATH`, `PYTHONPATH`, `BASH_ENV`, `LD_PRELOAD` and `GIT_EXTERNAL_DIFF` do.
@@ -38,9 +38,9 @@ const SUPERVISOR_GRACE: Duration = Duration::from_millis(700);
 const GRACE_STEP: Duration = Duration::from_millis(10);
 /// How long the last words of a server that has ended are waited for.
 const LAST_WORDS: Duration = Duration::from_millis(300);
-/// How long those of one behind a wall are, which ends by several stages.
+/// How long those of one in a sandbox are, which ends by several stages.
 const WALLED_LAST_WORDS: Duration = Duration::from_secs(2);
-/// What a server behind a wall may use of the processor: it lives as long as its run.
+/// What a server in a sandbox may use of the processor: it lives as long as its run.
 const CPU: Duration = Duration::from_hours(24);
 
 /// What is started, as in [`super::Transport::Stdio`].
@@ -64,8 +64,8 @@ pub struct Process {
 enum Kind {
     /// A child of ours that leads a process group.
     Group(Group),
-    /// A program behind a wall, which watches over it.
-    Walled(Running),
+    /// A program in a sandbox, which watches over it.
+    Sandboxed(Running),
 }
 
 #[derive(Debug)]
@@ -86,7 +86,7 @@ impl Process {
     /// Starts it, with its ends of the two pipes.
     pub async fn start(program: &Program<'_>) -> Result<(Self, Output, Input), Error> {
         match program.sandbox {
-            Some(sandbox) => Self::walled(program, sandbox).await,
+            Some(sandbox) => Self::sandboxed(program, sandbox).await,
             None => Self::group(program).map_err(|error| {
                 let mut why = error.to_string();
                 let is_relative = program.command.contains('/') && !program.command.starts_with('/');
@@ -123,7 +123,7 @@ impl Process {
         Ok((process, Box::pin(ChildStdout::from_std(stdout)?), Box::pin(ChildStdin::from_std(stdin)?)))
     }
 
-    async fn walled(program: &Program<'_>, sandbox: &Processes) -> Result<(Self, Output, Input), Error> {
+    async fn sandboxed(program: &Program<'_>, sandbox: &Processes) -> Result<(Self, Output, Input), Error> {
         let argv = [program.command].into_iter().map(str::to_owned).chain(program.args.iter().cloned());
         let ours = ENVIRONMENT.iter().filter(|name| **name != "HOME");
         let ours = ours.filter_map(|name| Some(((*name).to_owned(), std::env::var(name).ok()?)));
@@ -136,7 +136,7 @@ impl Process {
             ..process::Command::new(argv.collect())
         };
         let Live { stdin, stdout, stderr, running } = sandbox.open(command).await?;
-        let process = Self { kind: Kind::Walled(running), tail: Tail::default() };
+        let process = Self { kind: Kind::Sandboxed(running), tail: Tail::default() };
         tokio::spawn(process.tail.clone().read(stderr));
         Ok((process, stdout, stdin))
     }
@@ -154,7 +154,7 @@ impl Process {
                 let _ = tokio::time::timeout(LAST_WORDS, exited).await;
                 group.pid.and_then(exit).map(Exit::words)
             }
-            Kind::Walled(running) => {
+            Kind::Sandboxed(running) => {
                 let ended = async {
                     self.tail.ended.cancelled().await;
                     running.ended().await
@@ -182,7 +182,7 @@ impl Process {
     pub fn end(&self) -> oneshot::Receiver<()> {
         match &self.kind {
             Kind::Group(group) => group.end(),
-            Kind::Walled(running) => {
+            Kind::Sandboxed(running) => {
                 let (over, told) = oneshot::channel();
                 running.end();
                 let ended = running.ended();

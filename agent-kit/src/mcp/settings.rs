@@ -8,8 +8,8 @@ use reqwest::header::{HeaderName, HeaderValue};
 use rondo_protocol::diagnostic::Code;
 
 use crate::redact::{Redactor, Secret};
+use crate::sandbox::process::{Processes, WorkingDir};
 use crate::tool::Error;
-use crate::wall::process::{Processes, WorkingDir};
 
 /// The longest name of a server: with a tool behind it, it should still fit a provider's name.
 const MAX_NAME_BYTES: usize = 32;
@@ -43,7 +43,7 @@ pub enum Transport {
         env: Vec<Secret>,
         /// The folder that it starts in. With a sandbox it lies below the workspace of that.
         working_dir: WorkingDir,
-        /// The wall that it runs behind: it reads and writes what the settings of that name in `read` and `write`,
+        /// The sandbox that it runs behind: it reads and writes what the settings of that name in `read` and `write`,
         /// nothing of the workspace beside it, and has no network but the hosts that were given to them. `HOME` is then a private folder. Without one it is
         /// a program of the user as any other.
         sandbox: Option<Processes>,

@@ -12,8 +12,8 @@ use tokio::process::Command;
 use tokio::signal::unix::{SignalKind, signal};
 
 use super::process::GRACE;
-use crate::wall::private::Private;
-use crate::wall::process;
+use crate::sandbox::private::Private;
+use crate::sandbox::process;
 
 /// The first argument by which a binary is told that it is a supervisor.
 pub const VERB: &str = "__mcp_server";

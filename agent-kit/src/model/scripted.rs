@@ -9,7 +9,7 @@ use rondo_protocol::diagnostic::Code;
 use rondo_protocol::message::{Part, Parts, ToolUse};
 use rondo_protocol::object::{Finish, ModelReply};
 
-use super::script::{Attempt, Cast, Said, Script, ToolRequest};
+use super::script::{Attempt, Roles, Said, Script, ToolRequest};
 use super::{Deltas, Model};
 
 /// In how many parts a scripted text arrives.
@@ -19,15 +19,15 @@ const PARTS: usize = 4;
 #[derive(Debug, Clone)]
 pub struct Scripted {
     script: Arc<Script>,
-    cast: Arc<Cast>,
+    roles: Arc<Roles>,
     /// What stands before a role's name in the script: empty, or `section/` within a child workflow.
     within: String,
 }
 
 impl Scripted {
-    /// Plays `script` for the roles of `cast`.
-    pub fn new(script: Arc<Script>, cast: Arc<Cast>) -> Self {
-        Self { script, cast, within: String::new() }
+    /// Plays `script` for the roles of `roles`.
+    pub fn new(script: Arc<Script>, roles: Arc<Roles>) -> Self {
+        Self { script, roles, within: String::new() }
     }
 
     /// Plays the same script for the child workflow that `role` stands for.
@@ -63,7 +63,7 @@ impl Scripted {
         }
         let (parts, finish) = match &attempt.said {
             Said::Structured { status, fields, body } => {
-                let part = self.cast.get(&self.name(site));
+                let part = self.roles.get(&self.name(site));
                 let text = part.map(|part| part.text(status.as_deref(), fields, body)).unwrap_or_default();
                 (Parts::said(text), Finish::Stop)
             }

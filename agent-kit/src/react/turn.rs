@@ -13,8 +13,8 @@ use super::{Agent, REPAIRS};
 use crate::answer::{Answer, ContractFault, repair_text};
 use crate::conversation;
 use crate::effects::{Performed, Sent, Verdict};
+use crate::sandbox::files::Sights;
 use crate::tool::cut;
-use crate::wall::files::Sights;
 
 /// Bytes of all replies of one turn, with the arguments of the tools that they ask for.
 const SAID_IN_ALL_MAX_BYTES: usize = 32 << 20;

@@ -12,7 +12,7 @@ use super::near::nearest;
 use super::text::{CHANGED_MAX_BYTES, Text};
 use super::{BuiltIn, Error, Invocation};
 use crate::redact::Redactor;
-use crate::wall::files::{self, Workspace};
+use crate::sandbox::files::{self, Workspace};
 
 /// The most places that an error names.
 const PLACES_MAX: usize = 20;

@@ -1,4 +1,4 @@
-//! What the tools that reach files have in common: the wall's errors in a tool's words, effects, and time.
+//! What the tools that reach files have in common: the sandbox's errors in a tool's words, effects, and time.
 
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -10,7 +10,7 @@ use tokio::sync::Semaphore;
 use tokio_util::sync::CancellationToken;
 
 use super::{ApplyPatch, EditFile, Error, Invocation, ListFiles, ReadFile, SearchFiles, Tool, Typed, WriteFile};
-use crate::wall::files::{self, Workspace};
+use crate::sandbox::files::{self, Workspace};
 
 /// How long one call may look at files.
 const PATIENCE: Duration = Duration::from_secs(20);

@@ -12,7 +12,7 @@ use serde::Deserialize;
 
 use super::{BuiltIn, Error, Invocation, STORED_MAX_BYTES, bound};
 use crate::redact::Redactor;
-use crate::wall::http::{Gate, Response};
+use crate::sandbox::http::{Gate, Response};
 
 /// By which a server can tell a repetition (<https://datatracker.ietf.org/doc/draft-ietf-httpapi-idempotency-key-header>).
 const IDEMPOTENCY_KEY: HeaderName = HeaderName::from_static("idempotency-key");
@@ -23,7 +23,7 @@ const TYPE_MAX_CHARS: usize = 200;
 /// Of the room for a result, what the first line and a mark need at most.
 const AROUND_BYTES: usize = 32 << 10;
 
-/// Reads pages through the wall.
+/// Reads pages through the sandbox.
 pub struct HttpGet {
     gate: Gate,
     /// For callers who may reach more than others.

@@ -10,7 +10,7 @@ use super::bound::grouped;
 use super::files::{Patience, Room, reading, reads_below};
 use super::tree::Tree;
 use super::{BuiltIn, Error, Invocation};
-use crate::wall::files::{Entry, Folder, Found, Kind, Workspace, escaped};
+use crate::sandbox::files::{Entry, Folder, Found, Kind, Workspace, escaped};
 
 /// The most entries of one listing.
 const ENTRIES_MAX: u64 = 2_000;

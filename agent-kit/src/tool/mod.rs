@@ -2,7 +2,7 @@
 //!
 //! A [`Tool`] says what it is called, what it takes and what it does to the world, and does it. One tool is one file;
 //! those that are part of rondo are [`BuiltIn`]s, whose schema comes from a Rust type. Whatever a tool touches it
-//! reaches through a wall ([`crate::wall`]), never by itself.
+//! reaches through a sandbox ([`crate::sandbox`]), never by itself.
 //!
 //! This module knows nothing of models, hooks, journals or grants: who may call what is decided before a tool is run.
 
@@ -48,7 +48,7 @@ pub use toolbox::{Clash, Lacking, Offer, ToolSet, Toolbox, means, wire_name};
 pub use write_file::WriteFile;
 
 use crate::redact::Redactor;
-use crate::wall::files::Watch;
+use crate::sandbox::files::Watch;
 
 /// Bytes of one result that are kept; what is longer is cut with a visible mark.
 pub const STORED_MAX_BYTES: usize = 1 << 20;
@@ -71,7 +71,7 @@ pub trait Tool: Send + Sync {
     /// something endless stops there with a mark.
     ///
     /// A tool that reads files [begins](Watch::begin) the invocation's watch and reaches them through a workspace that
-    /// is [watched](crate::wall::files::Workspace::watched) by it. One that does not leaves the watch alone, and then
+    /// is [watched](crate::sandbox::files::Workspace::watched) by it. One that does not leaves the watch alone, and then
     /// nobody can tell what its result stands on.
     ///
     /// Whatever a tool cuts, a result or the words of an error, it redacts before it cuts: half a key is found by nobody.

@@ -14,7 +14,7 @@ use super::files::{Patience, Room, reading, reads_file};
 use super::text::{SNIFFED_BYTES, binary};
 use super::{BuiltIn, Error, Invocation};
 use crate::redact::Redactor;
-use crate::wall::files::{self, OpenFile, Workspace};
+use crate::sandbox::files::{self, OpenFile, Workspace};
 
 /// The most of a file that one call shows, with line numbers.
 const SHOWN_MAX_BYTES: usize = 256 << 10;

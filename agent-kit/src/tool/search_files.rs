@@ -15,7 +15,7 @@ use super::text::{Marks, redacted};
 use super::tree::Tree;
 use super::{BuiltIn, Error, Invocation};
 use crate::redact::Redactor;
-use crate::wall::files::{Found, Kind, OpenFile, Workspace};
+use crate::sandbox::files::{Found, Kind, OpenFile, Workspace};
 
 /// The most matches of one search.
 const MATCHES_MAX: usize = 500;

@@ -12,21 +12,21 @@ use serde::Deserialize;
 
 use super::program::outcome;
 use super::{BuiltIn, Error, Invocation};
-use crate::wall::process::{Command, Processes, WorkingDir};
+use crate::sandbox::process::{Command, Processes, WorkingDir};
 
 /// How long a call takes when it does not say.
 const TIMEOUT_S: u64 = 120;
 /// How long it may take at most.
 const TIMEOUT_MAX_S: u64 = 3600;
 
-/// Runs programs behind the wall.
+/// Runs programs in the sandbox.
 #[derive(Debug, Clone)]
 pub struct Shell {
     processes: Arc<Processes>,
 }
 
 impl Shell {
-    /// A shell behind this wall.
+    /// A shell behind this sandbox.
     pub fn new(processes: Arc<Processes>) -> Self {
         Self { processes }
     }

@@ -1,6 +1,6 @@
 //! A folder with all below it, in order, as its ignore files let it be seen.
 //!
-//! Every folder is entered through the wall, and what is held at a time is bounded: the names of the folders that are
+//! Every folder is entered through the sandbox, and what is held at a time is bounded: the names of the folders that are
 //! open, and the rules of their ignore files.
 
 use std::path::Path;
@@ -12,7 +12,7 @@ use super::Error;
 use super::files::Patience;
 use super::ignore_file::{IgnoreFile, Name};
 use super::text::Marks;
-use crate::wall::files::{self, Entry, Folder, Found, Kind, Listing, Workspace};
+use crate::sandbox::files::{self, Entry, Folder, Found, Kind, Listing, Workspace};
 
 /// How deep a walk goes at most. Each level holds a handle.
 const DEPTH_MAX: usize = 64;

@@ -8,7 +8,7 @@ use serde::Deserialize;
 use super::bound::grouped;
 use super::files::{Room, named, on_a_thread};
 use super::{BuiltIn, Error, Invocation};
-use crate::wall::files::Workspace;
+use crate::sandbox::files::Workspace;
 
 /// Writes a file whole.
 #[derive(Debug)]

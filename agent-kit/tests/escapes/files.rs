@@ -1,4 +1,4 @@
-//! Attempts to get past the wall around files, by the tools that stand behind it.
+//! Attempts to get past the sandbox around files, by the tools that stand behind it.
 #![expect(clippy::unwrap_used, reason = "what sets an attempt up is part of a test, which the harness does not mark")]
 
 mod hidden;
@@ -18,12 +18,12 @@ use scene::Outcome;
 const CASE: &str = "this file system tells case apart";
 const SYSTEM: &str = "the system itself refuses it";
 
-fn attempt(name: &'static str, with_wall: fn() -> Outcome, without: fn() -> Outcome) -> Attempt {
-    Attempt { name, with_wall, without: Without::Succeeds(without) }
+fn attempt(name: &'static str, with_sandbox: fn() -> Outcome, without: fn() -> Outcome) -> Attempt {
+    Attempt { name, with_sandbox, without: Without::Succeeds(without) }
 }
 
-fn only(name: &'static str, with_wall: fn() -> Outcome, why: &'static str) -> Attempt {
-    Attempt { name, with_wall, without: Without::Cannot(why) }
+fn only(name: &'static str, with_sandbox: fn() -> Outcome, why: &'static str) -> Attempt {
+    Attempt { name, with_sandbox, without: Without::Cannot(why) }
 }
 
 pub fn attempts() -> Vec<Attempt> {

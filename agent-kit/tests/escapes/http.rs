@@ -11,7 +11,7 @@ use std::time::Duration;
 
 use futures_util::future::BoxFuture;
 use reqwest::header::{HeaderMap, HeaderName, HeaderValue};
-use rondo_agent_kit::wall::http::{Gate, GateSettings, Resolver, Response};
+use rondo_agent_kit::sandbox::http::{Gate, GateSettings, Resolver, Response};
 use rondo_protocol::diagnostic::Code;
 
 use super::{Attempt, Without};
@@ -23,8 +23,8 @@ const NAME: &str = "granted.test";
 
 #[expect(clippy::too_many_lines, reason = "a list, one line or two an attempt")]
 pub fn attempts() -> Vec<Attempt> {
-    let spelling = |name, with_wall, without| Attempt { name, with_wall, without: Without::Succeeds(without) };
-    let resolved = |name, with_wall, why| Attempt { name, with_wall, without: Without::Cannot(why) };
+    let spelling = |name, with_sandbox, without| Attempt { name, with_sandbox, without: Without::Succeeds(without) };
+    let resolved = |name, with_sandbox, why| Attempt { name, with_sandbox, without: Without::Cannot(why) };
     let nowhere = "nothing answers at such an address here";
     vec![
         spelling("http::loopback_by_name", || not_granted("localhost"), || reached("localhost")),
@@ -44,7 +44,7 @@ pub fn attempts() -> Vec<Attempt> {
         spelling("http::loopback_mapped_to_ipv6", || not_granted("[::ffff:127.0.0.1]"), || reached("[::ffff:7f00:1]")),
         Attempt {
             name: "http::loopback_of_ipv6",
-            with_wall: || not_granted("[::1]"),
+            with_sandbox: || not_granted("[::1]"),
             without: Without::Succeeds(|| match Inside::at("[::1]:0") {
                 Ok(inside) => plain(&format!("http://[::1]:{}/", inside.port), &[]).and_then(|body| is_inside(&body)),
                 // A machine without IPv6 has nothing there to be reached.
@@ -83,27 +83,27 @@ pub fn attempts() -> Vec<Attempt> {
         resolved("http::zone_of_an_address", || refused(&[NAME], "http://[fe80::1%25lo]/", &[Code::HttpUrl]), nowhere),
         Attempt {
             name: "http::answer_that_changes_between_check_and_dial",
-            with_wall: rebinding_is_held,
+            with_sandbox: rebinding_is_held,
             without: Without::Succeeds(rebinding_without),
         },
         Attempt {
             name: "http::redirect_to_loopback",
-            with_wall: || redirected(&[], |inside| format!("http://127.0.0.1:{inside}/"), Code::HttpHost),
+            with_sandbox: || redirected(&[], |inside| format!("http://127.0.0.1:{inside}/"), Code::HttpHost),
             without: Without::Succeeds(|| redirected_without(|inside| format!("http://127.0.0.1:{inside}/"))),
         },
         Attempt {
             name: "http::redirect_to_a_name_that_leads_to_loopback",
-            with_wall: || redirected(&[NAME], |_| format!("http://{NAME}/"), Code::HttpAddress),
+            with_sandbox: || redirected(&[NAME], |_| format!("http://{NAME}/"), Code::HttpAddress),
             without: Without::Succeeds(|| redirected_without(|inside| format!("http://{NAME}:{inside}/"))),
         },
         Attempt {
             name: "http::redirect_without_scheme",
-            with_wall: || redirected(&[], |inside| format!("//127.0.0.1:{inside}/"), Code::HttpHost),
+            with_sandbox: || redirected(&[], |inside| format!("//127.0.0.1:{inside}/"), Code::HttpHost),
             without: Without::Succeeds(|| redirected_without(|inside| format!("//127.0.0.1:{inside}/"))),
         },
         Attempt {
             name: "http::redirect_with_a_name_before_the_host",
-            with_wall: || redirected(&[], |inside| format!("http://x@127.0.0.1:{inside}/"), Code::HttpRedirect),
+            with_sandbox: || redirected(&[], |inside| format!("http://x@127.0.0.1:{inside}/"), Code::HttpRedirect),
             without: Without::Succeeds(|| redirected_without(|inside| format!("http://x@127.0.0.1:{inside}/"))),
         },
         resolved(
@@ -113,17 +113,17 @@ pub fn attempts() -> Vec<Attempt> {
         ),
         Attempt {
             name: "http::redirects_without_end",
-            with_wall: endless_redirects_are_held,
+            with_sandbox: endless_redirects_are_held,
             without: Without::Succeeds(endless_redirects_without),
         },
         Attempt {
             name: "http::header_that_follows_a_redirect",
-            with_wall: headers_stay_with_their_origin,
+            with_sandbox: headers_stay_with_their_origin,
             without: Without::Succeeds(headers_follow_without),
         },
         Attempt {
             name: "http::name_before_the_host",
-            with_wall: || {
+            with_sandbox: || {
                 let inside = Inside::start()?;
                 let url = format!("http://{NAME}@127.0.0.1:{}/", inside.port);
                 refused(&[NAME], &url, &[Code::HttpUrl])?;
@@ -136,7 +136,7 @@ pub fn attempts() -> Vec<Attempt> {
         },
         Attempt {
             name: "http::backslash_before_the_host",
-            with_wall: || {
+            with_sandbox: || {
                 let (granted, inside) = (Inside::start()?, Inside::start()?);
                 let grant = format!("127.0.0.1:{}", granted.port);
                 refused(&[&grant], &format!("http://127.0.0.1:{}\\@{grant}/", inside.port), &[Code::HttpHost])?;
@@ -149,7 +149,7 @@ pub fn attempts() -> Vec<Attempt> {
         },
         Attempt {
             name: "http::another_port_of_a_granted_host",
-            with_wall: || {
+            with_sandbox: || {
                 let (granted, inside) = (Inside::start()?, Inside::start()?);
                 let grant = format!("127.0.0.1:{}", granted.port);
                 refused(&[&grant], &format!("http://127.0.0.1:{}/", inside.port), &[Code::HttpHost])?;
@@ -168,7 +168,7 @@ pub fn attempts() -> Vec<Attempt> {
         ),
         Attempt {
             name: "http::line_end_in_a_url",
-            with_wall: || {
+            with_sandbox: || {
                 let inside = Inside::start()?;
                 let url = format!("http://127.0.0.1:{}/ HTTP/1.1\r\nX-Smuggled: 1\r\n\r\n", inside.port);
                 refused(&[&format!("127.0.0.1:{}", inside.port)], &url, &[Code::HttpUrl])?;
@@ -186,7 +186,7 @@ pub fn attempts() -> Vec<Attempt> {
         },
         Attempt {
             name: "http::proxy_of_the_environment",
-            with_wall: || {
+            with_sandbox: || {
                 in_a_child("http::proxy_of_the_environment::is_held", || {
                     let granted = Inside::start()?;
                     let response = ask(&[&format!("127.0.0.1:{}", granted.port)], None, &granted.url())?;
@@ -194,7 +194,7 @@ pub fn attempts() -> Vec<Attempt> {
                 })
             },
             without: Without::Succeeds(|| {
-                in_a_child("http::proxy_of_the_environment::succeeds_without_the_wall", || {
+                in_a_child("http::proxy_of_the_environment::succeeds_without_the_sandbox", || {
                     let body = block_on(async {
                         let client = client_builder().build().map_err(words)?;
                         client.get("http://elsewhere.test/").send().await.map_err(words)?.text().await.map_err(words)
@@ -205,7 +205,7 @@ pub fn attempts() -> Vec<Attempt> {
         },
         Attempt {
             name: "http::body_without_end",
-            with_wall: || {
+            with_sandbox: || {
                 let response = from_server(PATIENCE, endless_body)?;
                 if response.cut && response.body.len() == MAX_BYTES {
                     Ok(())
@@ -228,7 +228,7 @@ pub fn attempts() -> Vec<Attempt> {
         },
         Attempt {
             name: "http::body_that_drips",
-            with_wall: || expect(from_server(TIME_LIMIT, dripping_body), &[Code::HttpSilent]),
+            with_sandbox: || expect(from_server(TIME_LIMIT, dripping_body), &[Code::HttpSilent]),
             without: Without::Succeeds(|| {
                 let server = Inside::serve("127.0.0.1:0", dripping_body)?;
                 let waited = block_on(async {
@@ -242,7 +242,9 @@ pub fn attempts() -> Vec<Attempt> {
         },
         Attempt {
             name: "http::head_without_end",
-            with_wall: || expect(from_server(PATIENCE, endless_head), &[Code::HttpUnreachable, Code::HttpUnreadable]),
+            with_sandbox: || {
+                expect(from_server(PATIENCE, endless_head), &[Code::HttpUnreachable, Code::HttpUnreadable])
+            },
             without: Without::Succeeds(|| {
                 let server = Inside::serve("127.0.0.1:0", endless_head)?;
                 let mut stream = TcpStream::connect(("127.0.0.1", server.port)).map_err(words)?;
@@ -253,7 +255,7 @@ pub fn attempts() -> Vec<Attempt> {
         },
         Attempt {
             name: "http::body_that_grows_when_unpacked",
-            with_wall: || {
+            with_sandbox: || {
                 let response = from_server(PATIENCE, |stream| {
                     let _ =
                         stream.write_all(b"HTTP/1.1 200 OK\r\nContent-Encoding: gzip\r\nContent-Length: 4\r\n\r\nbomb");
@@ -440,7 +442,7 @@ fn not_granted(host: &str) -> Result<(), String> {
     inside.saw_nobody()
 }
 
-/// The same spelling, tried by a client without the wall.
+/// The same spelling, tried by a client without the sandbox.
 fn reached(host: &str) -> Result<(), String> {
     let inside = Inside::start()?;
     is_inside(&plain(&format!("http://{host}:{}/", inside.port), &[])?)
@@ -469,7 +471,7 @@ fn client_builder() -> reqwest::ClientBuilder {
     reqwest::Client::builder()
 }
 
-/// What a client without the wall gets; `NAME` leads to `addresses`.
+/// What a client without the sandbox gets; `NAME` leads to `addresses`.
 fn plain(url: &str, addresses: &[IpAddr]) -> Result<String, String> {
     block_on(async {
         let port = reqwest::Url::parse(url).map_err(words)?.port().unwrap_or(80);

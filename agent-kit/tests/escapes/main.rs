@@ -1,4 +1,4 @@
-//! The escape corpus: attempts to get past a wall, each tried with the wall, where it must fail, and without, where it
+//! The escape corpus: attempts to get past a sandbox, each tried with the sandbox, where it must fail, and without, where it
 //! must succeed: an attempt that would fail anyway proves nothing.
 
 mod files;
@@ -9,17 +9,17 @@ use std::process::ExitCode;
 
 use libtest_mimic::{Arguments, Failed, Trial};
 
-/// One attempt to get past a wall.
+/// One attempt to get past a sandbox.
 pub struct Attempt {
     /// What is tried, as `files::dot_dot`.
     pub name: &'static str,
-    /// Tries it with the wall. `Ok` = the wall held and said so with a typed error; `Err` = how it was got past.
-    pub with_wall: fn() -> Result<(), String>,
+    /// Tries it with the sandbox. `Ok` = the sandbox held and said so with a typed error; `Err` = how it was got past.
+    pub with_sandbox: fn() -> Result<(), String>,
     /// Tries it without.
     pub without: Without,
 }
 
-/// The same attempt without the wall.
+/// The same attempt without the sandbox.
 pub enum Without {
     /// It gets through; `Err` = it did not, so that the attempt proves nothing.
     Succeeds(fn() -> Result<(), String>),
@@ -31,8 +31,8 @@ pub enum Without {
 const AT_LEAST: usize = 60;
 
 fn main() -> ExitCode {
-    // This binary is the launcher of walled programs, the programs that attack, and a host that is killed.
-    if let Some(end) = rondo_agent_kit::wall::process::entered().or_else(process::entered) {
+    // This binary is the launcher of sandboxed programs, the programs that attack, and a host that is killed.
+    if let Some(end) = rondo_agent_kit::sandbox::process::entered().or_else(process::entered) {
         return end;
     }
     let arguments = Arguments::from_args();
@@ -48,13 +48,13 @@ fn main() -> ExitCode {
 }
 
 fn trials(attempt: Attempt) -> Vec<Trial> {
-    let Attempt { name, with_wall, without } = attempt;
-    let held = Trial::test(format!("{name}::is_held"), move || with_wall().map_err(Failed::from));
+    let Attempt { name, with_sandbox, without } = attempt;
+    let held = Trial::test(format!("{name}::is_held"), move || with_sandbox().map_err(Failed::from));
     let free = match without {
         Without::Succeeds(run) => {
-            Trial::test(format!("{name}::succeeds_without_the_wall"), move || run().map_err(Failed::from))
+            Trial::test(format!("{name}::succeeds_without_the_sandbox"), move || run().map_err(Failed::from))
         }
-        Without::Cannot(why) => Trial::test(format!("{name}::cannot_be_tried_without_the_wall ({why})"), || Ok(())),
+        Without::Cannot(why) => Trial::test(format!("{name}::cannot_be_tried_without_the_sandbox ({why})"), || Ok(())),
     };
     vec![held, free]
 }

@@ -5,8 +5,8 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use rondo_agent_kit::redact::Redactor;
+use rondo_agent_kit::sandbox::files::{Access, Workspace};
 use rondo_agent_kit::tool::{Error, Invocation, Tool, file_tools};
-use rondo_agent_kit::wall::files::{Access, Workspace};
 use rondo_protocol::call::Effect;
 use rondo_protocol::canonical;
 use rondo_protocol::seen::Seen;

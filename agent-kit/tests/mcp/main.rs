@@ -1,6 +1,6 @@
 //! The MCP client against servers: those that others published, and those that mean harm.
 //!
-//! The binary is also the launcher of walled servers, the supervisor of the servers that it starts, and the servers themselves: see [`fake`].
+//! The binary is also the launcher of sandboxed servers, the supervisor of the servers that it starts, and the servers themselves: see [`fake`].
 
 #![expect(
     clippy::unwrap_used,
@@ -25,12 +25,12 @@ use std::sync::Arc;
 use libtest_mimic::{Arguments, Trial};
 use rondo_agent_kit::mcp::{Server, ServerSettings, Transport};
 use rondo_agent_kit::redact::Secret;
+use rondo_agent_kit::sandbox::process::WorkingDir;
 use rondo_agent_kit::tool::{Error, Invocation, Tool};
-use rondo_agent_kit::wall::process::WorkingDir;
 use rondo_protocol::{Value, canonical};
 
 fn main() -> ExitCode {
-    let entered = rondo_agent_kit::wall::process::entered().or_else(rondo_agent_kit::mcp::entered);
+    let entered = rondo_agent_kit::sandbox::process::entered().or_else(rondo_agent_kit::mcp::entered);
     if let Some(code) =
         entered.or_else(fake::entered).or_else(lifetime::entered).or_else(place::entered).or_else(secrets::entered)
     {

@@ -6,7 +6,7 @@ use std::process::{Command, ExitCode, Stdio};
 
 use libtest_mimic::Trial;
 use rondo_agent_kit::mcp::{Server, ServerSettings, Transport};
-use rondo_agent_kit::wall::process::WorkingDir;
+use rondo_agent_kit::sandbox::process::WorkingDir;
 use rondo_protocol::diagnostic::Code;
 
 use super::{call, error_of, fake_settings, placed, script, tool, trial};

@@ -11,7 +11,7 @@ use std::time::Duration;
 
 use libtest_mimic::Trial;
 use rondo_agent_kit::mcp::{Server, ServerSettings, Transport};
-use rondo_agent_kit::wall::process::WorkingDir;
+use rondo_agent_kit::sandbox::process::WorkingDir;
 use rondo_protocol::diagnostic::Code;
 use tokio::io::{AsyncBufReadExt, BufReader};
 

@@ -1,4 +1,4 @@
-//! Servers behind the wall that programs have, of each kind that this machine offers.
+//! Servers in the sandbox that programs have, of each kind that this machine offers.
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -11,8 +11,8 @@ use std::time::{Duration, Instant};
 use libtest_mimic::Trial;
 use rondo_agent_kit::mcp::{Server, ServerSettings, Transport};
 use rondo_agent_kit::redact::Secret;
-use rondo_agent_kit::wall::http::{Gate, GateSettings};
-use rondo_agent_kit::wall::process::{Isolation, ProcessSettings, Processes, WorkingDir};
+use rondo_agent_kit::sandbox::http::{Gate, GateSettings};
+use rondo_agent_kit::sandbox::process::{Isolation, ProcessSettings, Processes, WorkingDir};
 use rondo_protocol::diagnostic::Code;
 use tempfile::TempDir;
 
@@ -20,15 +20,15 @@ use super::{call, error_of, placed, script, tool, trial};
 
 pub fn trials() -> Vec<Trial> {
     vec![
-        trial("sandbox::a_walled_server_speaks", a_walled_server_speaks),
-        trial("sandbox::a_walled_server_reaches_what_it_was_given", a_walled_server_reaches_what_it_was_given),
-        trial("sandbox::without_a_wall_it_reaches_everything", without_a_wall_it_reaches_everything),
-        trial("sandbox::the_operator_can_switch_the_wall_off", the_operator_can_switch_the_wall_off),
-        trial("sandbox::a_walled_server_has_its_variables_and_no_others", a_walled_server_has_its_variables),
-        trial("sandbox::what_ends_a_walled_server_is_told", what_ends_a_walled_server_is_told),
-        trial("sandbox::a_walled_server_ends_with_all_it_started", a_walled_server_ends_with_all_it_started),
-        trial("sandbox::a_crash_behind_the_wall_is_told_and_mended", a_crash_behind_the_wall_is_told_and_mended),
-        trial("sandbox::a_walled_server_reaches_the_hosts_it_was_given", a_walled_server_reaches_its_hosts),
+        trial("sandbox::a_sandboxed_server_speaks", a_sandboxed_server_speaks),
+        trial("sandbox::a_sandboxed_server_reaches_what_it_was_given", a_sandboxed_server_reaches_what_it_was_given),
+        trial("sandbox::without_a_sandbox_it_reaches_everything", without_a_sandbox_it_reaches_everything),
+        trial("sandbox::the_operator_can_switch_the_sandbox_off", the_operator_can_switch_the_sandbox_off),
+        trial("sandbox::a_sandboxed_server_has_its_variables_and_no_others", a_sandboxed_server_has_its_variables),
+        trial("sandbox::what_ends_a_sandboxed_server_is_told", what_ends_a_sandboxed_server_is_told),
+        trial("sandbox::a_sandboxed_server_ends_with_all_it_started", a_sandboxed_server_ends_with_all_it_started),
+        trial("sandbox::a_crash_behind_the_sandbox_is_told_and_mended", a_crash_behind_the_sandbox_is_told_and_mended),
+        trial("sandbox::a_sandboxed_server_reaches_the_hosts_it_was_given", a_sandboxed_server_reaches_its_hosts),
         trial("sandbox::much_is_said_both_ways", much_is_said_both_ways),
     ]
 }
@@ -40,7 +40,7 @@ struct Ground(TempDir);
 
 impl Ground {
     fn new() -> Self {
-        let ground = Self(tempfile::Builder::new().prefix("walled").tempdir().unwrap());
+        let ground = Self(tempfile::Builder::new().prefix("sandboxed").tempdir().unwrap());
         for folder in ["workspace/.git", "workspace/src", "granted", "given", "outside"] {
             fs::create_dir_all(ground.path(folder)).unwrap();
         }
@@ -66,7 +66,7 @@ impl Ground {
             hidden: vec![self.path("granted/keys"), self.path("workspace/rondo.toml")],
             read_only: Vec::new(),
             protected: Vec::new(),
-            ceilings: rondo_agent_kit::wall::process::Limits::default(),
+            ceilings: rondo_agent_kit::sandbox::process::Limits::default(),
             sandbox: isolation.is_some(),
             env: BTreeMap::new(),
         });
@@ -83,26 +83,26 @@ impl Ground {
     }
 }
 
-/// The kinds of wall that this machine offers.
-async fn walls() -> &'static [Isolation] {
+/// The kinds of sandbox that this machine offers.
+async fn sandboxes() -> &'static [Isolation] {
     static WALLS: OnceLock<Vec<Isolation>> = OnceLock::new();
-    if let Some(walls) = WALLS.get() {
-        return walls;
+    if let Some(sandboxes) = WALLS.get() {
+        return sandboxes;
     }
-    let mut walls = Vec::new();
+    let mut sandboxes = Vec::new();
     for isolation in [Isolation::Bubblewrap, Isolation::Namespaces, Isolation::Landlock] {
         let ground = Ground::new();
         match Server::start(ground.settings("plain", Some(isolation), &[])).await {
-            Ok(_) => walls.push(isolation),
-            Err(error) => eprintln!("not tried here: a wall of {isolation:?}: {error}"),
+            Ok(_) => sandboxes.push(isolation),
+            Err(error) => eprintln!("not tried here: a sandbox of {isolation:?}: {error}"),
         }
     }
-    assert!(!walls.is_empty(), "there is no wall here");
-    WALLS.get_or_init(|| walls)
+    assert!(!sandboxes.is_empty(), "there is no sandbox here");
+    WALLS.get_or_init(|| sandboxes)
 }
 
-async fn a_walled_server_speaks() {
-    for isolation in walls().await {
+async fn a_sandboxed_server_speaks() {
+    for isolation in sandboxes().await {
         let ground = Ground::new();
         let server = ground.start("plain", *isolation).await;
         let said = call(&tool(&server, "fake.echo"), r#"{"a": 1}"#).await.unwrap();
@@ -127,8 +127,8 @@ fn tries(ground: &Ground) -> String {
     )
 }
 
-async fn a_walled_server_reaches_what_it_was_given() {
-    for isolation in walls().await {
+async fn a_sandboxed_server_reaches_what_it_was_given() {
+    for isolation in sandboxes().await {
         let ground = Ground::new();
         let server = ground.start("script", *isolation).await;
         let said = script(&server, &tries(&ground)).await;
@@ -146,7 +146,7 @@ async fn a_walled_server_reaches_what_it_was_given() {
     }
 }
 
-async fn without_a_wall_it_reaches_everything() {
+async fn without_a_sandbox_it_reaches_everything() {
     let ground = Ground::new();
     let server = Server::start(placed("script", WorkingDir::Private, &[])).await.unwrap();
     let said = script(&server, &tries(&ground)).await;
@@ -155,7 +155,7 @@ async fn without_a_wall_it_reaches_everything() {
     }
 }
 
-async fn the_operator_can_switch_the_wall_off() {
+async fn the_operator_can_switch_the_sandbox_off() {
     let ground = Ground::new();
     let server = Server::start(ground.settings("script", None, &[])).await.unwrap();
     let secret = ground.path("outside/secret").display().to_string();
@@ -163,8 +163,8 @@ async fn the_operator_can_switch_the_wall_off() {
     server.stop().await;
 }
 
-async fn a_walled_server_has_its_variables() {
-    for isolation in walls().await {
+async fn a_sandboxed_server_has_its_variables() {
+    for isolation in sandboxes().await {
         let ground = Ground::new();
         let variables = [("DOCS_KEY", "a-key-of-docs")];
         let server = Server::start(ground.settings("environment", Some(*isolation), &variables)).await.unwrap();
@@ -177,8 +177,8 @@ async fn a_walled_server_has_its_variables() {
     }
 }
 
-async fn what_ends_a_walled_server_is_told() {
-    for isolation in walls().await {
+async fn what_ends_a_sandboxed_server_is_told() {
+    for isolation in sandboxes().await {
         let ground = Ground::new();
         let mut settings = ground.settings("exit_at_start", Some(*isolation), &[]);
         if let Transport::Stdio { env, .. } = &mut settings.transport {
@@ -199,8 +199,8 @@ async fn what_ends_a_walled_server_is_told() {
     }
 }
 
-async fn a_walled_server_ends_with_all_it_started() {
-    for isolation in walls().await {
+async fn a_sandboxed_server_ends_with_all_it_started() {
+    for isolation in sandboxes().await {
         let ground = Ground::new();
         let pids = ground.path("given/pids").display().to_string();
         let server = ground.start(&format!("stubborn:{pids}"), *isolation).await;
@@ -223,8 +223,8 @@ fn has_process(words: &str) -> bool {
     lines.map(|line| String::from_utf8_lossy(&line).into_owned()).any(|line| line.contains(words))
 }
 
-async fn a_crash_behind_the_wall_is_told_and_mended() {
-    for isolation in walls().await {
+async fn a_crash_behind_the_sandbox_is_told_and_mended() {
+    for isolation in sandboxes().await {
         let ground = Ground::new();
         let server = ground.start("exit_in_call", *isolation).await;
         let error = error_of(call(&tool(&server, "fake.call"), "{}").await);
@@ -234,7 +234,7 @@ async fn a_crash_behind_the_wall_is_told_and_mended() {
     }
 }
 
-async fn a_walled_server_reaches_its_hosts() {
+async fn a_sandboxed_server_reaches_its_hosts() {
     if std::process::Command::new("curl").arg("--version").output().is_err() {
         return eprintln!("skipped: curl is not installed");
     }
@@ -246,7 +246,7 @@ async fn a_walled_server_reaches_its_hosts() {
             let _ = stream.write_all(b"HTTP/1.1 200 OK\r\nContent-Length: 7\r\nConnection: close\r\n\r\nreached");
         }
     });
-    for isolation in walls().await.iter().filter(|isolation| isolation.has_namespaces()) {
+    for isolation in sandboxes().await.iter().filter(|isolation| isolation.has_namespaces()) {
         let ground = Ground::new();
         let fetch = format!("curl -sS -m 20 http://{host}/ 2>&1");
         let without = ground.start("script", *isolation).await;
@@ -265,7 +265,7 @@ async fn a_walled_server_reaches_its_hosts() {
 }
 
 async fn much_is_said_both_ways() {
-    for isolation in walls().await {
+    for isolation in sandboxes().await {
         let ground = Ground::new();
         let server = ground.start("loud", *isolation).await;
         let long = "x".repeat(900_000);

@@ -10,7 +10,7 @@ use std::process::{Command, ExitCode, Stdio};
 
 use libtest_mimic::Trial;
 use rondo_agent_kit::mcp::{Server, Transport};
-use rondo_agent_kit::wall::process::{self, ProcessSettings, Processes, WorkingDir};
+use rondo_agent_kit::sandbox::process::{self, ProcessSettings, Processes, WorkingDir};
 use rustix::process::{DumpableBehavior, set_dumpable_behavior};
 
 use super::{placed, script, trial};
@@ -34,7 +34,7 @@ pub fn entered() -> Option<ExitCode> {
         process::undumpable();
         let runtime = tokio::runtime::Runtime::new().unwrap();
         runtime.block_on(async {
-            let unwalled = Server::start(placed("script", WorkingDir::Private, &[])).await.unwrap();
+            let unsandboxed = Server::start(placed("script", WorkingDir::Private, &[])).await.unwrap();
             let mut settings = placed("script", WorkingDir::Private, &[]);
             let launcher = std::env::current_exe().unwrap();
             let processes = Processes::new(ProcessSettings {
@@ -45,23 +45,23 @@ pub fn entered() -> Option<ExitCode> {
                 hidden: Vec::new(),
                 read_only: Vec::new(),
                 protected: Vec::new(),
-                ceilings: rondo_agent_kit::wall::process::Limits::default(),
+                ceilings: rondo_agent_kit::sandbox::process::Limits::default(),
                 sandbox: true,
                 env: BTreeMap::new(),
             });
-            let wall = processes.self_test().await.clone();
+            let sandbox = processes.self_test().await.clone();
             if let Transport::Stdio { sandbox, .. } = &mut settings.transport {
                 *sandbox = Some(processes);
             }
-            let walled = Server::start(settings).await;
+            let sandboxed = Server::start(settings).await;
             if defended == "no" {
                 set_dumpable_behavior(DumpableBehavior::Dumpable).unwrap();
             }
             let look = look_at(std::process::id());
-            println!("unwalled {:?}", script(&unwalled, &look).await);
-            match walled {
-                Ok(walled) => println!("walled {:?}", script(&walled, &look).await),
-                Err(error) => println!("wall {wall}: {error}"),
+            println!("unsandboxed {:?}", script(&unsandboxed, &look).await);
+            match sandboxed {
+                Ok(sandboxed) => println!("sandboxed {:?}", script(&sandboxed, &look).await),
+                Err(error) => println!("sandbox {sandbox}: {error}"),
             }
         });
         println!("waiting");
@@ -75,10 +75,10 @@ fn look_at(pid: u32) -> String {
     format!(": < /proc/{pid}/mem && echo opened; tr '\\0' '\\n' < /proc/{pid}/environ; ls /proc/{pid}/fd | head -1")
 }
 
-/// What each sees of the keeper: a server, one behind a wall, and another process of the user.
+/// What each sees of the keeper: a server, one in a sandbox, and another process of the user.
 struct Seen {
-    unwalled: String,
-    walled: String,
+    unsandboxed: String,
+    sandboxed: String,
     sibling: String,
 }
 
@@ -106,8 +106,8 @@ fn seen(defended: &str) -> Seen {
     assert!(keeper.wait().unwrap().success(), "{lines:?}");
     let of = |kind: &str| lines.iter().find_map(|line| line.strip_prefix(kind)).map(str::to_owned);
     Seen {
-        unwalled: of("unwalled ").unwrap_or_else(|| panic!("{lines:?}")),
-        walled: of("walled ").unwrap_or_else(|| panic!("there is no wall for this user: {lines:?}")),
+        unsandboxed: of("unsandboxed ").unwrap_or_else(|| panic!("{lines:?}")),
+        sandboxed: of("sandboxed ").unwrap_or_else(|| panic!("there is no sandbox for this user: {lines:?}")),
         sibling: String::from_utf8_lossy(&sibling.stdout).into_owned(),
     }
 }
@@ -124,14 +124,14 @@ fn as_a_user(program: &Path) -> Command {
 
 async fn no_program_of_the_user_reads_the_keys() {
     let seen = seen("yes");
-    for (who, seen) in [("unwalled", seen.unwalled), ("walled", seen.walled), ("sibling", seen.sibling)] {
+    for (who, seen) in [("unsandboxed", seen.unsandboxed), ("sandboxed", seen.sandboxed), ("sibling", seen.sibling)] {
         assert!(!seen.contains(KEY) && !seen.contains("opened"), "{who}: {seen}");
     }
 }
 
 async fn without_the_defence_each_reads_them() {
     let seen = seen("no");
-    for (who, seen) in [("unwalled", seen.unwalled), ("sibling", seen.sibling)] {
+    for (who, seen) in [("unsandboxed", seen.unsandboxed), ("sibling", seen.sibling)] {
         assert!(seen.contains(KEY), "{who}: {seen}");
         // Where Yama restricts tracing, memory is out of reach anyway.
         let yama = fs::read_to_string("/proc/sys/kernel/yama/ptrace_scope").unwrap_or_default();
@@ -139,6 +139,6 @@ async fn without_the_defence_each_reads_them() {
             assert!(seen.contains("opened"), "{who}: {seen}");
         }
     }
-    // The wall holds by itself.
-    assert!(!seen.walled.contains(KEY) && !seen.walled.contains("opened"), "{}", seen.walled);
+    // The sandbox holds by itself.
+    assert!(!seen.sandboxed.contains(KEY) && !seen.sandboxed.contains("opened"), "{}", seen.sandboxed);
 }

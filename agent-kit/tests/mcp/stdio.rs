@@ -5,8 +5,8 @@ use std::time::{Duration, Instant};
 use libtest_mimic::Trial;
 use rondo_agent_kit::mcp::{Server, ServerSettings, Transport, compare};
 use rondo_agent_kit::redact::Secret;
+use rondo_agent_kit::sandbox::process::WorkingDir;
 use rondo_agent_kit::tool::{Origin, STORED_MAX_BYTES};
-use rondo_agent_kit::wall::process::WorkingDir;
 use rondo_protocol::call::Effect;
 use rondo_protocol::diagnostic::Code;
 

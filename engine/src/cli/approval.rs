@@ -12,9 +12,9 @@ use rondo_protocol::text::{is_invisible, is_steering};
 use rondo_protocol::{Value, canonical};
 use tokio::sync::Mutex;
 
-use super::operating::Approvers;
 use super::person::{Answer, answer_to, ask};
 use super::progress::suspended;
+use super::run_config::Approvers;
 use crate::grant::Approver;
 
 /// Characters of the arguments that are shown: this many from the beginning, and a quarter as many from the end.

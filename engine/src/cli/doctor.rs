@@ -57,7 +57,7 @@ pub fn doctor(args: &DoctorArgs, output: &mut Output) -> Result<Exit, Failure> {
     let (sources, settings) = (session::sources(&flags)?, session::settings(&flags)?);
     let mut findings = of_settings(&settings);
     findings.extend(of_trust(&sources, &settings));
-    findings.push(of_wall(&settings)?);
+    findings.push(of_sandbox(&settings)?);
     findings.extend(of_store(&settings));
     findings.extend(of_system(&settings.store.value));
     if output.is_json() {
@@ -196,8 +196,8 @@ fn of_trust(sources: &Sources, settings: &Settings) -> Vec<Finding> {
         Err(error) => (error.to_string(), true),
     };
     findings.push(Finding { is_fault, ..Finding::new("trust of the store", value) });
-    let unwalled = settings.mcp.iter().filter(|(_, mcp)| mcp.command.is_some() && mcp.sandbox.is_none());
-    findings.extend(unwalled.map(|(name, _)| {
+    let unsandboxed = settings.mcp.iter().filter(|(_, mcp)| mcp.command.is_some() && mcp.sandbox.is_none());
+    findings.extend(unsandboxed.map(|(name, _)| {
         Finding::new(format!("mcp.{name} runs"), "outside every sandbox, with all rights that you have")
     }));
     findings.extend(tooling::code_in_reach(settings).iter().map(|what| unbelieved("code in reach", what)));
@@ -208,14 +208,15 @@ fn unbelieved(subject: &str, what: &str) -> Finding {
     Finding { is_fault: true, ..Finding::new(subject, what) }
 }
 
-/// What programs would be walled by here, tried out.
-fn of_wall(settings: &Settings) -> Result<Finding, Failure> {
+/// What would confine programs here, tried out.
+fn of_sandbox(settings: &Settings) -> Result<Finding, Failure> {
     if settings.grant.sandbox == Some(false) {
         return Ok(Finding { is_fault: true, ..Finding::new("sandbox", "off, by [grant] sandbox") });
     }
     let runtime = super::runtime()?;
-    let wall = runtime.block_on(async { Ok::<_, Failure>(tooling::processes(settings)?.self_test().await.clone()) })?;
-    Ok(Finding { is_fault: wall.isolation.is_none(), ..Finding::new("sandbox", wall.to_string()) })
+    let sandbox =
+        runtime.block_on(async { Ok::<_, Failure>(tooling::processes(settings)?.self_test().await.clone()) })?;
+    Ok(Finding { is_fault: sandbox.isolation.is_none(), ..Finding::new("sandbox", sandbox.to_string()) })
 }
 
 /// What tools there are and what they are granted.

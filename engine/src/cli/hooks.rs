@@ -14,12 +14,12 @@ use rondo_protocol::id::ThreadId;
 use super::consent::By;
 use super::exit::Exit;
 use super::failure::Failure;
-use super::operating::{Equipment, Provision, rehearsing};
 use super::output::Output;
 use super::person::is_attended;
 use super::recording::Recording;
 use super::request::Request;
 use super::run::read_script;
+use super::run_config::{Equipment, RunSpec, rehearsing};
 use super::session::{self, look_into, no_threads, of_store, own_store, settings};
 use super::watch::{Showing, watch};
 use super::{lines, working_folder};
@@ -114,7 +114,7 @@ pub struct VerbRequest {
     /// What it was given.
     pub asked: verb::Asked,
     /// What the operator gives.
-    pub provision: Option<Provision>,
+    pub run_spec: Option<RunSpec>,
 }
 
 /// What the command line asks of a verb of a kind.
@@ -179,7 +179,7 @@ pub fn run(called: Called, registry: &Registry, output: &mut Output) -> Result<E
     let durability = settings.durability.value;
     session::sources(&Flags::default())?.refuse_unsafe()?;
     let own = own_store(&settings, By::of(false, !output.is_json() && is_attended()))?;
-    let mut provision = None;
+    let mut run_spec = None;
     if let Some(word) = asked.get_mut(THREAD) {
         let (id, row) = session::thread(look.store.as_ref(), word)?;
         *word = id.to_string();
@@ -189,7 +189,7 @@ pub fn run(called: Called, registry: &Registry, output: &mut Output) -> Result<E
         let script = script.map(read).transpose()?.map(|(script, _)| script);
         let recorded = recorded.map(|file| Recording::read(Path::new(&file), &working_folder()?)).transpose()?;
         let (grants, flags) = (Grants::everything(), BTreeMap::new());
-        provision = Some(Provision {
+        run_spec = Some(RunSpec {
             equipment: Arc::new(Equipment::new(settings, grants)),
             script,
             recorded,
@@ -200,7 +200,7 @@ pub fn run(called: Called, registry: &Registry, output: &mut Output) -> Result<E
         });
     }
     drop(look);
-    let request = Request::Verb(Box::new(VerbRequest { verb, action, asked, provision }));
+    let request = Request::Verb(Box::new(VerbRequest { verb, action, asked, run_spec }));
     let showing = Showing { is_quiet: true, concurrency: 1 };
     watch(std::iter::once(request), own, durability, showing, output)
 }
@@ -210,12 +210,12 @@ pub fn run(called: Called, registry: &Registry, output: &mut Output) -> Result<E
 /// # Errors
 /// When the verb fails.
 pub async fn carry_out(engine: &Engine, request: VerbRequest) -> Result<Said, Failure> {
-    let VerbRequest { verb, action, asked, provision } = request;
+    let VerbRequest { verb, action, asked, run_spec } = request;
     let desk = |kind: &str| StoreDesk {
         space: Space::new(Arc::clone(engine.store()), kind),
         store: &**engine.store(),
         env: SystemEnv::default(),
-        rehearsing: provision.as_ref().map(|provision| Rehearsing { engine, provision, kind: kind.to_owned() }),
+        rehearsing: run_spec.as_ref().map(|run_spec| Rehearsing { engine, run_spec, kind: kind.to_owned() }),
     };
     say(engine.registry(), &verb, &action, &asked, desk).await
 }
@@ -252,7 +252,7 @@ struct StoreDesk<'a> {
 /// What it takes to send a thread's calls along a kind's nodes once more.
 struct Rehearsing<'a> {
     engine: &'a Engine,
-    provision: &'a Provision,
+    run_spec: &'a RunSpec,
     kind: String,
 }
 
@@ -273,14 +273,14 @@ impl Desk for StoreDesk<'_> {
         session::thread(self.store, word).map(|(id, _)| id).map_err(|failure| failure.to_string())
     }
 
-    fn rehearse<'a>(&'a self, thread: &'a ThreadId) -> BoxFuture<'a, Result<u64, String>> {
+    fn replay<'a>(&'a self, thread: &'a ThreadId) -> BoxFuture<'a, Result<u64, String>> {
         Box::pin(async move {
-            let Some(Rehearsing { engine, provision, kind }) = &self.rehearsing else {
+            let Some(Rehearsing { engine, run_spec, kind }) = &self.rehearsing else {
                 return Err("this verb names no thread".to_owned());
             };
             let (workflow, _) = engine.definition(thread).map_err(|error| error.to_string())?;
-            let operating = rehearsing(&workflow, provision).map_err(|failure| failure.to_string())?;
-            engine.rehearse(thread, operating, kind).await.map_err(|error| error.to_string())
+            let run_config = rehearsing(&workflow, run_spec).map_err(|failure| failure.to_string())?;
+            engine.replay(thread, run_config, kind).await.map_err(|error| error.to_string())
         })
     }
 }

@@ -10,8 +10,8 @@ use rondo_protocol::workflow::Workflow;
 
 use super::failure::Failure;
 use super::files::folder_of;
-use crate::cast;
 use crate::config::{Secret, Settings};
+use crate::resolved_roles;
 
 /// How long a person may take to unlock a store of keys.
 const PATIENCE: Duration = Duration::from_mins(2);
@@ -26,7 +26,7 @@ const MAX_BYTES: u64 = 64 << 10;
 /// Exit 5 when a program cannot be run, fails, takes too long or prints nothing.
 pub fn with_keys(mut settings: Settings, workflow: &Workflow) -> Result<Settings, Failure> {
     let models = workflow.models.keys().map(String::as_str);
-    let models = models.chain(cast::model_roles(workflow).map(|(_, _, role)| role.model.as_str()));
+    let models = models.chain(resolved_roles::model_roles(workflow).map(|(_, _, role)| role.model.as_str()));
     let of_model = |name: &str| settings.model(name, workflow.models.get(name), None).ok();
     let asked: Vec<String> = models.filter_map(of_model).map(|resolved| resolved.provider).collect();
     let folder_of_file = |is_project: bool| {

@@ -6,7 +6,7 @@ use rondo_agent_kit::redact::{MIN_SECRET_BYTES, Redactor};
 use rondo_protocol::diagnostic::{Code, Diagnostic, Span};
 
 use super::failure::{Failure, Faulty};
-use super::operating::redactor;
+use super::run_config::redactor;
 use super::session::{settings, settings_of_user};
 use crate::config::{Flags, Secret};
 

@@ -59,7 +59,7 @@ use output::{Output, tell};
 use crate::exit::{self, Exit};
 use crate::failure::{self, Failure};
 use crate::files;
-use crate::host::{operating, recording, tooling};
+use crate::host::{recording, run_config, tooling};
 
 /// Declarative workflows for role-based LLM agents.
 #[derive(Debug, Parser)]
@@ -112,11 +112,11 @@ struct JsonArgs {
 /// Runs the command line of this process.
 pub fn main() -> ExitCode {
     // This binary also starts the programs that tools run and the servers that offer some, and then it is nothing else.
-    if let Some(exit) = rondo_agent_kit::wall::process::entered().or_else(rondo_agent_kit::mcp::entered) {
+    if let Some(exit) = rondo_agent_kit::sandbox::process::entered().or_else(rondo_agent_kit::mcp::entered) {
         return exit;
     }
     // Before anything is started or read: the keys in the environment are nobody else's to look at.
-    rondo_agent_kit::wall::process::undumpable();
+    rondo_agent_kit::sandbox::process::undumpable();
     std::panic::set_hook(Box::new(|panic| {
         let place = panic.location().map_or_else(String::new, |place| format!(" at {}:{}", place.file(), place.line()));
         tell(&format!(

@@ -11,14 +11,14 @@ use tokio_util::sync::CancellationToken;
 use super::exit::Exit;
 use super::failure::{Failure, Fault};
 use super::hooks::{self, VerbRequest};
-use super::operating::{Given, Provision, operating};
 use super::output::tell;
 use super::recording;
+use super::run_config::{Given, RunSpec, run_config};
 use super::session::of_store;
 use crate::hook::Said;
 use crate::store::StepStore;
 use crate::thread::Ending;
-use crate::{Cancelled, Engine, Error, NewThread, Operating, Resumed, ThreadHandle};
+use crate::{Cancelled, Engine, Error, NewThread, Resumed, RunConfig, ThreadHandle};
 
 /// How many replies may wait for whoever shows them before the run waits too.
 pub const REPLIES: usize = 256;
@@ -51,7 +51,7 @@ pub struct RunRequest {
     /// The script's file, as an absolute path.
     pub script: Option<String>,
     /// What the operator gives.
-    pub provision: Provision,
+    pub run_spec: RunSpec,
 }
 
 /// A thread that stopped goes on.
@@ -59,7 +59,7 @@ pub struct ResumeRequest {
     /// Which.
     pub thread: ThreadId,
     /// What the operator gives.
-    pub provision: Provision,
+    pub run_spec: RunSpec,
 }
 
 /// What a terminal is told.
@@ -128,15 +128,15 @@ async fn begin(
 ) -> Result<Exit, Failure> {
     match request {
         Request::Run(request) => {
-            let RunRequest { workflow, policy, input, file, script, provision } = *request;
-            let workspace = Some(provision.equipment.settings().workspace.to_string_lossy().into_owned());
-            let mut operating = told(unless_stopped(stop, operating(&workflow, &provision)).await?);
-            let to = provision.record.as_deref();
+            let RunRequest { workflow, policy, input, file, script, run_spec } = *request;
+            let workspace = Some(run_spec.equipment.settings().workspace.to_string_lossy().into_owned());
+            let mut run_config = told(unless_stopped(stop, run_config(&workflow, &run_spec)).await?);
+            let to = run_spec.record.as_deref();
             let begun = to.map(|to| recording::begin(to, &workflow.name)).transpose()?;
-            operating.recorder.clone_from(&begun);
-            let recorded = provision.recorded.as_ref().map(|played| played.file.clone());
+            run_config.recorder.clone_from(&begun);
+            let recorded = run_spec.recorded.as_ref().map(|played| played.file.clone());
             let new = NewThread { workflow, policy, input, file, script, recorded, workspace };
-            let handle = engine.start(new, operating).await.inspect_err(|_| recording::discard(to))?;
+            let handle = engine.start(new, run_config).await.inspect_err(|_| recording::discard(to))?;
             let exit = follow(handle, stop, replies).await;
             match begun.map(|recorder| recorder.finish()) {
                 // Where the run has stopped because of it, that has been told.
@@ -145,12 +145,12 @@ async fn begin(
             }
         }
         Request::Resume(request) => {
-            let ResumeRequest { thread, provision } = *request;
+            let ResumeRequest { thread, run_spec } = *request;
             let (workflow, origin) = engine.definition(&thread)?;
             // Nothing is called for a thread that has ended.
             let given = match origin.ending {
-                Some(_) => Operating::default(),
-                None => told(unless_stopped(stop, operating(&workflow, &provision)).await?),
+                Some(_) => RunConfig::default(),
+                None => told(unless_stopped(stop, run_config(&workflow, &run_spec)).await?),
             };
             match engine.resume(&thread, |_, _| Ok::<_, Failure>(given)).await? {
                 Resumed::Running(handle) => Ok(follow(handle, stop, replies).await),
@@ -178,11 +178,11 @@ async fn begin(
 }
 
 /// What a run is given, once it is said what is to be said of it.
-fn told((operating, notices): Given) -> Operating {
+fn told((run_config, notices): Given) -> RunConfig {
     for notice in &notices {
         tell(&format!("{notice}\n"));
     }
-    operating
+    run_config
 }
 
 /// Waits for what has to be started first, such as a server of tools, but not when the run is told to stop.
@@ -238,7 +238,9 @@ impl From<Error> for Failure {
             Error::NoThread { .. } => Self::new(Code::ThreadUnknown, message),
             Error::Running { .. } => Self::new(Code::StoreBusy, message),
             Error::HasEnded { .. } => Self::new(Code::ThreadEnded, message),
-            Error::Cast(crate::cast::Error::UnresolvedModel { .. }) => Self::new(Code::NoProvider, message),
+            Error::ResolvedRoles(crate::resolved_roles::Error::UnresolvedModel { .. }) => {
+                Self::new(Code::NoProvider, message)
+            }
             Error::HookProgram { ref program, .. } => {
                 let hint = format!("look at what it is to do, then declare it as [hook.{program}] in rondo.toml");
                 Self::new(Code::HookProgramUnknown, message).with_hint(hint)
@@ -251,7 +253,7 @@ impl From<Error> for Failure {
                 Self::new(Code::PriceUnknown, message).with_hint(hint)
             }
             Error::Fault(fault) => Self::new(fault.code, message),
-            Error::Graph(_) | Error::Cast(_) | Error::Layout(_) | Error::Input(_) => {
+            Error::Graph(_) | Error::ResolvedRoles(_) | Error::Layout(_) | Error::Input(_) => {
                 Self::new(Code::InternalFault, message)
             }
         }

@@ -26,7 +26,7 @@ use crate::shipped;
 use crate::store::Status;
 
 use super::approval::approvers;
-use super::operating::{Equipment, Provision};
+use super::run_config::{Equipment, RunSpec};
 use crate::grant::Grants;
 
 /// What a person decides of calls in doubt.
@@ -145,7 +145,7 @@ pub fn resume(args: &ResumeArgs, output: &mut Output) -> Result<Exit, Failure> {
     drop(look);
     let (store, durability) = (own_store, settings.durability.value);
     let script = script.map(|(script, _)| script);
-    let provision = Provision {
+    let run_spec = RunSpec {
         equipment: Arc::new(Equipment::new(settings, grants)),
         script,
         recorded,
@@ -154,7 +154,7 @@ pub fn resume(args: &ResumeArgs, output: &mut Output) -> Result<Exit, Failure> {
         approvers: approvers(is_attended),
         flags: args.flags.clone(),
     };
-    let request = Request::Resume(Box::new(ResumeRequest { thread: id, provision }));
+    let request = Request::Resume(Box::new(ResumeRequest { thread: id, run_spec }));
     let showing = Showing { is_quiet: args.quiet, concurrency: 1 };
     watch(std::iter::once(request), store, durability, showing, output)
 }

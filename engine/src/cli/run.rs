@@ -19,11 +19,11 @@ use super::files::{absolute, read_text};
 use super::input::{InputArgs, inputs};
 use super::key_command::with_keys;
 use super::known_keys::KnownKeys;
-use super::operating::{Equipment, Provision, scripted_cast, speaking};
 use super::output::{Output, Style, tell, tell_styled};
 use super::person::is_attended;
 use super::recording::Recording;
 use super::request::{Request, RunRequest};
+use super::run_config::{Equipment, RunSpec, scripted_cast, speaking};
 use super::session::{self, own_store};
 use super::watch::{Showing, watch};
 use super::{JsonArgs, StoreArgs, report, tooling, workflow, working_folder};
@@ -139,9 +139,9 @@ pub(super) fn start(args: &RunArgs, record: Option<PathBuf>, output: &mut Output
     let flags = args.flags.clone();
     let equipment = Arc::new(Equipment::new(settings, grants));
     let approvers = approvers(is_attended);
-    let provision = Provision { equipment, script, recorded, record, in_doubt: None, approvers, flags };
+    let run_spec = RunSpec { equipment, script, recorded, record, in_doubt: None, approvers, flags };
     // What the operator lacks is told before a store is opened.
-    speaking(&checked.workflow, &provision)?;
+    speaking(&checked.workflow, &run_spec)?;
     let (workflow, policy) = (loaded.checked.workflow, loaded.checked.policy);
     // Made one by one when their turn comes: a file of inputs may hold many thousands.
     let requests = inputs.into_iter().map(move |input| {
@@ -151,7 +151,7 @@ pub(super) fn start(args: &RunArgs, record: Option<PathBuf>, output: &mut Output
             input,
             file: Some(file.clone()),
             script: script_file.clone(),
-            provision: provision.clone(),
+            run_spec: run_spec.clone(),
         }))
     });
     let showing = Showing { is_quiet: args.quiet, concurrency: usize::from(args.concurrency) };

@@ -14,7 +14,7 @@ use super::output::Output;
 use super::session::{look, of_store, thread_in};
 use super::{JsonArgs, StoreArgs};
 use crate::store::{Read, Row};
-use crate::{cast, rebuild};
+use crate::{rebuild, resolved_roles};
 
 /// Show what was said in a thread
 #[derive(Debug, clap::Args)]
@@ -132,7 +132,7 @@ pub(super) fn steps(
 ) -> Result<(), Failure> {
     let beginning = rebuild::beginning(store, row).map_err(|error| of_store(&error))?;
     // A definition of another version may have no readings here; its steps can be shown all the same.
-    let readings = cast::readings(&beginning.workflow).unwrap_or_default();
+    let readings = resolved_roles::readings(&beginning.workflow).unwrap_or_default();
     let mut outcome = Ok(true);
     if row.seq == 0 {
         return Ok(());

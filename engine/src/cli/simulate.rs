@@ -17,10 +17,10 @@ use super::output::{Output, Style, tell};
 use super::session::settings;
 use super::validate::DiagnosticLine;
 use super::{JsonArgs, report, tooling, workflow, working_folder};
-use crate::cast;
 use crate::config::Flags;
 use crate::grant::Grants;
 use crate::graph::Graph;
+use crate::resolved_roles;
 use crate::simulate::{self, Coverage, Progress, Report, Route, Subject, Worst};
 
 /// How long a walk takes before it is told of, and how often from then on.
@@ -134,7 +134,7 @@ fn tools(workflow: &Workflow) -> Result<BTreeMap<RoleName, Vec<ToolSpec>>, Failu
         return Ok(BTreeMap::new());
     }
     let (tools, _) = tooling::local(&settings(&Flags::default())?)?;
-    let toolboxes = cast::toolboxes(workflow, &tools, &Grants::everything());
+    let toolboxes = resolved_roles::toolboxes(workflow, &tools, &Grants::everything());
     Ok(toolboxes.into_iter().map(|(role, toolbox)| (role, toolbox.specs())).collect())
 }
 

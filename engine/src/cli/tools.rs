@@ -13,8 +13,8 @@ use super::failure::Failure;
 use super::output::{Output, tell};
 use super::session::{self, Sources};
 use super::{JsonArgs, StoreArgs, files, tooling, workflow, working_folder};
-use crate::cast;
 use crate::config::{Flags, Settings};
+use crate::resolved_roles;
 
 /// List the tools that each role of a workflow would have, and why
 #[derive(Debug, clap::Args)]
@@ -48,7 +48,7 @@ struct ToolLine {
     parameters: Option<serde_json::Value>,
 }
 
-/// What programs are walled by.
+/// What confines programs.
 #[derive(Debug, Serialize)]
 struct SandboxLine<'a> {
     event: &'static str,
@@ -70,8 +70,8 @@ async fn list(args: &ToolsArgs, sources: &Sources, settings: &Settings, output: 
         None => of_everybody(settings)?,
     };
     let servers = tooling::not_started(settings)?;
-    let is_walled = settings.grant.sandbox.unwrap_or(true);
-    let sandbox = if is_walled {
+    let is_sandboxed = settings.grant.sandbox.unwrap_or(true);
+    let sandbox = if is_sandboxed {
         tooling::processes(settings)?.self_test().await.to_string()
     } else {
         "off, by [grant] sandbox".to_owned()
@@ -80,7 +80,7 @@ async fn list(args: &ToolsArgs, sources: &Sources, settings: &Settings, output: 
         for line in &lines {
             output.line(line)?;
         }
-        output.line(&SandboxLine { event: "sandbox", on: is_walled, layers: &sandbox })?;
+        output.line(&SandboxLine { event: "sandbox", on: is_sandboxed, layers: &sandbox })?;
     } else {
         output.text(&text(&lines, &sandbox, settings))?;
     }
@@ -105,7 +105,7 @@ fn of_workflow(name: &str, sources: &Sources, settings: &Settings) -> Result<Vec
         ask.and_then(|named| granted_by(&asked, settings, named))
     };
     let mut lines = Vec::new();
-    for (role, toolbox) in cast::toolboxes(definition, &tools, &asked.grants(settings)) {
+    for (role, toolbox) in resolved_roles::toolboxes(definition, &tools, &asked.grants(settings)) {
         let mut offered = BTreeSet::new();
         for (_, offer) in toolbox.offers() {
             let spec = offer.tool.spec();

@@ -17,9 +17,9 @@ use super::failure::{Failure, Faulty};
 use super::output::{Output, Style, tell};
 use super::session::settings;
 use super::{JsonArgs, report, tooling, workflow, working_folder};
-use crate::cast;
 use crate::config::{self, Flags, SCRIPTED_MODEL, Settings};
 use crate::lint;
+use crate::resolved_roles;
 
 /// The most bytes that are read from stdin; the reader's own budget is lower and has better words.
 const MAX_STDIN_BYTES: u64 = 16 << 20;
@@ -96,7 +96,7 @@ fn unpriced(checked: &Checked, settings: &Settings) -> Vec<Diagnostic> {
     let Checked { workflow, policy, places, .. } = checked;
     let mut said = BTreeSet::new();
     let mut found = Vec::new();
-    for (role, _, model) in cast::model_roles(workflow) {
+    for (role, _, model) in resolved_roles::model_roles(workflow) {
         let own = policy.roles.get(role.as_str());
         let limited = own.filter(|own| own.limits.cost_usd.is_some()).map(|_| format!("roles.{role}.limits"));
         let limited = limited.or_else(|| policy.limits.cost_usd.map(|_| "limits".to_owned()));
@@ -171,29 +171,30 @@ impl Prospects {
 
     /// What is odd about the prefixes of a workflow.
     fn of(&self, workflow: &Workflow, places: &Places) -> Result<Vec<Diagnostic>, Failure> {
-        let names_tools = |workflow: &Workflow| cast::model_roles(workflow).any(|(_, _, role)| !role.tools.is_empty());
+        let names_tools =
+            |workflow: &Workflow| resolved_roles::model_roles(workflow).any(|(_, _, role)| !role.tools.is_empty());
         if self.tools.get().is_none() && any(workflow, &names_tools) {
             let (tools, _) = tooling::local(&self.settings)?;
             // Nothing else fills it.
             let _ = self.tools.set(tools);
         }
-        lint::lint(workflow, places, &|workflow| self.cast(workflow))
+        lint::lint(workflow, places, &|workflow| self.resolved_roles(workflow))
             .map_err(|error| Failure::new(Code::InternalFault, error.to_string()))
     }
 
-    fn cast(&self, workflow: &Workflow) -> BTreeMap<RoleName, lint::Cast> {
+    fn resolved_roles(&self, workflow: &Workflow) -> BTreeMap<RoleName, lint::ResolvedRoles> {
         let none = ToolSet::default();
         let tools = self.tools.get().unwrap_or(&none);
-        let mut toolboxes = cast::toolboxes(workflow, tools, &by_settings(&self.settings));
+        let mut toolboxes = resolved_roles::toolboxes(workflow, tools, &by_settings(&self.settings));
         let of_role = |(name, _, role): (&RoleName, _, &ModelRole)| {
             let spec = workflow.models.get(&role.model);
             // No provider is asked, so none needs a key; a model that only a script has is none here.
             let model = self.settings.model(&role.model, spec, Some(SCRIPTED_MODEL)).map(|resolved| resolved.model);
             let model = model.ok().filter(|model| model != SCRIPTED_MODEL);
             let tools = toolboxes.remove(name).map(|toolbox| toolbox.specs()).unwrap_or_default();
-            (name.clone(), lint::Cast { model, tools })
+            (name.clone(), lint::ResolvedRoles { model, tools })
         };
-        cast::model_roles(workflow).map(of_role).collect()
+        resolved_roles::model_roles(workflow).map(of_role).collect()
     }
 }
 

@@ -6,7 +6,7 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use rondo_agent_kit::conversation::{Builder, Key, Past, Place, Round, Telling};
+use rondo_agent_kit::conversation::{Builder, HistoryPolicy, Key, Past, Place, Round};
 use rondo_protocol::Digest;
 use rondo_protocol::digest::Kind;
 use rondo_protocol::id::{LanePath, RoleName};
@@ -54,15 +54,20 @@ impl Conversations {
     ///
     /// # Errors
     /// When a step that it needs is missing or damaged.
-    pub fn open(&mut self, opening: &Opening<'_>, telling: &Telling, steps: &Steps<'_>) -> Result<Opened, Error> {
+    pub fn open(
+        &mut self,
+        opening: &Opening<'_>,
+        history_policy: &HistoryPolicy,
+        steps: &Steps<'_>,
+    ) -> Result<Opened, Error> {
         let key = Key::new(opening.role, opening.lane);
         let mut builder = match self.kept.remove(&key) {
             Some(builder) => builder,
-            None => recollect(opening, telling, steps)?,
+            None => recollect(opening, history_policy, steps)?,
         };
         let told = builder.told(opening.prev, opening.before, steps)?;
         let conversation = Arc::new(builder.open(opening.prompt, &told));
-        let told = (telling.history != History::None).then_some(told);
+        let told = (history_policy.history != History::None).then_some(told);
         self.kept.insert(key, builder);
         Ok(Opened { conversation, told })
     }
@@ -96,10 +101,10 @@ fn own_history(opening: &Opening<'_>, steps: &Steps<'_>) -> Result<Vec<u64>, Err
     Ok(own)
 }
 
-fn recollect(opening: &Opening<'_>, telling: &Telling, steps: &Steps<'_>) -> Result<Builder, Error> {
-    let mut builder = Builder::new(telling.clone());
+fn recollect(opening: &Opening<'_>, history_policy: &HistoryPolicy, steps: &Steps<'_>) -> Result<Builder, Error> {
+    let mut builder = Builder::new(history_policy.clone());
     let own = own_history(opening, steps)?;
-    if telling.history == History::None {
+    if history_policy.history == History::None {
         if let Some(last) = own.last() {
             builder.close(steps.step(*last)?.episode.place(), "", None);
         }
@@ -114,7 +119,7 @@ fn recollect(opening: &Opening<'_>, telling: &Telling, steps: &Steps<'_>) -> Res
             None => builder.told(&step.prev, seq, steps)?,
         };
         builder.open(&step.edge.prompt, &told);
-        let transcript = match step.transcript.filter(|_| telling.history == History::Exact) {
+        let transcript = match step.transcript.filter(|_| history_policy.history == History::Exact) {
             Some(digest) => Some(rebuild::object::<Transcript>(steps.store(), Kind::Transcript, digest)?),
             None => None,
         };

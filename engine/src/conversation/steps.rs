@@ -9,9 +9,9 @@ use rondo_protocol::id::{LanePath, RoleName, ThreadId};
 use rondo_protocol::object::Note;
 use rondo_protocol::{Digest, Value, canonical};
 
-use crate::cast::Reading;
 use crate::graph::EdgeId;
 use crate::rebuild;
+use crate::resolved_roles::Reading;
 use crate::store::{Damage, Error, Read, StoredStep};
 use crate::thread::{self, Own, PastLane, Recall, Taken};
 

@@ -6,9 +6,9 @@ use std::sync::Arc;
 
 use rondo_agent_kit::answer::Contract;
 use rondo_agent_kit::redact::Redactor;
+use rondo_agent_kit::sandbox::files::Workspace;
+use rondo_agent_kit::sandbox::process::Processes;
 use rondo_agent_kit::tool::Origin;
-use rondo_agent_kit::wall::files::Workspace;
-use rondo_agent_kit::wall::process::Processes;
 use rondo_protocol::Value;
 use rondo_protocol::id::RoleName;
 use rondo_protocol::object::Parameters;
@@ -76,7 +76,7 @@ pub struct Ground {
     pub files: Option<Arc<Workspace>>,
     /// The programs that hooks may be, by name.
     pub programs: BTreeMap<String, HookProgram>,
-    /// The wall that each of these programs runs behind.
+    /// The sandbox that each of these programs runs behind.
     pub processes: BTreeMap<String, Arc<Processes>>,
     /// Takes keys out of what these programs say, before it is cut.
     pub redactor: Arc<Redactor>,

@@ -115,7 +115,7 @@ pub trait Desk: Send + Sync {
     ///
     /// # Errors
     /// When the thread cannot be read, or what the operator has set does not fit it.
-    fn rehearse<'a>(&'a self, thread: &'a ThreadId) -> BoxFuture<'a, Result<u64, String>>;
+    fn replay<'a>(&'a self, thread: &'a ThreadId) -> BoxFuture<'a, Result<u64, String>>;
 }
 
 /// What an action says.

@@ -1,9 +1,9 @@
 //! The host: what a process that runs threads has once, and shares between them.
 
 mod hub;
-pub(crate) mod operating;
 pub(crate) mod recording;
 mod replay;
+pub(crate) mod run_config;
 pub(crate) mod seat;
 pub(crate) mod tooling;
 

@@ -1,4 +1,4 @@
-//! The operator's tools as the settings have them: the walls around them, the tools of rondo, programs that `rondo.toml` declares, and servers.
+//! The operator's tools as the settings have them: the sandboxes around them, the tools of rondo, programs that `rondo.toml` declares, and servers.
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
@@ -7,11 +7,11 @@ use std::time::Duration;
 
 use rondo_agent_kit::mcp::{self, Server, ServerSettings, Transport};
 use rondo_agent_kit::redact;
+use rondo_agent_kit::sandbox::files::{Access, Workspace};
+use rondo_agent_kit::sandbox::http::{Gate, GateSettings, HostError};
+use rondo_agent_kit::sandbox::process::{Limits, ProcessSettings, Processes, WorkingDir};
+use rondo_agent_kit::sandbox::{CREDENTIALS, protected, reached};
 use rondo_agent_kit::tool::{HttpGet, Program, Shell, Tool, ToolSet, Typed, file_tools};
-use rondo_agent_kit::wall::files::{Access, Workspace};
-use rondo_agent_kit::wall::http::{Gate, GateSettings, HostError};
-use rondo_agent_kit::wall::process::{Limits, ProcessSettings, Processes, WorkingDir};
-use rondo_agent_kit::wall::{CREDENTIALS, protected, reached};
 use rondo_protocol::Digest;
 use rondo_protocol::diagnostic::Code;
 use rondo_protocol::id::RoleName;
@@ -28,31 +28,31 @@ use crate::trust::{self, Book, server_key};
 /// The most bytes of a schema file.
 const MAX_SCHEMA_BYTES: usize = 1 << 20;
 
-/// The wall around programs that are tools.
+/// The sandbox around programs that are tools.
 ///
 /// # Errors
 /// When this binary cannot be found, which starts them.
 pub fn processes(settings: &Settings) -> Result<Arc<Processes>, Failure> {
-    walled(settings, hidden_from_tools(settings))
+    confined(settings, hidden_from_tools(settings))
 }
 
-/// The wall around each program that is a hook: that of its own `sandbox`, else that of tools, but for the files of
+/// The sandbox around each program that is a hook: that of its own `sandbox`, else that of tools, but for the files of
 /// hooks, which no tool may replace.
 ///
 /// # Errors
 /// As [`processes`].
 pub fn hook_processes(settings: &Settings) -> Result<BTreeMap<String, Arc<Processes>>, Failure> {
-    let wall = |(name, hook): (&String, &config::HookProgram)| {
-        let wall = match &hook.sandbox {
+    let processes = |(name, hook): (&String, &config::HookProgram)| {
+        let processes = match &hook.sandbox {
             Some(sandbox) => Arc::new(sandboxed(&format!("[hook.{name}]"), sandbox, settings)?),
-            None => walled(settings, hidden(settings))?,
+            None => confined(settings, hidden(settings))?,
         };
-        Ok((name.clone(), wall))
+        Ok((name.clone(), processes))
     };
-    settings.hooks.iter().map(wall).collect()
+    settings.hooks.iter().map(processes).collect()
 }
 
-fn walled(settings: &Settings, hidden: Vec<PathBuf>) -> Result<Arc<Processes>, Failure> {
+fn confined(settings: &Settings, hidden: Vec<PathBuf>) -> Result<Arc<Processes>, Failure> {
     let Settings { workspace, grant, environment, .. } = settings;
     Ok(Arc::new(Processes::new(ProcessSettings {
         launcher: launcher()?,
@@ -286,7 +286,7 @@ fn server_settings(name: &str, mcp: &config::Mcp, settings: &Settings) -> Result
 
 /// The sandbox that the operator puts around one program: it reads and writes what the table names.
 fn sandboxed(of: &str, sandbox: &config::Sandbox, settings: &Settings) -> Result<Processes, Failure> {
-    let wall = Processes::new(ProcessSettings {
+    let processes = Processes::new(ProcessSettings {
         launcher: launcher()?,
         workspace: settings.workspace.clone(),
         read: granted_paths(settings, Some(&sandbox.read)),
@@ -299,11 +299,11 @@ fn sandboxed(of: &str, sandbox: &config::Sandbox, settings: &Settings) -> Result
         env: settings.environment.clone(),
     });
     if sandbox.hosts.is_empty() {
-        return Ok(wall);
+        return Ok(processes);
     }
     let gate = Gate::new(GateSettings { hosts: sandbox.hosts.clone(), ..GateSettings::default() });
     let gate = gate.map_err(|error| Failure::new(Code::SettingsValue, format!("`sandbox` of {of}: {error}")))?;
-    Ok(wall.with_hosts(gate))
+    Ok(processes.with_hosts(gate))
 }
 
 /// What the operator lets every program use.
@@ -482,7 +482,7 @@ fn files_among<'w>(words: impl Iterator<Item = &'w String>, workspace: &'w Path)
 fn hidden(settings: &Settings) -> Vec<PathBuf> {
     let Settings { workspace, .. } = settings;
     let trust = settings.trust.as_deref().and_then(Path::parent).map(Path::to_path_buf);
-    // This binary starts programs and servers outside every wall, and so does the operator's word start servers: what
+    // This binary starts programs and servers outside every sandbox, and so does the operator's word start servers: what
     // lies in the workspace of these could be replaced.
     let this = std::env::current_exe().ok();
     let schemas = settings.tools.values().filter_map(|tool| match &tool.schema {

@@ -10,7 +10,7 @@
 //! - `unshared.rs`: texts that roles have in common and no provider can serve to both.
 //!
 //! It is pure: it must never know of terminals, files, threads, or how settings are resolved; models and tools are told
-//! to it as [`Cast`].
+//! to it as [`ResolvedRoles`].
 
 mod minimum;
 mod unshared;
@@ -24,14 +24,14 @@ use rondo_protocol::object::{Head, Parameters, ToolSpec};
 use rondo_protocol::workflow::places::key;
 use rondo_protocol::workflow::{ModelRole, Places, RoleKind, Workflow};
 
-use crate::cast;
+use crate::resolved_roles;
 
 /// The most warnings of one file with its children.
 const MAX_WARNINGS: usize = 1_000;
 
 /// What settings decide of a role's requests.
 #[derive(Debug, Clone, Default, PartialEq)]
-pub struct Cast {
+pub struct ResolvedRoles {
     /// The provider's id of the model; `None` = nobody names one.
     pub model: Option<String>,
     /// The tools that it would have, without those of servers, which only a server that was started can tell.
@@ -55,25 +55,26 @@ impl Part<'_> {
     }
 }
 
-/// Everything that is odd about the prefixes of a workflow and of those that play its roles, by file and place. `cast`
+/// Everything that is odd about the prefixes of a workflow and of those that play its roles, by file and place. `resolved_roles`
 /// says what settings decide of the roles of a workflow.
 ///
 /// # Errors
-/// [`cast::Error`] when a contract cannot be written, which a checked workflow's always can.
+/// [`resolved_roles::Error`] when a contract cannot be written, which a checked workflow's always can.
 pub fn lint(
     workflow: &Workflow,
     places: &Places,
-    cast: &dyn Fn(&Workflow) -> BTreeMap<RoleName, Cast>,
-) -> Result<Vec<Diagnostic>, cast::Error> {
+    resolved_roles: &dyn Fn(&Workflow) -> BTreeMap<RoleName, ResolvedRoles>,
+) -> Result<Vec<Diagnostic>, resolved_roles::Error> {
     let mut found = Vec::new();
     let mut open = vec![(workflow, places)];
     while let Some((workflow, places)) = open.pop() {
-        let mut cast = cast(workflow);
-        let contracts = cast::contracts(workflow)?;
-        let parts: Vec<Part<'_>> = cast::model_roles(workflow)
+        let mut resolved_roles = resolved_roles(workflow);
+        let contracts = resolved_roles::contracts(workflow)?;
+        let parts: Vec<Part<'_>> = resolved_roles::model_roles(workflow)
             .filter_map(|(name, _, role)| {
-                let cast::Script { system, response_format } = cast::script(role, contracts.get(name)?);
-                let Cast { model, tools } = cast.remove(name).unwrap_or_default();
+                let resolved_roles::Script { system, response_format } =
+                    resolved_roles::script(role, contracts.get(name)?);
+                let ResolvedRoles { model, tools } = resolved_roles.remove(name).unwrap_or_default();
                 let parameters = Parameters::default();
                 let head = Head { model: String::new(), parameters, response_format, system, tools };
                 Some(Part { name, role, model, head })

@@ -8,14 +8,14 @@ fn told_with(text: &str, files: &[(&str, &str)], model: Option<&str>, tools: &[T
     let files: BTreeMap<String, String> =
         files.iter().map(|(name, text)| ((*name).to_owned(), (*text).to_owned())).collect();
     let checked = read("dir/w.yaml", text, &files).unwrap();
-    let cast = |workflow: &Workflow| {
+    let resolved_roles = |workflow: &Workflow| {
         let of = |(name, _, role): (&RoleName, _, &ModelRole)| {
             let tools = if role.tools.is_empty() { Vec::new() } else { tools.to_vec() };
-            (name.clone(), Cast { model: model.map(str::to_owned), tools })
+            (name.clone(), ResolvedRoles { model: model.map(str::to_owned), tools })
         };
-        cast::model_roles(workflow).map(of).collect()
+        resolved_roles::model_roles(workflow).map(of).collect()
     };
-    let found = lint(&checked.workflow, &checked.places, &cast).unwrap();
+    let found = lint(&checked.workflow, &checked.places, &resolved_roles).unwrap();
     found.iter().map(ToString::to_string).collect::<Vec<_>>().join("\n")
 }
 

@@ -167,7 +167,7 @@ pub type Prices = BTreeMap<RoleName, Price>;
 
 /// The prices of a workflow's roles, by those of its logical models.
 pub fn prices(workflow: &Workflow, of_model: &dyn Fn(&str) -> Option<Price>) -> Prices {
-    let priced = crate::cast::model_roles(workflow);
+    let priced = crate::resolved_roles::model_roles(workflow);
     priced.filter_map(|(name, _, role)| Some((name.clone(), of_model(&role.model)?))).collect()
 }
 
@@ -186,7 +186,7 @@ pub fn visits(
     let trail = |(name, _, role): (&RoleName, _, &rondo_protocol::workflow::ModelRole)| {
         (name.clone(), Trail::new(name, role.history, prices.get(name).copied()))
     };
-    let mut trails: BTreeMap<RoleName, Trail> = crate::cast::model_roles(&workflow).map(trail).collect();
+    let mut trails: BTreeMap<RoleName, Trail> = crate::resolved_roles::model_roles(&workflow).map(trail).collect();
     rebuild::walk(store, thread, row, &|_| true, &mut |met| match met {
         Met::Request(sent) => {
             if let Some(trail) = trails.get_mut(&sent.stored.step.role) {

@@ -5,7 +5,7 @@ use rondo_protocol::diagnostic::{Code, Diagnostic, Span};
 use rondo_protocol::workflow::{self, Checked, Files};
 
 use super::report::Part;
-use crate::cast;
+use crate::resolved_roles;
 
 /// A checked workflow, and where each of its parts stands.
 #[derive(Debug)]
@@ -15,7 +15,7 @@ pub struct Definition {
     /// What it means.
     pub checked: Checked,
     /// Every role that a script answers for.
-    pub(super) cast: script::Cast,
+    pub(super) resolved_roles: script::Roles,
 }
 
 impl Definition {
@@ -36,11 +36,11 @@ impl Definition {
         if !checked.not_yet.is_empty() {
             return Err(checked.not_yet);
         }
-        let unfit = |error: cast::Error| {
+        let unfit = |error: resolved_roles::Error| {
             vec![Diagnostic::at(Code::InternalFault, file, "", Span::default(), error.to_string())]
         };
-        let cast = cast::script_parts(&checked.workflow).map_err(unfit)?;
-        Ok(Self { file: file.to_owned(), checked, cast })
+        let resolved_roles = resolved_roles::script_parts(&checked.workflow).map_err(unfit)?;
+        Ok(Self { file: file.to_owned(), checked, resolved_roles })
     }
 
     /// The part at `path`, with its place or that of the nearest part that holds it.

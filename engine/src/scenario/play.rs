@@ -24,7 +24,6 @@ use super::parts;
 use super::scenario::{Scenario, Voice};
 use super::snapshot::{Course, Request, Requests, Stop};
 use super::tools::Kit;
-use crate::cast;
 use crate::conversation::Steps;
 use crate::env::SeededEnv;
 use crate::exit::Exit;
@@ -32,10 +31,11 @@ use crate::grant::Grants;
 use crate::hook::{Ground, Registry};
 use crate::models::{Models, ResolvedModel, ServedBy};
 use crate::rebuild;
+use crate::resolved_roles;
 use crate::scheduler::Ended;
 use crate::store::{MemoryStore, Read, Row, StoredStep};
 use crate::thread::{self, Input, Machine, PastStep};
-use crate::{Engine, NewThread, Operating};
+use crate::{Engine, NewThread, RunConfig};
 
 /// The kinds of hooks that calls pass through as if they were not there: one starts programs, the other waits.
 const PASSED_THROUGH: [&str; 2] = ["command", "rate_limit"];
@@ -111,7 +111,7 @@ impl Stage {
         let workflow = &definition.checked.workflow;
         let (provider, script): (Arc<dyn Model>, _) = match &scenario.voice {
             Voice::Script(script) => {
-                let scripted = Scripted::new(Arc::new(script.clone()), Arc::new(definition.cast.clone()));
+                let scripted = Scripted::new(Arc::new(script.clone()), Arc::new(definition.resolved_roles.clone()));
                 (Arc::new(scripted.clone()), Some(Arc::new(scripted)))
             }
             Voice::Recorded(cassette) => (Arc::new(Recorded::new(Arc::clone(cassette))), None),
@@ -120,7 +120,7 @@ impl Stage {
             Voice::Recorded(cassette) => cassette.model(name).map(str::to_owned),
             Voice::Script(_) => None,
         };
-        let used = cast::model_roles(workflow).map(|(_, _, role)| role.model.as_str());
+        let used = resolved_roles::model_roles(workflow).map(|(_, _, role)| role.model.as_str());
         let names: BTreeSet<&str> = workflow.models.keys().map(String::as_str).chain(used).collect();
         let resolved = names.into_iter().map(|name| {
             let written = workflow.models.get(name).and_then(|model| model.model.clone());
@@ -144,16 +144,17 @@ impl Stage {
     /// The heads that each role's requests may have, without a run: to its model, then to each fallback.
     ///
     /// # Errors
-    /// When a role cannot be cast.
-    pub fn heads(&self, definition: &Definition) -> Result<BTreeMap<RoleName, Vec<Arc<Head>>>, cast::Error> {
+    /// When a role cannot be resolved.
+    pub fn heads(&self, definition: &Definition) -> Result<BTreeMap<RoleName, Vec<Arc<Head>>>, resolved_roles::Error> {
         let workflow = &definition.checked.workflow;
         let policy = &definition.checked.policy;
-        let toolboxes = cast::toolboxes(workflow, &self.kit.set, &Grants::everything());
-        let cast = cast::cast(workflow, &policy.roles, &policy.limits, &self.models, toolboxes, None)?;
-        let heads = |(role, player): (RoleName, cast::Player)| {
-            (role, player.heads.into_iter().map(|player| player.head).collect())
+        let toolboxes = resolved_roles::toolboxes(workflow, &self.kit.set, &Grants::everything());
+        let resolved_roles =
+            resolved_roles::resolve(workflow, &policy.roles, &policy.limits, &self.models, toolboxes, None)?;
+        let heads = |(role, runtime): (RoleName, resolved_roles::RoleRuntime)| {
+            (role, runtime.heads.into_iter().map(|runtime| runtime.head).collect())
         };
-        Ok(cast.players.into_iter().map(heads).collect())
+        Ok(resolved_roles.model_roles.into_iter().map(heads).collect())
     }
 
     /// Runs the scenario to its end.
@@ -172,17 +173,17 @@ impl Stage {
         let engine = Engine::new(Arc::clone(&store) as _, Arc::new(SeededEnv::new(0, SEED)), Registry::new(kinds));
         let graph = engine.graph(&workflow, &policy, &[]).map_err(|error| error.to_string())?;
         let notices = notices(&workflow, &policy);
-        let operating = Operating {
+        let run_config = RunConfig {
             models: self.models.clone(),
             tools: self.kit.set.clone(),
             grants: Grants::everything(),
             script: self.script.clone(),
             ground: Ground { files: self.kit.files.clone(), ..Ground::default() },
-            ..Operating::default()
+            ..RunConfig::default()
         };
         let input = scenario.input.clone();
         let new = NewThread { workflow, policy, input, file: None, script: None, recorded: None, workspace: None };
-        let mut handle = engine.start(new, operating).await.map_err(|error| error.to_string())?;
+        let mut handle = engine.start(new, run_config).await.map_err(|error| error.to_string())?;
         let thread = handle.thread.clone();
         let mut said = Vec::new();
         while let Some(event) = handle.events.recv().await {
@@ -286,7 +287,7 @@ impl<'s> Reading<'s> {
 
     /// Reads the steps, and follows them with a machine that says by which edge each was entered.
     fn steps(&mut self, graph: &Arc<crate::graph::Graph>) -> Result<(), String> {
-        let readings = cast::readings(&self.beginning.workflow).map_err(|error| error.to_string())?;
+        let readings = resolved_roles::readings(&self.beginning.workflow).map_err(|error| error.to_string())?;
         let roles = graph.roles().map(|(role, _)| role.clone()).collect();
         let past = Steps::new(self.store, self.thread.clone(), roles, readings);
         let input = Arc::new(self.beginning.start.input.clone());

@@ -284,7 +284,7 @@ impl Reader<'_> {
     fn spoken(&mut self, read: Result<Script, Vec<Diagnostic>>, source: &Source, root: &Node) {
         match read {
             Ok(script) => {
-                self.faults.extend(script.check(source, &self.definition.cast));
+                self.faults.extend(script.check(source, &self.definition.resolved_roles));
                 self.scenario.parts.insert("scenario.script".to_owned(), digest(&root.to_value()));
                 self.scenario.voice = Voice::Script(script.without_pauses());
             }

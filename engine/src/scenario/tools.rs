@@ -5,11 +5,11 @@ use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use futures_util::future::BoxFuture;
+use rondo_agent_kit::sandbox::files::{Access, Workspace};
+use rondo_agent_kit::sandbox::process::{ProcessSettings, Processes};
 use rondo_agent_kit::tool::{
     Error, HttpGet, Invocation, Origin, Program, Shell, Spec, Tool, ToolSet, file_tools, means, spec,
 };
-use rondo_agent_kit::wall::files::{Access, Workspace};
-use rondo_agent_kit::wall::process::{ProcessSettings, Processes};
 use rondo_protocol::Value;
 use rondo_protocol::call::Effect;
 use rondo_protocol::diagnostic::Code;
@@ -125,7 +125,7 @@ fn declared(copy: &Copy) -> Result<Vec<Spec>, String> {
     let stated = config::read(config::FILE_NAME, &text, config::Layer::Project).map_err(|faults| {
         faults.iter().map(|fault| format!("in the workspace: {fault}")).collect::<Vec<_>>().join("; ")
     })?;
-    // Nothing is ever started behind this wall.
+    // Nothing is ever started behind this sandbox.
     let processes = Arc::new(Processes::new(ProcessSettings {
         launcher: PathBuf::new(),
         workspace: copy.path().to_path_buf(),
@@ -134,7 +134,7 @@ fn declared(copy: &Copy) -> Result<Vec<Spec>, String> {
         hidden: Vec::new(),
         read_only: Vec::new(),
         protected: Vec::new(),
-        ceilings: rondo_agent_kit::wall::process::Limits::default(),
+        ceilings: rondo_agent_kit::sandbox::process::Limits::default(),
         sandbox: true,
         env: std::collections::BTreeMap::new(),
     }));

@@ -27,7 +27,7 @@ pub struct Copy {
 
 impl Copy {
     /// An empty folder, or with all that lies in `path` below `folder`, which links may not lead out of. Links are copied
-    /// as they are: the wall around file tools says where they lead.
+    /// as they are: the sandbox around file tools says where they lead.
     ///
     /// # Errors
     /// In words: what cannot be read or copied, or that it is too much.

@@ -28,13 +28,13 @@ use super::retry::{Deadline, Waits};
 use super::sink::Sink;
 use super::tool_role;
 use super::tools::Tooling;
-use super::worker::{self, Speaking, Stage, Visited, store_fault};
-use crate::cast::Cast;
+use super::worker::{self, ModelContext, VisitContext, Visited, store_fault};
 use crate::conversation::{Conversations, Opening, Steps};
-use crate::engine::Operating;
+use crate::engine::RunConfig;
 use crate::env::Env;
 use crate::graph::Graph;
 use crate::hook::{CallPath, Node, Redactors};
+use crate::resolved_roles::ResolvedRoles;
 use crate::store::{self, JournalRecord, LaneRow, NewStep, Row, StepStore};
 use crate::thread::{Action, Answered, Commit, Ending, Input, Machine, Object, Origin, Stop, Told, Visit, VisitEnd};
 
@@ -49,9 +49,9 @@ pub struct Parts {
     /// Its workflow.
     pub graph: Arc<Graph>,
     /// Its roles, ready to be played.
-    pub cast: Cast,
+    pub resolved_roles: ResolvedRoles,
     /// What the operator gives.
-    pub operating: Operating,
+    pub run_config: RunConfig,
     /// What takes keys and an author's patterns out of what enters.
     pub redactors: Redactors,
     /// The hooks before each role's calls.
@@ -96,7 +96,7 @@ impl Run {
         let roles = parts.graph.roles().map(|(role, _)| role.clone()).collect();
         let store: &dyn store::Read = &*parts.store;
         let driver = Driver {
-            steps: Steps::new(store, parts.thread.clone(), roles, parts.cast.readings.clone()),
+            steps: Steps::new(store, parts.thread.clone(), roles, parts.resolved_roles.readings.clone()),
             parts: &parts,
             machine: Mutex::new(machine),
             conversations: Mutex::default(),
@@ -293,7 +293,7 @@ impl<'a> Driver<'a> {
         let crate::thread::NewStep { seq, digest, bytes, step, visit, note, episode } = new;
         let said = lock(&self.transcripts).remove(&step.lane);
         let mut conversations = lock(&self.conversations);
-        match self.parts.cast.players.get(&step.role).filter(|_| step.transcript.is_some()) {
+        match self.parts.resolved_roles.model_roles.get(&step.role).filter(|_| step.transcript.is_some()) {
             Some(_) => {
                 conversations.close(&step.role, episode.place(), &step.answer, said.as_ref());
             }
@@ -309,13 +309,13 @@ impl<'a> Driver<'a> {
 
     /// The heads that a transcript of a role names and that were not stored by this run yet.
     fn new_heads(&self, role: &RoleName, transcript: &Transcript) -> Vec<Object> {
-        let Some(player) = self.parts.cast.players.get(role) else { return Vec::new() };
+        let Some(runtime) = self.parts.resolved_roles.model_roles.get(role) else { return Vec::new() };
         let stored = lock(&self.stored_heads);
         let is_new = |head: &Digest| {
             let is_named = |entry: &Entry| matches!(entry, Entry::Model { head: named, .. } if named == head);
             !stored.contains(head) && transcript.entries.iter().any(is_named)
         };
-        let heads = player.heads.iter().filter(|head| is_new(&head.digest));
+        let heads = runtime.heads.iter().filter(|head| is_new(&head.digest));
         heads.map(|head| (Kind::Head, head.digest, head.bytes.to_vec())).collect()
     }
 
@@ -370,14 +370,14 @@ impl<'a> Driver<'a> {
             position: 0,
         };
         let noted = Noted::default();
-        let stage = |toolbox| self.stage(&visit, policy, toolbox, &noted, (cancel, waits));
+        let context = |toolbox| self.context(&visit, policy, toolbox, &noted, (cancel, waits));
         let at = site.clone();
         let started = What::StepStarted { visit: worker::visit_of(&site) };
-        let (visited, told) = if let Some(player) = parts.cast.tool_players.get(&visit.role) {
+        let (visited, told) = if let Some(runtime) = parts.resolved_roles.tool_roles.get(&visit.role) {
             parts.sink.emit(started);
             let args = visit.args.clone().unwrap_or_else(Value::empty_object);
-            (tool_role::visit(&stage(&player.toolbox), player, site, &args, visit.attempts).await, None)
-        } else if let Some(player) = parts.cast.players.get(&visit.role) {
+            (tool_role::visit(&context(&runtime.toolbox), runtime, site, &args, visit.attempts).await, None)
+        } else if let Some(runtime) = parts.resolved_roles.model_roles.get(&visit.role) {
             let opening = Opening {
                 lane: &visit.lane,
                 role: &visit.role,
@@ -386,15 +386,15 @@ impl<'a> Driver<'a> {
                 before: lock(&self.machine).seq() + 1,
                 first_opened_by: &visit.first_opened_by,
             };
-            let opened = lock(&self.conversations).open(&opening, &player.telling, &self.steps);
+            let opened = lock(&self.conversations).open(&opening, &runtime.history_policy, &self.steps);
             let opened = opened.map_err(|error| store_fault(&error))?;
             parts.sink.emit(started);
-            let Operating { models, recorder, call_total_ms, .. } = &parts.operating;
+            let RunConfig { models, recorder, call_total_ms, .. } = &parts.run_config;
             let recorder = recorder.as_deref();
-            let speaking = Speaking { models, recorder, player, policy, call_total_ms: *call_total_ms };
-            let stage = stage(&player.agent.tools);
+            let model_context = ModelContext { models, recorder, runtime, policy, call_total_ms: *call_total_ms };
+            let context = context(&runtime.agent.tools);
             let told = opened.told;
-            (worker::visit(&stage, &speaking, site, opened.conversation, visit.attempts).await, told)
+            (worker::visit(&context, &model_context, site, opened.conversation, visit.attempts).await, told)
         } else {
             let message = format!("{} is a {} role, which this version does not run", visit.role, role.kind.name());
             return Err(Fault::new(Code::NotYetRun, FaultClass::Denied, message));
@@ -427,8 +427,8 @@ impl<'a> Driver<'a> {
         })?;
         end.objects.push((Kind::Transcript, digest, bytes));
         end.objects.extend(self.new_heads(&visit.role, &turn.transcript));
-        let player = self.parts.cast.players.get(&visit.role);
-        if player.is_some_and(|player| player.telling.history == History::Exact) {
+        let runtime = self.parts.resolved_roles.model_roles.get(&visit.role);
+        if runtime.is_some_and(|runtime| runtime.history_policy.history == History::Exact) {
             lock(&self.transcripts).insert(visit.lane.clone(), turn.transcript);
         }
         end.note = Note {
@@ -436,7 +436,7 @@ impl<'a> Driver<'a> {
             cost_usd: turn.cost_usd,
             answered_by: turn.answered_by,
             model: turn.model,
-            served_by: player.and_then(|player| player.served_by.clone()),
+            served_by: runtime.and_then(|runtime| runtime.served_by.clone()),
             ..end.note
         };
         let fallback = turn.fallback.into_iter().map(|model| Observation::Fallback { model });
@@ -452,20 +452,20 @@ impl<'a> Driver<'a> {
     }
 
     /// What a visit of a role is carried out with.
-    fn stage<'s>(
+    fn context<'s>(
         &'s self,
         visit: &Visit,
         policy: &RolePolicy,
         toolbox: &'s Toolbox,
         noted: &'s Noted,
         (cancel, waits): (&'s CancellationToken, &Waits),
-    ) -> Stage<'s> {
+    ) -> VisitContext<'s> {
         let parts = self.parts;
-        let Operating { grants, approver, in_doubt, .. } = &parts.operating;
+        let RunConfig { grants, approver, in_doubt, .. } = &parts.run_config;
         let redactor = parts.redactors.tool(&visit.role);
         let may_be_journaled = lock(&self.journaled).as_ref().is_some_and(|lanes| !lanes.contains(&visit.lane));
         let wall_time = Deadline::of_thread(visit.wall_time_left_ms, visit.wall_time_limit_ms);
-        Stage {
+        VisitContext {
             store: &*parts.store,
             env: &*parts.env,
             sink: &parts.sink,

@@ -8,9 +8,9 @@ use rondo_protocol::diagnostic::Code;
 use rondo_protocol::object::{AnsweredBy, Entry, Transcript};
 use rondo_protocol::{Value, canonical};
 
-use super::tools::Calling;
-use super::worker::{self, Stage, Visited};
-use crate::cast::ToolPlayer;
+use super::tools::ToolRunner;
+use super::worker::{self, VisitContext, Visited};
+use crate::resolved_roles::ToolRoleRuntime;
 
 /// The id of the one call of such a visit.
 const CALL_ID: &str = "call";
@@ -18,58 +18,64 @@ const CALL_ID: &str = "call";
 const MESSAGE_MAX: usize = 500;
 
 /// Carries out one visit. `attempts` is how many attempts the role made in this lane before it.
-pub(super) async fn visit(stage: &Stage<'_>, player: &ToolPlayer, site: Site, args: &Value, attempts: u64) -> Visited {
-    let journal = match worker::journal(stage, &site) {
+pub(super) async fn visit(
+    context: &VisitContext<'_>,
+    runtime: &ToolRoleRuntime,
+    site: Site,
+    args: &Value,
+    attempts: u64,
+) -> Visited {
+    let journal = match worker::journal(context, &site) {
         Ok(journal) => journal,
         Err(fault) => return Visited::failed(fault),
     };
-    let mut calling = Calling { stage, journal, notes: Vec::new() };
-    let script = player.script.as_ref().filter(|script| script.speaks_for(&site)).cloned();
+    let mut tool_runner = ToolRunner { context, journal, notes: Vec::new() };
+    let script = runtime.script.as_ref().filter(|script| script.speaks_for(&site)).cloned();
     let is_scripted = script.is_some();
     let arguments = args.to_text();
     let work = async {
         match script {
-            Some(script) => play(&mut calling, &script, &site, attempts).await,
-            None => perform(&mut calling, player, site.clone(), &arguments).await,
+            Some(script) => play(&mut tool_runner, &script, &site, attempts).await,
+            None => perform(&mut tool_runner, runtime, site.clone(), &arguments).await,
         }
     };
-    let result = worker::until_stopped(stage, work).await;
+    let result = worker::until_stopped(context, work).await;
     let result = match result {
-        Ok((reply, answered_by)) => Ok(answer(player, arguments, reply, answered_by)),
-        Err(fault) => Err(calling.in_doubt_before(fault, &site.thread)),
+        Ok((reply, answered_by)) => Ok(answer(runtime, arguments, reply, answered_by)),
+        Err(fault) => Err(tool_runner.in_doubt_before(fault, &site.thread)),
     };
-    let unwritten = calling.unwritten(&site.lane, result.is_err());
-    let attempts = calling.journal.attempts + u64::from(is_scripted && result.is_ok());
-    let effect_unknown = calling.journal.open_intents().next().map(str::to_owned);
-    let tools = calling.into_notes();
+    let unwritten = tool_runner.unwritten(&site.lane, result.is_err());
+    let attempts = tool_runner.journal.attempts + u64::from(is_scripted && result.is_ok());
+    let effect_unknown = tool_runner.journal.open_intents().next().map(str::to_owned);
+    let tools = tool_runner.into_notes();
     let tool_calls = u64::try_from(tools.len()).unwrap_or(u64::MAX);
     Visited { result, attempts, tool_calls, tools, effect_unknown, unwritten, ..Visited::failed(worker::cancelled()) }
 }
 
 /// What the script says in place of the tool.
 async fn play(
-    calling: &mut Calling<'_>,
+    tool_runner: &mut ToolRunner<'_>,
     script: &Scripted,
     site: &Site,
     attempts: u64,
 ) -> Result<(ToolReply, AnsweredBy), Fault> {
-    let played = script.play(site, attempts + calling.journal.attempts).await;
+    let played = script.play(site, attempts + tool_runner.journal.attempts).await;
     if played.as_ref().is_err_and(|fault| fault.class != FaultClass::ScriptEnd) {
         // The entry is used up: a run that resumes takes the next. Where the script has run out, nothing is.
-        calling.journal.failed_attempt();
+        tool_runner.journal.failed_attempt();
     }
     let mut text = played?.parts.text().into_owned();
-    calling.stage.tooling.redactor.string(&mut text);
+    tool_runner.context.tooling.redactor.string(&mut text);
     Ok((ToolReply::said(text), AnsweredBy::Port))
 }
 
 async fn perform(
-    calling: &mut Calling<'_>,
-    player: &ToolPlayer,
+    tool_runner: &mut ToolRunner<'_>,
+    runtime: &ToolRoleRuntime,
     site: Site,
     arguments: &str,
 ) -> Result<(ToolReply, AnsweredBy), Fault> {
-    let read = player.toolbox.find(&player.tool)?.and_then(|offer| Ok((offer, offer.read(arguments)?)));
+    let read = runtime.toolbox.find(&runtime.tool)?.and_then(|offer| Ok((offer, offer.read(arguments)?)));
     let (offer, read) = match read {
         Ok(found) => found,
         Err(error) => {
@@ -85,7 +91,7 @@ async fn perform(
         idempotency_key: idempotency_key(&site),
         site,
     };
-    let performed = calling.perform(vec![call]).await?.pop();
+    let performed = tool_runner.perform(vec![call]).await?.pop();
     match performed.map(|performed| (performed.reply, performed.answered_by)) {
         Some((Reply::Tool(reply), by)) => Ok((reply, by)),
         _ => Err(worker::wrong_kind()),
@@ -96,17 +102,17 @@ async fn perform(
 const ANSWER_MAX_BYTES: usize = 256 << 10;
 
 /// What a result comes to: `ok` with the fields that it declares, or `failed` with code and message.
-fn answer(player: &ToolPlayer, arguments: String, mut reply: ToolReply, answered_by: AnsweredBy) -> TurnReply {
+fn answer(runtime: &ToolRoleRuntime, arguments: String, mut reply: ToolReply, answered_by: AnsweredBy) -> TurnReply {
     let output = if reply.failed {
         Err((reply.code.clone().unwrap_or_default(), message(&reply.text)))
     } else {
-        fields(player, &reply.text).map_err(|error| (error.code.to_string(), error.message))
+        fields(runtime, &reply.text).map_err(|error| (error.code.to_string(), error.message))
     };
     let (status, output) = match output {
-        Ok(output) => (&player.ok, output),
+        Ok(output) => (&runtime.ok, output),
         Err((code, message)) => {
             reply.failed = true;
-            (&player.failed, Value::from_iter([("code", Value::from(code)), ("message", Value::from(message))]))
+            (&runtime.failed, Value::from_iter([("code", Value::from(code)), ("message", Value::from(message))]))
         }
     };
     let mut text = reply.text.clone();
@@ -115,7 +121,7 @@ fn answer(player: &ToolPlayer, arguments: String, mut reply: ToolReply, answered
         arguments,
         failed: reply.failed,
         id: CALL_ID.to_owned(),
-        name: player.tool.clone(),
+        name: runtime.tool.clone(),
         text: reply.text,
     };
     TurnReply {
@@ -128,8 +134,8 @@ fn answer(player: &ToolPlayer, arguments: String, mut reply: ToolReply, answered
 }
 
 /// The fields that `ok` declares, read from the result as JSON.
-fn fields(player: &ToolPlayer, text: &str) -> Result<Value, tool::Error> {
-    let Some(declared) = &player.fields else { return Ok(Value::empty_object()) };
+fn fields(runtime: &ToolRoleRuntime, text: &str) -> Result<Value, tool::Error> {
+    let Some(declared) = &runtime.fields else { return Ok(Value::empty_object()) };
     let fault = |what: String| {
         tool::Error::new(Code::ContractBroken, format!("the result is not the JSON that `ok` declares: {what}"))
     };

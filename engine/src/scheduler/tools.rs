@@ -16,7 +16,7 @@ use rondo_protocol::id::{LanePath, ThreadId};
 use rondo_protocol::object::{AnsweredBy, ToolNote};
 
 use super::journal::{Journal, Kept, Record, ToolRecord};
-use super::worker::{Stage, store_fault, visit_of, wrong_kind};
+use super::worker::{VisitContext, store_fault, visit_of, wrong_kind};
 use crate::grant::{Approver, Decision, Grants};
 use crate::store::JournalRecord;
 
@@ -31,8 +31,8 @@ pub(super) struct Tooling<'a> {
 }
 
 /// Calls tools for one visit and keeps its journal.
-pub(super) struct Calling<'a> {
-    pub(super) stage: &'a Stage<'a>,
+pub(super) struct ToolRunner<'a> {
+    pub(super) context: &'a VisitContext<'a>,
     pub(super) journal: Journal,
     /// The calls that were made, with their positions in the step.
     pub(super) notes: Vec<(u32, ToolNote)>,
@@ -62,7 +62,7 @@ struct Unmade {
     was_reached: bool,
 }
 
-impl Calling<'_> {
+impl ToolRunner<'_> {
     /// What is known of the calls, in the order asked.
     pub(super) fn into_notes(self) -> Vec<ToolNote> {
         let mut notes = self.notes;
@@ -76,7 +76,7 @@ impl Calling<'_> {
         if records.is_empty() {
             return Ok(());
         }
-        self.stage.store.record(site.thread.clone(), records, true).await.map_err(|error| store_fault(&error))
+        self.context.store.record(site.thread.clone(), records, true).await.map_err(|error| store_fault(&error))
     }
 
     /// What the journal of a visit that failed has to hold if no step follows: what was answered was paid for. Where one
@@ -114,11 +114,11 @@ impl Calling<'_> {
         if let Some(first) = open.first() {
             self.keep(&first.site).await?;
         }
-        let stage = self.stage;
+        let context = self.context;
         // Until their results are written down.
         let changing = open.iter().any(|call| !call.effect.is_repeatable());
-        let effect = changing.then(|| stage.noted.effect());
-        let made = join_all(open.iter().map(|call| make(stage, call))).await;
+        let effect = changing.then(|| context.noted.effect());
+        let made = join_all(open.iter().map(|call| make(context, call))).await;
         let mut performed = Vec::with_capacity(open.len());
         for (call, made) in open.iter().zip(made) {
             let made = match made {
@@ -155,8 +155,8 @@ impl Calling<'_> {
     }
 
     fn tell(&mut self, call: &ToolCall, note: ToolNote) {
-        self.stage.sink.emit(started(call));
-        self.stage.sink.emit(finished(call, &note));
+        self.context.sink.emit(started(call));
+        self.context.sink.emit(finished(call, &note));
         self.notes.push((call.site.position, note));
     }
 
@@ -166,14 +166,14 @@ impl Calling<'_> {
         if fault.routed_by().is_none() {
             return fault;
         }
-        let tooling = &self.stage.tooling;
+        let tooling = &self.context.tooling;
         let asks = |tool: &&str| tooling.policy(tool) == InDoubt::Ask;
         self.journal.open_intents().find(asks).map_or(fault, |tool| in_doubt(tool, thread))
     }
 
     /// What happens with a call that may have had its effect: `None` = it is made again.
     fn in_doubt(&mut self, call: &ToolCall) -> Result<Option<Performed>, Fault> {
-        match self.stage.tooling.policy(&call.name) {
+        match self.context.tooling.policy(&call.name) {
             InDoubt::Retry => Ok(None),
             InDoubt::Skip => {
                 let message = "the run was interrupted while this call was under way, and nobody knows whether it had its \
@@ -186,7 +186,7 @@ impl Calling<'_> {
 
     /// Holds a call to the grants, and shows it to a person where the operator wants that: the answer when it is refused.
     async fn refused(&mut self, call: &ToolCall, is_in_doubt: bool) -> Result<Option<Performed>, Fault> {
-        let tooling = self.stage.tooling;
+        let tooling = self.context.tooling;
         match tooling.grants.decide(call) {
             Decision::Granted => return Ok(None),
             Decision::Asked => {}
@@ -206,7 +206,7 @@ impl Calling<'_> {
             return Err(Fault::new(Code::ApprovalMissing, FaultClass::Denied, message));
         };
         let is_wanted = {
-            let _waiting = self.stage.waits.begin();
+            let _waiting = self.context.waits.begin();
             approver.approve(call).await?
         };
         if is_wanted {
@@ -251,10 +251,10 @@ impl Calling<'_> {
             self.keep(&call.site).await?;
         }
         let note = note(call, &reply, answered_by.clone(), duration_ms);
-        self.stage.sink.emit(finished(call, &note));
+        self.context.sink.emit(finished(call, &note));
         self.notes.push((call.site.position, note));
         let reply = Reply::Tool(reply);
-        if let Some(path) = self.stage.paths.get(&CallKind::Tool).filter(|_| passed > 0) {
+        if let Some(path) = self.context.paths.get(&CallKind::Tool).filter(|_| passed > 0) {
             path.settle(passed, &Call::Tool(call.clone()), &reply, verdict).await;
         }
         Ok(Performed { reply, answered_by, sent: None })
@@ -262,45 +262,45 @@ impl Calling<'_> {
 }
 
 /// Makes a call: through the hooks to the tool.
-async fn make(stage: &Stage<'_>, call: &ToolCall) -> Result<Made, Unmade> {
+async fn make(context: &VisitContext<'_>, call: &ToolCall) -> Result<Made, Unmade> {
     let was_reached = AtomicBool::new(false);
-    let made = through_hooks(stage, call, &was_reached).await;
+    let made = through_hooks(context, call, &was_reached).await;
     made.map_err(|fault| Unmade { fault, was_reached: was_reached.into_inner() })
 }
 
-async fn through_hooks(stage: &Stage<'_>, call: &ToolCall, was_reached: &AtomicBool) -> Result<Made, Fault> {
-    stage.sink.emit(started(call));
-    let started_ms = stage.env.elapsed_ms();
-    let (mut reply, answered_by, passed) = match stage.paths.get(&CallKind::Tool).filter(|path| !path.is_empty()) {
+async fn through_hooks(context: &VisitContext<'_>, call: &ToolCall, was_reached: &AtomicBool) -> Result<Made, Fault> {
+    context.sink.emit(started(call));
+    let started_ms = context.env.elapsed_ms();
+    let (mut reply, answered_by, passed) = match context.paths.get(&CallKind::Tool).filter(|path| !path.is_empty()) {
         None => {
             was_reached.store(true, Ordering::Relaxed);
-            (reach(&stage.tooling, call).await?, AnsweredBy::Port, 0)
+            (reach(&context.tooling, call).await?, AnsweredBy::Port, 0)
         }
         Some(path) => {
             let asked = call;
             let port = |call: Call| -> BoxFuture<'_, Result<Reply, Fault>> {
                 Box::pin(async move {
                     let Call::Tool(call) = call else { return Err(wrong_kind()) };
-                    let call = within(asked, call, &stage.tooling)?;
+                    let call = within(asked, call, &context.tooling)?;
                     was_reached.store(true, Ordering::Relaxed);
-                    reach(&stage.tooling, &call).await.map(Reply::Tool)
+                    reach(&context.tooling, &call).await.map(Reply::Tool)
                 })
             };
             let redact = |reply: &mut Reply| {
                 if let Reply::Tool(reply) = reply {
-                    stage.tooling.redactor.string(&mut reply.text);
+                    context.tooling.redactor.string(&mut reply.text);
                 }
             };
             let answered = path.run_redacting(Call::Tool(call.clone()), Box::new(port), &redact).await?;
             let Reply::Tool(reply) = answered.reply else { return Err(wrong_kind()) };
             if let AnsweredBy::Hook(node) = &answered.answered_by {
-                stage.noted.answered(stage.sink, &call.site, CallKind::Tool, node, answered.instead);
+                context.noted.answered(context.sink, &call.site, CallKind::Tool, node, answered.instead);
             }
             (reply, answered.answered_by, answered.passed)
         }
     };
     cut(&mut reply.text, STORED_MAX_BYTES);
-    Ok(Made { reply, answered_by, passed, duration_ms: stage.env.elapsed_ms().saturating_sub(started_ms) })
+    Ok(Made { reply, answered_by, passed, duration_ms: context.env.elapsed_ms().saturating_sub(started_ms) })
 }
 
 /// The call as it came through the hooks, with the effect that it has now.

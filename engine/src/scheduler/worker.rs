@@ -29,17 +29,17 @@ use super::journal::{Journal, KeptObject, ModelRecord, Record};
 use super::noted::Noted;
 use super::retry::{self, Deadline, Waits};
 use super::sink::Sink;
-use super::tools::{Calling, Tooling};
-use crate::cast::{Player, PlayerHead};
+use super::tools::{ToolRunner, Tooling};
 use crate::env::Env;
 use crate::hook::CallPath;
 use crate::hook::path::Answered;
 use crate::models::{Models, ResolvedModel};
+use crate::resolved_roles::{ModelHead, RoleRuntime};
 use crate::store::{self, JournalRecord, StepStore};
 use crate::thread::{Machine, Wanted};
 
 /// What a visit is carried out with.
-pub(super) struct Stage<'a> {
+pub(super) struct VisitContext<'a> {
     pub(super) store: &'a dyn StepStore,
     pub(super) env: &'a dyn Env,
     pub(super) sink: &'a Sink,
@@ -59,7 +59,7 @@ pub(super) struct Stage<'a> {
     pub(super) machine: &'a Mutex<Machine>,
 }
 
-impl Stage<'_> {
+impl VisitContext<'_> {
     /// The thread's account.
     fn machine(&self) -> MutexGuard<'_, Machine> {
         self.machine.lock().unwrap_or_else(PoisonError::into_inner)
@@ -67,11 +67,11 @@ impl Stage<'_> {
 }
 
 /// What a model role speaks with.
-pub(super) struct Speaking<'a> {
+pub(super) struct ModelContext<'a> {
     pub(super) models: &'a Models,
     /// Writes down what reaches a provider.
     pub(super) recorder: Option<&'a Recorder>,
-    pub(super) player: &'a Player,
+    pub(super) runtime: &'a RoleRuntime,
     pub(super) policy: &'a RolePolicy,
     /// How long one call may take with all its attempts, in milliseconds.
     pub(super) call_total_ms: Option<u64>,
@@ -102,33 +102,33 @@ pub(super) struct Visited {
 type Object = (Kind, Digest, Vec<u8>);
 
 /// What an earlier run has left of the step in flight.
-pub(super) fn journal(stage: &Stage<'_>, site: &Site) -> Result<Journal, Fault> {
-    if !stage.may_be_journaled {
+pub(super) fn journal(context: &VisitContext<'_>, site: &Site) -> Result<Journal, Fault> {
+    if !context.may_be_journaled {
         return Ok(Journal::default());
     }
-    Journal::read(stage.store, &site.thread, &site.lane).map_err(|error| store_fault(&error))
+    Journal::read(context.store, &site.thread, &site.lane).map_err(|error| store_fault(&error))
 }
 
 /// Carries out one visit. `attempts` is how many attempts the role made in this lane before it.
 pub(super) async fn visit(
-    stage: &Stage<'_>,
-    speaking: &Speaking<'_>,
+    context: &VisitContext<'_>,
+    model_context: &ModelContext<'_>,
     site: Site,
     conversation: Arc<Conversation>,
     attempts: u64,
 ) -> Visited {
-    let journal = match journal(stage, &site) {
+    let journal = match journal(context, &site) {
         Ok(journal) => journal,
         Err(fault) => return Visited::failed(fault),
     };
-    let Some(first) = speaking.player.heads.first() else { return Visited::failed(no_head()) };
+    let Some(first) = model_context.runtime.heads.first() else { return Visited::failed(no_head()) };
     let at = site.clone();
     let call = TurnCall { site, head_digest: first.digest, head: Arc::clone(&first.head), conversation };
-    let mut performing = Performing {
-        stage,
-        speaking,
+    let mut effects = VisitEffects {
+        context,
+        model_context,
         attempts: journal.attempts,
-        calling: Calling { stage, journal, notes: Vec::new() },
+        tool_runner: ToolRunner { context, journal, notes: Vec::new() },
         attempts_before: attempts,
         model: 0,
         model_calls: 0,
@@ -139,22 +139,23 @@ pub(super) async fn visit(
         objects: Vec::new(),
         turn_is_rewritten: false,
     };
-    let result = until_stopped(stage, turn(stage, call, &mut performing)).await;
+    let result = until_stopped(context, turn(context, call, &mut effects)).await;
     let result = match result {
         Ok(reply) => Ok(reply),
         Err(fault) => {
             if matches!(fault.class, FaultClass::Contract | FaultClass::Refused) {
                 // A run that resumes asks anew for a reply that could not be taken; what it used of a script stays
                 // used.
-                performing.calling.journal.give_up_pending();
+                effects.tool_runner.journal.give_up_pending();
             }
-            Err(performing.calling.in_doubt_before(fault, &at.thread))
+            Err(effects.tool_runner.in_doubt_before(fault, &at.thread))
         }
     };
-    let Performing { attempts, model_calls, tool_calls_given, mut calling, usage, cost_usd, objects, .. } = performing;
-    let unwritten = calling.unwritten(&at.lane, result.is_err());
-    let effect_unknown = calling.journal.open_intents().next().map(str::to_owned);
-    let tools = calling.into_notes();
+    let VisitEffects { attempts, model_calls, tool_calls_given, mut tool_runner, usage, cost_usd, objects, .. } =
+        effects;
+    let unwritten = tool_runner.unwritten(&at.lane, result.is_err());
+    let effect_unknown = tool_runner.journal.open_intents().next().map(str::to_owned);
+    let tools = tool_runner.into_notes();
     let tool_calls = u64::try_from(tools.len()).unwrap_or(u64::MAX).saturating_add(tool_calls_given);
     Visited { result, attempts, model_calls, tool_calls, usage, cost_usd, tools, objects, effect_unknown, unwritten }
 }
@@ -183,22 +184,22 @@ const EFFECT_GRACE: Duration = Duration::from_millis(1_500);
 /// What `work` comes to, unless the visit is told to stop or its time is over. A tool that has begun to change something
 /// is let end, within limits: nobody has to doubt what it did then.
 pub(super) async fn until_stopped<T>(
-    stage: &Stage<'_>,
+    context: &VisitContext<'_>,
     work: impl Future<Output = Result<T, Fault>>,
 ) -> Result<T, Fault> {
     let mut work = std::pin::pin!(work);
     tokio::select! {
         biased;
-        () = stage.cancel.cancelled() => {}
+        () = context.cancel.cancelled() => {}
         result = &mut work => return result,
-        fault = stage.deadline.passed() => return Err(fault),
+        fault = context.deadline.passed() => return Err(fault),
     }
-    if stage.noted.effects_under_way() > 0 {
+    if context.noted.effects_under_way() > 0 {
         let ended = async {
             tokio::select! {
                 biased;
                 result = &mut work => result,
-                () = stage.noted.no_effect_under_way() => Err(cancelled()),
+                () = context.noted.no_effect_under_way() => Err(cancelled()),
             }
         };
         return tokio::time::timeout(EFFECT_GRACE, ended).await.unwrap_or_else(|_| Err(cancelled()));
@@ -206,22 +207,22 @@ pub(super) async fn until_stopped<T>(
     Err(cancelled())
 }
 
-async fn turn(stage: &Stage<'_>, call: TurnCall, performing: &mut Performing<'_>) -> Result<TurnReply, Fault> {
+async fn turn(context: &VisitContext<'_>, call: TurnCall, effects: &mut VisitEffects<'_>) -> Result<TurnReply, Fault> {
     // A turn that was begun by an earlier process has passed its hooks: what the journal holds enters none again.
-    let path = stage.paths.get(&CallKind::Turn).filter(|path| !path.is_empty());
-    let Some(path) = path.filter(|_| !performing.calling.journal.has_begun()) else {
-        return react::run(&performing.speaking.player.agent, call.clone(), &call, performing).await;
+    let path = context.paths.get(&CallKind::Turn).filter(|path| !path.is_empty());
+    let Some(path) = path.filter(|_| !effects.tool_runner.journal.has_begun()) else {
+        return react::run(&effects.model_context.runtime.agent, call.clone(), &call, effects).await;
     };
     let asked = call.clone();
-    let performed = &mut *performing;
-    let redact = |reply: &mut Reply| redact(stage.redactor, reply);
+    let performed = &mut *effects;
+    let redact = |reply: &mut Reply| redact(context.redactor, reply);
     let port = |call: Call| -> BoxFuture<'_, Result<Reply, Fault>> {
         Box::pin(async move {
             let Call::Turn(call) = call else { return Err(wrong_kind()) };
             performed.turn_is_rewritten = call.conversation.chain() != asked.conversation.chain()
                 || !Arc::ptr_eq(&call.head, &asked.head) && call.head != asked.head;
             let before = performed.attempts;
-            let mut reply = react::run(&performed.speaking.player.agent, call, &asked, performed).await?;
+            let mut reply = react::run(&performed.model_context.runtime.agent, call, &asked, performed).await?;
             reply.attempts = performed.attempts.saturating_sub(before);
             Ok(Reply::Turn(Box::new(reply)))
         })
@@ -231,9 +232,9 @@ async fn turn(stage: &Stage<'_>, call: TurnCall, performing: &mut Performing<'_>
         path.run_redacting(Call::Turn(call), Box::new(port), &redact).await?;
     let Reply::Turn(mut turn) = reply else { return Err(wrong_kind()) };
     if let AnsweredBy::Hook(node) = &answered_by {
-        stage.noted.answered(stage.sink, seen.site(), CallKind::Turn, node, instead);
+        context.noted.answered(context.sink, seen.site(), CallKind::Turn, node, instead);
         turn.answered_by = Some(answered_by.clone());
-        performing.stands_for(&turn);
+        effects.stands_for(&turn);
     }
     let reply = Reply::Turn(turn);
     path.settle(passed, &seen, &reply, Verdict::Accepted).await;
@@ -242,13 +243,13 @@ async fn turn(stage: &Stage<'_>, call: TurnCall, performing: &mut Performing<'_>
 }
 
 /// The effects of one visit.
-struct Performing<'a> {
-    stage: &'a Stage<'a>,
-    speaking: &'a Speaking<'a>,
-    calling: Calling<'a>,
+struct VisitEffects<'a> {
+    context: &'a VisitContext<'a>,
+    model_context: &'a ModelContext<'a>,
+    tool_runner: ToolRunner<'a>,
     attempts_before: u64,
     attempts: u64,
-    /// Which of the player's heads is asked: a step stays with the model that answered it.
+    /// Which of the role's heads is asked: a step stays with the model that answered it.
     model: usize,
     model_calls: u64,
     /// Tool calls of a turn that a hook gave whole.
@@ -281,7 +282,7 @@ struct Served {
     duration_ms: u64,
 }
 
-impl Effects for Performing<'_> {
+impl Effects for VisitEffects<'_> {
     fn perform(&mut self, call: Call) -> BoxFuture<'_, Result<Performed, Fault>> {
         Box::pin(async move {
             match call {
@@ -292,11 +293,11 @@ impl Effects for Performing<'_> {
     }
 
     fn perform_side_by_side(&mut self, calls: Vec<ToolCall>) -> BoxFuture<'_, Result<Vec<Performed>, Fault>> {
-        Box::pin(self.calling.perform(calls))
+        Box::pin(self.tool_runner.perform(calls))
     }
 
     fn answered(&mut self, call: ToolCall, reply: ToolReply) -> BoxFuture<'_, ()> {
-        self.calling.answered(&call, &reply, AnsweredBy::Loop);
+        self.tool_runner.answered(&call, &reply, AnsweredBy::Loop);
         Box::pin(std::future::ready(()))
     }
 
@@ -306,11 +307,11 @@ impl Effects for Performing<'_> {
             let visit = visit_of(&call.site);
             let Served { attempt, model, provider, duration_ms } = served;
             let (usage, cost_usd, finish) = (answer.usage, answer.cost_usd, answer.reply.finish.as_str().to_owned());
-            if let Some(path) = self.stage.paths.get(&CallKind::Model).filter(|_| passed > 0) {
+            if let Some(path) = self.context.paths.get(&CallKind::Model).filter(|_| passed > 0) {
                 path.settle(passed, &Call::Model(call), &Reply::Model(answer), verdict).await;
             }
             let cached_tokens = usage.map(|usage| usage.cached_tokens);
-            self.stage.sink.emit(What::CallSettled {
+            self.context.sink.emit(What::CallSettled {
                 visit,
                 attempt,
                 model,
@@ -337,7 +338,7 @@ struct Made {
     duration_ms: u64,
 }
 
-impl Performing<'_> {
+impl VisitEffects<'_> {
     /// Counts what a turn holds that a hook gave whole, as if it had been taken: an attempt for each reply, so that a
     /// script goes on where it would.
     fn stands_for(&mut self, turn: &TurnReply) {
@@ -361,17 +362,18 @@ impl Performing<'_> {
 
     async fn model(&mut self, call: ModelCall) -> Result<Performed, Fault> {
         let asked = call.request();
-        if let Some(record) = self.calling.journal.model(call.site.position) {
+        if let Some(record) = self.tool_runner.journal.model(call.site.position) {
             self.count(&record.answer);
             let (usage, cost_usd) = (record.answer.usage, record.answer.cost_usd);
-            self.stage.machine().budget().count(&call.site.lane, &call.site.role, usage, cost_usd);
+            self.context.machine().budget().count(&call.site.lane, &call.site.role, usage, cost_usd);
             let sent = record.sent();
             self.objects.extend(record.objects.iter().map(|kept| {
                 let kind = if kept.is_head { Kind::Head } else { Kind::Request };
                 (kind, kept.digest, kept.text.clone().into_bytes())
             }));
             if let Some(fallback) = &record.fallback {
-                self.model = self.speaking.player.heads.iter().position(|head| head.model == *fallback).unwrap_or(0);
+                self.model =
+                    self.model_context.runtime.heads.iter().position(|head| head.model == *fallback).unwrap_or(0);
             }
             let (answer, answered_by) = (record.answer.clone(), AnsweredBy::Journal);
             let attempt = u32::try_from(record.attempts.saturating_sub(1)).unwrap_or(u32::MAX);
@@ -379,7 +381,7 @@ impl Performing<'_> {
             self.last = Some(Asked { call, answer, answered_by, passed: 0, served });
             return Ok(performed(record.answer, AnsweredBy::Journal, sent));
         }
-        self.calling.keep(&call.site).await?;
+        self.tool_runner.keep(&call.site).await?;
         let (attempts_before, objects_before) = (self.attempts, self.objects.len());
         let position = call.site.position;
         let made = self.attempts(call.clone()).await;
@@ -387,18 +389,18 @@ impl Performing<'_> {
         let Made { answer, answered_by, passed, sent, attempt, duration_ms } = match made {
             Ok(made) => made,
             Err(fault) => {
-                self.calling.journal.add(Record::Failed { attempts });
+                self.tool_runner.journal.add(Record::Failed { attempts });
                 return Err(fault);
             }
         };
         self.count(&answer);
         let mut objects: Vec<KeptObject> = self.objects.iter().skip(objects_before).map(kept).collect();
-        let own = self.speaking.player.heads.iter().find(|head| head.digest == sent.head);
-        if let Some(head) = own.filter(|_| self.calling.journal.lacks_head(sent.head)) {
+        let own = self.model_context.runtime.heads.iter().find(|head| head.digest == sent.head);
+        if let Some(head) = own.filter(|_| self.tool_runner.journal.lacks_head(sent.head)) {
             // A later process may have another one for the role; the step names this.
             objects.push(kept(&(Kind::Head, head.digest, head.bytes.to_vec())));
         }
-        self.calling.journal.add(Record::Model(Box::new(ModelRecord {
+        self.tool_runner.journal.add(Record::Model(Box::new(ModelRecord {
             position,
             asked,
             attempts,
@@ -417,19 +419,19 @@ impl Performing<'_> {
 
     /// The provider of the model that is asked now.
     fn provider(&self) -> Option<String> {
-        let head = self.speaking.player.heads.get(self.model)?;
-        Some(self.speaking.models.0.get(&head.model)?.served_by.provider.clone())
+        let head = self.model_context.runtime.heads.get(self.model)?;
+        Some(self.model_context.models.0.get(&head.model)?.served_by.provider.clone())
     }
 
     /// Attempts at the role's model, then at each fallback, until one answers or there is nothing left to try.
     async fn attempts(&mut self, call: ModelCall) -> Result<Made, Fault> {
-        let deadline = Deadline::of_call(self.speaking.call_total_ms).or_earlier(self.stage.deadline.clone());
-        let retry = &self.speaking.policy.retry;
+        let deadline = Deadline::of_call(self.model_context.call_total_ms).or_earlier(self.context.deadline.clone());
+        let retry = &self.model_context.policy.retry;
         let mut attempt = 0_u32;
         let mut of_this_model = 1_u32;
         loop {
-            let Some(head) = self.speaking.player.heads.get(self.model) else { return Err(no_head()) };
-            let Some(resolved) = self.speaking.models.0.get(&head.model) else { return Err(no_head()) };
+            let Some(head) = self.model_context.runtime.heads.get(self.model) else { return Err(no_head()) };
+            let Some(resolved) = self.model_context.models.0.get(&head.model) else { return Err(no_head()) };
             let call = ModelCall {
                 attempt,
                 ordinal: self.attempts_before + self.attempts,
@@ -441,7 +443,7 @@ impl Performing<'_> {
                 ..call.clone()
             };
             let wanted = wanted(&call, resolved);
-            let reserved = self.stage.machine().admit(&call.site.lane, &call.site.role, &wanted)?;
+            let reserved = self.context.machine().admit(&call.site.lane, &call.site.role, &wanted)?;
             self.attempts += 1;
             let was_reached = AtomicBool::new(false);
             let made = tokio::select! {
@@ -451,7 +453,7 @@ impl Performing<'_> {
             };
             let settled = made.as_ref().ok().map(|made| (made.answer.usage, made.answer.cost_usd));
             let (usage, cost_usd) = settled.unwrap_or_default();
-            self.stage.machine().budget().settle(&reserved, usage, cost_usd);
+            self.context.machine().budget().settle(&reserved, usage, cost_usd);
             let fault = match made {
                 Ok(made) => return Ok(made),
                 Err(fault) => fault,
@@ -466,12 +468,12 @@ impl Performing<'_> {
             let fault = if passed && fault.class == FaultClass::Timeout { deadline.fault() } else { fault };
             let again = !passed && of_this_model < retry.attempts && retry::is_worth_another(&fault, retry);
             let wait = if again {
-                let wait = retry::pause(retry, of_this_model, &fault, self.stage.env.random());
+                let wait = retry::pause(retry, of_this_model, &fault, self.context.env.random());
                 of_this_model += 1;
                 wait
             } else if !passed
                 && retry::is_worth_another_model(&fault)
-                && self.model + 1 < self.speaking.player.heads.len()
+                && self.model + 1 < self.model_context.runtime.heads.len()
             {
                 self.model += 1;
                 of_this_model = 1;
@@ -489,7 +491,7 @@ impl Performing<'_> {
                 code: fault.code.to_string(),
                 wait_ms: u64::try_from(wait.as_millis()).unwrap_or(u64::MAX),
             };
-            self.stage.sink.emit(retried);
+            self.context.sink.emit(retried);
             attempt = attempt.saturating_add(1);
             tokio::time::sleep(wait).await;
         }
@@ -498,12 +500,12 @@ impl Performing<'_> {
     async fn attempt(
         &mut self,
         call: ModelCall,
-        head: &PlayerHead,
+        head: &ModelHead,
         resolved: &ResolvedModel,
         was_reached: &AtomicBool,
     ) -> Result<Made, Fault> {
-        let (redactor, recorder) = (self.stage.redactor, self.speaking.recorder);
-        let deltas = StepDeltas { sink: self.stage.sink, visit: visit_of(&call.site), attempt: call.attempt };
+        let (redactor, recorder) = (self.context.redactor, self.model_context.recorder);
+        let deltas = StepDeltas { sink: self.context.sink, visit: visit_of(&call.site), attempt: call.attempt };
         let mut sent = Sent {
             head: call.head_digest,
             request: call.request(),
@@ -512,8 +514,8 @@ impl Performing<'_> {
             model: head.head.model.clone(),
             fallback: (self.model > 0).then(|| head.model.clone()),
         };
-        let path = self.stage.paths.get(&CallKind::Model).filter(|path| !path.is_empty());
-        let started_ms = self.stage.env.elapsed_ms();
+        let path = self.context.paths.get(&CallKind::Model).filter(|path| !path.is_empty());
+        let started_ms = self.context.env.elapsed_ms();
         let (reply, answered_by, passed) = match path {
             None => {
                 was_reached.store(true, Ordering::Relaxed);
@@ -531,7 +533,7 @@ impl Performing<'_> {
                 let redact = |reply: &mut Reply| redact(redactor, reply);
                 let answered = path.run_redacting(Call::Model(call.clone()), Box::new(port), &redact).await?;
                 if let AnsweredBy::Hook(node) = &answered.answered_by {
-                    let Stage { noted, sink, .. } = self.stage;
+                    let VisitContext { noted, sink, .. } = self.context;
                     self.attempts += u64::from(answered.instead.attempts.saturating_sub(1));
                     noted.answered(sink, &call.site, CallKind::Model, node, answered.instead);
                 }
@@ -552,7 +554,7 @@ impl Performing<'_> {
         if answered_by == AnsweredBy::Port {
             price(resolved, &mut answer);
         }
-        let duration_ms = self.stage.env.elapsed_ms().saturating_sub(started_ms);
+        let duration_ms = self.context.env.elapsed_ms().saturating_sub(started_ms);
         Ok(Made { answer, answered_by, passed, sent, attempt: call.attempt, duration_ms })
     }
 

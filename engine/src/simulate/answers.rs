@@ -11,8 +11,8 @@ use rondo_protocol::workflow::types::sample::{Objects, objects, words};
 use rondo_protocol::workflow::{Field, ModelRole, Ordered, Role, RoleKind, Workflow};
 
 use super::reads::Reads;
-use crate::cast;
 use crate::graph::Graph;
+use crate::resolved_roles;
 
 /// How long the longest text beside the fields is where the model has no `max_output_tokens`, in bytes.
 pub const USUAL_BODY_BYTES: usize = 4_000;
@@ -76,9 +76,11 @@ impl Repertoire {
     ///
     /// # Errors
     /// When the contract of a role cannot be made, which a checked workflow never leads to.
-    pub fn new(workflow: &Workflow, graph: &Graph, reads: &Reads) -> Result<Self, cast::Error> {
-        let contracts: BTreeMap<RoleName, Arc<Contract>> =
-            cast::contracts(workflow)?.into_iter().map(|(name, contract)| (name, Arc::new(contract))).collect();
+    pub fn new(workflow: &Workflow, graph: &Graph, reads: &Reads) -> Result<Self, resolved_roles::Error> {
+        let contracts: BTreeMap<RoleName, Arc<Contract>> = resolved_roles::contracts(workflow)?
+            .into_iter()
+            .map(|(name, contract)| (name, Arc::new(contract)))
+            .collect();
         let mut repertoire = Self::default();
         let mut left_statuses: usize = workflow.roles.iter().map(|(_, role)| role.output.len()).sum();
         let mut left_bytes = MAX_HELD_BYTES;

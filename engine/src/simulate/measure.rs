@@ -6,7 +6,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
-use rondo_agent_kit::conversation::{self, Episode, Place, Round, Telling};
+use rondo_agent_kit::conversation::{self, Episode, HistoryPolicy, Place, Round};
 use rondo_protocol::Value;
 use rondo_protocol::id::{LanePath, RoleName};
 use rondo_protocol::object::ToolSpec;
@@ -18,8 +18,8 @@ use super::routes::Path;
 use super::run::Run;
 use super::space::{Goal, Space};
 use super::walk::{LANES_AN_ANSWER, UNROUTED};
-use crate::cast;
 use crate::graph::Graph;
+use crate::resolved_roles;
 
 /// What the roles of a route, or one of them, cost.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize)]
@@ -68,7 +68,7 @@ pub struct Scales<'a> {
     space: &'a Space,
     inputs: &'a [Arc<Value>],
     /// Of each role that a model plays: how it is told its history, and the bytes of its request head.
-    players: BTreeMap<RoleName, (Telling, usize)>,
+    model_roles: BTreeMap<RoleName, (HistoryPolicy, usize)>,
     left_steps: usize,
     left_bytes: usize,
     /// Which ceilings were reached.
@@ -86,19 +86,20 @@ impl<'a> Scales<'a> {
         space: &'a Space,
         inputs: &'a [Arc<Value>],
         tools: &BTreeMap<RoleName, Vec<ToolSpec>>,
-    ) -> Result<Self, cast::Error> {
-        let contracts = cast::contracts(workflow)?;
-        let player = |(name, model): (&RoleName, &rondo_protocol::workflow::ModelRole)| {
-            let script = cast::script(model, contracts.get(name)?);
+    ) -> Result<Self, resolved_roles::Error> {
+        let contracts = resolved_roles::contracts(workflow)?;
+        let runtime = |(name, model): (&RoleName, &rondo_protocol::workflow::ModelRole)| {
+            let script = resolved_roles::script(model, contracts.get(name)?);
             let offered = tools.get(name).into_iter().flatten();
             let tools: usize =
                 offered.map(|tool| tool.name.len() + tool.description.len() + tool.parameters.len()).sum();
             let head = script.system.len() + script.response_format.map_or(0, |schema| schema.len()) + tools;
-            Some((name.clone(), (cast::telling(model), head)))
+            Some((name.clone(), (resolved_roles::history_policy(model), head)))
         };
-        let players = cast::model_roles(workflow).filter_map(|(name, _, model)| player((name, model))).collect();
+        let model_roles =
+            resolved_roles::model_roles(workflow).filter_map(|(name, _, model)| runtime((name, model))).collect();
         let (left_steps, left_bytes) = (MAX_WEIGHED_STEPS, MAX_WEIGHED_BYTES);
-        Ok(Self { graph, repertoire, space, inputs, players, left_steps, left_bytes, cut: BTreeSet::new() })
+        Ok(Self { graph, repertoire, space, inputs, model_roles, left_steps, left_bytes, cut: BTreeSet::new() })
     }
 
     /// Takes the work of a step from what is left; `None` once there is too little, and then for good.
@@ -143,10 +144,10 @@ impl<'a> Scales<'a> {
                 return None;
             }
             let text = answer.text();
-            let request = self.players.get(role).map(|player| {
+            let request = self.model_roles.get(role).map(|runtime| {
                 let mut heard = own(&told, lane, role);
                 let round = Round { lane: lane.clone(), opened_by: opened_by(&run, lane) };
-                let sent = heard.visit(player, (&dispatch.edge.prompt, &text), round, &episodes);
+                let sent = heard.visit(runtime, (&dispatch.edge.prompt, &text), round, &episodes);
                 told.insert((lane.clone(), role.clone()), heard);
                 sent
             });
@@ -195,7 +196,7 @@ impl Heard {
     /// its answer.
     fn visit(
         &mut self,
-        (telling, head_bytes): &(Telling, usize),
+        (history_policy, head_bytes): &(HistoryPolicy, usize),
         (prompt, answer): (&str, &str),
         round: Round,
         episodes: &[Arc<Episode>],
@@ -209,11 +210,11 @@ impl Heard {
         let mut news: Vec<(Place, &Arc<Episode>)> = since.filter(|(place, _)| is_news(place)).collect();
         news.sort_by_key(|(place, _)| std::cmp::Reverse(place.position()));
         let news = news.into_iter().map(|(_, episode)| episode.as_ref());
-        let told = conversation::summary(&telling.context, self.last.is_none(), news);
+        let told = conversation::summary(&history_policy.context, self.last.is_none(), news);
         let opening = conversation::opening(prompt, &told).text().len();
         let request = head_bytes + self.bytes + opening;
-        if telling.history != History::None {
-            let closing = conversation::closing(telling.history, answer, None);
+        if history_policy.history != History::None {
+            let closing = conversation::closing(history_policy.history, answer, None);
             self.bytes += opening + closing.iter().map(|message| message.text().len()).sum::<usize>();
         }
         // Its own step is the next episode.

@@ -36,8 +36,8 @@ use self::reads::Reads;
 use self::routes::{Ahead, Path};
 use self::space::{Space, SpotId};
 use self::walk::Walker;
-use crate::cast;
 use crate::graph::{Graph, To};
+use crate::resolved_roles;
 
 pub use measure::Cost;
 pub use space::End;
@@ -155,7 +155,7 @@ pub struct Coverage {
 ///
 /// # Errors
 /// When the contract of a role cannot be made, which a checked workflow never leads to.
-pub fn simulate(subject: &Subject<'_>, told: &mut dyn FnMut(Progress)) -> Result<Report, cast::Error> {
+pub fn simulate(subject: &Subject<'_>, told: &mut dyn FnMut(Progress)) -> Result<Report, resolved_roles::Error> {
     let Subject { checked, graph, .. } = subject;
     let workflow = &checked.workflow;
     let reads = Reads::of(graph);

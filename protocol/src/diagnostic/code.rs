@@ -185,7 +185,7 @@ codes! {
     "1617" Error PathUnusable,
     "1618" Error FileAccessFailed,
     "1619" Error PatternUnusable,
-    "1620" Error WallMissing,
+    "1620" Error SandboxMissing,
     "1621" Error ProgramNotStarted,
     "1622" Error ProgramFailed,
     "1623" Error ProgramSignalled,

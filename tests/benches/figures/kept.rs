@@ -8,8 +8,8 @@ use std::sync::Arc;
 use std::sync::atomic::AtomicU64;
 use std::time::{Duration, Instant};
 
+use rondo_agent_kit::sandbox::files::{Access, Still, Workspace};
 use rondo_agent_kit::tool::{Invocation, Tool, file_tools};
-use rondo_agent_kit::wall::files::{Access, Still, Workspace};
 use rondo_engine::hook::shelf::{Content, Key, Label, Limits, Lookup, Shelf, Terms};
 use rondo_engine::hook::{Space, rack};
 use rondo_engine::registry;

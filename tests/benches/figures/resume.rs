@@ -12,7 +12,7 @@ use rondo_protocol::call::{Fault, FaultClass, ModelCall};
 use rondo_protocol::diagnostic::Code;
 use rondo_protocol::event::Durability;
 use rondo_protocol::id::ThreadId;
-use rondo_tests::{FnModel, checked, follow, operating, start};
+use rondo_tests::{FnModel, checked, follow, run_config, start};
 
 use crate::durable::open;
 use crate::support::{answer, engine, print, quantile, runtime};
@@ -96,7 +96,7 @@ pub fn child(folder: &str, thread: &str) {
         let engine = engine(open(Path::new(folder), Durability::Log));
         let model: Arc<dyn rondo_agent_kit::model::Model> = Arc::new(model);
         let resumed =
-            engine.resume(&thread, |workflow, _| Ok::<_, rondo_engine::Error>(operating(workflow, &model))).await;
+            engine.resume(&thread, |workflow, _| Ok::<_, rondo_engine::Error>(run_config(workflow, &model))).await;
         if let Ok(Resumed::Running(handle)) = resumed {
             follow(handle).await;
         }

@@ -9,11 +9,11 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use futures_util::future::BoxFuture;
 use proptest::prelude::*;
 use rondo_agent_kit::model::{Deltas, Model};
+use rondo_agent_kit::sandbox::files::{Access, Workspace};
 use rondo_agent_kit::tool::{Tool, file_tools};
-use rondo_agent_kit::wall::files::{Access, Workspace};
 use rondo_engine::hook::{Context, Ground, Hook, HookKind, Making, Next, Registry};
 use rondo_engine::store::{MemoryStore, Read, StepStore};
-use rondo_engine::{Ended, Engine, Operating, Resumed, SystemEnv, registry};
+use rondo_engine::{Ended, Engine, Resumed, RunConfig, SystemEnv, registry};
 use rondo_protocol::Value;
 use rondo_protocol::call::{Call, CallKind, Effect, Fault, FaultClass, ModelAnswer, ModelCall, Reply};
 use rondo_protocol::diagnostic::Code;
@@ -22,7 +22,7 @@ use rondo_protocol::id::ThreadId;
 use rondo_protocol::message::{Message, ToolUse};
 use rondo_protocol::object::{AnsweredBy, Finish, ModelReply, Note, Usage};
 use rondo_protocol::workflow::{Checked, HookUse, OnHookError};
-use rondo_tests::{FnTool, answer, checked, equipped, follow, operating, start_with};
+use rondo_tests::{FnTool, answer, checked, equipped, follow, run_config, start_with};
 
 const NODE: &str = "response_cache";
 
@@ -95,8 +95,8 @@ impl Bench {
         Self { store, engine }
     }
 
-    async fn run(&self, checked: &Checked, operating: Operating) -> Ran {
-        let handle = start_with(&self.engine, checked, Value::empty_object(), operating).await;
+    async fn run(&self, checked: &Checked, run_config: RunConfig) -> Ran {
+        let handle = start_with(&self.engine, checked, Value::empty_object(), run_config).await;
         let thread = handle.thread.clone();
         let (events, ended) = follow(handle).await;
         self.ran(thread, events, ended)
@@ -118,7 +118,7 @@ impl Bench {
     }
 
     async fn model(&self, checked: &Checked, model: Arc<dyn Model>) -> Ran {
-        self.run(checked, operating(&checked.workflow, &model)).await
+        self.run(checked, run_config(&checked.workflow, &model)).await
     }
 }
 
@@ -142,8 +142,8 @@ fn hooked(workflow: &str, at: CallKind, settings: &[(&str, Value)]) -> Checked {
     checked
 }
 
-fn flagged(operating: Operating, how: &str) -> Operating {
-    Operating { flags: BTreeMap::from([("cache".to_owned(), how.to_owned())]), ..operating }
+fn flagged(run_config: RunConfig, how: &str) -> RunConfig {
+    RunConfig { flags: BTreeMap::from([("cache".to_owned(), how.to_owned())]), ..run_config }
 }
 
 #[tokio::test]
@@ -192,7 +192,7 @@ async fn a_resumed_thread_goes_on_with_the_next_occurrence() {
     assert!(matches!(stopped.ended, Ended::Stopped(_)));
     let bench = Bench::over(Arc::clone(&store));
     let model = counting(|_, _| Ok(paid("vote 1")));
-    let given = operating(&checked.workflow, &(Arc::clone(&model) as Arc<dyn Model>));
+    let given = run_config(&checked.workflow, &(Arc::clone(&model) as Arc<dyn Model>));
     let resumed = bench.engine.resume(&stopped.thread, |_, _| Ok::<_, rondo_engine::Error>(given)).await.unwrap();
     let Resumed::Running(handle) = resumed else { panic!("it had ended") };
     let (events, ended) = follow(handle).await;
@@ -214,8 +214,8 @@ async fn answers_survive_a_restart_and_are_filled_again_from_a_thread() {
         store.put_hook_value(NODE, key, None).await.unwrap();
     }
     let cold = Bench::over(Arc::clone(&store));
-    let given = operating(&checked.workflow, &(Arc::clone(&model) as Arc<dyn Model>));
-    assert_eq!(cold.engine.rehearse(&first.thread, given, NODE).await, Ok(2));
+    let given = run_config(&checked.workflow, &(Arc::clone(&model) as Arc<dyn Model>));
+    assert_eq!(cold.engine.replay(&first.thread, given, NODE).await, Ok(2));
     let warm = Bench::over(Arc::clone(&store)).model(&checked, model.clone()).await;
     assert_eq!((warm.by_hook(), model.count()), (2, 2), "what was filled again was not found");
     assert_eq!(warm.head, first.head);
@@ -226,7 +226,7 @@ async fn the_flag_says_whether_answers_are_given_and_kept() {
     let (bench, checked) = (Bench::new(), hooked(TWICE, CallKind::Model, &[]));
     let model = counting(|asked, _| Ok(paid(&format!("answer {asked}"))));
     let run = async |how: &str| {
-        let given = operating(&checked.workflow, &(Arc::clone(&model) as Arc<dyn Model>));
+        let given = run_config(&checked.workflow, &(Arc::clone(&model) as Arc<dyn Model>));
         let before = model.count();
         let ran = bench.run(&checked, flagged(given, how)).await;
         (model.count() - before, ran.answers[0].clone())
@@ -460,7 +460,7 @@ async fn a_turn_that_is_given_again_counts_the_attempts_that_it_took() {
             0 => Err(Fault::new(Code::ProviderBusy, FaultClass::RateLimit, "busy")),
             ordinal => Ok(paid(&format!("entry {ordinal}"))),
         });
-        operating(&checked.workflow, &(model as Arc<dyn Model>))
+        run_config(&checked.workflow, &(model as Arc<dyn Model>))
     };
     let first = bench.run(&checked, ordinals(&checked)).await;
     assert_eq!(first.answers, [good("entry 1"), good("entry 2")]);
@@ -474,13 +474,13 @@ async fn a_turn_that_is_given_again_counts_the_attempts_that_it_took() {
 async fn what_is_learnt_anew_is_of_the_same_provider_and_as_old_as_it_was() {
     let (bench, checked) = (Bench::new(), hooked(TWICE, CallKind::Model, &[("ttl", Value::from(40_u64))]));
     let model = counting(|asked, _| Ok(paid(&format!("answer {asked}"))));
-    let given = || operating(&checked.workflow, &(Arc::clone(&model) as Arc<dyn Model>));
+    let given = || run_config(&checked.workflow, &(Arc::clone(&model) as Arc<dyn Model>));
     let first = bench.run(&checked, flagged(given(), "off")).await;
     let mut elsewhere = given();
     elsewhere.models.0.values_mut().for_each(|model| model.served_by.address = "elsewhere".to_owned());
-    assert_eq!(bench.engine.rehearse(&first.thread, elsewhere, NODE).await, Ok(0));
+    assert_eq!(bench.engine.replay(&first.thread, elsewhere, NODE).await, Ok(0));
     tokio::time::sleep(std::time::Duration::from_millis(60)).await;
-    assert_eq!(bench.engine.rehearse(&first.thread, given(), NODE).await, Ok(2));
+    assert_eq!(bench.engine.replay(&first.thread, given(), NODE).await, Ok(2));
     let second = bench.run(&checked, given()).await;
     assert_eq!((second.by_hook(), second.figure("expired")), (0, 2), "learning it anew made it younger");
 }
@@ -491,11 +491,11 @@ async fn a_turn_beyond_the_role_s_limits_is_not_given_again() {
     let (bench, folder) = (Bench::new(), Folder::new());
     let mut checked = hooked(WITH_TOOLS, CallKind::Turn, &[]);
     let asks = || asking(vec![("look", "{}")]);
-    bench.run(&checked, folder.operating(&checked, &asks(), vec![look()])).await;
+    bench.run(&checked, folder.run_config(&checked, &asks(), vec![look()])).await;
     for policy in checked.policy.roles.values_mut() {
         policy.limits.model_calls = Some(1);
     }
-    let ran = bench.run(&checked, folder.operating(&checked, &asks(), vec![look()])).await;
+    let ran = bench.run(&checked, folder.run_config(&checked, &asks(), vec![look()])).await;
     assert!(matches!(ran.ended, Ended::Stopped(fault) if fault.class == FaultClass::Limit));
 }
 
@@ -550,15 +550,15 @@ impl Folder {
         Self { dir, workspace }
     }
 
-    fn operating(
+    fn run_config(
         &self,
         checked: &Checked,
         model: &Arc<dyn Model>,
         more: impl IntoIterator<Item = Arc<dyn Tool>>,
-    ) -> Operating {
+    ) -> RunConfig {
         let tools = file_tools(&self.workspace).into_iter().chain(more).collect();
         let ground = Ground { files: Some(Arc::clone(&self.workspace)), ..Ground::default() };
-        Operating { ground, ..equipped(&checked.workflow, model, tools) }
+        RunConfig { ground, ..equipped(&checked.workflow, model, tools) }
     }
 }
 
@@ -574,7 +574,7 @@ async fn a_turn_is_given_again_only_while_what_its_tools_saw_still_stands() {
     let (bench, folder) = (Bench::new(), Folder::new());
     let checked = hooked(WITH_TOOLS, CallKind::Turn, &[]);
     let asks = || asking(vec![("read_file", r#"{"path":"a.txt"}"#), ("list_files", "{}"), ("look", "{}")]);
-    let run = async || bench.run(&checked, folder.operating(&checked, &asks(), vec![look()])).await;
+    let run = async || bench.run(&checked, folder.run_config(&checked, &asks(), vec![look()])).await;
     let first = run().await;
     assert_eq!(first.by_hook(), 0);
     let second = run().await;
@@ -597,7 +597,7 @@ async fn a_turn_that_wrote_anything_is_never_given_again() {
     let asks = || asking(vec![("write_file", r#"{"path":"out.txt","text":"x"}"#)]);
     for _ in 0..2 {
         let _ = std::fs::remove_file(folder.dir.path().join("out.txt"));
-        let ran = bench.run(&checked, folder.operating(&checked, &asks(), vec![look()])).await;
+        let ran = bench.run(&checked, folder.run_config(&checked, &asks(), vec![look()])).await;
         assert_eq!(ran.by_hook(), 0);
         assert!(folder.dir.path().join("out.txt").exists(), "a turn was replayed although it had written a file");
     }
@@ -608,10 +608,10 @@ async fn a_turn_whose_tools_may_no_longer_be_called_is_not_given_again() {
     let (bench, folder) = (Bench::new(), Folder::new());
     let checked = hooked(WITH_TOOLS, CallKind::Turn, &[]);
     let asks = || asking(vec![("look", "{}")]);
-    bench.run(&checked, folder.operating(&checked, &asks(), vec![look()])).await;
-    let mut operating = folder.operating(&checked, &asks(), vec![look()]);
-    operating.grants.approve = vec![rondo_engine::grant::Rule::of_tool("look")];
-    let ran = bench.run(&checked, operating).await;
+    bench.run(&checked, folder.run_config(&checked, &asks(), vec![look()])).await;
+    let mut run_config = folder.run_config(&checked, &asks(), vec![look()]);
+    run_config.grants.approve = vec![rondo_engine::grant::Rule::of_tool("look")];
+    let ran = bench.run(&checked, run_config).await;
     assert_eq!(ran.by_hook(), 0, "a call that needs a person's approval was answered without asking");
     assert!(matches!(ran.ended, Ended::Stopped(fault) if fault.code == Code::ApprovalMissing));
 }
@@ -689,7 +689,7 @@ proptest! {
             let store = Arc::new(MemoryStore::default());
             let model = || Arc::new(Hashing { seed }) as Arc<dyn Model>;
             let run = async |bench: &Bench, how: &str| {
-                bench.run(&checked, flagged(operating(&checked.workflow, &model()), how)).await
+                bench.run(&checked, flagged(run_config(&checked.workflow, &model()), how)).await
             };
             let bench = Bench::over(Arc::clone(&store));
             let off = run(&bench, "off").await;

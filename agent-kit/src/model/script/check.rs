@@ -3,20 +3,20 @@
 use rondo_protocol::diagnostic::{Code, Diagnostic, nearest};
 use rondo_protocol::source::Source;
 
-use super::{Attempt, Cast, Part, Said, Script, role_of};
+use super::{Attempt, Part, Roles, Said, Script, role_of};
 
 impl Script {
-    /// Everything in the script that the roles of `cast` could not say, in the order of the file: lists for roles that
+    /// Everything in the script that the roles of `roles` could not say, in the order of the file: lists for roles that
     /// do not exist, and structured answers that break a contract. Broken answers that are meant stand in `raw`.
     /// `file` is the one that the script was read from.
-    pub fn check(&self, file: &Source, cast: &Cast) -> Vec<Diagnostic> {
+    pub fn check(&self, file: &Source, roles: &Roles) -> Vec<Diagnostic> {
         let mut faults = Vec::new();
         for (key, list) in &self.lists {
             let (role, _) = role_of(key);
-            let Some(part) = cast.get(role) else {
+            let Some(part) = roles.get(role) else {
                 let message = format!("the workflow has no role `{role}` that a script answers for");
                 let fault = file.diagnostic(Code::ScriptRole, list.place.into(), message);
-                faults.push(match nearest(role, cast.keys().map(String::as_str)) {
+                faults.push(match nearest(role, roles.keys().map(String::as_str)) {
                     Some(near) => fault.with_hint(format!("write `{near}`")),
                     None => fault,
                 });

@@ -161,7 +161,7 @@ pub enum Part {
 }
 
 /// Every role that a script may answer for, by the name under which it would stand there: `writer`, `section/writer`.
-pub type Cast = BTreeMap<String, Part>;
+pub type Roles = BTreeMap<String, Part>;
 
 impl Part {
     /// The text of a structured answer of this part.

@@ -33,7 +33,7 @@ fn contract(format: AnswerFormat, statuses: &[(&str, &[&str])]) -> Contract {
     Contract::new(format, &output).unwrap()
 }
 
-fn cast() -> Cast {
+fn roles() -> Roles {
     let reviewer: &[(&str, &[&str])] = &[("ok", &[]), ("bad", &[])];
     [
         ("writer", Part::Model(contract(AnswerFormat::Frontmatter, &[("drafted", &["title"])]))),
@@ -66,12 +66,12 @@ fn play(model: &Scripted, call: &ModelCall) -> Result<ModelAnswer, Fault> {
 fn scripted() -> Scripted {
     let file = yaml(SCRIPT);
     let script = Script::read(&file).unwrap();
-    assert_eq!(script.check(&file, &cast()), []);
+    assert_eq!(script.check(&file, &roles()), []);
     // As another process gets it.
     let bytes = canonical::to_bytes(&script).unwrap();
     let moved: Script = canonical::from_slice(&bytes).unwrap();
     assert_eq!(moved, script);
-    Scripted::new(Arc::new(moved), Arc::new(cast()))
+    Scripted::new(Arc::new(moved), Arc::new(roles()))
 }
 
 fn text(model: &Scripted, role: &str, lane: &str, ordinal: u64) -> String {
@@ -146,7 +146,7 @@ fn a_text_arrives_in_parts_that_make_it_up() {
         }
     }
     let file = yaml("writer: [ { raw: \"é😀é😀 abc\" } ]");
-    let model = Scripted::new(Arc::new(Script::read(&file).unwrap()), Arc::new(cast()));
+    let model = Scripted::new(Arc::new(Script::read(&file).unwrap()), Arc::new(roles()));
     let parts = Parts::default();
     let runtime = tokio::runtime::Builder::new_current_thread().build().unwrap();
     runtime.block_on(model.complete(&call("writer", "", 0), &parts)).unwrap();
@@ -194,7 +194,7 @@ lint: [ { status: ok }, { tools: [ { name: x } ] } ]
 rule: []
 "#;
     let file = yaml(text);
-    insta::assert_snapshot!("roles", shown(Script::read(&file).unwrap().check(&file, &cast())));
+    insta::assert_snapshot!("roles", shown(Script::read(&file).unwrap().check(&file, &roles())));
     let json = Source::new("script.JSON", "{\"writer\": [{\"raw\": \"x\"},]}");
     assert_eq!(Script::read(&json).unwrap_err().len(), 1);
     assert!(Script::read(&yaml("- a")).unwrap_err()[0].message.starts_with("a script is a map"));

@@ -15,7 +15,7 @@ use super::near::nearest;
 use super::text::{CHANGED_MAX_BYTES, Text, redacted};
 use super::{BuiltIn, Error, Invocation};
 use crate::redact::Redactor;
-use crate::wall::files::{self, Target, Workspace};
+use crate::sandbox::files::{self, Target, Workspace};
 use hunk::Hunk;
 use unified::FilePatch;
 

@@ -18,7 +18,7 @@ use rondo_protocol::workflow::types::Validator;
 use rondo_protocol::{Value, canonical};
 
 use super::{Error, InDoubt, Invocation, Origin, Spec, Tool};
-use crate::wall::process::{Access, Command, Exit, Finished, Processes, WorkingDir, told};
+use crate::sandbox::process::{Access, Command, Exit, Finished, Processes, WorkingDir, told};
 use template::Template;
 
 /// The variable that holds the key of a call.
@@ -240,7 +240,7 @@ fn meaning(signal: i32) -> &'static str {
         15 => " (SIGTERM)",
         24 => " (SIGXCPU: it had used up its time on the processor)",
         25 => " (SIGXFSZ: it wrote a file larger than it may)",
-        31 => " (SIGSYS: it made a call of another architecture, which the wall ends)",
+        31 => " (SIGSYS: it made a call of another architecture, which the sandbox ends)",
         _ => "",
     }
 }

@@ -1,7 +1,7 @@
 use std::collections::BTreeMap;
 
 use super::*;
-use crate::wall::process::ProcessSettings;
+use crate::sandbox::process::ProcessSettings;
 
 const SCHEMA: &str = r#"{"type":"object","properties":{"file":{"type":"string"},"names":{"type":"array"},"deep":{}}}"#;
 
@@ -30,7 +30,7 @@ fn program(settings: ProgramSettings) -> Result<Program, InvalidProgram> {
         hidden: Vec::new(),
         read_only: Vec::new(),
         protected: Vec::new(),
-        ceilings: crate::wall::process::Limits::default(),
+        ceilings: crate::sandbox::process::Limits::default(),
         sandbox: true,
         env: BTreeMap::new(),
     });

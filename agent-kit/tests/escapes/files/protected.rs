@@ -1,11 +1,11 @@
-//! What is protected by its name, its shape or its object, each tried again with a wall that lacks just that.
+//! What is protected by its name, its shape or its object, each tried again with a sandbox that lacks just that.
 
 use std::fs;
 use std::os::unix::fs::symlink;
 use std::path::{Path, PathBuf};
 use std::thread;
 
-use rondo_agent_kit::wall::files::Access;
+use rondo_agent_kit::sandbox::files::Access;
 use rondo_protocol::diagnostic::Code::{NotAFile, OutOfReach};
 use serde_json::json;
 

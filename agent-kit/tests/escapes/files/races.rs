@@ -69,7 +69,7 @@ pub fn attempts() -> Vec<Attempt> {
     ]
 }
 
-/// What a tool without a wall would make sure of before it uses a path.
+/// What a tool without a sandbox would make sure of before it uses a path.
 fn is_inside(scene: &Scene) -> Outcome {
     let real = fs::canonicalize(scene.root().join("swap")).map_err(|error| error.to_string())?;
     let root = fs::canonicalize(scene.root()).map_err(|error| error.to_string())?;

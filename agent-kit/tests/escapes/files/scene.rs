@@ -9,8 +9,8 @@ use std::sync::{Arc, mpsc};
 use std::thread;
 use std::time::Duration;
 
+use rondo_agent_kit::sandbox::files::{Access, Workspace};
 use rondo_agent_kit::tool::{Error, Invocation, Tool, file_tools};
-use rondo_agent_kit::wall::files::{Access, Workspace};
 use rondo_protocol::canonical;
 use rondo_protocol::diagnostic::Code;
 use rustix::fs::{CWD, FileType, Mode, RenameFlags};
@@ -24,7 +24,7 @@ pub type Outcome = Result<(), String>;
 pub const SECRET: &str = "SECRET";
 /// What must not be written.
 pub const PWNED: &str = "PWNED";
-/// How long an attempt may take that would wait for ever without the wall.
+/// How long an attempt may take that would wait for ever without the sandbox.
 const PATIENCE: Duration = Duration::from_secs(30);
 
 /// What is protected, from the folder that holds the workspace.
@@ -59,7 +59,7 @@ impl Scene {
         Self::made(|_| {}, |_| Access { read: paths(read), write: paths(write), hidden, ..Access::default() })
     }
 
-    /// Prepared by somebody, with a wall of one's own; both are told the folder that holds `root` and `outside`.
+    /// Prepared by somebody, with a sandbox of one's own; both are told the folder that holds `root` and `outside`.
     pub fn made(prepare: impl FnOnce(&Path), access: impl FnOnce(&Path) -> Access) -> Self {
         let folder = tempfile::tempdir().unwrap();
         let at = folder.path();
@@ -114,7 +114,7 @@ impl Scene {
         runtime.block_on(tool.run(arguments, &invocation))
     }
 
-    /// The wall turns a call away with this code, and nothing was changed.
+    /// The sandbox turns a call away with this code, and nothing was changed.
     pub fn refuses(&self, tool: &str, arguments: &Value, code: Code) -> Outcome {
         match self.call(tool, arguments) {
             Ok(result) => Err(format!("{tool} was let through: {result}")),
@@ -178,7 +178,7 @@ impl Scene {
         SEALED.iter().map(|folder| names(&self.folder.path().join(folder))).collect()
     }
 
-    /// What a tool without a wall would read.
+    /// What a tool without a sandbox would read.
     pub fn reads(&self, path: &str) -> Outcome {
         // Not to the end: some files have none.
         let mut text = Vec::new();
@@ -187,13 +187,13 @@ impl Scene {
         contains(&String::from_utf8_lossy(&text), SECRET)
     }
 
-    /// What a tool without a wall would write; `goal` is what is meant, from the folder that holds the workspace.
+    /// What a tool without a sandbox would write; `goal` is what is meant, from the folder that holds the workspace.
     pub fn writes(&self, path: &str, goal: &str) -> Outcome {
         fs::write(self.root().join(path), PWNED).map_err(|error| error.to_string())?;
         contains(&fs::read_to_string(self.folder.path().join(goal)).unwrap_or_default(), PWNED)
     }
 
-    /// What a tool without a wall would list.
+    /// What a tool without a sandbox would list.
     pub fn lists(&self, path: &str) -> Outcome {
         contains(&names(&self.root().join(path)).join("\n"), "secret.txt")
     }

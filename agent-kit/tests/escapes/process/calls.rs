@@ -33,12 +33,12 @@ pub fn attempts() -> Vec<Attempt> {
     ];
     attempts.push(Attempt {
         name: "process::type_into_a_terminal",
-        with_wall: || held(type_into_a_terminal),
+        with_sandbox: || held(type_into_a_terminal),
         without: Without::Cannot("a program here has no terminal, and kernels refuse the call of themselves by now"),
     });
     attempts.push(Attempt {
         name: "process::open_a_socket_by_x32",
-        with_wall: || held(open_a_socket_by_x32),
+        with_sandbox: || held(open_a_socket_by_x32),
         without: Without::Cannot("few kernels have the x32 interface"),
     });
     attempts
@@ -133,7 +133,7 @@ fn change_the_limits_of_its_host(ground: &Ground) -> Result<bool, String> {
 }
 
 fn pair_sockets_of_another_family(ground: &Ground) -> Result<bool, String> {
-    // AF_TIPC, where the kernel has it; a kernel that has not tells so by another error than the wall.
+    // AF_TIPC, where the kernel has it; a kernel that has not tells so by another error than the sandbox.
     let script = format!(
         "perl -e '$b = \"\\0\" x 64; print syscall({}, 30, 5, 0, $b) < 0 && $! == {} ? \"held\" : \"out\"'",
         libc::SYS_socketpair,

@@ -6,10 +6,10 @@ use std::os::unix::fs::OpenOptionsExt;
 use std::process::{ExitCode, Stdio};
 use std::time::{Duration, Instant};
 
-use rondo_agent_kit::wall::process::{Command, Isolation};
+use rondo_agent_kit::sandbox::process::{Command, Isolation};
 use rondo_protocol::diagnostic::Code;
 
-use super::ground::{Ground, Plain, Walled, held, shell, text};
+use super::ground::{Ground, Plain, Sandboxed, held, shell, text};
 use crate::{Attempt, Without};
 
 /// The verb by which this binary is a host that is killed.
@@ -29,10 +29,10 @@ const STUBBORN: &str = "(trap '' TERM HUP INT QUIT; stay) & wait_for_it";
 pub fn attempts() -> Vec<Attempt> {
     fn attempt(
         name: &'static str,
-        with_wall: fn() -> Result<(), String>,
+        with_sandbox: fn() -> Result<(), String>,
         without: fn() -> Result<(), String>,
     ) -> Attempt {
-        Attempt { name, with_wall, without: Without::Succeeds(without) }
+        Attempt { name, with_sandbox, without: Without::Succeeds(without) }
     }
     vec![
         attempt("process::fork_and_stay", || held(|g| outlives(g, FORKED)), || survives(FORKED)),
@@ -117,7 +117,7 @@ fn outlives(ground: &Ground, script: &str) -> Result<bool, String> {
 
 /// The same with nothing but the standard library: it stays, and is ended by its number.
 fn survives(script: &str) -> Result<(), String> {
-    let ground = Ground::new(Walled::No);
+    let ground = Ground::new(Sandboxed::No);
     let mut pipe = Held::new(&ground);
     let mut plain = Plain::start(&ground, &staying(&format!("STAY=\"echo \\$\\$ > number; $STAY\"; {script}")));
     plain.wait();
@@ -132,7 +132,7 @@ fn survives(script: &str) -> Result<(), String> {
             let _ = pid.map(|pid| rustix::process::kill_process(pid, rustix::process::Signal::KILL));
         }
     }
-    if stays { Ok(()) } else { Err("it did not survive without a wall either".to_owned()) }
+    if stays { Ok(()) } else { Err("it did not survive without a sandbox either".to_owned()) }
 }
 
 fn outlives_a_timeout(ground: &Ground) -> Result<bool, String> {
@@ -161,7 +161,7 @@ fn outlives_a_cancellation(ground: &Ground) -> Result<bool, String> {
 }
 
 fn outlives_its_host(ground: &Ground) -> Result<bool, String> {
-    let Walled::By(isolation) = ground.walled else { return Err("there is no wall".to_owned()) };
+    let Sandboxed::By(isolation) = ground.sandboxed else { return Err("there is no sandbox".to_owned()) };
     let mut pipe = Held::new(ground);
     let mut host = std::process::Command::new(std::env::current_exe().unwrap())
         .args([HOST, &serde_json::to_string(&isolation).unwrap(), text(&ground.workspace())])
@@ -185,8 +185,9 @@ fn outlives_its_host(ground: &Ground) -> Result<bool, String> {
 pub fn host(arguments: &[String]) -> ExitCode {
     let [isolation, workspace, script] = arguments else { return ExitCode::from(2) };
     let isolation: Isolation = serde_json::from_str(isolation).unwrap();
-    let ground = Ground::new(Walled::By(isolation));
-    let settings = rondo_agent_kit::wall::process::ProcessSettings { workspace: workspace.into(), ..ground.settings() };
+    let ground = Ground::new(Sandboxed::By(isolation));
+    let settings =
+        rondo_agent_kit::sandbox::process::ProcessSettings { workspace: workspace.into(), ..ground.settings() };
     let _ = ground.runtime.block_on(ground.processes_of(settings).run(shell(script)));
     ExitCode::SUCCESS
 }

@@ -3,10 +3,10 @@
 use std::fs;
 use std::os::unix::fs::MetadataExt;
 
-use rondo_agent_kit::wall::process::{Access, Command};
+use rondo_agent_kit::sandbox::process::{Access, Command};
 use rondo_protocol::diagnostic::Code;
 
-use super::ground::{Ground, SECRET, Walled, held, shell, text};
+use super::ground::{Ground, SECRET, Sandboxed, held, shell, text};
 use super::tried;
 use crate::{Attempt, Without};
 
@@ -47,7 +47,7 @@ pub fn attempts() -> Vec<Attempt> {
     ];
     attempts.push(Attempt {
         name: "process::write_an_inherited_file",
-        with_wall: || held(inherited_with_wall),
+        with_sandbox: || held(inherited_with_sandbox),
         without: Without::Succeeds(inherited_without),
     });
     attempts
@@ -236,7 +236,7 @@ fn link_a_hidden_file(ground: &Ground) -> Result<bool, String> {
     reads(ground, "ln rondo.toml mine; ln .git/config mine; ln -s .git/config link; cat mine link")
 }
 
-/// Nothing is mounted here, because without a wall root would do it to the machine.
+/// Nothing is mounted here, because without a sandbox root would do it to the machine.
 fn take_off_a_mask(ground: &Ground) -> Result<bool, String> {
     reads(ground, "umount .git rondo.toml; umount -l .git; cat .git/config rondo.toml")
 }
@@ -255,11 +255,11 @@ fn read_what_its_host_replaces(ground: &Ground) -> Result<bool, String> {
     fs::rename(&new, &settings).unwrap();
     fs::write(&saved, "").unwrap();
     match ground.runtime.block_on(run).unwrap() {
-        Ok(finished) => match ground.walled {
-            Walled::By(isolation) if isolation.has_namespaces() => Err("it was not ended".to_owned()),
+        Ok(finished) => match ground.sandboxed {
+            Sandboxed::By(isolation) if isolation.has_namespaces() => Err("it was not ended".to_owned()),
             _ => Ok(finished.output.contains(SECRET)),
         },
-        Err(error) if error.code == Code::WallMissing && error.message.contains("rondo.toml") => Ok(false),
+        Err(error) if error.code == Code::SandboxMissing && error.message.contains("rondo.toml") => Ok(false),
         Err(error) => Err(error.to_string()),
     }
 }
@@ -275,12 +275,12 @@ fn inherited(ground: &Ground, run: impl FnOnce(&str) -> Result<(), String>) -> R
     Ok(fs::metadata(path).unwrap().len() > 0)
 }
 
-fn inherited_with_wall(ground: &Ground) -> Result<bool, String> {
+fn inherited_with_sandbox(ground: &Ground) -> Result<bool, String> {
     inherited(ground, |script| ground.script(script).map(drop))
 }
 
 fn inherited_without() -> Result<(), String> {
-    let ground = Ground::new(Walled::No);
+    let ground = Ground::new(Sandboxed::No);
     let plain = |script: &str| {
         super::ground::Plain::start(&ground, script).wait();
         Ok(())

@@ -1,4 +1,4 @@
-//! Where attempts are made: a workspace with hidden files, a folder outside, and programs started with a wall or none.
+//! Where attempts are made: a workspace with hidden files, a folder outside, and programs started with a sandbox or none.
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -7,18 +7,18 @@ use std::process::Stdio;
 use std::sync::OnceLock;
 use std::time::Duration;
 
+use rondo_agent_kit::sandbox::process::{Answered, Command, Exit, Finished, Isolation, ProcessSettings, Processes};
+use rondo_agent_kit::sandbox::protected;
 use rondo_agent_kit::tool::Error;
-use rondo_agent_kit::wall::process::{Answered, Command, Exit, Finished, Isolation, ProcessSettings, Processes};
-use rondo_agent_kit::wall::protected;
 use rondo_protocol::diagnostic::Code;
 use tempfile::TempDir;
 
 /// What is written in the file outside, and in those that are hidden.
 pub const SECRET: &str = "the secret of the house";
 
-/// The wall of one try: a kind, or none.
+/// The sandbox of one try: a kind, or none.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Walled {
+pub enum Sandboxed {
     By(Isolation),
     No,
 }
@@ -26,7 +26,7 @@ pub enum Walled {
 /// Whether an attempt got out; `Err` = it could not be made.
 pub type Attack = fn(&Ground) -> Result<bool, String>;
 
-/// What a wall holds beside its own.
+/// What a sandbox holds beside its own.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Hold {
     pub protected: Vec<String>,
@@ -52,17 +52,17 @@ impl Hold {
 /// A workspace and what is around it.
 pub struct Ground {
     folder: TempDir,
-    pub walled: Walled,
-    /// What else its wall holds; an attempt that concerns it is tried without it too.
+    pub sandboxed: Sandboxed,
+    /// What else its sandbox holds; an attempt that concerns it is tried without it too.
     pub hold: Hold,
     pub runtime: tokio::runtime::Runtime,
 }
 
 impl Ground {
-    pub fn new(walled: Walled) -> Self {
+    pub fn new(sandboxed: Sandboxed) -> Self {
         let folder = tempfile::Builder::new().prefix("escapes").tempdir().unwrap();
         let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(1).enable_all().build().unwrap();
-        let ground = Self { folder, walled, hold: Hold::usual(), runtime };
+        let ground = Self { folder, sandboxed, hold: Hold::usual(), runtime };
         for inner in ["outside", "workspace/.git", "workspace/.rondo", "workspace/deep/store", "workspace/src"] {
             fs::create_dir_all(ground.root().join(inner)).unwrap();
         }
@@ -101,10 +101,10 @@ impl Ground {
         self.root().join("outside")
     }
 
-    /// What every program of this ground is walled by.
+    /// What confines every program of this ground.
     pub fn settings(&self) -> ProcessSettings {
         let launcher = std::env::current_exe().unwrap();
-        // `.git` and nested settings are not named: the wall hides them by itself.
+        // `.git` and nested settings are not named: the sandbox hides them by itself.
         let hidden = [".rondo", "rondo.toml", "deep/store"].map(|name| self.workspace().join(name));
         ProcessSettings {
             read: vec![launcher.clone()],
@@ -114,8 +114,8 @@ impl Ground {
             hidden: hidden.into_iter().chain(self.below(&self.hold.hidden)).collect(),
             read_only: self.below(&self.hold.read_only),
             protected: self.hold.protected.clone(),
-            ceilings: rondo_agent_kit::wall::process::Limits::default(),
-            sandbox: self.walled != Walled::No,
+            ceilings: rondo_agent_kit::sandbox::process::Limits::default(),
+            sandbox: self.sandboxed != Sandboxed::No,
             env: BTreeMap::from([("PATH".to_owned(), "/usr/local/bin:/usr/bin:/bin".to_owned())]),
         }
     }
@@ -129,9 +129,9 @@ impl Ground {
     }
 
     pub fn processes_of(&self, settings: ProcessSettings) -> Processes {
-        match self.walled {
-            Walled::By(isolation) => Processes::new(settings).with_isolation(isolation),
-            Walled::No => Processes::new(settings),
+        match self.sandboxed {
+            Sandboxed::By(isolation) => Processes::new(settings).with_isolation(isolation),
+            Sandboxed::No => Processes::new(settings),
         }
     }
 
@@ -206,16 +206,16 @@ impl Drop for Plain {
     }
 }
 
-/// The kinds of wall that this machine offers.
-pub fn walls() -> &'static [Isolation] {
+/// The kinds of sandbox that this machine offers.
+pub fn sandboxes() -> &'static [Isolation] {
     static WALLS: OnceLock<Vec<Isolation>> = OnceLock::new();
     WALLS.get_or_init(|| {
         let kinds = [Isolation::Bubblewrap, Isolation::Namespaces, Isolation::Landlock];
-        let offered = |isolation: &Isolation| match Ground::new(Walled::By(*isolation)).run(shell("true")) {
+        let offered = |isolation: &Isolation| match Ground::new(Sandboxed::By(*isolation)).run(shell("true")) {
             Ok(_) => true,
             Err(error) => {
-                assert_eq!(error.code, Code::WallMissing, "{isolation:?}: {error}");
-                eprintln!("not tried here: a wall of {isolation:?}: {error}");
+                assert_eq!(error.code, Code::SandboxMissing, "{isolation:?}: {error}");
+                eprintln!("not tried here: a sandbox of {isolation:?}: {error}");
                 false
             }
         };
@@ -223,32 +223,34 @@ pub fn walls() -> &'static [Isolation] {
     })
 }
 
-/// The attempt gets past no kind of wall.
+/// The attempt gets past no kind of sandbox.
 pub fn held(attack: Attack) -> Result<(), String> {
-    for isolation in walls() {
-        let ground = Ground::new(Walled::By(*isolation));
+    for isolation in sandboxes() {
+        let ground = Ground::new(Sandboxed::By(*isolation));
         if attack(&ground).map_err(|why| format!("{isolation:?}: it could not be tried: {why}"))? {
-            return Err(format!("it got past a wall of {isolation:?}"));
+            return Err(format!("it got past a sandbox of {isolation:?}"));
         }
     }
     Ok(())
 }
 
-/// Where the wall does not hold what is concerned, and all the rest, the attempt succeeds.
+/// Where the sandbox does not hold what is concerned, and all the rest, the attempt succeeds.
 pub fn succeeds_without_hold(attack: Attack) -> Result<(), String> {
     // The last kind holds more than it is asked for: beside what is hidden nothing is made.
-    let Some(isolation) = walls().iter().find(|isolation| isolation.has_namespaces()) else { return succeeds(attack) };
-    let mut ground = Ground::new(Walled::By(*isolation));
+    let Some(isolation) = sandboxes().iter().find(|isolation| isolation.has_namespaces()) else {
+        return succeeds(attack);
+    };
+    let mut ground = Ground::new(Sandboxed::By(*isolation));
     ground.hold = Hold::nothing();
     if attack(&ground)? { Ok(()) } else { Err("it fails without what it is held by, and proves nothing".to_owned()) }
 }
 
-/// Without a wall the attempt succeeds.
+/// Without a sandbox the attempt succeeds.
 pub fn succeeds(attack: Attack) -> Result<(), String> {
-    if attack(&Ground::new(Walled::No))? {
+    if attack(&Ground::new(Sandboxed::No))? {
         Ok(())
     } else {
-        Err("it fails without a wall, and proves nothing".to_owned())
+        Err("it fails without a sandbox, and proves nothing".to_owned())
     }
 }
 

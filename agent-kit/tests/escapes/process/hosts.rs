@@ -8,11 +8,11 @@ use std::time::Duration;
 
 use futures_util::future::BoxFuture;
 use libtest_mimic::{Failed, Trial};
-use rondo_agent_kit::wall::http::{Gate, GateSettings, Resolver};
-use rondo_agent_kit::wall::process::{Command, Exit, Finished, Isolation, Processes};
+use rondo_agent_kit::sandbox::http::{Gate, GateSettings, Resolver};
+use rondo_agent_kit::sandbox::process::{Command, Exit, Finished, Isolation, Processes};
 use rondo_protocol::diagnostic::Code;
 
-use super::ground::{Ground, Walled, shell, walls};
+use super::ground::{Ground, Sandboxed, sandboxes, shell};
 
 pub fn trials() -> Vec<Trial> {
     let trial = |name: &str, run: fn() -> Result<(), String>| {
@@ -89,8 +89,8 @@ fn says(ground: &Ground, hosts: &[String], words: &[&str]) -> Result<String, Str
 }
 
 fn each(run: impl Fn(&Ground) -> Result<(), String>) -> Result<(), String> {
-    for isolation in walls().iter().filter(|isolation| isolation.has_namespaces()) {
-        run(&Ground::new(Walled::By(*isolation))).map_err(|why| format!("{isolation:?}: {why}"))?;
+    for isolation in sandboxes().iter().filter(|isolation| isolation.has_namespaces()) {
+        run(&Ground::new(Sandboxed::By(*isolation))).map_err(|why| format!("{isolation:?}: {why}"))?;
     }
     Ok(())
 }
@@ -225,7 +225,7 @@ fn as_without() -> Result<(), String> {
         }
         fs::read(ground.workspace().join("src/new")).map(drop).map_err(|error| error.to_string())?;
         let flood = Command {
-            limits: rondo_agent_kit::wall::process::Limits { output_bytes: 1 << 20, ..Default::default() },
+            limits: rondo_agent_kit::sandbox::process::Limits { output_bytes: 1 << 20, ..Default::default() },
             ..shell("yes")
         };
         match ground.runtime.block_on(given(ground, &hosts).run(flood)) {
@@ -236,9 +236,9 @@ fn as_without() -> Result<(), String> {
 }
 
 fn without_namespaces() -> Result<(), String> {
-    let ground = Ground::new(Walled::By(Isolation::Landlock));
+    let ground = Ground::new(Sandboxed::By(Isolation::Landlock));
     match ground.runtime.block_on(given(&ground, &["example.com".to_owned()]).run(shell("true"))) {
-        Err(error) if error.code == Code::WallMissing => holds(&error.message, &["take `hosts` out of its sandbox"]),
+        Err(error) if error.code == Code::SandboxMissing => holds(&error.message, &["take `hosts` out of its sandbox"]),
         other => Err(format!("{other:?}")),
     }
 }

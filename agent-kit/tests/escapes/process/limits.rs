@@ -3,10 +3,10 @@
 use std::fs;
 use std::time::{Duration, Instant};
 
-use rondo_agent_kit::wall::process::{Command, Exit, Limits};
+use rondo_agent_kit::sandbox::process::{Command, Exit, Limits};
 use rondo_protocol::diagnostic::Code;
 
-use super::ground::{Ground, Plain, Walled, shell};
+use super::ground::{Ground, Plain, Sandboxed, shell};
 use super::tried;
 use crate::Attempt;
 
@@ -24,9 +24,9 @@ pub fn attempts() -> Vec<Attempt> {
     ]
 }
 
-/// What a script puts out with these limits, or without any limit and wall.
+/// What a script puts out with these limits, or without any limit and sandbox.
 fn limited(ground: &Ground, script: &str, limits: Limits) -> Result<String, String> {
-    if ground.walled == Walled::No {
+    if ground.sandboxed == Sandboxed::No {
         return Ok(Plain::start(ground, script).output());
     }
     match ground.run(Command { limits, ..shell(script) }) {
@@ -38,7 +38,7 @@ fn limited(ground: &Ground, script: &str, limits: Limits) -> Result<String, Stri
 
 fn flood_the_output(ground: &Ground) -> Result<bool, String> {
     let script = "yes 2>/dev/null | head -c 100000000";
-    if ground.walled == Walled::No {
+    if ground.sandboxed == Sandboxed::No {
         return Ok(Plain::start(ground, script).output().len() == 100_000_000);
     }
     let limits = Limits { output_bytes: 10_000_000, ..Limits::default() };
@@ -50,7 +50,7 @@ fn flood_the_output(ground: &Ground) -> Result<bool, String> {
 
 fn keep_a_long_output(ground: &Ground) -> Result<bool, String> {
     let script = "yes 2>/dev/null | head -c 50000000; echo end";
-    if ground.walled == Walled::No {
+    if ground.sandboxed == Sandboxed::No {
         return Ok(Plain::start(ground, script).output().len() > 50_000_000);
     }
     let finished = ground.run(Command { output_max_bytes: 1000, ..shell(script) }).map_err(|e| e.to_string())?;
@@ -60,7 +60,7 @@ fn keep_a_long_output(ground: &Ground) -> Result<bool, String> {
 
 fn multiply(ground: &Ground) -> Result<bool, String> {
     let script = "i=0; while [ $i -lt 300 ]; do sleep 5 >/dev/null & i=$((i+1)); done; wait; echo all of them";
-    let script = if ground.walled == Walled::No {
+    let script = if ground.sandboxed == Sandboxed::No {
         script.replace("wait;", "").replace("sleep 5", "sleep 1")
     } else {
         script.to_owned()
@@ -84,7 +84,7 @@ fn take_all_memory(ground: &Ground) -> Result<bool, String> {
 
 fn take_all_time(ground: &Ground) -> Result<bool, String> {
     let script = "while :; do :; done";
-    if ground.walled == Walled::No {
+    if ground.sandboxed == Sandboxed::No {
         let mut plain = Plain::start(ground, script);
         return Ok(plain.is_running());
     }
@@ -109,7 +109,7 @@ fn leave_files_in_the_private_folder(ground: &Ground) -> Result<bool, String> {
     let script =
         "d=${TMPDIR:-$PWD}; mkdir -p $d/deep/er; echo x > $d/deep/er/file; chmod 000 $d/deep/er $d/deep; echo $d";
     let script =
-        if ground.walled == Walled::No { script.replace("${TMPDIR:-$PWD}", "$PWD") } else { script.to_owned() };
+        if ground.sandboxed == Sandboxed::No { script.replace("${TMPDIR:-$PWD}", "$PWD") } else { script.to_owned() };
     let folder = limited(ground, &script, Limits::default())?;
     let left = std::path::Path::new(folder.trim()).join("deep").exists();
     let _ = std::process::Command::new("chmod").args(["-R", "700", folder.trim()]).status();

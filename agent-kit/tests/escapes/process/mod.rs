@@ -1,4 +1,4 @@
-//! Attempts of a program to get past its wall. Each is tried with every kind of wall that this machine offers.
+//! Attempts of a program to get past its sandbox. Each is tried with every kind of sandbox that this machine offers.
 
 #![expect(clippy::unwrap_used, clippy::panic, reason = "a test that cannot be set up fails")]
 
@@ -36,7 +36,7 @@ macro_rules! tried {
     ($($name:ident),* $(,)?) => {
         vec![$(crate::Attempt {
             name: concat!("process::", stringify!($name)),
-            with_wall: || crate::process::ground::held($name),
+            with_sandbox: || crate::process::ground::held($name),
             without: crate::Without::Succeeds(|| crate::process::ground::succeeds($name)),
         }),*]
     };

@@ -4,7 +4,7 @@ use std::fs;
 use std::os::unix::fs::PermissionsExt;
 use std::process::{Child, Command};
 
-use super::ground::{Ground, SECRET, Walled, held};
+use super::ground::{Ground, SECRET, Sandboxed, held};
 use super::tried;
 use crate::{Attempt, Without};
 
@@ -21,7 +21,7 @@ pub fn attempts() -> Vec<Attempt> {
     ];
     attempts.push(Attempt {
         name: "process::trace_an_outside_process",
-        with_wall: || held(trace_an_outside_process),
+        with_sandbox: || held(trace_an_outside_process),
         without: Without::Succeeds(|| {
             let scope = fs::read_to_string("/proc/sys/kernel/yama/ptrace_scope").unwrap_or_default();
             if scope.trim() == "0" || scope.is_empty() {
@@ -33,7 +33,7 @@ pub fn attempts() -> Vec<Attempt> {
     });
     attempts.push(Attempt {
         name: "process::become_another_user",
-        with_wall: || held(become_another_user),
+        with_sandbox: || held(become_another_user),
         without: Without::Succeeds(|| {
             if rustix::process::geteuid().is_root() {
                 return super::ground::succeeds(become_another_user);
@@ -104,14 +104,14 @@ fn see_outside_processes(ground: &Ground) -> Result<bool, String> {
     let output = ground.script(&format!("cat /proc/{}/cmdline", victim.0.id()))?;
     // Without a PID namespace, names and command lines of processes are seen, as by every user of the system.
     let is_seen = output.contains("sleep");
-    Ok(is_seen && !matches!(ground.walled, Walled::By(isolation) if !isolation.has_namespaces()))
+    Ok(is_seen && !matches!(ground.sandboxed, Sandboxed::By(isolation) if !isolation.has_namespaces()))
 }
 
 fn inherit_a_variable(ground: &Ground) -> Result<bool, String> {
     let known = ["PATH", "HOME", "TMPDIR", "PWD", "OLDPWD", "SHLVL", "_"];
     let (name, value) =
         std::env::vars().find(|(name, value)| !known.contains(&name.as_str()) && value.len() > 3).unwrap();
-    let output = if ground.walled == Walled::No {
+    let output = if ground.sandboxed == Sandboxed::No {
         super::ground::Plain::start(ground, "env").output()
     } else {
         ground.script("env; cat /proc/1/environ /proc/self/environ /proc/$PPID/environ")?
@@ -120,7 +120,7 @@ fn inherit_a_variable(ground: &Ground) -> Result<bool, String> {
 }
 
 fn have_privileges(ground: &Ground) -> Result<bool, String> {
-    // Without a wall new privileges may be had; with it nobody gets any, and nobody has any.
+    // Without a sandbox new privileges may be had; with it nobody gets any, and nobody has any.
     let output = ground.script("grep -E '^(CapPrm|CapEff|CapAmb|NoNewPrivs)' /proc/self/status")?;
     let has_none = output.lines().all(|line| !line.starts_with("Cap") || line.ends_with("\t0000000000000000"));
     Ok(!(has_none && output.contains("NoNewPrivs:\t1")))

@@ -1,9 +1,9 @@
-//! What is protected by its name, its shape or its object. Each is tried again with a wall that does not hold it.
+//! What is protected by its name, its shape or its object. Each is tried again with a sandbox that does not hold it.
 
 use std::fs;
 use std::path::Path;
 
-use rondo_agent_kit::wall::process::{Access, Command};
+use rondo_agent_kit::sandbox::process::{Access, Command};
 use rondo_protocol::diagnostic::Code;
 
 use super::ground::{Ground, SECRET, shell};
@@ -14,7 +14,7 @@ macro_rules! held {
     ($($name:ident),* $(,)?) => {
         vec![$(Attempt {
             name: concat!("process::", stringify!($name)),
-            with_wall: || super::ground::held($name),
+            with_sandbox: || super::ground::held($name),
             without: Without::Succeeds(|| super::ground::succeeds_without_hold($name)),
         }),*]
     };
@@ -186,7 +186,7 @@ fn make_a_missing_read_only_file(ground: &Ground) -> Result<bool, String> {
 /// Runs a program, which may be refused.
 fn run_or_refused(ground: &Ground, command: Command) -> Result<(), String> {
     match ground.run(command) {
-        Err(error) if ![Code::ProgramNotStarted, Code::WallMissing].contains(&error.code) => Err(error.to_string()),
+        Err(error) if ![Code::ProgramNotStarted, Code::SandboxMissing].contains(&error.code) => Err(error.to_string()),
         _ => Ok(()),
     }
 }

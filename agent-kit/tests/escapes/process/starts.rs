@@ -2,7 +2,7 @@
 
 use std::fs;
 
-use rondo_agent_kit::wall::process::{Access, Command, WorkingDir};
+use rondo_agent_kit::sandbox::process::{Access, Command, WorkingDir};
 
 use super::ground::{Ground, SECRET, shell, text};
 use super::works::{expect, succeeds};
@@ -19,7 +19,7 @@ pub fn private(ground: &Ground) -> Result<(), String> {
 pub fn closed_search(ground: &Ground) -> Result<(), String> {
     let mut settings = ground.settings();
     settings.env.insert("PATH".to_owned(), ".:bin::/usr/bin:/bin".to_owned());
-    let said = |command: Command, settings: &rondo_agent_kit::wall::process::ProcessSettings| {
+    let said = |command: Command, settings: &rondo_agent_kit::sandbox::process::ProcessSettings| {
         let ran = ground.runtime.block_on(ground.processes_of(settings.clone()).run(command));
         ran.map(|finished| finished.output).map_err(|error| error.to_string())
     };

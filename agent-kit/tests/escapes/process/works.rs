@@ -1,4 +1,4 @@
-//! What must still work behind the wall.
+//! What must still work in the sandbox.
 
 use std::fs;
 use std::path::PathBuf;
@@ -6,15 +6,15 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use libtest_mimic::{Failed, Trial};
+use rondo_agent_kit::sandbox::process::{Access, Answered, Command, Exit, Limits, Processes, WorkingDir};
 use rondo_agent_kit::tool::{EffectWord, Error, InDoubt, Invocation, Program, ProgramSettings, Shell, Tool, Typed};
-use rondo_agent_kit::wall::process::{Access, Answered, Command, Exit, Limits, Processes, WorkingDir};
 use rondo_protocol::canonical;
 use rondo_protocol::diagnostic::Code;
 
-use super::ground::{Ground, SECRET, Walled, shell, text, walls};
+use super::ground::{Ground, SECRET, Sandboxed, sandboxes, shell, text};
 use super::starts;
 
-/// Each with every kind of wall that there is.
+/// Each with every kind of sandbox that there is.
 pub fn works() -> Vec<Trial> {
     type Work = fn(&Ground) -> Result<(), String>;
     let works: [(&str, Work); 26] = [
@@ -47,14 +47,14 @@ pub fn works() -> Vec<Trial> {
     ];
     let works = works.into_iter().map(|(name, work)| {
         Trial::test(format!("process::{name}"), move || {
-            for isolation in walls() {
-                let ground = Ground::new(Walled::By(*isolation));
+            for isolation in sandboxes() {
+                let ground = Ground::new(Sandboxed::By(*isolation));
                 work(&ground).map_err(|why| Failed::from(format!("{isolation:?}: {why}")))?;
             }
             Ok(())
         })
     });
-    let self_test = Trial::test("process::the_self_test_finds_the_best_wall", || self_test().map_err(Failed::from));
+    let self_test = Trial::test("process::the_self_test_finds_the_best_sandbox", || self_test().map_err(Failed::from));
     works.chain([self_test]).chain(super::hosts::trials()).collect()
 }
 
@@ -437,19 +437,19 @@ fn names(ground: &Ground) -> Vec<String> {
 }
 
 fn self_test() -> Result<(), String> {
-    let ground = Ground::new(Walled::No);
+    let ground = Ground::new(Sandboxed::No);
     let mut settings = ground.settings();
     settings.sandbox = true;
     let processes = Processes::new(settings);
-    let wall = ground.runtime.block_on(processes.self_test()).clone();
-    eprintln!("the wall here: {wall}");
-    if wall.isolation != walls().first().copied() {
-        return Err(format!("{wall:?}"));
+    let sandbox = ground.runtime.block_on(processes.self_test()).clone();
+    eprintln!("the sandbox here: {sandbox}");
+    if sandbox.isolation != sandboxes().first().copied() {
+        return Err(format!("{sandbox:?}"));
     }
-    let Some(_) = wall.isolation else { return Ok(()) };
+    let Some(_) = sandbox.isolation else { return Ok(()) };
     let output = ground.runtime.block_on(processes.run(shell("cat ../outside/secret"))).map_err(|e| e.to_string())?;
-    if output.exit == Exit::Code(0) || wall.landlock.is_none() || !wall.seccomp {
-        Err(format!("{wall:?}"))
+    if output.exit == Exit::Code(0) || sandbox.landlock.is_none() || !sandbox.seccomp {
+        Err(format!("{sandbox:?}"))
     } else {
         Ok(())
     }

@@ -5,7 +5,7 @@ use std::os::unix::fs::{PermissionsExt, symlink};
 use std::path::PathBuf;
 use std::time::{Duration, Instant};
 
-use rondo_agent_kit::wall::files::{Access, Still, Watch, Workspace};
+use rondo_agent_kit::sandbox::files::{Access, Still, Watch, Workspace};
 use rondo_protocol::Digest;
 use rondo_protocol::seen::{Seen, Sight, SightKind};
 use rustix::fs::{CWD, FileType, Mode};

@@ -5,7 +5,7 @@ use std::os::unix::fs::{PermissionsExt, symlink};
 use std::path::Path;
 
 use proptest::prelude::*;
-use rondo_agent_kit::wall::files::Still;
+use rondo_agent_kit::sandbox::files::Still;
 use serde_json::{Value, json};
 
 use super::{aged, keeping_times, project, soon, tick};

@@ -9,7 +9,7 @@ use std::os::unix::fs::{MetadataExt, symlink};
 use std::path::Path;
 use std::time::{Duration, Instant, SystemTime};
 
-use rondo_agent_kit::wall::files::Still;
+use rondo_agent_kit::sandbox::files::Still;
 use rondo_protocol::seen::{Seen, SightKind};
 use serde_json::Value;
 

@@ -8,7 +8,7 @@ use std::os::unix::fs::symlink;
 use std::path::{Path, PathBuf};
 
 use proptest::prelude::*;
-use rondo_agent_kit::wall::files::{Access, Found, Still, Watch, Workspace};
+use rondo_agent_kit::sandbox::files::{Access, Found, Still, Watch, Workspace};
 use rondo_protocol::Digest;
 use rondo_protocol::seen::{Sight, SightKind};
 use serde_json::{Value, json};

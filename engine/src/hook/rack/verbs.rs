@@ -200,7 +200,7 @@ async fn warm<T: Content>(rack: &Rack<T>, kind: &str, asked: &verb::Asked, desk:
     };
     let thread = desk.thread(asked.get(THREAD).map(String::as_str).unwrap_or_default())?;
     let before = count().await?;
-    let calls = desk.rehearse(&thread).await?;
+    let calls = desk.replay(&thread).await?;
     let kept = count().await?.saturating_sub(before);
     let line =
         Value::from_iter([("kind", Value::from(kind)), ("calls", Value::from(calls)), ("kept", Value::from(kept))]);

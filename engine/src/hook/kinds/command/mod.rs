@@ -1,7 +1,7 @@
 //! `command`: an outside program that decides what becomes of a call. Altering.
 //!
 //! The file names a program that the operator has declared as `[hook.NAME]`, and can say nothing more of it. It runs
-//! behind the same wall as programs that tools are, one process a call, with the call on its stdin and a decision on its
+//! behind the same sandbox as programs that tools are, one process a call, with the call on its stdin and a decision on its
 //! stdout: `engine/docs/hooks.md` holds the protocol.
 //!
 //! Laws:
@@ -22,8 +22,8 @@ use std::time::Duration;
 use futures_util::future::BoxFuture;
 use rondo_agent_kit::answer::Contract;
 use rondo_agent_kit::redact::Redactor;
+use rondo_agent_kit::sandbox::process::{self, Access, Answered, Exit, Limits, Processes, WorkingDir};
 use rondo_agent_kit::tool::{self, cut};
-use rondo_agent_kit::wall::process::{self, Access, Answered, Exit, Limits, Processes, WorkingDir};
 use rondo_protocol::Value;
 use rondo_protocol::call::{Call, CallKind, Fault, FaultClass, Reply, Site};
 use rondo_protocol::diagnostic::Code;
@@ -86,7 +86,7 @@ impl HookKind for Command {
         let Making { hook, roles, ground, .. } = making;
         let name = self.program(hook).ok_or("`name`, the program's table in rondo.toml, is missing")?;
         let program = ground.programs.get(name).ok_or_else(|| format!("rondo.toml has no [hook.{name}]"))?;
-        let processes = ground.processes.get(name).ok_or("there is no wall for programs to run behind")?;
+        let processes = ground.processes.get(name).ok_or("there is no sandbox for programs to run behind")?;
         let contracts = roles.iter().filter_map(|(role, view)| Some((role.clone(), view.contract.clone()?)));
         Ok(Arc::new(Asking {
             name: name.to_owned(),

@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 
 use futures_util::future::BoxFuture;
 use rondo_agent_kit::effects::Verdict;
-use rondo_agent_kit::wall::files::{Still, Workspace};
+use rondo_agent_kit::sandbox::files::{Still, Workspace};
 use rondo_protocol::call::{Call, CallKind, Fault, ModelAnswer, Reply, Site, TurnReply};
 use rondo_protocol::id::RoleName;
 use rondo_protocol::message::Conversation;

@@ -3,7 +3,7 @@
 use std::collections::HashSet;
 use std::path::{Path, PathBuf};
 
-use rondo_agent_kit::wall::files::{Reach, Workspace};
+use rondo_agent_kit::sandbox::files::{Reach, Workspace};
 use rondo_protocol::call::Effect;
 use rondo_protocol::seen::{Seen, Sight, SightKind};
 use serde::{Deserialize, Serialize};

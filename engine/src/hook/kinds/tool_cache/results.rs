@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 
 use futures_util::future::{BoxFuture, join_all};
 use rondo_agent_kit::effects::Verdict;
-use rondo_agent_kit::wall::files::{Still, Workspace};
+use rondo_agent_kit::sandbox::files::{Still, Workspace};
 use rondo_protocol::Value;
 use rondo_protocol::call::{Call, CallKind, Effect, Fault, Reply, Site, ToolCall, ToolReply};
 use rondo_protocol::id::RoleName;

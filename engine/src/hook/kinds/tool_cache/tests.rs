@@ -13,8 +13,8 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 
 use futures_util::future::BoxFuture;
 use rondo_agent_kit::effects::Verdict;
+use rondo_agent_kit::sandbox::files::{Access, Workspace};
 use rondo_agent_kit::tool::{self, Invocation, Origin, Spec, Tool, file_tools};
-use rondo_agent_kit::wall::files::{Access, Workspace};
 use rondo_protocol::call::{Call, CallKind, Effect, Reply, Site, ToolCall, ToolReply};
 use rondo_protocol::diagnostic::Code;
 use rondo_protocol::id::{LanePath, RoleName, ThreadId};
@@ -176,7 +176,7 @@ impl Desk {
             flags: &BTreeMap::from([("cache".to_owned(), flag.to_owned())]),
             ground: &Ground { files: Some(Arc::clone(&self.files)), ..Ground::default() },
             space: &self.space(),
-            is_rehearsal: flag == "rehearsal",
+            is_rehearsal: flag == "replay",
         })
     }
 

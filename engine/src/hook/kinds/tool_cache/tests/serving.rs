@@ -321,7 +321,7 @@ async fn nothing_damaged_is_ever_given() {
 #[tokio::test]
 async fn a_rehearsed_thread_is_learnt_and_counted_nowhere() {
     let desk = Desk::new(look());
-    let run = desk.flagged(r#"{"mode":"verify"}"#, "rehearsal");
+    let run = desk.flagged(r#"{"mode":"verify"}"#, "replay");
     run.calls("look", &["{}", "{}"]).await;
     let node = &run.path.nodes()[0];
     assert_eq!(node.hook.visited(&run.site("a", 0), &node.context).await, None);

@@ -1,6 +1,6 @@
 //! The paths that a program is declared to write, in a workspace that it otherwise only reads.
 //!
-//! A declared path that does not exist is made before the wall goes up, with the folders above it: granting the nearest one
+//! A declared path that does not exist is made before the sandbox goes up, with the folders above it: granting the nearest one
 //! that exists would grant everything beside it. One whose name has an extension is taken for a file, others for folders. All is done beneath the open workspace,
 //! so that a link that leads out is refused by the kernel, also one that is made this moment.
 
@@ -94,7 +94,7 @@ fn check(plan: &Plan, real: &Path, path: &Path) -> io::Result<()> {
     if is_held { Err(refused(path, "it may be read but not written")) } else { Ok(()) }
 }
 
-/// The error for a path that is not granted. Its kind tells that nothing is wrong with the wall.
+/// The error for a path that is not granted. Its kind tells that nothing is wrong with the sandbox.
 pub(super) fn refused(path: &Path, why: &str) -> io::Error {
     io::Error::new(io::ErrorKind::PermissionDenied, format!("{} cannot be written: {why}", path.display()))
 }

@@ -1,4 +1,4 @@
-//! Which wall there is: tried, not assumed.
+//! Which sandbox there is: tried, not assumed.
 
 use std::fmt;
 
@@ -9,9 +9,9 @@ use super::ProcessSettings;
 use super::plan::Isolation;
 use crate::tool::Error;
 
-/// What the wall around programs is made of.
+/// What the sandbox around programs is made of.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
-pub struct Wall {
+pub struct Sandbox {
     /// The layers in force; `None` when there are not enough of them, and nothing is started.
     pub isolation: Option<Isolation>,
     /// The version of Landlock in force. Later versions of a kernel add to it; at most 6 is asked for.
@@ -26,8 +26,8 @@ pub struct Wall {
     pub missing: Vec<String>,
 }
 
-impl Wall {
-    /// A wall that was not tried.
+impl Sandbox {
+    /// A sandbox that was not tried.
     pub(super) fn assumed(isolation: Isolation) -> Self {
         Self::of(isolation, None, Vec::new())
     }
@@ -52,15 +52,15 @@ impl Wall {
         let missing =
             if self.missing.is_empty() { "nothing is known of it".to_owned() } else { self.missing.join("; ") };
         let message = format!(
-            "programs are not started, because this system offers no wall around them ({missing}); an operator who \
+            "programs are not started, because this system offers no sandbox around them ({missing}); an operator who \
              wants them all the same sets sandbox = \"off\" in [grant]"
         );
-        Error::new(Code::WallMissing, message)
+        Error::new(Code::SandboxMissing, message)
     }
 }
 
 /// In a line, as `rondo doctor` prints it.
-impl fmt::Display for Wall {
+impl fmt::Display for Sandbox {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let Some(isolation) = self.isolation else {
             return write!(f, "none ({})", self.missing.join("; "));
@@ -79,8 +79,8 @@ impl fmt::Display for Wall {
 }
 
 #[cfg(not(target_os = "linux"))]
-pub(super) async fn choose(_: &ProcessSettings) -> Wall {
-    Wall::none(vec!["it is known for Linux only".to_owned()])
+pub(super) async fn choose(_: &ProcessSettings) -> Sandbox {
+    Sandbox::none(vec!["it is known for Linux only".to_owned()])
 }
 
 #[cfg(target_os = "linux")]
@@ -96,13 +96,13 @@ mod probed {
     use super::super::nested::Found;
     use super::super::plan::{Exit, Streams};
     use super::super::{Command, start};
-    use super::{Isolation, ProcessSettings, Wall};
+    use super::{Isolation, ProcessSettings, Sandbox};
 
     /// How long the probe may take on a busy machine.
     const TIMEOUT: Duration = Duration::from_secs(30);
 
-    /// Tries the kinds of wall, best first, and chooses the first that holds.
-    pub(in super::super) async fn choose(settings: &ProcessSettings) -> Wall {
+    /// Tries the kinds of sandbox, best first, and chooses the first that holds.
+    pub(in super::super) async fn choose(settings: &ProcessSettings) -> Sandbox {
         let mut missing = Vec::new();
         for isolation in [Isolation::Bubblewrap, Isolation::Namespaces, Isolation::Landlock] {
             if isolation == Isolation::Bubblewrap && !launch::has_bubblewrap() {
@@ -110,14 +110,14 @@ mod probed {
                 continue;
             }
             match tried(settings, isolation).await {
-                Ok(landlock) => return Wall::of(isolation, landlock, missing),
+                Ok(landlock) => return Sandbox::of(isolation, landlock, missing),
                 Err(why) => missing.push(format!("{isolation:?}: {why}")),
             }
         }
-        Wall::none(missing)
+        Sandbox::none(missing)
     }
 
-    /// Tries one kind of wall in a workspace made for it.
+    /// Tries one kind of sandbox in a workspace made for it.
     async fn tried(settings: &ProcessSettings, isolation: Isolation) -> Result<Option<u8>, String> {
         let ground = Ground::make().map_err(|error| error.to_string())?;
         let hidden = ground.workspace().join("hidden");
@@ -129,7 +129,7 @@ mod probed {
             hidden: vec![hidden.clone(), ground.workspace().join("missing")],
             read_only: Vec::new(),
             protected: Vec::new(),
-            ceilings: crate::wall::process::Limits::default(),
+            ceilings: crate::sandbox::process::Limits::default(),
             env: std::collections::BTreeMap::new(),
             launcher: settings.launcher.clone(),
             sandbox: true,

@@ -1,7 +1,7 @@
-//! What comes out of a wall by a pair of sockets: parts of both streams as frames, and connections that a program wants.
+//! What comes out of a sandbox by a pair of sockets: parts of both streams as frames, and connections that a program wants.
 //!
 //! A connection is a frame without a part that brings an open socket along: what the program says to its proxy. The
-//! sender stands behind the wall, so both are read as something that anybody may have written.
+//! sender stands in the sandbox, so both are read as something that anybody may have written.
 
 use std::collections::VecDeque;
 use std::io::{self, IoSliceMut};

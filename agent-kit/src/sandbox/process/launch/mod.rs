@@ -1,4 +1,4 @@
-//! The launcher: this binary, started again to become a program behind the wall.
+//! The launcher: this binary, started again to become a program in the sandbox.
 //!
 //! Its stages are processes, each started by the one before with nothing but its three streams: the plan comes in on
 //! stdin, reports go out on stdout, and stderr is the output of the program.
@@ -46,7 +46,7 @@ pub(super) use probe::{Escape, probe};
 const CLEARING_MAX: Duration = Duration::from_mins(10);
 
 /// The hidden verb.
-const VERB: &str = "__walled";
+const VERB: &str = "__sandboxed";
 
 /// The arguments that start the outer stage.
 pub(super) const OUTER: [&str; 2] = [VERB, "outer"];
@@ -124,7 +124,7 @@ fn supervised(plan: &Plan, stdin: &[u8]) -> Result<(), Report> {
 
 fn started_in_namespaces(plan: &Plan, stdin: &[u8]) -> Result<Child, Report> {
     if plan.isolation == Isolation::Bubblewrap {
-        let mut bubblewrap = bubblewrap::command(plan).map_err(no_wall)?;
+        let mut bubblewrap = bubblewrap::command(plan).map_err(no_sandbox)?;
         return start(bubblewrap.args(INNER), plan, stdin);
     }
     start(Command::new(&plan.launcher).args(NAMESPACES), plan, stdin)
@@ -134,11 +134,11 @@ fn in_namespaces() -> Result<(), Report> {
     close_all_others()?;
     let _ = set_parent_process_death_signal(Some(Signal::KILL));
     let (plan, stdin) = Plan::read(&mut io::stdin()).map_err(not_started)?;
-    namespaces::enter(&plan).map_err(no_wall)?;
+    namespaces::enter(&plan).map_err(no_sandbox)?;
     let mut inner = start(Command::new(&plan.launcher).args(INNER), &plan, &stdin)?;
     // Its lifeline is closed by the end of this process, which holds the other end.
     let lifeline = inner.stdin.take();
-    inner.wait().map_err(no_wall)?;
+    inner.wait().map_err(no_sandbox)?;
     drop(lifeline);
     Ok(())
 }
@@ -147,7 +147,7 @@ fn inner() -> Result<(), Report> {
     close_all_others()?;
     let _ = set_parent_process_death_signal(Some(Signal::KILL));
     let (plan, stdin) = Plan::read(&mut io::stdin()).map_err(not_started)?;
-    namespaces::settle(&plan).map_err(no_wall)?;
+    namespaces::settle(&plan).map_err(no_sandbox)?;
     supervise::as_first(&plan, &stdin)
 }
 
@@ -168,7 +168,7 @@ fn start(command: &mut Command, plan: &Plan, stdin: &[u8]) -> Result<Child, Repo
 
 /// Closes what was inherited beside the three streams: a file or a lock of whoever started us.
 fn close_all_others() -> Result<(), Report> {
-    let entries = std::fs::read_dir("/proc/self/fd").map_err(no_wall)?;
+    let entries = std::fs::read_dir("/proc/self/fd").map_err(no_sandbox)?;
     let open: Vec<i32> = entries.filter_map(|entry| entry.ok()?.file_name().to_str()?.parse().ok()).collect();
     for number in open.into_iter().filter(|number| *number > 2) {
         // The list held itself open and is closed already.
@@ -178,8 +178,8 @@ fn close_all_others() -> Result<(), Report> {
 }
 
 #[expect(clippy::needless_pass_by_value, reason = "it is what map_err calls")]
-fn no_wall(error: io::Error) -> Report {
-    Report::NoWall(format!("the wall could not be put up: {error}"))
+fn no_sandbox(error: io::Error) -> Report {
+    Report::NoSandbox(format!("the sandbox could not be put up: {error}"))
 }
 
 #[expect(clippy::needless_pass_by_value, reason = "it is what map_err calls")]

@@ -1,4 +1,4 @@
-//! The last stage: walls itself in, and becomes the program.
+//! The last stage: confines itself, and becomes the program.
 
 use std::fs::File;
 use std::io::{self, ErrorKind, Seek, Write};
@@ -11,7 +11,7 @@ use rustix::process::{Signal, set_parent_process_death_signal};
 
 use super::super::plan::{Isolation, Plan, Report, Streams};
 use super::entrance::Entrance;
-use super::{close_all_others, landlock, limits, namespaces, no_wall, not_started, private, relay, seccomp};
+use super::{close_all_others, landlock, limits, namespaces, no_sandbox, not_started, private, relay, seccomp};
 
 /// Becomes the program, or says why not.
 pub(super) fn become_program() -> Result<(), Report> {
@@ -29,23 +29,23 @@ pub(super) fn become_program() -> Result<(), Report> {
     command.current_dir(plan.working_dir.as_ref().unwrap_or(&home));
     command.stdin(stdin(&input).map_err(not_started)?).stdout(output()?).stderr(output()?);
 
-    // Opened before the wall stands, which lets nothing be opened.
-    let entrance = plan.has_proxy.then(Entrance::open).transpose().map_err(no_wall)?;
+    // Opened before the sandbox stands, which lets nothing be opened.
+    let entrance = plan.has_proxy.then(Entrance::open).transpose().map_err(no_sandbox)?;
     if let Some(entrance) = &entrance {
         entrance.name_to(&mut command);
         command.envs(&plan.env);
     }
-    limits::set(&plan.limits).map_err(no_wall)?;
+    limits::set(&plan.limits).map_err(no_sandbox)?;
     if plan.isolation != Isolation::Off {
         let port = entrance.as_ref().map(|entrance| entrance.port);
         let abi = landlock::restrict(&plan, port).map_err(|error| match error.kind() {
-            // What was asked for cannot be granted; the wall itself is fine.
+            // What was asked for cannot be granted; the sandbox itself is fine.
             ErrorKind::PermissionDenied => Report::NotStarted(error.to_string()),
-            _ => no_wall(error),
+            _ => no_sandbox(error),
         })?;
-        namespaces::give_up_privileges().map_err(no_wall)?;
-        Report::Walled(abi).write(&mut reports).map_err(no_wall)?;
-        seccomp::restrict(&plan).map_err(no_wall)?;
+        namespaces::give_up_privileges().map_err(no_sandbox)?;
+        Report::Sandboxed(abi).write(&mut reports).map_err(no_sandbox)?;
+        seccomp::restrict(&plan).map_err(no_sandbox)?;
     }
     let error = match plan.streams {
         Streams::Together if entrance.is_none() => command.exec(),

@@ -31,7 +31,7 @@ impl Places {
         let is_writable = |path: &Path| writable.iter().any(|root| path.starts_with(root) && path != root);
         for path in plan.hidden.iter().chain(&plan.kept).chain(&plan.read_only) {
             let refused = |error: &dyn std::fmt::Display| {
-                Report::NoWall(format!("{} cannot be kept from programs: {error}", path.display()))
+                Report::NoSandbox(format!("{} cannot be kept from programs: {error}", path.display()))
             };
             if path.is_symlink() {
                 if is_writable(path) {

@@ -1,4 +1,4 @@
-//! A program that runs where no wall is known. It is reached with the sandbox off only.
+//! A program that runs where no sandbox is known. It is reached with the sandbox off only.
 
 use std::process::Stdio;
 use std::sync::Arc;
@@ -15,8 +15,8 @@ use super::apart::Stream;
 use super::not_started;
 use super::output::Output;
 use super::plan::{Exit, Plan};
+use crate::sandbox::http::Gate;
 use crate::tool::Error;
-use crate::wall::http::Gate;
 
 /// Ends a group of processes when it is dropped.
 struct Group(Option<Pid>);
@@ -29,9 +29,9 @@ impl Drop for Group {
     }
 }
 
-/// Where no wall is known, nothing goes on behind one.
+/// Where no sandbox is known, nothing goes on behind one.
 pub(super) async fn open(_: Plan, _: Option<Arc<Gate>>) -> Result<super::Live, Error> {
-    Err(Error::new(Code::WallMissing, "a server with a sandbox is started on Linux only"))
+    Err(Error::new(Code::SandboxMissing, "a server with a sandbox is started on Linux only"))
 }
 
 /// Runs the program of `plan` in a process group of its own.

@@ -24,8 +24,8 @@ use super::not_started;
 use super::output::Output;
 use super::plan::{Exit, Plan, Report};
 use super::proxy::Proxy;
+use crate::sandbox::http::Gate;
 use crate::tool::Error;
-use crate::wall::http::Gate;
 
 /// How long the launcher may take to end a tree of processes before it is ended itself.
 const GRACE: Duration = Duration::from_millis(1500);
@@ -125,9 +125,10 @@ pub(super) async fn run(
         let _ = timeout(GRACE, collect(&mut output, &mut kept, plan.limits.output_bytes)).await;
     }
     let reports = Report::read_all(&lines);
-    let landlock = reports.iter().find_map(|report| if let Report::Walled(abi) = report { Some(*abi) } else { None });
+    let landlock =
+        reports.iter().find_map(|report| if let Report::Sandboxed(abi) = report { Some(*abi) } else { None });
     // A stage that could not go on says so before the one that waits for it tells that it ended.
-    let end = reports.into_iter().find(|report| !matches!(report, Report::Walled(_)));
+    let end = reports.into_iter().find(|report| !matches!(report, Report::Sandboxed(_)));
     match (ending, end) {
         _ if is_late => {
             let message = format!("the program was still running after {} s and was ended", time.as_secs_f64());
@@ -166,11 +167,11 @@ fn refused(plan: &Plan, report: Report) -> Error {
                  program was ended and can be run again",
                 path.display()
             );
-            Error::new(Code::WallMissing, message)
+            Error::new(Code::SandboxMissing, message)
         }
-        Report::NoWall(why) => Error::new(Code::WallMissing, why),
+        Report::NoSandbox(why) => Error::new(Code::SandboxMissing, why),
         Report::NotStarted(why) => not_started(why),
-        Report::Walled(_) | Report::Ended(_) => not_started("it ended"),
+        Report::Sandboxed(_) | Report::Ended(_) => not_started("it ended"),
     }
 }
 
@@ -210,7 +211,7 @@ pub(super) async fn open(plan: Plan, gate: Option<Arc<Gate>>) -> Result<Live, Er
             () = told.cancelled() => drop(timeout(FOLLOWING, &mut passing).await),
         }
         let reports = Report::read_all(&launched.end(CLEARING).await);
-        let end = reports.into_iter().find(|report| !matches!(report, Report::Walled(_)));
+        let end = reports.into_iter().find(|report| !matches!(report, Report::Sandboxed(_)));
         over.send_replace(Some(match end {
             Some(Report::Ended(exit)) => Ok(exit),
             Some(report) => Err(refused(&plan, report)),

@@ -3,7 +3,7 @@
 //! Where the program goes on and is spoken to, the pipe is a pair of sockets, and what comes in by it is passed on to
 //! the program, which has none itself.
 //!
-//! The relay stands behind the same wall as the program and ends as the program ended. What is written after that by
+//! The relay stands behind the same sandbox as the program and ends as the program ended. What is written after that by
 //! processes that the program left behind is waited for only a moment: they are ended with it.
 
 use std::convert::Infallible;

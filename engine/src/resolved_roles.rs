@@ -1,10 +1,10 @@
-//! The cast of a workflow: for each role what it needs to play its part, made once for a run.
+//! The roles of a workflow, resolved: what each needs to play its part, made once for a run.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use rondo_agent_kit::answer::Contract;
-use rondo_agent_kit::conversation::{Telling, system_text};
+use rondo_agent_kit::conversation::{HistoryPolicy, system_text};
 use rondo_agent_kit::model::script::{self, Part};
 use rondo_agent_kit::model::scripted::Scripted;
 use rondo_agent_kit::react::Agent;
@@ -21,18 +21,18 @@ use crate::models::Models;
 
 /// Every role of a workflow that can be visited, ready.
 #[derive(Debug, Default)]
-pub struct Cast {
+pub struct ResolvedRoles {
     /// Roles that a model plays.
-    pub players: BTreeMap<RoleName, Player>,
+    pub model_roles: BTreeMap<RoleName, RoleRuntime>,
     /// Roles that a tool plays.
-    pub tool_players: BTreeMap<RoleName, ToolPlayer>,
+    pub tool_roles: BTreeMap<RoleName, ToolRoleRuntime>,
     /// How the answers of each are read.
     pub readings: BTreeMap<RoleName, Reading>,
 }
 
 /// A role that a tool plays, ready to be run.
 #[derive(Debug)]
-pub struct ToolPlayer {
+pub struct ToolRoleRuntime {
     /// The tool, by its name in the workflow.
     pub tool: String,
     /// It alone, as far as the operator has and grants it.
@@ -78,20 +78,20 @@ impl Reading {
 
 /// A role that a model plays, ready to speak.
 #[derive(Debug)]
-pub struct Player {
+pub struct RoleRuntime {
     /// The loop's part.
     pub agent: Agent,
     /// How it is told its history.
-    pub telling: Telling,
+    pub history_policy: HistoryPolicy,
     /// The head for its first model, then for each fallback.
-    pub heads: Vec<PlayerHead>,
+    pub heads: Vec<ModelHead>,
     /// A mark of where its first model is served.
     pub served_by: Option<String>,
 }
 
-/// A request head of a player.
+/// A request head of a role.
 #[derive(Debug, Clone)]
-pub struct PlayerHead {
+pub struct ModelHead {
     /// The logical model.
     pub model: String,
     /// The head.
@@ -102,7 +102,7 @@ pub struct PlayerHead {
     pub bytes: Arc<[u8]>,
 }
 
-/// Why a role cannot be cast.
+/// Why a role cannot be resolved.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum Error {
     /// A logical model is not resolved.
@@ -159,7 +159,7 @@ pub fn contracts(workflow: &Workflow) -> Result<BTreeMap<RoleName, Contract>, Er
 ///
 /// # Errors
 /// [`Error::Unfit`] when a field's schema cannot be compiled.
-pub fn script_parts(workflow: &Workflow) -> Result<script::Cast, Error> {
+pub fn script_parts(workflow: &Workflow) -> Result<script::Roles, Error> {
     let models = contracts(workflow)?.into_iter().map(|(role, contract)| (role.to_string(), Part::Model(contract)));
     let is_tool = |(_, role): &&(RoleName, Role)| matches!(role.kind, RoleKind::Tool(_));
     let tools = workflow.roles.iter().filter(is_tool).map(|(name, _)| (name.to_string(), Part::Tool));
@@ -190,8 +190,8 @@ pub fn script(model: &ModelRole, contract: &Contract) -> Script {
 }
 
 /// How a role is told its history.
-pub fn telling(model: &ModelRole) -> Telling {
-    Telling { history: model.history, context: model.context.clone() }
+pub fn history_policy(model: &ModelRole) -> HistoryPolicy {
+    HistoryPolicy { history: model.history, context: model.context.clone() }
 }
 
 /// Every role that a model plays.
@@ -204,22 +204,22 @@ pub fn model_roles(
     })
 }
 
-/// Casts every role of a workflow that a model or a tool plays. `script` answers in place of tools where it has entries.
+/// Resolves every role of a workflow that a model or a tool plays. `script` answers in place of tools where it has entries.
 ///
 /// # Errors
 /// When a model is not resolved, or the definition does not fit this version.
-pub fn cast(
+pub fn resolve(
     workflow: &Workflow,
     policies: &BTreeMap<String, RolePolicy>,
     limits: &Limits,
     models: &Models,
     mut toolboxes: BTreeMap<RoleName, Toolbox>,
     script: Option<&Arc<Scripted>>,
-) -> Result<Cast, Error> {
-    let mut cast = Cast { readings: readings(workflow)?, ..Cast::default() };
+) -> Result<ResolvedRoles, Error> {
+    let mut resolved_roles = ResolvedRoles { readings: readings(workflow)?, ..ResolvedRoles::default() };
     for (name, role) in &workflow.roles {
         let toolbox = toolboxes.remove(name).unwrap_or_default();
-        match (&role.kind, cast.readings.get(name)) {
+        match (&role.kind, resolved_roles.readings.get(name)) {
             (RoleKind::Model(model), Some(Reading::Contract(contract))) => {
                 let policy = policies.get(name.as_str());
                 let script = self::script(model, contract);
@@ -238,10 +238,13 @@ pub fn cast(
                     tools: toolbox,
                 };
                 let served_by = models.0.get(&model.model).map(|model| model.served_by.mark());
-                cast.players.insert(name.clone(), Player { agent, telling: telling(model), heads, served_by });
+                resolved_roles.model_roles.insert(
+                    name.clone(),
+                    RoleRuntime { agent, history_policy: history_policy(model), heads, served_by },
+                );
             }
             (RoleKind::Tool(tool), _) => {
-                let player = ToolPlayer {
+                let runtime = ToolRoleRuntime {
                     tool: tool.tool.clone(),
                     toolbox,
                     fields: fields(name, role)?,
@@ -249,12 +252,12 @@ pub fn cast(
                     failed: status(name, TOOL_FAILED)?,
                     script: script.cloned(),
                 };
-                cast.tool_players.insert(name.clone(), player);
+                resolved_roles.tool_roles.insert(name.clone(), runtime);
             }
             _ => {}
         }
     }
-    Ok(cast)
+    Ok(resolved_roles)
 }
 
 /// What is read from the result of a tool role: the fields of `ok`, where it declares any.
@@ -280,7 +283,7 @@ fn head(
     models: &Models,
     script: &Script,
     tools: &[ToolSpec],
-) -> Result<PlayerHead, Error> {
+) -> Result<ModelHead, Error> {
     let unresolved = || Error::UnresolvedModel { role: role.clone(), model: model.to_owned() };
     let resolved = models.0.get(model).ok_or_else(unresolved)?;
     let parameters = workflow.models.get(model).map_or_else(Parameters::default, |spec| spec.parameters.clone());
@@ -293,5 +296,5 @@ fn head(
     };
     let (digest, bytes) =
         Digest::of(Kind::Head, &head).map_err(|error| Error::Unfit { role: role.clone(), what: error.to_string() })?;
-    Ok(PlayerHead { model: model.to_owned(), head: Arc::new(head), digest, bytes: bytes.into() })
+    Ok(ModelHead { model: model.to_owned(), head: Arc::new(head), digest, bytes: bytes.into() })
 }

@@ -1,4 +1,4 @@
-//! The wall around HTTP: requests to the hosts that the operator grants, and to nothing that stands behind them.
+//! The sandbox around HTTP: requests to the hosts that the operator grants, and to nothing that stands behind them.
 //!
 //! Laws:
 //! - Only a host that is granted, with its port, is asked. Nothing granted = nothing reachable.
@@ -114,7 +114,7 @@ impl fmt::Debug for Gate {
 }
 
 impl Gate {
-    /// Sets the wall up; nothing is sent.
+    /// Sets the sandbox up; nothing is sent.
     ///
     /// # Errors
     /// A host that cannot be granted.

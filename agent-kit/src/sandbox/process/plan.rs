@@ -13,7 +13,7 @@ use serde::{Deserialize, Serialize};
 /// The longest plan, and the longest input of a program.
 const FRAME_MAX_BYTES: usize = 64 << 20;
 
-/// Which layers the wall is made of, from the outside in. All but [`Isolation::Off`] have Landlock and seccomp.
+/// Which layers the sandbox is made of, from the outside in. All but [`Isolation::Off`] have Landlock and seccomp.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Isolation {
@@ -25,7 +25,7 @@ pub enum Isolation {
     /// too, a program neither lists the folder nor creates anything in it; beside what is read-only it lists the folder
     /// and creates nothing in it. So nothing is created right in a granted folder, where protected names would be.
     Landlock,
-    /// No wall at all, on the operator's word.
+    /// No sandbox at all, on the operator's word.
     Off,
 }
 
@@ -145,14 +145,14 @@ pub enum Exit {
     Signal(i32),
 }
 
-/// What the launcher tells. The first report but `Walled` is how it ended.
+/// What the launcher tells. The first report but `Sandboxed` is how it ended.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub(super) enum Report {
-    /// The wall stands, with this version of Landlock.
-    Walled(u8),
-    /// The program was not started because the wall could not be put up.
-    NoWall(String),
+    /// The sandbox stands, with this version of Landlock.
+    Sandboxed(u8),
+    /// The program was not started because the sandbox could not be put up.
+    NoSandbox(String),
     /// The program was not started.
     NotStarted(String),
     /// It had more processes than it may.

@@ -1,8 +1,8 @@
-//! Walls: what tools reach the world through.
+//! Sandboxes: what tools reach the world through.
 //!
-//! Each wall is given what the operator grants and lets nothing else through: [`files`] beneath a folder, [`process`]
-//! around a program, [`http`] to named hosts. A wall has one way in, so that a tool cannot go round it; what it turns
-//! away is a typed error. `tests/escapes` tries each from within, with the wall and without. What is out of reach by its
+//! Each sandbox is given what the operator grants and lets nothing else through: [`files`] beneath a folder, [`process`]
+//! around a program, [`http`] to named hosts. A sandbox has one way in, so that a tool cannot go round it; what it turns
+//! away is a typed error. `tests/escapes` tries each from within, with the sandbox and without. What is out of reach by its
 //! name is in two tables, [`PROTECTED`] and [`CREDENTIALS`].
 //!
 //! This module knows nothing of models, roles or who asked.

@@ -15,7 +15,7 @@ use rustix::process::{
 
 use super::super::plan::{Exit, Plan, Report};
 use super::hidden::Watched;
-use super::{PROGRAM, no_wall, start};
+use super::{PROGRAM, no_sandbox, start};
 
 /// How often the number of processes, and what masks lie on, is looked at.
 const LOOK: Duration = Duration::from_millis(50);
@@ -43,7 +43,7 @@ pub(super) fn as_first(plan: &Plan, stdin: &[u8]) -> Result<(), Report> {
 
 /// Supervises the program where there are no namespaces: whatever leaves its parent becomes a child of this process.
 pub(super) fn as_ancestor(plan: &Plan, stdin: &[u8]) -> Result<(), Report> {
-    set_child_subreaper(Some(getpid())).map_err(|error| no_wall(error.into()))?;
+    set_child_subreaper(Some(getpid())).map_err(|error| no_sandbox(error.into()))?;
     let child = start(Command::new(&plan.launcher).args(PROGRAM), plan, stdin)?;
     at_end_of_lifeline(|| end_descendants(|| {}));
     let most = plan.limits.processes;
@@ -78,7 +78,7 @@ pub(super) fn until_ended(mut child: Child, watched: Watched) -> Result<(), Repo
         }
         let _ = end(&handle);
     });
-    child.wait().map_err(no_wall)?;
+    child.wait().map_err(no_sandbox)?;
     Ok(())
 }
 
@@ -111,13 +111,13 @@ fn wait_for(mut child: Child) -> Result<Exit, Report> {
                 return Ok(Exit::Signal(signal as i32));
             }
             Ok(_) | Err(Errno::EINTR) => {}
-            Err(error) => return Err(no_wall(error.into())),
+            Err(error) => return Err(no_sandbox(error.into())),
         }
     }
 }
 
 fn report(exit: Exit) -> Result<(), Report> {
-    Report::Ended(exit).write(&mut io::stdout()).map_err(no_wall)
+    Report::Ended(exit).write(&mut io::stdout()).map_err(no_sandbox)
 }
 
 /// Ends every descendant of this process, round by round, until there is none. `reap` is for the thread that waits for

@@ -154,7 +154,7 @@ fn glob(pattern: &[u8], name: &[u8]) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::wall::protected::protected;
+    use crate::sandbox::protected::protected;
 
     fn names(patterns: &[&str]) -> Names {
         Names::new(&patterns.iter().map(|&pattern| pattern.to_owned()).collect::<Vec<_>>())

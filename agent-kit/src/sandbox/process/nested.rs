@@ -297,7 +297,7 @@ fn is_empty(folder: &Path) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::wall::protected::protected;
+    use crate::sandbox::protected::protected;
 
     /// A folder with these files in it.
     fn folder(files: &[&str]) -> (tempfile::TempDir, Roots) {

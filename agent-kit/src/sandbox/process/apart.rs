@@ -1,7 +1,7 @@
-//! The two streams of a program that are told apart: frames in the one pipe that leads out of the wall.
+//! The two streams of a program that are told apart: frames in the one pipe that leads out of the sandbox.
 //!
 //! A frame is the number of the stream, the length of what follows as four bytes, big end first, and so many bytes.
-//! Frames are written by a stage that stands behind the wall with the program, so they are read as something that
+//! Frames are written by a stage that stands in the sandbox with the program, so they are read as something that
 //! anybody may have written.
 
 use std::io::{self, Write};

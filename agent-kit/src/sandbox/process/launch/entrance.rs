@@ -1,4 +1,4 @@
-//! Where a program finds its proxy: a port of its own loopback, and the way from there out of the wall.
+//! Where a program finds its proxy: a port of its own loopback, and the way from there out of the sandbox.
 //!
 //! Each connection is given a pair of sockets, of which one end goes out with a frame. What is said is passed on between
 //! the port and the other end; who is spoken to, and whether, is decided outside.
@@ -24,7 +24,7 @@ use super::super::proxy::CONNECTIONS_MAX;
 const VARIABLES: [&str; 4] = ["HTTPS_PROXY", "HTTP_PROXY", "https_proxy", "http_proxy"];
 const NODE: (&str, &str) = ("NODE_USE_ENV_PROXY", "1");
 
-/// A port that nobody but the program reaches. It is opened before the wall stands.
+/// A port that nobody but the program reaches. It is opened before the sandbox stands.
 pub(super) struct Entrance {
     listener: TcpListener,
     pub port: u16,

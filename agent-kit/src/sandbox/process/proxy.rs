@@ -1,7 +1,7 @@
-//! The way of a walled program to the hosts that it was given: a proxy that speaks HTTP, outside the wall.
+//! The way of a sandboxed program to the hosts that it was given: a proxy that speaks HTTP, outside the sandbox.
 //!
 //! Laws:
-//! - A program behind the wall has no network but this. It says to which host it wants, and the gate decides, as for
+//! - A program in the sandbox has no network but this. It says to which host it wants, and the gate decides, as for
 //!   every other request: a host that is granted, with its port, and a public address.
 //! - The proxy looks names up; a program never does.
 //! - Heads, connections at once and the time until a head is there are bounded. All ends with the program.
@@ -18,8 +18,8 @@ use tokio::net::UnixStream;
 use tokio::task::JoinSet;
 use tokio::time::timeout;
 
+use crate::sandbox::http::Gate;
 use crate::tool::{Error, bound};
-use crate::wall::http::Gate;
 
 /// The most bytes of the head of a request.
 const HEAD_MAX_BYTES: usize = 32 << 10;

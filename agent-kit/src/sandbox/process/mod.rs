@@ -1,7 +1,7 @@
-//! The wall around a program: what it may reach, how much it may use, and that nothing of it is left behind.
+//! The sandbox around a program: what it may reach, how much it may use, and that nothing of it is left behind.
 //!
 //! A program is not started by this process but by the launcher, this same binary with a hidden verb ([`entered`]),
-//! which walls itself in and then becomes the program: no code of ours runs between a fork and an exec, and nothing of
+//! which confines itself and then becomes the program: no code of ours runs between a fork and an exec, and nothing of
 //! this process is inherited. See [`launch`] for the stages.
 //!
 //! Laws:
@@ -23,7 +23,7 @@
 //! - When [`Processes::run`] returns, and at the latest two seconds after its future was dropped or this process was
 //!   killed, no process of the tree is alive, whatever it did to detach itself.
 //! - Its output is kept within a bound, and is cut in the middle with a mark.
-//! - Where the kernel offers no such wall nothing is started, unless the operator switched the sandbox off. Then the
+//! - Where the kernel offers no such sandbox nothing is started, unless the operator switched the sandbox off. Then the
 //!   environment and the limits still hold, and the tree still ends with its call unless a program detaches itself and
 //!   kills what watches over it.
 //! - Without a PID namespace (Landlock alone, or no sandbox) the command lines of other processes can be read.
@@ -61,7 +61,7 @@ use tokio::sync::OnceCell;
 pub use folder::WorkingDir;
 pub use live::{Live, Running};
 pub use plan::{Exit, Isolation, Limits};
-pub use self_test::Wall;
+pub use self_test::Sandbox;
 
 use super::environment::{PYTHON_SAFE_PATH, absolute_path};
 use super::http::Gate;
@@ -74,7 +74,7 @@ use nested::{Found, Nested, Roots};
 use output::Output;
 use plan::{Plan, Streams, Writable};
 
-/// What every program is walled by.
+/// What confines every program.
 #[derive(Debug, Clone)]
 pub struct ProcessSettings {
     /// The binary whose `main` begins with [`entered`]: this one (`std::env::current_exe`).
@@ -104,12 +104,12 @@ pub struct ProcessSettings {
     pub env: BTreeMap<String, String>,
 }
 
-/// Starts programs behind the wall. Cheap to clone.
+/// Starts programs in the sandbox. Cheap to clone.
 #[derive(Debug, Clone)]
 pub struct Processes {
     settings: Arc<ProcessSettings>,
     /// Chosen by the self-test at the first start, or given.
-    wall: Arc<OnceCell<Wall>>,
+    sandbox: Arc<OnceCell<Sandbox>>,
     nested: Arc<Nested>,
     /// The hosts that programs may reach; `None` = they have no network.
     gate: Option<Arc<Gate>>,
@@ -226,14 +226,14 @@ pub fn undumpable() {
 }
 
 impl Processes {
-    /// The same kind of wall with other settings; it is tried once for both.
+    /// The same kind of sandbox with other settings; it is tried once for both.
     #[must_use]
     pub fn with_settings(&self, settings: ProcessSettings) -> Self {
         let nested = Arc::new(Nested::new(&settings.protected));
-        Self { settings: Arc::new(settings), wall: Arc::clone(&self.wall), nested, gate: None }
+        Self { settings: Arc::new(settings), sandbox: Arc::clone(&self.sandbox), nested, gate: None }
     }
 
-    /// The same wall, through which programs reach the hosts of this gate by a proxy that their variables name
+    /// The same sandbox, through which programs reach the hosts of this gate by a proxy that their variables name
     /// (`HTTPS_PROXY` and its kin). It needs namespaces: without them nothing is started. With the sandbox off programs
     /// have the network anyway, and no proxy.
     #[must_use]
@@ -241,27 +241,27 @@ impl Processes {
         Self { gate: Some(Arc::new(gate)), ..self }
     }
 
-    /// A wall with these settings. Nothing is started yet.
+    /// A sandbox with these settings. Nothing is started yet.
     pub fn new(settings: ProcessSettings) -> Self {
         let nested = Arc::new(Nested::new(&settings.protected));
-        Self { settings: Arc::new(settings), wall: Arc::default(), nested, gate: None }
+        Self { settings: Arc::new(settings), sandbox: Arc::default(), nested, gate: None }
     }
 
-    /// The same with these layers, without a self-test: for tests of one kind of wall on a machine that has another.
+    /// The same with these layers, without a self-test: for tests of one kind of sandbox on a machine that has another.
     #[must_use]
     pub fn with_isolation(self, isolation: Isolation) -> Self {
-        Self { wall: Arc::new(OnceCell::new_with(Some(Wall::assumed(isolation)))), ..self }
+        Self { sandbox: Arc::new(OnceCell::new_with(Some(Sandbox::assumed(isolation)))), ..self }
     }
 
-    /// What the wall is made of here, tried out by a probe that attacks it from within. It is tried once.
-    pub async fn self_test(&self) -> &Wall {
-        self.wall.get_or_init(|| self_test::choose(&self.settings)).await
+    /// What the sandbox is made of here, tried out by a probe that attacks it from within. It is tried once.
+    pub async fn self_test(&self) -> &Sandbox {
+        self.sandbox.get_or_init(|| self_test::choose(&self.settings)).await
     }
 
     /// Runs a program to its end.
     ///
     /// # Errors
-    /// `WallMissing` when there is none here, `ProgramNotStarted`, and what ended it otherwise than by itself:
+    /// `SandboxMissing` when there is none here, `ProgramNotStarted`, and what ended it otherwise than by itself:
     /// `ProgramTimedOut`, `ProgramFlooded`, `ProgramMultiplied`. How it ended by itself is no error.
     ///
     /// # Cancel safety
@@ -290,7 +290,7 @@ impl Processes {
     /// Starts a program that goes on until it ends or is ended, with its streams.
     ///
     /// # Errors
-    /// `WallMissing` when there is none here, `ProgramNotStarted`. What goes wrong later is told by [`Running::ended`].
+    /// `SandboxMissing` when there is none here, `ProgramNotStarted`. What goes wrong later is told by [`Running::ended`].
     ///
     /// # Cancel safety
     /// Dropping the future, or [`Live::running`], ends the whole tree of processes.
@@ -326,7 +326,7 @@ impl Processes {
             Some(_) if isolation == Isolation::Landlock => {
                 let message = "a program can be given hosts only where it has a network of its own, and this system \
                                offers no namespaces; take `hosts` out of its sandbox, or install bubblewrap";
-                Err(Error::new(Code::WallMissing, message))
+                Err(Error::new(Code::SandboxMissing, message))
             }
             _ => Ok(None),
         }
@@ -338,8 +338,8 @@ impl Processes {
         if !self.settings.sandbox {
             return Ok(Ready::default());
         }
-        let wall = self.self_test().await;
-        let isolation = wall.isolation.ok_or_else(|| wall.refusal())?;
+        let sandbox = self.self_test().await;
+        let isolation = sandbox.isolation.ok_or_else(|| sandbox.refusal())?;
         let roots = Arc::new(roots(&self.settings, access)?);
         let found = self.looked({
             let roots = Arc::clone(&roots);

@@ -11,12 +11,12 @@ use rondo_agent_kit::model::Model;
 use rondo_agent_kit::model::openai::{OpenAi, OpenAiSettings};
 use rondo_agent_kit::model::recorded::{Cassette, Recorded};
 use rondo_agent_kit::model::redacting::Redacting;
-use rondo_agent_kit::model::script::{Cast, Script};
+use rondo_agent_kit::model::script::{Roles as ScriptRoles, Script};
 use rondo_agent_kit::model::scripted::Scripted;
 use rondo_agent_kit::redact::{Redactor, Secret};
+use rondo_agent_kit::sandbox::files::Workspace;
+use rondo_agent_kit::sandbox::process::Processes;
 use rondo_agent_kit::tool::{InDoubt, ToolSet};
-use rondo_agent_kit::wall::files::Workspace;
-use rondo_agent_kit::wall::process::Processes;
 use rondo_protocol::diagnostic::Code;
 use rondo_protocol::workflow::Workflow;
 use rondo_protocol::{Digest, canonical};
@@ -28,7 +28,7 @@ use crate::failure::Failure;
 use crate::grant::{Approver, Grants};
 use crate::hook::Ground;
 use crate::models::{Models, Price, RECORDING_PROVIDER, ResolvedModel, SCRIPT_PROVIDER, ServedBy};
-use crate::{Operating, cast};
+use crate::{RunConfig, resolved_roles};
 
 /// What the operator's settings come to: made once, and shared by every thread of the process. Providers are reached,
 /// tools made and servers started when a thread first needs them.
@@ -38,7 +38,7 @@ pub struct Equipment {
     redactor: Arc<Redactor>,
     providers: Mutex<BTreeMap<String, Arc<dyn Model>>>,
     local: Mutex<Option<Local>>,
-    walls: Mutex<Option<BTreeMap<String, Arc<Processes>>>>,
+    sandboxes: Mutex<Option<BTreeMap<String, Arc<Processes>>>>,
     /// By name, and whether it is started only when a tool of it is called.
     servers: tokio::sync::Mutex<BTreeMap<(String, bool), Arc<Server>>>,
 }
@@ -51,7 +51,7 @@ pub type Approvers = Arc<dyn Fn() -> Arc<dyn Approver> + Send + Sync>;
 
 /// What a run needs that is not in the workflow.
 #[derive(Clone)]
-pub struct Provision {
+pub struct RunSpec {
     /// What the settings come to.
     pub equipment: Arc<Equipment>,
     /// Answers in place of models.
@@ -72,12 +72,12 @@ pub struct Provision {
 ///
 /// # Errors
 /// When the definition does not fit this version.
-pub fn scripted_cast(workflow: &Workflow) -> Result<Cast, Failure> {
-    cast::script_parts(workflow).map_err(|error| Failure::new(Code::InternalFault, error.to_string()))
+pub fn scripted_cast(workflow: &Workflow) -> Result<ScriptRoles, Failure> {
+    resolved_roles::script_parts(workflow).map_err(|error| Failure::new(Code::InternalFault, error.to_string()))
 }
 
 /// What a run is given, and what is to be said of it, a sentence each.
-pub type Given = (Operating, Vec<String>);
+pub type Given = (RunConfig, Vec<String>);
 
 /// What a run of `workflow` is given, servers of tools started.
 ///
@@ -87,26 +87,26 @@ pub type Given = (Operating, Vec<String>);
 ///
 /// # Cancel safety
 /// A server that is being started ends; the next run starts it again.
-pub async fn operating(workflow: &Workflow, provision: &Provision) -> Result<Given, Failure> {
-    let operating = speaking(workflow, provision)?;
-    let Equipment { settings, grants, .. } = &*provision.equipment;
-    let is_played = provision.script.is_some() || provision.recorded.is_some();
-    let Tools { set: tools, files, servers, notices } = provision.equipment.tools(workflow, is_played).await?;
+pub async fn run_config(workflow: &Workflow, run_spec: &RunSpec) -> Result<Given, Failure> {
+    let run_config = speaking(workflow, run_spec)?;
+    let Equipment { settings, grants, .. } = &*run_spec.equipment;
+    let is_played = run_spec.script.is_some() || run_spec.recorded.is_some();
+    let Tools { set: tools, files, servers, notices } = run_spec.equipment.tools(workflow, is_played).await?;
     let grants = grants.clone();
     if !is_played {
-        let toolboxes = cast::toolboxes(workflow, &tools, &grants);
+        let toolboxes = resolved_roles::toolboxes(workflow, &tools, &grants);
         let missing = toolboxes.iter().find_map(|(role, toolbox)| Some((role, toolbox.missing().into_iter().next()?)));
         if let Some((role, missing)) = missing {
             return Err(Failure::new(missing.code, format!("role {role}: {}", missing.message)));
         }
     }
-    let approver = provision.approvers.as_ref().map(|make| make());
-    let in_doubt = provision.in_doubt;
+    let approver = run_spec.approvers.as_ref().map(|make| make());
+    let in_doubt = run_spec.in_doubt;
     let programs = settings.hooks.clone();
-    let processes = provision.equipment.walls()?;
-    let ground = Ground { files, programs, processes, redactor: Arc::clone(&operating.redactor) };
+    let processes = run_spec.equipment.sandboxes()?;
+    let ground = Ground { files, programs, processes, redactor: Arc::clone(&run_config.redactor) };
     let imposed = settings.imposed.iter().map(|imposed| imposed.hook.clone()).collect();
-    Ok((Operating { tools, servers, grants, imposed, approver, in_doubt, ground, ..operating }, notices))
+    Ok((RunConfig { tools, servers, grants, imposed, approver, in_doubt, ground, ..run_config }, notices))
 }
 
 /// What it takes to send the calls of a thread along hooks once more: models as they are served now, and the tools that
@@ -114,11 +114,11 @@ pub async fn operating(workflow: &Workflow, provision: &Provision) -> Result<Giv
 ///
 /// # Errors
 /// As [`speaking`], and when the workspace cannot be opened.
-pub fn rehearsing(workflow: &Workflow, provision: &Provision) -> Result<Operating, Failure> {
-    let (tools, files) = provision.equipment.local()?;
+pub fn rehearsing(workflow: &Workflow, run_spec: &RunSpec) -> Result<RunConfig, Failure> {
+    let (tools, files) = run_spec.equipment.local()?;
     let ground = Ground { files: Some(files), ..Ground::default() };
-    let grants = provision.equipment.grants.clone();
-    Ok(Operating { tools, grants, ground, ..speaking(workflow, provision)? })
+    let grants = run_spec.equipment.grants.clone();
+    Ok(RunConfig { tools, grants, ground, ..speaking(workflow, run_spec)? })
 }
 
 /// The tools of a run.
@@ -136,8 +136,8 @@ impl Equipment {
     /// What these settings come to, with what roles may call.
     pub fn new(settings: Settings, grants: Grants) -> Self {
         let redactor = Arc::new(redactor(&settings));
-        let (providers, local, walls, servers) = Default::default();
-        Self { settings, grants, redactor, providers, local, walls, servers }
+        let (providers, local, sandboxes, servers) = Default::default();
+        Self { settings, grants, redactor, providers, local, sandboxes, servers }
     }
 
     /// The settings.
@@ -163,12 +163,12 @@ impl Equipment {
         Ok(local.insert(tooling::local(&self.settings)?).clone())
     }
 
-    fn walls(&self) -> Result<BTreeMap<String, Arc<Processes>>, Failure> {
-        let mut walls = self.walls.lock().unwrap_or_else(PoisonError::into_inner);
-        if let Some(walls) = &*walls {
-            return Ok(walls.clone());
+    fn sandboxes(&self) -> Result<BTreeMap<String, Arc<Processes>>, Failure> {
+        let mut sandboxes = self.sandboxes.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(sandboxes) = &*sandboxes {
+            return Ok(sandboxes.clone());
         }
-        Ok(walls.insert(tooling::hook_processes(&self.settings)?).clone())
+        Ok(sandboxes.insert(tooling::hook_processes(&self.settings)?).clone())
     }
 
     /// The tools of a run of `workflow`: the local ones, and those of each server of which a role names a tool that is
@@ -217,38 +217,38 @@ impl Equipment {
 ///
 /// # Errors
 /// Exit 5 when a model that a role uses has no id or no provider.
-pub fn speaking(workflow: &Workflow, provision: &Provision) -> Result<Operating, Failure> {
-    let Provision { equipment, script, recorded, .. } = provision;
+pub fn speaking(workflow: &Workflow, run_spec: &RunSpec) -> Result<RunConfig, Failure> {
+    let RunSpec { equipment, script, recorded, .. } = run_spec;
     let Equipment { settings, redactor, .. } = &**equipment;
     let redactor = Arc::clone(redactor);
     let from_script = script
         .as_ref()
         .map(|script| {
-            let cast = Arc::new(scripted_cast(workflow)?);
-            Ok::<_, Failure>(Scripted::new(Arc::new(script.clone()), cast))
+            let resolved_roles = Arc::new(scripted_cast(workflow)?);
+            Ok::<_, Failure>(Scripted::new(Arc::new(script.clone()), resolved_roles))
         })
         .transpose()?;
     let cassette = recorded.as_ref().map(|recorded| Arc::clone(&recorded.cassette));
-    let player = match (&cassette, from_script.clone()) {
+    let runtime = match (&cassette, from_script.clone()) {
         (Some(cassette), _) => Some(redacting(Recorded::new(Arc::clone(cassette)), &redactor)),
         (None, scripted) => scripted.map(|scripted| redacting(scripted, &redactor)),
     };
     let player_served_by = player_served_by(script.as_ref(), cassette.as_deref());
-    let used: BTreeSet<&str> = cast::model_roles(workflow).map(|(_, _, role)| role.model.as_str()).collect();
+    let used: BTreeSet<&str> = resolved_roles::model_roles(workflow).map(|(_, _, role)| role.model.as_str()).collect();
     let names = workflow.models.keys().map(String::as_str).chain(used.iter().copied());
     let mut models = BTreeMap::new();
     for name in names.collect::<BTreeSet<_>>() {
         // A recording knows which model was asked, so that it can be played where nothing is set.
         let recorded_id = cassette.as_ref().and_then(|cassette| cassette.model(name));
-        let unnamed = player.as_ref().map(|_| recorded_id.unwrap_or(SCRIPTED_MODEL));
+        let unnamed = runtime.as_ref().map(|_| recorded_id.unwrap_or(SCRIPTED_MODEL));
         let resolved = match settings.model(name, workflow.models.get(name), unnamed) {
             Ok(resolved) => resolved,
             // A model that no role asks first is missed when it is needed, and not before.
             Err(_) if !used.contains(name) => continue,
             Err(error) => return Err(unresolved(&error)),
         };
-        let provider = match &player {
-            Some(player) => Arc::clone(player),
+        let provider = match &runtime {
+            Some(runtime) => Arc::clone(runtime),
             None => equipment.provider(&resolved.provider)?,
         };
         let address = |provider: &Provider| provider.base_url.value.clone();
@@ -260,7 +260,7 @@ pub fn speaking(workflow: &Workflow, provision: &Provision) -> Result<Operating,
             },
         };
         // A script and a recording cost nothing, or what was recorded.
-        let listed = player.is_none().then(|| config::list_price(&resolved.model)).flatten();
+        let listed = runtime.is_none().then(|| config::list_price(&resolved.model)).flatten();
         let price = resolved.price.or(listed).as_ref().map(price_of);
         let response_format = cassette
             .as_ref()
@@ -271,14 +271,14 @@ pub fn speaking(workflow: &Workflow, provision: &Provision) -> Result<Operating,
         models.insert(name.to_owned(), model);
     }
     let totals = settings.providers.values().filter_map(|provider| provider.total_timeout_ms.as_ref());
-    Ok(Operating {
+    Ok(RunConfig {
         models: Models(models),
         script: from_script.map(Arc::new),
         redactor,
         ceilings: settings.limits.clone(),
         call_total_ms: totals.map(|total| total.value).min(),
-        flags: provision.flags.clone(),
-        ..Operating::default()
+        flags: run_spec.flags.clone(),
+        ..RunConfig::default()
     })
 }
 

@@ -6,7 +6,7 @@ use std::io;
 use std::os::unix::fs::DirBuilderExt;
 use std::path::{Path, PathBuf};
 
-use crate::wall::private::Private;
+use crate::sandbox::private::Private;
 
 /// Makes it in `temporary`.
 pub(super) fn make(temporary: &Path) -> io::Result<Private> {

@@ -4,7 +4,7 @@ use std::os::unix::fs::symlink;
 use std::path::PathBuf;
 
 use proptest::prelude::*;
-use rondo_agent_kit::wall::files::{Access, Error, Found, Kind, Workspace, escaped};
+use rondo_agent_kit::sandbox::files::{Access, Error, Found, Kind, Workspace, escaped};
 
 use crate::scene::Scene;
 
