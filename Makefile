@@ -14,7 +14,7 @@ export LIBCLANG_PATH ?= $(shell brew --prefix 2>/dev/null)/opt/llvm/lib
 endif
 endif
 
-.PHONY: help demo test doctest lint bench test-llm test-without-caches prepare
+.PHONY: help demo test doctest lint bench test-llm test-without-caches mutants prepare
 
 help:
 	@echo "make demo      build, then run a workflow without a model"
@@ -22,6 +22,7 @@ help:
 	@echo "make lint      formatting, clippy, and what canonical bytes ask of the build"
 	@echo "make bench     benchmarks, each beside a reference of the same run"
 	@echo "make test-without-caches  everything but the two hook kinds that keep answers, built and tested without them"
+	@echo "make mutants   changes the code that writes messages, and says what no test notices; needs cargo-mutants, takes hours"
 	@echo "make test-llm  tests against a real model server on loopback, which is built first"
 
 demo: prepare
@@ -61,6 +62,11 @@ test-llm: prepare
 test-without-caches: prepare
 	@.ci/prepare tests
 	@tests/support/without-caches.sh
+
+# In place, because a copy of the tree would compile RocksDB's C++ again; the working tree has to be clean.
+mutants: prepare
+	@git diff --quiet || { echo "error: commit your changes first: mutants are made in the working tree" >&2; exit 1; }
+	cargo mutants --in-place
 
 # What the build needs beside cargo: says what it installs and why, and does nothing where it is there.
 prepare:

@@ -6,7 +6,6 @@
 pub mod answer;
 pub mod conversation;
 pub mod effects;
-pub mod fault_point;
 pub mod mcp;
 pub mod model;
 pub mod prefix;

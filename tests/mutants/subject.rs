@@ -19,6 +19,8 @@ const SHIPPED: [&str; 8] =
 pub struct Subject {
     /// Its name.
     pub name: String,
+    /// Where it stands.
+    pub folder: PathBuf,
     /// The workflow file as a tree.
     pub root: Node,
     /// What the workflow may include, by paths from its folder.
@@ -50,7 +52,7 @@ impl Subject {
         }
         let suite = Suite::read(&folder.join(FILE)).unwrap();
         assert!(!suite.is_empty(), "{name} has no scenarios");
-        Self { name: name.to_owned(), root, files, suite }
+        Self { name: name.to_owned(), folder: folder.to_path_buf(), root, files, suite }
     }
 
     /// The definition with these files in place of its own.

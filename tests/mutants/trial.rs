@@ -15,7 +15,7 @@ use crate::subject::Subject;
 /// What came of a mutant.
 #[derive(Debug, Clone)]
 pub struct Trial {
-    /// The workflow, or where several are tried, all of them.
+    /// The workflow.
     pub workflow: String,
     /// What kind of change.
     pub operator: String,
@@ -46,21 +46,26 @@ pub fn of_mutants(subjects: &[Subject]) -> Vec<Trial> {
         .iter()
         .flat_map(|subject| operators::all(subject).into_iter().map(move |mutant| (subject, mutant)))
         .collect();
+    side_by_side(&work, |(subject, mutant)| of_mutant(subject, mutant))
+}
+
+/// What `tried` makes of each item, on every processor; in the order of the items.
+pub fn side_by_side<W: Sync, T: Send>(work: &[W], tried: impl Fn(&W) -> T + Sync) -> Vec<T> {
     let next = AtomicUsize::new(0);
-    let tried = Mutex::new(BTreeMap::new());
+    let done = Mutex::new(BTreeMap::new());
     thread::scope(|scope| {
         for _ in 0..thread::available_parallelism().map_or(1, NonZero::get) {
             scope.spawn(|| {
                 loop {
                     let number = next.fetch_add(1, Ordering::Relaxed);
-                    let Some((subject, mutant)) = work.get(number) else { break };
-                    let trial = of_mutant(subject, mutant);
-                    tried.lock().unwrap().insert(number, trial);
+                    let Some(item) = work.get(number) else { break };
+                    let trial = tried(item);
+                    done.lock().unwrap().insert(number, trial);
                 }
             });
         }
     });
-    tried.into_inner().unwrap().into_values().collect()
+    done.into_inner().unwrap().into_values().collect()
 }
 
 fn of_mutant(subject: &Subject, mutant: &Mutant) -> Trial {
@@ -81,7 +86,7 @@ fn of_mutant(subject: &Subject, mutant: &Mutant) -> Trial {
 }
 
 /// The trials run side by side; the scenarios of one do not have to.
-fn one_worker() -> Options<'static> {
+pub fn one_worker() -> Options<'static> {
     Options { workers: Some(1), ..Options::default() }
 }
 

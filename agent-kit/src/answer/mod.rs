@@ -28,8 +28,6 @@ use rondo_protocol::diagnostic::nearest;
 use rondo_protocol::id::{FieldName, Status};
 use rondo_protocol::workflow::{AnswerFormat, Field, Ordered};
 
-use crate::fault_point::{Point, at, sorted};
-
 use field::DeclaredField;
 
 pub use field::InvalidSchema;
@@ -130,8 +128,7 @@ impl Contract {
     /// The JSON Schema that a provider is asked to hold the answer to, or `None` for front matter: one object, `status`
     /// first, then each field of any status, then `body`, in declared order, because constrained sampling follows it.
     pub fn response_format(&self) -> Option<String> {
-        let schema = || at(Point::ResponseFormatOrder, json::schema(self), |schema| sorted(&schema));
-        (self.format == AnswerFormat::Json).then(schema)
+        (self.format == AnswerFormat::Json).then(|| json::schema(self))
     }
 
     /// Reads an answer.

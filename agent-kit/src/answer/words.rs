@@ -5,8 +5,6 @@ use std::ops::Range;
 
 use rondo_protocol::workflow::AnswerFormat;
 
-use crate::fault_point::{Point, at};
-
 use super::field::DeclaredField;
 use super::{Contract, ContractFault, quote};
 
@@ -94,8 +92,7 @@ pub fn repair_text(fault: &ContractFault) -> String {
     for line in fault.words.lines() {
         text.extend(["- ", line, "\n"]);
     }
-    let end = "\nWrite the whole answer again in that form, without a word about this message.";
-    text.push_str(at(Point::RepairWords, end, |_| "\nTry again."));
+    text.push_str("\nWrite the whole answer again in that form, without a word about this message.");
     text
 }
 

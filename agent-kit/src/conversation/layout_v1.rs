@@ -7,7 +7,6 @@ use rondo_protocol::workflow::{Context, ContextWhat};
 
 use super::Episode;
 use super::escape::{escaped, until, within};
-use crate::fault_point::{Point, at};
 
 /// Stands for a prompt when there is neither a prompt nor anything that happened since.
 pub const EMPTY_LINE: &str = "Go on.";
@@ -29,12 +28,11 @@ pub const CUT: &str = "[cut]";
 /// The system text of a role: what the author wrote, then the output contract.
 pub fn system_text(role: &str, contract: &str) -> String {
     let role = role.trim_end_matches('\n');
-    let text = match (role.is_empty(), contract.is_empty()) {
+    match (role.is_empty(), contract.is_empty()) {
         (_, true) => role.to_owned(),
         (true, false) => contract.to_owned(),
-        (false, false) => format!("{role}{}{contract}", at(Point::ContractGap, "\n\n", |_| "\n")),
-    };
-    at(Point::SystemDate, text, |text| format!("Today is 22 November 2026.\n\n{text}"))
+        (false, false) => format!("{role}\n\n{contract}"),
+    }
 }
 
 /// Bytes of a tool's result that a model is shown; more than these are cut with a mark.
@@ -46,10 +44,10 @@ const NO_OUTPUT: &str = "(no output)";
 /// The text of the message that answers a tool call.
 pub fn result_text(result: &str) -> String {
     if result.is_empty() {
-        return at(Point::NoOutput, NO_OUTPUT, |_| "(empty)").to_owned();
+        return NO_OUTPUT.to_owned();
     }
     let mut text = result.to_owned();
-    crate::tool::cut(&mut text, at(Point::ShownHalved, SHOWN_MAX_BYTES, |bytes| bytes / 2));
+    crate::tool::cut(&mut text, SHOWN_MAX_BYTES);
     text
 }
 
@@ -57,13 +55,10 @@ pub fn result_text(result: &str) -> String {
 pub(super) fn user_text(prompt: &str, told: &str) -> String {
     let prompt = escaped(prompt);
     match (prompt.is_empty(), told.is_empty()) {
-        (true, true) => at(Point::EmptyLine, EMPTY_LINE, |_| "Continue.").to_owned(),
+        (true, true) => EMPTY_LINE.to_owned(),
         (false, true) => prompt.into_owned(),
         (true, false) => told.to_owned(),
-        (false, false) => {
-            let prompt = at(Point::PromptNewlines, prompt.trim_end_matches('\n'), |_| &prompt);
-            format!("{prompt}\n\n{told}")
-        }
+        (false, false) => format!("{}\n\n{told}", prompt.trim_end_matches('\n')),
     }
 }
 
@@ -77,7 +72,6 @@ pub(super) fn summary(
         return String::new();
     }
     let ceiling = usize::try_from(context.max_bytes).unwrap_or(usize::MAX);
-    let ceiling = at(Point::SummaryCeilingHalved, ceiling, |bytes| bytes / 2);
     let mut entries: Vec<String> = Vec::new();
     let mut used = 0_usize;
     let mut left_out = false;
@@ -98,19 +92,14 @@ pub(super) fn summary(
         return String::new();
     }
     let mut text = String::with_capacity(used + 80);
-    text.push_str(if before_first {
-        at(Point::BeforeHeading, BEFORE_FIRST, |_| "Earlier:")
-    } else {
-        at(Point::SinceHeading, SINCE_LAST, |_| BEFORE_FIRST)
-    });
+    text.push_str(if before_first { BEFORE_FIRST } else { SINCE_LAST });
     text.push_str("\n\n");
-    if at(Point::LeftOutMark, left_out, |_| false) {
+    if left_out {
         text.push_str(LEFT_OUT);
         text.push('\n');
     }
-    entries.reverse();
-    for entry in at(Point::SummaryReversed, entries, |told| told.into_iter().rev().collect()) {
-        text.push_str(&entry);
+    for entry in entries.iter().rev() {
+        text.push_str(entry);
     }
     text.truncate(text.trim_end_matches('\n').len());
     text
@@ -118,11 +107,9 @@ pub(super) fn summary(
 
 /// One step: `<step role=".." status="..">`, its fields as canonical JSON if it has any, its body if wanted.
 fn entry(episode: &Episode, what: ContextWhat, ceiling: usize) -> String {
-    let ceiling = at(Point::StepCeilingShort, ceiling, |bytes| bytes.saturating_sub(1));
     let mut content = String::new();
     if !matches!(&episode.output, rondo_protocol::Value::Object(fields) if fields.is_empty()) {
-        let fields = episode.output.to_text();
-        content.push_str(&at(Point::FieldsRenamed, fields, |fields| fields.replace("\":", "_\":")));
+        content.push_str(&episode.output.to_text());
         content.push('\n');
     }
     if what == ContextWhat::Bodies && !episode.body.is_empty() {
@@ -136,10 +123,10 @@ fn entry(episode: &Episode, what: ContextWhat, ceiling: usize) -> String {
     let mut content = said.into_owned();
     if is_cut {
         content.push('\n');
-        content.push_str(at(Point::CutMark, CUT, |_| ""));
+        content.push_str(CUT);
         content.push('\n');
     }
-    let (role, status) = (&episode.role, at(Point::StatusLeftOut, episode.status.as_str(), |_| ""));
+    let (role, status) = (&episode.role, &episode.status);
     if content.is_empty() {
         format!("{ENTRY}{role}\" status=\"{status}\"/>\n")
     } else {

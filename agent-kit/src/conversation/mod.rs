@@ -27,8 +27,6 @@ use rondo_protocol::message::{Conversation, Message, Speaker};
 use rondo_protocol::object::{Entry, LAYOUT, Transcript};
 use rondo_protocol::workflow::{Context, History};
 
-use crate::fault_point::{Point, at};
-
 pub use builder::{Builder, Key};
 pub use layout_v1::{CUT, EMPTY_LINE, LEFT_OUT, NO_ANSWER, SHOWN_MAX_BYTES, result_text, system_text};
 pub use place::{Place, Position, Round};
@@ -148,8 +146,7 @@ pub fn summary(
 
 /// Whether a summary within `context` tells of steps of `other`.
 pub fn tells_of(context: &Context, other: &RoleName) -> bool {
-    let is_named = context.from.as_ref().is_none_or(|from| from.contains(other));
-    at(Point::FilterIgnored, is_named, |_| true)
+    context.from.as_ref().is_none_or(|from| from.contains(other))
 }
 
 /// The message that opens a visit: the prompt, and what happened since.
@@ -160,20 +157,16 @@ pub fn opening(prompt: &str, told: &str) -> Message {
 /// The messages that close a visit: its conclusion, or with `exact` all that was said in it, so that the next request
 /// goes on from its last one.
 pub fn closing(history: History, answer: &str, transcript: Option<&Transcript>) -> Vec<Message> {
-    let history = at(Point::ExactCondensed, history, |_| History::Condensed);
     let mut said: Vec<Message> = match transcript {
         // A visit that a hook answered whole may have no transcript; its answer is all that was said.
         Some(transcript) if history == History::Exact && !transcript.entries.is_empty() => {
             transcript.entries.iter().filter_map(spoken).collect()
         }
         _ if answer.is_empty() => Vec::new(),
-        _ => {
-            vec![Message::assistant(at(Point::AnswerRewritten, answer.to_owned(), |answer| answer.replace(": ", ":")))]
-        }
+        _ => vec![Message::assistant(answer)],
     };
-    said = at(Point::AnswerDropped, said, |_| Vec::new());
     if said.last().is_none_or(|last| last.role() != Speaker::Assistant) {
-        said.push(Message::assistant(at(Point::NoAnswer, NO_ANSWER, |_| "(none)")));
+        said.push(Message::assistant(NO_ANSWER));
     }
     said
 }

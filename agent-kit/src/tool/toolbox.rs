@@ -11,7 +11,6 @@ use rondo_protocol::workflow::types::Validator;
 use rondo_protocol::{Digest, Value, canonical};
 
 use super::{Arguments, Error, Tool};
-use crate::fault_point::{Point, at, one_tool_more};
 
 /// The longest name that a provider takes (<https://platform.openai.com/docs/api-reference/chat/create>).
 const WIRE_NAME_MAX: usize = 64;
@@ -207,13 +206,10 @@ impl Toolbox {
     pub fn specs(&self) -> Vec<ToolSpec> {
         let spec = |(wire, offer): (&String, &Offer)| {
             let spec = offer.tool.spec();
-            let description = at(Point::ToolDescription, spec.description.clone(), |words| format!(" {words}"));
-            ToolSpec { description, name: wire.clone(), parameters: spec.parameters.clone() }
+            let (description, parameters) = (spec.description.clone(), spec.parameters.clone());
+            ToolSpec { description, name: wire.clone(), parameters }
         };
-        let specs: Vec<ToolSpec> = self.offers.iter().map(spec).collect();
-        let specs = at(Point::ToolsUnsorted, specs, |specs| specs.into_iter().rev().collect());
-        let specs = at(Point::ToolDropped, specs, |specs| specs.into_iter().skip(1).collect());
-        at(Point::ToolAdded, specs, |specs| specs.into_iter().chain([one_tool_more()]).collect())
+        self.offers.iter().map(spec).collect()
     }
 
     /// Every offer, by name on the wire.
