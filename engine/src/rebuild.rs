@@ -181,7 +181,7 @@ pub struct Visited<'a> {
 
 /// What a walk through a thread meets, in order.
 #[derive(Debug)]
-pub enum Met<'a> {
+pub enum RebuildEvent<'a> {
     /// A request.
     Request(Sent<'a>),
     /// The end of a visit.
@@ -201,8 +201,8 @@ pub fn requests(
     each: &mut dyn FnMut(Request) -> bool,
 ) -> Result<(), Error> {
     walk(store, thread, row, wanted, &mut |met| match met {
-        Met::Request(sent) => each(sent.into_request()),
-        Met::Visit(_) => true,
+        RebuildEvent::Request(sent) => each(sent.into_request()),
+        RebuildEvent::Visit(_) => true,
     })
 }
 
@@ -215,7 +215,7 @@ pub fn walk(
     thread: &ThreadId,
     row: &Row,
     wanted: &dyn Fn(&StoredStep) -> bool,
-    each: &mut dyn FnMut(Met<'_>) -> bool,
+    each: &mut dyn FnMut(RebuildEvent<'_>) -> bool,
 ) -> Result<(), Error> {
     let Beginning { workflow, start } = beginning(store, row)?;
     if start.layout != LAYOUT {
@@ -326,7 +326,7 @@ impl<'a> Rebuilding<'a> {
         stored: &StoredStep,
         note: &Note,
         wanted: bool,
-        each: &mut dyn FnMut(Met<'_>) -> bool,
+        each: &mut dyn FnMut(RebuildEvent<'_>) -> bool,
     ) -> Result<bool, Error> {
         let step = &stored.step;
         let place = self.rounds.step(stored.seq, stored.digest, &step.lane, &step.prev);
@@ -368,7 +368,7 @@ impl<'a> Rebuilding<'a> {
         walked: &mut Walked,
         place: &Place,
         wanted: bool,
-        each: &mut dyn FnMut(Met<'_>) -> bool,
+        each: &mut dyn FnMut(RebuildEvent<'_>) -> bool,
     ) -> Result<bool, Error> {
         let step = &stored.step;
         let summary = walked.builder.told(&step.prev, stored.seq, &self.steps)?;
@@ -390,7 +390,7 @@ impl<'a> Rebuilding<'a> {
             && goes_on
             && let Some(opening) = walked.plain.last()
         {
-            goes_on = each(Met::Visit(Visited { stored, note, opening, transcript: transcript.as_ref() }));
+            goes_on = each(RebuildEvent::Visit(Visited { stored, note, opening, transcript: transcript.as_ref() }));
         }
         walked.builder.close(place.clone(), &step.answer, transcript.as_ref());
         Ok(goes_on)
@@ -403,7 +403,7 @@ impl<'a> Rebuilding<'a> {
         opened: Conversation,
         told: &Told,
         walked: &mut Walked,
-        each: &mut dyn FnMut(Met<'_>) -> bool,
+        each: &mut dyn FnMut(RebuildEvent<'_>) -> bool,
     ) -> Result<bool, Error> {
         let (mut said, before) = (opened, walked.builder.len());
         for entry in &transcript.entries {
@@ -430,7 +430,7 @@ impl<'a> Rebuilding<'a> {
                     rewritten: rewritten.map(|rewritten| rewritten.messages),
                     fault: None,
                 };
-                let goes_on = each(Met::Request(told.checked(sent)));
+                let goes_on = each(RebuildEvent::Request(told.checked(sent)));
                 walked.kept = walked.plain.len();
                 if !goes_on {
                     return Ok(false);

@@ -17,7 +17,7 @@ use crate::object::{AnsweredBy, Head, ModelReply, Transcript, Usage};
 use crate::seen::Seen;
 
 /// Which of the three a call is.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize, schemars::JsonSchema)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum CallKind {
     /// A whole visit of a role.

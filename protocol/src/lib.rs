@@ -14,6 +14,7 @@ pub mod event;
 pub mod id;
 pub mod message;
 pub mod object;
+mod scan;
 pub mod seen;
 pub mod source;
 pub mod text;

@@ -55,13 +55,27 @@ mod tests {
 
     #[test]
     fn the_closed_form_is_that_of_equal_visits() {
-        let (visits, system, user, answer) = (10, 500, 40, 60);
-        let form = (0..visits).fold(ClosedForm::new(system), |form, _| form.visit(user, answer));
-        let sent = visits * system + visits * user + (user + answer) * visits * (visits - 1) / 2;
-        let fresh = system + user + (visits - 1) * (user + answer);
-        assert_eq!((form.sent, form.fresh), (sent, fresh));
+        // Ten requests of 540, 640, ... 1440 bytes: 9900 in all, of which the last is all that is new.
+        let form = (0..10).fold(ClosedForm::new(500), |form, _| form.visit(40, 60));
+        assert_eq!((form.sent, form.fresh), (9900, 1440));
         assert_eq!(form.share(), Some(0.8545));
         assert_eq!(ClosedForm::new(500).share(), None);
+    }
+
+    #[test]
+    fn visits_of_other_sizes_are_counted_as_what_is_sent() {
+        // The texts of two requests: "sys" + "ab", then "sys" + "ab" + "answer" + "cdef".
+        let first = ClosedForm::new(3).visit(2, 6);
+        assert_eq!((first.sent, first.fresh, first.share()), (5, 5, Some(0.0)));
+        let second = first.visit(4, 1);
+        assert_eq!((second.sent, second.fresh, second.share()), (20, 15, Some(0.25)));
+        // An answer that nobody reads again is never sent.
+        assert_eq!(second.sent, first.visit(4, 1_000).sent);
+    }
+
+    #[test]
+    fn four_bytes_are_a_token() {
+        assert_eq!([0, 3, 4, 7, 8].map(tokens), [0, 0, 1, 1, 2]);
     }
 
     #[test]

@@ -13,7 +13,7 @@ use rondo_protocol::message::Message;
 use rondo_protocol::object::Head;
 
 use super::{Broke, Prices, Shared, Visit};
-use crate::rebuild::{self, Met, Sent};
+use crate::rebuild::{self, RebuildEvent, Sent};
 use crate::store::{Read, Row};
 
 /// How many messages from the first one that differs are looked at for what became of it.
@@ -42,7 +42,7 @@ pub fn against(
 ) -> Result<(), rebuild::Error> {
     let mut sides: BTreeMap<(RoleName, LanePath), Side> = BTreeMap::new();
     rebuild::walk(store, other, other_row, &|_| true, &mut |met| {
-        if let Met::Request(sent) = met {
+        if let RebuildEvent::Request(sent) = met {
             let side = sides.entry(key(&sent)).or_default();
             if side.recorded_visit != sent.stored.visit {
                 side.record(&sent);
@@ -53,7 +53,7 @@ pub fn against(
     let mut read: BTreeMap<(RoleName, LanePath), Reader> = BTreeMap::new();
     let mut first: Option<(Shared, Option<Broke>, bool)> = None;
     rebuild::walk(store, thread, row, &|_| true, &mut |met| match met {
-        Met::Request(sent) => {
+        RebuildEvent::Request(sent) => {
             if first.is_none() {
                 let key = key(&sent);
                 let reader = read.entry(key.clone()).or_insert_with(|| Reader::of(sides.remove(&key)));
@@ -71,7 +71,7 @@ pub fn against(
             }
             true
         }
-        Met::Visit(visited) => {
+        RebuildEvent::Visit(visited) => {
             let (shared, broke, is_met) = first.take().unwrap_or_default();
             let (stored, note) = (visited.stored, visited.note);
             let visit = Visit {

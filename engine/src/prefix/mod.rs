@@ -25,7 +25,7 @@ use rondo_protocol::object::Usage;
 use rondo_protocol::workflow::{History, Workflow};
 
 use crate::models::Price;
-use crate::rebuild::{self, Met};
+use crate::rebuild::{self, RebuildEvent};
 use crate::store::{Read, Row};
 use trail::Trail;
 
@@ -188,13 +188,13 @@ pub fn visits(
     };
     let mut trails: BTreeMap<RoleName, Trail> = crate::resolved_roles::model_roles(&workflow).map(trail).collect();
     rebuild::walk(store, thread, row, &|_| true, &mut |met| match met {
-        Met::Request(sent) => {
+        RebuildEvent::Request(sent) => {
             if let Some(trail) = trails.get_mut(&sent.stored.step.role) {
                 trail.request(sent);
             }
             true
         }
-        Met::Visit(visited) => {
+        RebuildEvent::Visit(visited) => {
             trails.get_mut(&visited.stored.step.role).is_none_or(|trail| each(trail.visit(&visited)))
         }
     })?;

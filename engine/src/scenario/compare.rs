@@ -15,7 +15,7 @@ use super::explain::{At, Explaining};
 use super::play::REPAIR;
 use super::report::{Change, Lines, Part};
 use super::scenario::Scenario;
-use super::snapshot::{Course, Request, Requests};
+use super::snapshot::{Request, Requests, RunTrace};
 
 /// The most lines of either side that a change shows.
 const MAX_LINES: usize = 6;
@@ -87,16 +87,16 @@ impl Comparing<'_> {
     }
 
     /// The change of the course, if there is one.
-    pub fn course(&self, snapshot: &str, old: &Course) -> Option<Change> {
+    pub fn trace(&self, snapshot: &str, old: &RunTrace) -> Option<Change> {
         let new = self.explaining.new;
-        let steps = |course: &Course| course.route.iter().map(|stop| stop.step.clone()).collect::<Vec<_>>().join("\n");
-        let end = |course: &Course| match &course.code {
-            Some(code) => format!("{} {code}", course.outcome),
-            None => course.outcome.clone(),
+        let steps = |trace: &RunTrace| trace.route.iter().map(|stop| stop.step.clone()).collect::<Vec<_>>().join("\n");
+        let end = |trace: &RunTrace| match &trace.code {
+            Some(code) => format!("{} {code}", trace.outcome),
+            None => trace.outcome.clone(),
         };
-        let reason = |course: &Course| course.reason.clone().unwrap_or_default();
-        let result = |course: &Course| course.result.to_text();
-        let said = |course: &Course| course.said.join("\n");
+        let reason = |trace: &RunTrace| trace.reason.clone().unwrap_or_default();
+        let result = |trace: &RunTrace| trace.result.to_text();
+        let said = |trace: &RunTrace| trace.said.join("\n");
         let places = [
             ("route", At::Route, steps(old), steps(new)),
             ("outcome", At::Outcome, end(old), end(new)),

@@ -136,27 +136,27 @@ impl Expectation {
         };
         match self {
             Self::Route(route) => {
-                let actual: Vec<String> = played.course.route.iter().map(|stop| stop.step.clone()).collect();
+                let actual: Vec<String> = played.trace.route.iter().map(|stop| stop.step.clone()).collect();
                 differ("route", route.join(", "), actual.join(", "))
             }
             Self::Outcome(outcome) => {
                 let stopped = played.fault.as_ref().map(|fault| format!(": {}: {}", fault.code, fault.message));
-                let wrong = differ("outcome", outcome.clone(), played.course.outcome.clone())?;
+                let wrong = differ("outcome", outcome.clone(), played.trace.outcome.clone())?;
                 Some(Wrong { actual: cut(&format!("{}{}", wrong.actual, stopped.unwrap_or_default())), ..wrong })
             }
             Self::Exit(exit) => differ("exit", exit.to_string(), played.exit.to_string()),
             Self::Result(result) => {
-                let (at, expected, actual) = parted("$.result".to_owned(), Some(result), Some(&played.course.result))?;
+                let (at, expected, actual) = parted("$.result".to_owned(), Some(result), Some(&played.trace.result))?;
                 differ(&at, expected, actual)
             }
-            Self::Reason(reason) => differ("reason", reason.clone(), played.course.reason.clone().unwrap_or_default()),
+            Self::Reason(reason) => differ("reason", reason.clone(), played.trace.reason.clone().unwrap_or_default()),
             Self::At(path, test) => test.wrong(path, path.find(facts)),
             Self::Said(words) => {
-                let is_said = played.course.said.iter().any(|line| line.contains(words.as_str()));
+                let is_said = played.trace.said.iter().any(|line| line.contains(words.as_str()));
                 (!is_said).then(|| Wrong {
                     what: "said".to_owned(),
                     expected: format!("a line with {words:?}"),
-                    actual: cut(&format!("{:?}", played.course.said)),
+                    actual: cut(&format!("{:?}", played.trace.said)),
                 })
             }
             Self::Told { seat, visit, direction, contains } => told(played, seat, *visit, *direction, contains),

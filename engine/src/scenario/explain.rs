@@ -13,7 +13,7 @@ use rondo_protocol::workflow::{History, RoleKind, Workflow};
 
 use super::cause::Cause;
 use super::parts::is_within;
-use super::snapshot::Course;
+use super::snapshot::RunTrace;
 
 /// A place that differs.
 #[derive(Debug, Clone, PartialEq)]
@@ -56,9 +56,9 @@ pub struct Explaining<'a> {
     /// The parts that changed; `None` where no course was accepted, so that nobody knows.
     pub changed: Option<BTreeSet<String>>,
     /// The accepted course.
-    pub old: Option<&'a Course>,
+    pub old: Option<&'a RunTrace>,
     /// The course of now.
-    pub new: &'a Course,
+    pub new: &'a RunTrace,
     /// The workflow of now.
     pub workflow: &'a Workflow,
 }

@@ -21,9 +21,9 @@ use rondo_protocol::workflow::{History, Policy, RoleKind, Workflow};
 
 use super::definition::Definition;
 use super::parts;
-use super::scenario::{Scenario, Voice};
-use super::snapshot::{Course, Request, Requests, Stop};
-use super::tools::Kit;
+use super::scenario::{AnswerSource, Scenario};
+use super::snapshot::{Request, Requests, RunTrace, Stop};
+use super::tools::ToolFixtures;
 use crate::conversation::Steps;
 use crate::env::SeededEnv;
 use crate::exit::Exit;
@@ -48,7 +48,7 @@ const SEED: u64 = 5;
 #[derive(Debug)]
 pub struct Played {
     /// Its course.
-    pub course: Course,
+    pub trace: RunTrace,
     /// Its steps, oldest first, and those of lanes in declared order.
     pub steps: Vec<Step>,
     /// What each role was sent, as far as it was committed.
@@ -98,7 +98,7 @@ pub struct Step {
 pub struct Stage {
     models: Models,
     script: Option<Arc<Scripted>>,
-    kit: Kit,
+    fixtures: ToolFixtures,
 }
 
 impl Stage {
@@ -107,18 +107,18 @@ impl Stage {
     /// # Errors
     /// In words: what of it cannot be set up.
     pub fn new(definition: &Definition, scenario: &Scenario, folder: &Path) -> Result<Self, String> {
-        let kit = Kit::new(definition, scenario, folder)?;
+        let fixtures = ToolFixtures::new(definition, scenario, folder)?;
         let workflow = &definition.checked.workflow;
-        let (provider, script): (Arc<dyn Model>, _) = match &scenario.voice {
-            Voice::Script(script) => {
+        let (provider, script): (Arc<dyn Model>, _) = match &scenario.answers {
+            AnswerSource::Script(script) => {
                 let scripted = Scripted::new(Arc::new(script.clone()), Arc::new(definition.resolved_roles.clone()));
                 (Arc::new(scripted.clone()), Some(Arc::new(scripted)))
             }
-            Voice::Recorded(cassette) => (Arc::new(Recorded::new(Arc::clone(cassette))), None),
+            AnswerSource::Recorded(cassette) => (Arc::new(Recorded::new(Arc::clone(cassette))), None),
         };
-        let recorded = |name: &str| match &scenario.voice {
-            Voice::Recorded(cassette) => cassette.model(name).map(str::to_owned),
-            Voice::Script(_) => None,
+        let recorded = |name: &str| match &scenario.answers {
+            AnswerSource::Recorded(cassette) => cassette.model(name).map(str::to_owned),
+            AnswerSource::Script(_) => None,
         };
         let used = resolved_roles::model_roles(workflow).map(|(_, _, role)| role.model.as_str());
         let names: BTreeSet<&str> = workflow.models.keys().map(String::as_str).chain(used).collect();
@@ -126,19 +126,19 @@ impl Stage {
             let written = workflow.models.get(name).and_then(|model| model.model.clone());
             let id = recorded(name).or(written).unwrap_or_else(|| SCRIPTED.to_owned());
             let provider = Arc::clone(&provider);
-            let response_format = match &scenario.voice {
-                Voice::Recorded(cassette) => cassette.response_format(name).unwrap_or_default(),
-                Voice::Script(_) => ResponseFormat::default(),
+            let response_format = match &scenario.answers {
+                AnswerSource::Recorded(cassette) => cassette.response_format(name).unwrap_or_default(),
+                AnswerSource::Script(_) => ResponseFormat::default(),
             };
             let served_by = ServedBy::default();
             (name.to_owned(), ResolvedModel { id, provider, price: None, served_by, response_format })
         });
-        Ok(Self { models: Models(resolved.collect()), script, kit })
+        Ok(Self { models: Models(resolved.collect()), script, fixtures })
     }
 
     /// What models are told of the tools, as parts of the definition.
     pub fn parts(&self) -> &parts::Parts {
-        &self.kit.parts
+        &self.fixtures.parts
     }
 
     /// The heads that each role's requests may have, without a run: to its model, then to each fallback.
@@ -148,7 +148,7 @@ impl Stage {
     pub fn heads(&self, definition: &Definition) -> Result<BTreeMap<RoleName, Vec<Arc<Head>>>, resolved_roles::Error> {
         let workflow = &definition.checked.workflow;
         let policy = &definition.checked.policy;
-        let toolboxes = resolved_roles::toolboxes(workflow, &self.kit.set, &Grants::everything());
+        let toolboxes = resolved_roles::toolboxes(workflow, &self.fixtures.set, &Grants::everything());
         let resolved_roles =
             resolved_roles::resolve(workflow, &policy.roles, &policy.limits, &self.models, toolboxes, None)?;
         let heads = |(role, runtime): (RoleName, resolved_roles::RoleRuntime)| {
@@ -175,10 +175,10 @@ impl Stage {
         let notices = notices(&workflow, &policy);
         let run_config = RunConfig {
             models: self.models.clone(),
-            tools: self.kit.set.clone(),
+            tools: self.fixtures.set.clone(),
             grants: Grants::everything(),
             script: self.script.clone(),
-            ground: Ground { files: self.kit.files.clone(), ..Ground::default() },
+            ground: Ground { files: self.fixtures.files.clone(), ..Ground::default() },
             ..RunConfig::default()
         };
         let input = scenario.input.clone();
@@ -206,22 +206,22 @@ impl Stage {
         let said = said.into_iter().map(|(_, text)| text).collect();
         let Reading { steps, route, end, tool_calls, cost_usd, beginning, .. } = reading;
         let exit = Exit::of_ended(&ended).code();
-        let mut course = Course { route, said, ..Course::default() };
+        let mut trace = RunTrace { route, said, ..RunTrace::default() };
         let fault = match ended {
             Ended::Finished(ending) => {
                 let thread::Ending { outcome, reason, result, .. } = ending;
-                (course.end, course.reason, course.result) = (end, reason, result);
-                outcome.name().clone_into(&mut course.outcome);
+                (trace.end, trace.reason, trace.result) = (end, reason, result);
+                outcome.name().clone_into(&mut trace.outcome);
                 None
             }
             Ended::Stopped(fault) => {
-                "stopped".clone_into(&mut course.outcome);
-                course.code = Some(fault.code.to_string());
+                "stopped".clone_into(&mut trace.outcome);
+                trace.code = Some(fault.code.to_string());
                 Some(fault)
             }
         };
         Ok(Played {
-            course,
+            trace,
             steps,
             requests,
             fault,
@@ -229,8 +229,8 @@ impl Stage {
             tool_calls,
             cost_usd,
             input: beginning.start.input,
-            unanswered: self.kit.unanswered(),
-            notices: notices.into_iter().chain(self.kit.left_over()).collect(),
+            unanswered: self.fixtures.unanswered(),
+            notices: notices.into_iter().chain(self.fixtures.left_over()).collect(),
         })
     }
 }
@@ -452,7 +452,7 @@ fn opening(edge: &EdgeTaken, text: &str) -> Option<String> {
 impl Played {
     /// What assertions may look at.
     pub fn facts(&self) -> Value {
-        let Course { route, outcome, reason, result, said, .. } = &self.course;
+        let RunTrace { route, outcome, reason, result, said, .. } = &self.trace;
         let texts = |texts: &mut dyn Iterator<Item = &str>| Value::List(texts.map(Value::from).collect());
         Value::from_iter([
             ("outcome", Value::from(outcome.as_str())),

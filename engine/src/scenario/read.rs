@@ -18,7 +18,7 @@ use rondo_protocol::workflow::{Edge, Files, Outgoing, RoleKind};
 use super::definition::Definition;
 use super::expect::{Expectation, Place};
 use super::parts::digest;
-use super::scenario::{Canned, CannedResult, Scenario, Voice};
+use super::scenario::{AnswerSource, Canned, CannedResult, Scenario};
 use super::suite::FOLDER;
 
 const KEYS: [&str; 8] = ["description", "input", "input_file", "script", "recorded", "workspace", "tools", "expect"];
@@ -286,7 +286,7 @@ impl Reader<'_> {
             Ok(script) => {
                 self.faults.extend(script.check(source, &self.definition.resolved_roles));
                 self.scenario.parts.insert("scenario.script".to_owned(), digest(&root.to_value()));
-                self.scenario.voice = Voice::Script(script.without_pauses());
+                self.scenario.answers = AnswerSource::Script(script.without_pauses());
             }
             Err(faults) => self.faults.extend(faults),
         }
@@ -299,7 +299,7 @@ impl Reader<'_> {
         match Cassette::read(source.name(), source.text()) {
             Ok(cassette) => {
                 self.scenario.parts.insert("scenario.recorded".to_owned(), cassette.digest().to_string());
-                self.scenario.voice = Voice::Recorded(Arc::new(cassette));
+                self.scenario.answers = AnswerSource::Recorded(Arc::new(cassette));
             }
             Err(faults) => self.faults.extend(faults),
         }

@@ -18,7 +18,7 @@ use super::play::{Played, Stage};
 use super::read::{self, Reading};
 use super::report::{Change, Failure, Report, Stale, Taken, TakenState, Tested, Verdict};
 use super::scenario::Scenario;
-use super::snapshot::{self, Course, Front, Requests};
+use super::snapshot::{self, Front, Requests, RunTrace};
 use super::suite::{ACCEPTED, Options, Suite, Written};
 
 /// What stands between a scenario's name and a role's in the name of a snapshot.
@@ -85,7 +85,7 @@ struct Testing<'a> {
 /// What was accepted of a scenario.
 #[derive(Default)]
 struct Accepted {
-    course: Option<Course>,
+    trace: Option<RunTrace>,
     requests: BTreeMap<RoleName, Requests>,
     /// Names of files that cannot be used.
     unusable: BTreeSet<String>,
@@ -168,19 +168,19 @@ impl Testing<'_> {
     /// Holds what came of a run to what was expected and accepted.
     fn judge(&self, tested: &mut Tested, scenario: &Scenario, mut played: Played, parts: &Parts, accepted: Accepted) {
         let (visited, left) = played.reached();
-        played.course.parts = parts::reached(parts, &visited, &left, &self.definition.checked.workflow);
+        played.trace.parts = parts::reached(parts, &visited, &left, &self.definition.checked.workflow);
         tested.failures = scenario.expect.failures(&self.written.file, &played);
         tested.failures.extend(self.unexpected(scenario, &played));
         tested.notices.append(&mut played.notices);
         let name = self.course_name();
         let explaining = Explaining {
-            changed: accepted.course.as_ref().map(|course| parts::changed(&course.parts, parts)),
-            old: accepted.course.as_ref(),
-            new: &played.course,
+            changed: accepted.trace.as_ref().map(|trace| parts::changed(&trace.parts, parts)),
+            old: accepted.trace.as_ref(),
+            new: &played.trace,
             workflow: &self.definition.checked.workflow,
         };
         let comparing = Comparing { explaining, definition: self.definition, scenario, file: &self.written.file };
-        let course_change = accepted.course.as_ref().and_then(|course| comparing.course(&name, course));
+        let trace_change = accepted.trace.as_ref().and_then(|trace| comparing.trace(&name, trace));
         let mut taken = Vec::new();
         for (role, now) in &played.requests {
             let name = self.role_name(role);
@@ -197,17 +197,17 @@ impl Testing<'_> {
                 .extend(old.filter(|old| *old != now).and_then(|old| comparing.requests(&name, role, old, now)));
             taken.push(self.taken(name, text, state));
         }
-        let state = match (&accepted.course, &course_change) {
+        let state = match (&accepted.trace, &trace_change) {
             _ if accepted.unusable.contains(&name) => TakenState::Unusable,
             (None, _) => TakenState::Missing,
             (Some(_), None) => TakenState::Same,
             (Some(_), Some(_)) => TakenState::Changed,
         };
-        let text = self.front(scenario, "course").with(&played.course.to_text());
+        let text = self.front(scenario, "course").with(&played.trace.to_text());
         taken.insert(0, self.taken(name, text, state));
         tested.snapshots = taken;
         // What the run itself did stands first: it explains the rest.
-        tested.changes.splice(0..0, course_change);
+        tested.changes.splice(0..0, trace_change);
         tested.faults.extend(accepted.faults);
     }
 
@@ -236,16 +236,16 @@ impl Testing<'_> {
 
     /// What is known to differ without a run.
     fn unplayed(&self, scenario: &Scenario, stage: &Stage, accepted: &Accepted) -> Vec<Change> {
-        let Some(course) = &accepted.course else { return Vec::new() };
+        let Some(trace) = &accepted.trace else { return Vec::new() };
         let parts: Parts =
             [self.all, stage.parts()].into_iter().flatten().map(|(k, v)| (k.clone(), v.clone())).collect();
-        let mut changed = parts::changed(&course.parts, &parts);
+        let mut changed = parts::changed(&trace.parts, &parts);
         // What of the scenario could not be read has no digest.
         changed.retain(|part| !part.starts_with("scenario."));
         let explaining = Explaining {
             changed: Some(changed),
-            old: Some(course),
-            new: course,
+            old: Some(trace),
+            new: trace,
             workflow: &self.definition.checked.workflow,
         };
         let comparing = Comparing { explaining, definition: self.definition, scenario, file: &self.written.file };
@@ -307,7 +307,7 @@ impl Accepted {
         let of = |fault| (fault, text.to_owned());
         let from = snapshot::body(text).map_err(of)?;
         match role {
-            None => self.course = Some(Course::read(text, from).map_err(of)?),
+            None => self.trace = Some(RunTrace::read(text, from).map_err(of)?),
             Some(role) => {
                 let requests = Requests::read(text, from).map_err(of)?;
                 // A name that is none belongs to no role, so that its snapshot is stale.

@@ -18,7 +18,7 @@ pub struct Scenario {
     /// The checked input: an object, defaults filled in.
     pub input: Value,
     /// Who answers in place of models.
-    pub voice: Voice,
+    pub answers: AnswerSource,
     /// The folder whose copy its tools work in, from the workflow's folder.
     pub workspace: Option<String>,
     /// What tools answer in place of what they would do, by name.
@@ -33,14 +33,14 @@ pub struct Scenario {
 
 /// Who answers in place of models.
 #[derive(Debug, Clone)]
-pub enum Voice {
+pub enum AnswerSource {
     /// A script; it also answers for tool roles.
     Script(Script),
     /// A recording.
     Recorded(Arc<Cassette>),
 }
 
-impl Default for Voice {
+impl Default for AnswerSource {
     fn default() -> Self {
         Self::Script(Script::default())
     }

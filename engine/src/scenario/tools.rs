@@ -32,7 +32,7 @@ const ANY_ARGUMENTS: &str = r#"{"type":"object"}"#;
 const SHOWN: usize = 200;
 
 /// The tools of one scenario.
-pub struct Kit {
+pub struct ToolFixtures {
     /// All of them.
     pub set: ToolSet,
     /// The files that they see; `None` where no role has a tool.
@@ -44,17 +44,17 @@ pub struct Kit {
     copy: Option<Copy>,
 }
 
-impl Kit {
+impl ToolFixtures {
     /// The tools of `scenario`. `folder` is that of the workflow.
     ///
     /// # Errors
     /// In words: a workspace that cannot be copied, or a `rondo.toml` in it that cannot be used.
     pub fn new(definition: &Definition, scenario: &Scenario, folder: &Path) -> Result<Self, String> {
         let named: Vec<&str> = tools_of(definition).collect();
-        let mut kit =
+        let mut fixtures =
             Self { set: ToolSet::default(), files: None, parts: Parts::new(), canned: Vec::new(), copy: None };
         if named.is_empty() {
-            return Ok(kit);
+            return Ok(fixtures);
         }
         let copy = Copy::of(folder, scenario.workspace.as_deref())?;
         let access = Access { read: vec![PathBuf::from(".")], write: vec![PathBuf::from(".")], ..Access::default() };
@@ -66,29 +66,29 @@ impl Kit {
                 // What it answers is canned; what a model is told of it is not.
                 specs.push(tool.spec().clone());
             } else {
-                kit.add(tool)?;
+                fixtures.add(tool)?;
             }
         }
         specs.extend(declared(&copy)?);
         let lone = named.iter().copied().filter(|name| !name.ends_with('*'));
         for name in lone.chain(scenario.tools.keys().map(String::as_str)) {
-            if kit.set.get(name).is_none() && !specs.iter().any(|spec| spec.name == name) {
+            if fixtures.set.get(name).is_none() && !specs.iter().any(|spec| spec.name == name) {
                 specs.push(unknown(name, scenario));
             }
         }
         specs.retain(|spec| named.iter().any(|pattern| means(pattern, &spec.name)));
         for spec in specs {
-            kit.add_canned(spec, scenario)?;
+            fixtures.add_canned(spec, scenario)?;
         }
-        kit.parts.insert("scenario.workspace".to_owned(), digest(&copy.digest));
-        let offered = kit.set.iter().filter(|(name, _)| named.iter().any(|pattern| means(pattern, name)));
+        fixtures.parts.insert("scenario.workspace".to_owned(), digest(&copy.digest));
+        let offered = fixtures.set.iter().filter(|(name, _)| named.iter().any(|pattern| means(pattern, name)));
         let told = offered.map(|(name, tool)| {
             let Spec { description, parameters, .. } = tool.spec();
             (format!("tools.{name}"), digest(&[description, parameters]))
         });
-        kit.parts.extend(told.collect::<Vec<_>>());
-        (kit.files, kit.copy) = (Some(workspace), Some(copy));
-        Ok(kit)
+        fixtures.parts.extend(told.collect::<Vec<_>>());
+        (fixtures.files, fixtures.copy) = (Some(workspace), Some(copy));
+        Ok(fixtures)
     }
 
     fn add(&mut self, tool: Arc<dyn Tool>) -> Result<(), String> {

@@ -12,6 +12,7 @@
 use std::borrow::Cow;
 
 use super::{Error, Value, de::PRIVATE_NUMBER_KEY, from_slice, to_bytes};
+use crate::scan::{Scanner, is_blank};
 
 /// The deepest nesting of a plain text. It bounds the recursion, and how often a byte is moved by the sorting of the
 /// objects around it.
@@ -35,8 +36,7 @@ pub fn of_text(text: &str) -> Result<Cow<'_, [u8]>, Error> {
 /// The canonical bytes of a plain text, and nothing of any other.
 fn plain(text: &str) -> Option<Cow<'_, [u8]>> {
     let mut pass = Pass {
-        text: text.as_bytes(),
-        at: 0,
+        scan: Scanner { text, at: 0 },
         from: 0,
         out: Vec::new(),
         members: Vec::with_capacity(8),
@@ -44,7 +44,8 @@ fn plain(text: &str) -> Option<Cow<'_, [u8]>> {
     };
     pass.blanks();
     pass.value(MAX_PLAIN_DEPTH)?;
-    if !pass.text.get(pass.at..)?.iter().copied().all(is_blank) {
+    let end = pass.scan.at;
+    if !text.as_bytes().get(end..)?.iter().copied().all(is_blank) {
         return None;
     }
     if pass.out.is_empty() {
@@ -57,8 +58,7 @@ fn plain(text: &str) -> Option<Cow<'_, [u8]>> {
 /// One way through a text. What is written is `out` and, behind it, the run `text[from..at]`, which is copied only when
 /// something interrupts it.
 struct Pass<'a> {
-    text: &'a [u8],
-    at: usize,
+    scan: Scanner<'a>,
     from: usize,
     out: Vec<u8>,
     /// The members of all open objects, those of the innermost last.
@@ -75,113 +75,90 @@ struct Member<'a> {
 }
 
 impl<'a> Pass<'a> {
-    #[inline]
-    fn peek(&self) -> Option<u8> {
-        self.text.get(self.at).copied()
-    }
-
-    #[inline]
-    fn take(&mut self, wanted: u8) -> bool {
-        let found = self.peek() == Some(wanted);
-        self.at += usize::from(found);
-        found
-    }
-
     fn run(&self) -> &'a [u8] {
-        self.text.get(self.from..self.at).unwrap_or_default()
+        self.scan.text.as_bytes().get(self.from..self.scan.at).unwrap_or_default()
     }
 
     /// How many bytes are written.
     fn written(&self) -> usize {
-        self.out.len() + (self.at - self.from)
+        self.out.len() + (self.scan.at - self.from)
     }
 
     fn flush(&mut self) {
         if self.out.capacity() == 0 {
             // Without its blanks a text only gets shorter.
-            self.out.reserve_exact(self.text.len());
+            self.out.reserve_exact(self.scan.text.len());
         }
         self.out.extend_from_slice(self.run());
-        self.from = self.at;
+        self.from = self.scan.at;
     }
 
     #[inline]
     fn blanks(&mut self) {
-        if self.peek().is_some_and(is_blank) {
+        if self.scan.peek().is_some_and(is_blank) {
             self.drop_blanks();
         }
     }
 
     fn drop_blanks(&mut self) {
-        if self.from < self.at {
+        if self.from < self.scan.at {
             self.flush();
         }
-        let rest = self.text.get(self.at..).unwrap_or_default();
-        self.at += rest.iter().position(|byte| !is_blank(*byte)).unwrap_or(rest.len());
-        self.from = self.at;
+        self.scan.blanks();
+        self.from = self.scan.at;
     }
 
     /// Passes a value with at most `levels` levels of nesting.
     fn value(&mut self, levels: usize) -> Option<()> {
-        match self.peek()? {
+        match self.scan.peek()? {
             b'"' => self.string().map(|_| ()),
             b'{' => self.object(levels.checked_sub(1)?),
             b'[' => self.list(levels.checked_sub(1)?),
-            b't' => self.word(b"true"),
-            b'f' => self.word(b"false"),
-            b'n' => self.word(b"null"),
+            b't' => self.scan.word("true").ok(),
+            b'f' => self.scan.word("false").ok(),
+            b'n' => self.scan.word("null").ok(),
             _ => self.integer(),
         }
     }
 
-    fn word(&mut self, word: &[u8]) -> Option<()> {
-        let found = self.text.get(self.at..)?.starts_with(word);
-        self.at += word.len();
-        found.then_some(())
-    }
-
     fn integer(&mut self) -> Option<()> {
-        let negative = self.take(b'-');
-        let rest = self.text.get(self.at..)?;
-        let length = rest.iter().position(|byte| !byte.is_ascii_digit()).unwrap_or(rest.len());
-        self.at += length;
-        let zero = rest.first() == Some(&b'0');
-        let plain = match length {
-            1 => !(zero && negative),
-            2..=MAX_DIGITS => !zero,
-            _ => false,
-        };
-        (plain && !matches!(self.peek(), Some(b'.' | b'e' | b'E'))).then_some(())
+        let (literal, is_integer) = self.scan.number().ok()?;
+        let digits = literal.len() - usize::from(literal.starts_with('-'));
+        (is_integer && digits <= MAX_DIGITS && literal != "-0").then_some(())
     }
 
     /// Passes a string without escapes and gives what stands between its quotes.
+    #[inline]
     fn string(&mut self) -> Option<&'a [u8]> {
-        let rest = self.text.get(self.at..)?.strip_prefix(b"\"")?;
-        let (inside, behind) = rest.split_at_checked(plain_length(rest))?;
-        self.at += inside.len() + 2;
-        (behind.first() == Some(&b'"')).then_some(inside)
+        match self.scan.peek() {
+            Some(b'"') => match self.scan.string() {
+                Ok(Cow::Borrowed(text)) => Some(text.as_bytes()),
+                _ => None,
+            },
+            _ => None,
+        }
     }
 
     fn list(&mut self, levels: usize) -> Option<()> {
-        self.at += 1;
+        self.scan.at += 1;
         self.blanks();
-        if self.take(b']') {
+        if self.scan.take(b']') {
             return Some(());
         }
         loop {
             self.value(levels)?;
             self.blanks();
-            if !self.take(b',') {
-                return self.take(b']').then_some(());
+            if !self.scan.take(b',') {
+                return self.scan.take(b']').then_some(());
             }
             self.blanks();
         }
     }
 
     fn object(&mut self, levels: usize) -> Option<()> {
-        self.at += 1;
+        self.scan.at += 1;
         self.blanks();
-        if self.take(b'}') {
+        if self.scan.take(b'}') {
             return Some(());
         }
         let outer = self.members.len();
@@ -194,7 +171,7 @@ impl<'a> Pass<'a> {
                 return None;
             }
             self.blanks();
-            if !self.take(b':') {
+            if !self.scan.take(b':') {
                 return None;
             }
             self.blanks();
@@ -203,7 +180,7 @@ impl<'a> Pass<'a> {
             in_order &= before.replace(key).is_none_or(|before| before < key);
             self.members.push(Member { key, start, end });
             self.blanks();
-            if !self.take(b',') {
+            if !self.scan.take(b',') {
                 break;
             }
             self.blanks();
@@ -212,7 +189,7 @@ impl<'a> Pass<'a> {
             self.sort(outer)?;
         }
         self.members.truncate(outer);
-        self.take(b'}').then_some(())
+        self.scan.take(b'}').then_some(())
     }
 
     /// Puts the members from the `outer`th on into order, which end where the written bytes end.
@@ -236,33 +213,6 @@ impl<'a> Pass<'a> {
         self.out.extend_from_slice(&self.sorted);
         Some(())
     }
-}
-
-fn is_blank(byte: u8) -> bool {
-    matches!(byte, b' ' | b'\t' | b'\n' | b'\r')
-}
-
-/// How many bytes stand before the first quote, backslash or control character: eight at a time.
-pub(super) fn plain_length(bytes: &[u8]) -> usize {
-    let (words, rest) = bytes.as_chunks::<8>();
-    for (nth, word) in words.iter().enumerate() {
-        let marks = marks(u64::from_le_bytes(*word));
-        if marks != 0 {
-            return nth * 8 + marks.trailing_zeros() as usize / 8;
-        }
-    }
-    let plain = rest.iter().position(|byte| matches!(byte, b'"' | b'\\' | 0..=0x1f)).unwrap_or(rest.len());
-    words.len() * 8 + plain
-}
-
-/// The high bit of each byte that is a quote, a backslash or a control character. The subtractions borrow from the
-/// bytes above a marked one, so only the lowest mark is sure, and it is the one that is asked for.
-fn marks(word: u64) -> u64 {
-    const ONES: u64 = u64::from_le_bytes([1; 8]);
-    let below = |word: u64, limit: u64| word.wrapping_sub(ONES * limit) & !word;
-    let quote = below(word ^ (ONES * 0x22), 1);
-    let backslash = below(word ^ (ONES * 0x5c), 1);
-    (quote | backslash | below(word, 0x20)) & (ONES * 0x80)
 }
 
 #[cfg(test)]

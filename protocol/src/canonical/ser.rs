@@ -8,7 +8,8 @@ use std::borrow::Cow;
 
 use serde::ser::{self, Serialize};
 
-use super::{Error, MAX_DEPTH, MAX_INTEGER, integral, plain::plain_length};
+use super::{Error, MAX_DEPTH, MAX_INTEGER, integral};
+use crate::scan::plain_length;
 
 /// The canonical bytes of `object`.
 ///

@@ -10,6 +10,8 @@ use crate::call::CallKind;
 use crate::canonical::Value;
 use crate::id::RoleName;
 
+use super::format::{COUNT, KeySpec, Shape, key, required};
+
 /// One use of a hook kind in a file.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
@@ -83,7 +85,7 @@ pub fn read_alone(hook: &Value) -> Result<HookUse, String> {
 }
 
 /// What happens to a call when a hook in front of it fails.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, schemars::JsonSchema)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum OnHookError {
     /// It goes on as if the hook were not there.
@@ -93,7 +95,7 @@ pub enum OnHookError {
 }
 
 /// What the reader of files knows of a hook kind.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy)]
 pub struct HookKind {
     /// Its name in files.
     pub name: &'static str,
@@ -110,44 +112,11 @@ pub struct HookKind {
     /// Whether a use of it must have at least one of its settings.
     pub needs_setting: bool,
     /// Its settings, sorted by name.
-    pub settings: &'static [Setting],
+    pub settings: &'static [KeySpec],
 }
 
-/// A setting of a hook kind.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Setting {
-    /// Its key.
-    pub name: &'static str,
-    /// What it holds.
-    pub kind: SettingType,
-    /// Whether a use of the kind must have it.
-    pub required: bool,
-}
-
-/// What a setting holds.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum SettingType {
-    /// An integer from 1.
-    Count,
-    /// Bytes: an integer or a size such as `8MiB`.
-    Size,
-    /// A text that is not empty.
-    Text,
-    /// A list of texts.
-    Texts,
-    /// A duration; `0` or `none` for one that never ends.
-    DurationOrNever,
-    /// A map from names to such durations.
-    DurationsByName,
-    /// One of these words.
-    Word(&'static [&'static str]),
-}
-
-const fn setting(name: &'static str, kind: SettingType) -> Setting {
-    Setting { name, kind, required: false }
-}
-
-const SCOPES: SettingType = SettingType::Word(&["thread", "workflow", "store"]);
+const SCOPE: Shape = Shape::Word(&[("thread", ""), ("workflow", ""), ("store", "")]);
+const TEXTS: Shape = Shape::List(&Shape::NonEmpty, 0);
 
 impl HookKind {
     /// Every kind.
@@ -171,10 +140,10 @@ impl HookKind {
             on_error: OnHookError::Bypass,
             needs_setting: false,
             settings: &[
-                setting("bytes", SettingType::Size),
-                setting("entries", SettingType::Count),
-                setting("scope", SCOPES),
-                setting("ttl", SettingType::DurationOrNever),
+                key("bytes", Shape::Size, ""),
+                key("entries", COUNT, ""),
+                key("scope", SCOPE, ""),
+                key("ttl", Shape::DurationOrNever, ""),
             ],
         },
         Self {
@@ -186,14 +155,14 @@ impl HookKind {
             on_error: OnHookError::Bypass,
             needs_setting: false,
             settings: &[
-                setting("bytes", SettingType::Size),
-                setting("entries", SettingType::Count),
-                setting("exclude", SettingType::Texts),
-                setting("mode", SettingType::Word(&["serve", "observe", "verify"])),
-                setting("per_tool", SettingType::DurationsByName),
-                setting("scope", SCOPES),
-                setting("tools", SettingType::Texts),
-                setting("ttl", SettingType::DurationOrNever),
+                key("bytes", Shape::Size, ""),
+                key("entries", COUNT, ""),
+                key("exclude", TEXTS, ""),
+                key("mode", Shape::Word(&[("serve", ""), ("observe", ""), ("verify", "")]), ""),
+                key("per_tool", Shape::Map(&Shape::DurationOrNever), ""),
+                key("scope", SCOPE, ""),
+                key("tools", TEXTS, ""),
+                key("ttl", Shape::DurationOrNever, ""),
             ],
         },
         Self {
@@ -204,7 +173,7 @@ impl HookKind {
             stands_at: &[CallKind::Model, CallKind::Tool],
             on_error: OnHookError::Bypass,
             needs_setting: true,
-            settings: &[setting("concurrent", SettingType::Count), setting("per_minute", SettingType::Count)],
+            settings: &[key("concurrent", COUNT, ""), key("per_minute", COUNT, "")],
         },
         Self {
             name: "redact",
@@ -215,7 +184,7 @@ impl HookKind {
             stands_at: &CallKind::ALL,
             on_error: OnHookError::Fail,
             needs_setting: false,
-            settings: &[Setting { name: "patterns", kind: SettingType::Texts, required: true }],
+            settings: &[required("patterns", TEXTS, "")],
         },
         Self {
             name: "command",
@@ -226,7 +195,7 @@ impl HookKind {
             on_error: OnHookError::Fail,
             needs_setting: false,
             // The program itself, its arguments and its deadline are the operator's.
-            settings: &[Setting { name: "name", kind: SettingType::Text, required: true }],
+            settings: &[required("name", Shape::NonEmpty, "")],
         },
     ];
 
@@ -234,6 +203,11 @@ impl HookKind {
     pub fn find(name: &str) -> Option<&'static Self> {
         static ALL: [HookKind; 6] = HookKind::ALL;
         ALL.iter().find(|kind| kind.name == name)
+    }
+
+    /// Its settings, none of which a role's `with` must have.
+    pub fn optional(&self) -> Vec<KeySpec> {
+        self.settings.iter().map(|setting| KeySpec { required: false, ..*setting }).collect()
     }
 
     /// Whether, with these settings, it changes what is said: an altering kind does, and so does a transparent one that
@@ -261,7 +235,7 @@ mod tests {
         for kind in HookKind::ALL {
             assert!(kind.stands_at.contains(&kind.at), "{}", kind.name);
             assert!(kind.settings.is_sorted_by_key(|setting| setting.name), "{}", kind.name);
-            assert_eq!(HookKind::find(kind.name), Some(&kind));
+            assert_eq!(HookKind::find(kind.name).unwrap().name, kind.name);
         }
     }
 

@@ -8,6 +8,7 @@
 //! `graph` are lists of `[name, value]` in file order.
 
 pub mod check;
+pub mod format;
 pub mod hooks;
 pub mod limits;
 pub mod places;
@@ -115,7 +116,7 @@ pub struct Retry {
 }
 
 /// A fault that another attempt may cure.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize, schemars::JsonSchema)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum RetryFault {
     /// The provider asks for fewer requests.
@@ -215,7 +216,7 @@ pub struct ModelRole {
 }
 
 /// How an answer is written.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize, schemars::JsonSchema)]
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum AnswerFormat {
     /// YAML front matter, then the body in Markdown.
@@ -226,7 +227,7 @@ pub enum AnswerFormat {
 }
 
 /// What of a role's own earlier visits is told.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize, schemars::JsonSchema)]
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum History {
     /// Prompt and conclusion of each visit.
@@ -257,7 +258,7 @@ impl Default for Context {
 }
 
 /// How much of a step is told.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize, schemars::JsonSchema)]
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum ContextWhat {
     /// Nothing.
@@ -464,7 +465,7 @@ pub struct Join {
 }
 
 /// What a failed lane does to its fan-out.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize, schemars::JsonSchema)]
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum FailedLanes {
     /// It fails the fan-out.

@@ -62,7 +62,7 @@ fn a_scenario_without_faults_is_read_whole() {
     assert_eq!(scenario.workspace.as_deref(), Some("fixture"));
     assert_eq!(scenario.tools["run_tests"].results.len(), 3);
     assert_eq!(scenario.expect.all.len(), 12);
-    assert!(matches!(&scenario.voice, Voice::Script(script) if script.speaks_for("writer", None)));
+    assert!(matches!(&scenario.answers, AnswerSource::Script(script) if script.speaks_for("writer", None)));
 }
 
 #[test]

@@ -3,26 +3,26 @@
 //!
 //! A file is a snapshot of insta: front matter ([`front`]), then a body. A body is made of headings, which begin in the
 //! first column, and of texts below them, which are indented ([`text`]). [`Requests`] is the body of what one role was
-//! sent, [`Course`] that of the run itself.
+//! sent, [`RunTrace`] that of the run itself.
 //!
 //! Laws: what is written reads back as it was, whatever is in it; a body that was edited by hand is told from one that
 //! was written, at the place where it no longer fits its digest.
 
-mod course;
 mod front;
 mod json;
 mod requests;
 mod text;
+mod trace;
 
 use std::ops::Range;
 
 use rondo_protocol::diagnostic::{Code, Diagnostic, Span};
 use rondo_protocol::source::Source;
 
-pub use course::{Course, Stop};
 pub use front::{Front, body};
 pub use json::pretty;
 pub use requests::{MAX_MESSAGES, Request, Requests};
+pub use trace::{RunTrace, Stop};
 
 /// The version of what is written here.
 pub const FORMAT: u32 = 1;

@@ -5,15 +5,11 @@ use super::part::{Fields, Part};
 use crate::diagnostic::Code;
 use crate::id::{FieldName, RoleName};
 use crate::source::Kind;
+use crate::workflow::format::{EDGE, FAILED_LANES, FULL_BRANCH, FULL_JOIN, MAX_LANES};
 use crate::workflow::{Branch, Each, Edge, FailedLanes, FanOut, Join, Need, Target, places};
 
-const KEYS: [&str; 13] =
-    ["to", "prompt", "when", "max", "per", "on_max", "say", "reason", "result", "each", "as", "parallel", "join"];
 /// How many lanes of an `each` run at once unless it says so.
 const LANES: u64 = 8;
-/// The most lanes that may run at once.
-const MAX_LANES: u64 = 1024;
-
 impl Reader<'_> {
     /// One edge, or a list that is tried in order; at `path`, one edge is a list of one.
     pub(super) fn edges(&mut self, part: &Part<'_>, path: &str) -> Vec<Edge> {
@@ -111,7 +107,7 @@ impl Reader<'_> {
             self.wrong_type(part, "an edge", Some(&hint));
             return None;
         }
-        let fields = self.fields(part, &KEYS, &["to"])?;
+        let fields = self.fields(part, EDGE.keys())?;
         let prompt = fields.get("prompt").and_then(|prompt| self.prompt(prompt)).unwrap_or_default();
         // A bound that cannot be read still bounds: its cycle is no second fault.
         let max = fields.get("max").map(|max| self.integer(max, 1, u64::from(u32::MAX)).unwrap_or(1));
@@ -214,7 +210,7 @@ impl Reader<'_> {
             self.share_prompt(part, shared);
             return Some(Branch { prompt: prompt.to_owned(), to, when: None });
         }
-        let fields = self.fields(part, &["to", "prompt", "when"], &["to"])?;
+        let fields = self.fields(part, FULL_BRANCH.keys())?;
         let own = fields.get("prompt").map(|own| self.prompt(own).unwrap_or_default());
         let when = fields.get("when").and_then(|when| self.expression(when));
         let to = fields.get("to").and_then(|to| self.branch_target(to))?;
@@ -280,11 +276,10 @@ impl Reader<'_> {
             let to = self.branch_target(&target)?;
             return Some(Join { failed: FailedLanes::default(), need: Need::default(), prompt: None, to });
         }
-        let fields = self.fields(part, &["to", "prompt", "need", "failed"], &["to"])?;
+        let fields = self.fields(part, FULL_JOIN.keys())?;
         let prompt = fields.get("prompt").and_then(|prompt| self.prompt(prompt));
         let need = fields.get("need").map_or(Some(Need::All), |need| self.need(need));
-        let words = [("fail", FailedLanes::Fail), ("collect", FailedLanes::Collect), ("skip", FailedLanes::Skip)];
-        let failed = fields.get("failed").map_or(Some(FailedLanes::Fail), |failed| self.word(failed, &words));
+        let failed = fields.get("failed").map_or(Some(FailedLanes::Fail), |failed| self.word(failed, &FAILED_LANES));
         let to = fields.get("to").and_then(|to| self.branch_target(to));
         Some(Join { failed: failed?, need: need?, prompt, to: to? })
     }

@@ -9,12 +9,8 @@ use crate::canonical::Value;
 use crate::diagnostic::{Code, nearest};
 use crate::id::RoleName;
 use crate::source::excerpt;
-use crate::workflow::hooks::{HookKind, HookUse, OnHookError, Setting, SettingType};
-
-/// The keys that every use of a hook may have.
-const KEYS: [&str; 4] = ["use", "roles", "at", "on_error"];
-/// The most hooks of a file.
-const MAX_HOOKS: usize = 64;
+use crate::workflow::format::{HOOK, MAX_HOOKS};
+use crate::workflow::hooks::{HookKind, HookUse, OnHookError};
 
 /// What changes what is said, and what does not.
 pub(super) type Split<T> = (T, T);
@@ -49,8 +45,7 @@ impl Reader<'_> {
                 continue;
             }
             let Some(kind) = kind else { continue };
-            let names: Vec<&str> = kind.settings.iter().map(|setting| setting.name).collect();
-            let Some(fields) = self.fields(&entry, &names, &[]) else { continue };
+            let Some(fields) = self.fields(&entry, &kind.optional()) else { continue };
             let settings = self.settings(&entry, &fields, kind);
             let alters = kind.is_altering(&settings);
             self.hook_uses.entry((kind.name, alters)).or_insert_with(|| entry.path.clone());
@@ -64,15 +59,8 @@ impl Reader<'_> {
         let named = part.node.get("use").and_then(|node| Part { node, ..part.clone() }.as_str());
         let kind = named.and_then(HookKind::find);
         // Without a kind, its settings are not known either.
-        let own: Vec<&str> = kind.iter().flat_map(|kind| kind.settings).map(|setting| setting.name).collect();
-        let keys = [&KEYS[..], &own[..]].concat();
-        let required: Vec<&str> = std::iter::once("use")
-            .chain(kind.iter().flat_map(|kind| kind.settings).filter(|setting| setting.required).map(|s| s.name))
-            .collect();
-        let fields = match kind {
-            Some(_) => self.fields(part, &keys, &required)?,
-            None => self.fields_if(part, &keys, |_| true, &required)?,
-        };
+        let keys = [&HOOK[..], kind.map_or(&[], |kind| kind.settings)].concat();
+        let fields = self.fields_if(part, &keys, |_| kind.is_none())?;
         let used = fields.get("use")?;
         let Some(kind) = kind else {
             let name = self.text(used)?;
@@ -82,7 +70,7 @@ impl Reader<'_> {
         };
         let at = fields.get("at").map_or(Some(kind.at), |at| self.hook_place(at, kind));
         let words = [("bypass", OnHookError::Bypass), ("fail", OnHookError::Fail)];
-        let on_error = fields.get("on_error").map_or(Some(kind.on_error), |part| self.word(part, &words));
+        let on_error = fields.get("on_error").map_or(Some(kind.on_error), |part| self.one_of(part, words));
         let roles = fields.get("roles").map(|roles| self.hook_roles(roles));
         let settings = self.settings(part, &fields, kind);
         let alters = kind.is_altering(&settings);
@@ -91,8 +79,7 @@ impl Reader<'_> {
     }
 
     fn hook_place(&mut self, part: &Part<'_>, kind: &HookKind) -> Option<CallKind> {
-        let words: Vec<(&str, CallKind)> = kind.stands_at.iter().map(|at| (at.name(), *at)).collect();
-        self.word(part, &words)
+        self.one_of(part, kind.stands_at.iter().map(|at| (at.name(), *at)))
     }
 
     fn hook_roles(&mut self, part: &Part<'_>) -> Vec<RoleName> {
@@ -124,40 +111,12 @@ impl Reader<'_> {
         let mut settings = BTreeMap::new();
         for setting in kind.settings {
             if let Some(part) = fields.get(setting.name)
-                && let Some(value) = self.setting(part, setting)
+                && let Some(value) = self.value(part, setting.shape)
             {
                 settings.insert(setting.name.to_owned(), value);
             }
         }
         settings
-    }
-
-    fn setting(&mut self, part: &Part<'_>, setting: &Setting) -> Option<Value> {
-        match setting.kind {
-            SettingType::Count => self.integer(part, 1, u64::MAX).map(Value::from),
-            SettingType::Size => self.size(part).map(Value::from),
-            SettingType::Text => self.nonempty(part).map(Value::Str),
-            SettingType::DurationOrNever => self.duration_or_never(part),
-            SettingType::Word(words) => {
-                let words: Vec<(&str, &str)> = words.iter().map(|word| (*word, *word)).collect();
-                self.word(part, &words).map(Value::from)
-            }
-            SettingType::Texts => {
-                let items = self.items(part)?;
-                Some(Value::List(items.iter().filter_map(|item| self.nonempty(item)).map(Value::Str).collect()))
-            }
-            SettingType::DurationsByName => {
-                let mut durations = BTreeMap::new();
-                for entry in self.entries(part)? {
-                    if self.is_given(&entry)
-                        && let Some(duration) = self.duration_or_never(&entry)
-                    {
-                        durations.insert(entry.name().to_owned(), duration);
-                    }
-                }
-                Some(Value::Object(durations))
-            }
-        }
     }
 }
 

@@ -2,15 +2,13 @@
 
 use super::Reader;
 use super::part::Part;
+use crate::workflow::format::{LIMITS, ROLE_LIMITS};
 use crate::workflow::{Limits, RoleLimits};
-
-const KEYS: [&str; 8] = ["steps", "visits", "model_calls", "tool_calls", "tokens", "cost_usd", "wall_time", "depth"];
-const ROLE_KEYS: [&str; 5] = ["visits", "model_calls", "tool_calls", "tokens", "cost_usd"];
 
 impl Reader<'_> {
     pub(super) fn limits(&mut self, part: &Part<'_>) -> Limits {
         let mut limits = Limits::default();
-        let Some(fields) = self.fields(part, &KEYS, &[]) else { return limits };
+        let Some(fields) = self.fields(part, LIMITS.keys()) else { return limits };
         for field in fields.iter() {
             match field.name() {
                 "cost_usd" => limits.cost_usd = self.cost(field),
@@ -28,7 +26,7 @@ impl Reader<'_> {
 
     pub(super) fn role_limits(&mut self, part: &Part<'_>) -> RoleLimits {
         let mut limits = RoleLimits::default();
-        let Some(fields) = self.fields(part, &ROLE_KEYS, &[]) else { return limits };
+        let Some(fields) = self.fields(part, ROLE_LIMITS.keys()) else { return limits };
         for field in fields.iter() {
             match field.name() {
                 "cost_usd" => limits.cost_usd = self.cost(field),

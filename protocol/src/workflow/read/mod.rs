@@ -32,6 +32,7 @@ use crate::diagnostic::{Code, Diagnostic, Severity, Span};
 use crate::id::RoleName;
 use crate::source::{self, Reading, Source};
 
+use super::format::TOP;
 use super::places::Places;
 use file::Family;
 pub use file::{FileError, Files, MAX_CHILD_DEPTH, MAX_CHILDREN, MAX_INCLUDED_BYTES};
@@ -39,10 +40,6 @@ use part::Part;
 
 /// The most faults that are listed for one file.
 const MAX_FAULTS: usize = 1_000;
-
-/// The keys at the top of a file.
-const KEYS: [&str; 10] =
-    ["rondo", "name", "description", "input", "models", "roles", "graph", "result", "hooks", "limits"];
 
 /// Reads and checks the workflow `text`, which is the content of `file`; a name that ends in `.json` is read as JSON.
 /// `files` gives what the workflow includes, by paths from the folder of `file`.
@@ -153,8 +150,7 @@ impl<'a> Reader<'a> {
     }
 
     fn top(&mut self, root: &Part<'_>) -> Option<(Workflow, Policy)> {
-        let known = |name: &str| KEYS.contains(&name) || name.starts_with("x-");
-        let fields = self.fields_if(root, &KEYS, known, &["rondo", "name", "roles", "graph"])?;
+        let fields = self.fields_if(root, &TOP, |name| name.starts_with("x-"))?;
         if let Some(part) = fields.get("rondo") {
             self.version(part);
         }

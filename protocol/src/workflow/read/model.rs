@@ -9,21 +9,7 @@ use crate::diagnostic::Code;
 use crate::object::Parameters;
 use crate::source::{Kind, excerpt};
 use crate::workflow::ModelSpec;
-
-const KEYS: [&str; 9] = [
-    "model",
-    "temperature",
-    "top_p",
-    "max_output_tokens",
-    "seed",
-    "stop",
-    "presence_penalty",
-    "frequency_penalty",
-    "reasoning_effort",
-];
-
-/// The most texts at which an answer may be told to stop.
-const MAX_STOPS: usize = 16;
+use crate::workflow::format::{MAX_STOPS, MODEL};
 
 impl Reader<'_> {
     pub(super) fn models(&mut self, part: &Part<'_>) -> BTreeMap<String, ModelSpec> {
@@ -45,22 +31,18 @@ impl Reader<'_> {
     }
 
     fn model(&mut self, part: &Part<'_>) -> Option<ModelSpec> {
-        let fields = self.fields(part, &KEYS, &[])?;
+        let fields = self.fields(part, MODEL.keys())?;
         let mut spec = ModelSpec::default();
         let mut parameters = BTreeMap::new();
         for field in fields.iter() {
+            let shape = MODEL.keys().iter().find(|key| key.name == field.name()).map(|key| key.shape);
             let value = match field.name() {
                 "model" => {
                     spec.model = self.nonempty(field);
                     None
                 }
-                "temperature" => self.parameter(field, "a number from 0 to 2", 0.0, 2.0),
-                "top_p" => self.parameter(field, "a number from 0 to 1", 0.0, 1.0),
-                "presence_penalty" | "frequency_penalty" => self.parameter(field, "a number from -2 to 2", -2.0, 2.0),
-                "max_output_tokens" => self.integer(field, 1, u64::MAX).map(Value::from),
-                "seed" => self.seed(field),
                 "stop" => self.stop(field),
-                _ => self.nonempty(field).map(Value::Str),
+                _ => shape.and_then(|shape| self.value(field, shape)),
             };
             if let Some(value) = value {
                 parameters.insert(field.name().to_owned(), value);
@@ -68,18 +50,6 @@ impl Reader<'_> {
         }
         spec.parameters = Parameters(parameters);
         Some(spec)
-    }
-
-    fn parameter(&mut self, part: &Part<'_>, expected: &str, least: f64, most: f64) -> Option<Value> {
-        self.number(part, expected, |number| (least..=most).contains(&number)).map(|_| part.node.to_value())
-    }
-
-    fn seed(&mut self, part: &Part<'_>) -> Option<Value> {
-        if let seed @ Value::Int(_) = part.node.to_value() {
-            return Some(seed);
-        }
-        self.wrong_type(part, "an integer", None);
-        None
     }
 
     fn stop(&mut self, part: &Part<'_>) -> Option<Value> {

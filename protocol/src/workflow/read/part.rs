@@ -3,6 +3,7 @@
 use super::Reader;
 use crate::diagnostic::{Code, Span, nearest};
 use crate::source::{Fault, Key, Kind, Node, excerpt};
+use crate::workflow::format::KeySpec;
 use crate::workflow::places;
 
 /// A node with the path by which [`Places`](crate::workflow::Places) knows it.
@@ -82,24 +83,25 @@ impl<'n> Fields<'n> {
 }
 
 impl Reader<'_> {
-    /// The entries of a map that may have the keys `known` and must have those `required`.
-    pub(super) fn fields<'n>(&mut self, part: &Part<'n>, known: &[&str], required: &[&str]) -> Option<Fields<'n>> {
-        self.fields_if(part, known, |name| known.contains(&name), required)
+    /// The entries of a map of these keys, of which it must have those that are required.
+    pub(super) fn fields<'n>(&mut self, part: &Part<'n>, keys: &[KeySpec]) -> Option<Fields<'n>> {
+        self.fields_if(part, keys, |_| false)
     }
 
-    /// The same where more keys than `known` are allowed.
+    /// The same where more keys are allowed.
     pub(super) fn fields_if<'n>(
         &mut self,
         part: &Part<'n>,
-        known: &[&str],
-        allowed: impl Fn(&str) -> bool,
-        required: &[&str],
+        keys: &[KeySpec],
+        more: impl Fn(&str) -> bool,
     ) -> Option<Fields<'n>> {
+        let known: Vec<&str> = keys.iter().map(|key| key.name).collect();
+        let allowed = |name: &str| known.contains(&name) || more(name);
         let entries = self.entries(part)?;
         let unknown = |entry: &&Part<'_>| !allowed(entry.name());
         let misspelt: Vec<&str> =
             entries.iter().filter(unknown).filter_map(|entry| nearest(entry.name(), known.iter().copied())).collect();
-        for name in required {
+        for KeySpec { name, .. } in keys.iter().filter(|key| key.required) {
             if !entries.iter().any(|entry| entry.name() == *name) && !misspelt.contains(name) {
                 self.places.mark_incomplete(&places::key(&part.path, name));
                 self.report(part.key_fault(Code::MissingKey, format!("the key `{name}` is missing")));
@@ -112,7 +114,7 @@ impl Reader<'_> {
                 let fault = entry.key_fault(Code::UnknownKey, message);
                 let hint = match nearest(entry.name(), known.iter().copied()) {
                     Some(near) => format!("did you mean `{near}`?"),
-                    None => format!("the keys here are {}", listed(known)),
+                    None => format!("the keys here are {}", listed(&known)),
                 };
                 self.places.mark_incomplete(&part.path);
                 self.report(fault.with_hint(hint));

@@ -9,104 +9,16 @@ use crate::canonical::Value;
 use crate::diagnostic::Code;
 use crate::id::{FieldName, Status};
 use crate::source::Kind;
+use crate::workflow::format::{
+    CHOSEN_CONTEXT, COMPACT, CONTEXT_WHAT, FORMAT, HISTORY, Kind as Word, MAX_ATTEMPTS, RETRY, RETRY_FAULT,
+    SELECT_EXPRESSION, SELECT_WORD,
+};
 use crate::workflow::limits::DEFAULT_STEP_TIMEOUT_MS;
 use crate::workflow::types::Field;
 use crate::workflow::{
-    AnswerFormat, Compact, Context, ContextWhat, History, ModelRole, Ordered, Retry, RetryFault, Role, RoleKind,
-    RoleLimits, RolePolicy, RuleRole, SelectBy, SelectorRole, Template, ToolRole,
+    Compact, Context, ModelRole, Ordered, Retry, Role, RoleKind, RoleLimits, RolePolicy, RuleRole, SelectBy,
+    SelectorRole, Template, ToolRole,
 };
-
-const MODEL_KEYS: [&str; 15] = [
-    "kind",
-    "description",
-    "model",
-    "system",
-    "output",
-    "format",
-    "tools",
-    "history",
-    "context",
-    "limits",
-    "retry",
-    "fallback",
-    "timeout",
-    "compact",
-    "with",
-];
-const SELECTOR_KEYS: [&str; 15] = [
-    "kind",
-    "description",
-    "model",
-    "system",
-    "by",
-    "format",
-    "tools",
-    "history",
-    "context",
-    "limits",
-    "retry",
-    "fallback",
-    "timeout",
-    "compact",
-    "with",
-];
-const HUMAN_KEYS: [&str; 4] = ["kind", "description", "output", "timeout"];
-const TOOL_KEYS: [&str; 5] = ["kind", "description", "tool", "args", "output"];
-const RULE_KEYS: [&str; 3] = ["kind", "description", "output"];
-const WORKFLOW_KEYS: [&str; 5] = ["kind", "description", "workflow", "input", "statuses"];
-
-const FAULTS: [(&str, RetryFault); 4] = [
-    ("rate_limit", RetryFault::RateLimit),
-    ("server", RetryFault::Server),
-    ("timeout", RetryFault::Timeout),
-    ("network", RetryFault::Network),
-];
-const AMOUNTS: [(&str, ContextWhat); 3] =
-    [("none", ContextWhat::None), ("outputs", ContextWhat::Outputs), ("bodies", ContextWhat::Bodies)];
-/// The most attempts at one request.
-const MAX_ATTEMPTS: u64 = 100;
-
-/// The word under `kind`.
-#[derive(Debug, Clone, Copy)]
-enum Word {
-    Model,
-    Selector,
-    Human,
-    Tool,
-    Rule,
-    Workflow,
-}
-
-impl Word {
-    const ALL: [(&'static str, Self); 6] = [
-        ("model", Self::Model),
-        ("selector", Self::Selector),
-        ("human", Self::Human),
-        ("tool", Self::Tool),
-        ("rule", Self::Rule),
-        ("workflow", Self::Workflow),
-    ];
-
-    fn keys(self) -> &'static [&'static str] {
-        match self {
-            Self::Model => &MODEL_KEYS,
-            Self::Selector => &SELECTOR_KEYS,
-            Self::Human => &HUMAN_KEYS,
-            Self::Tool => &TOOL_KEYS,
-            Self::Rule => &RULE_KEYS,
-            Self::Workflow => &WORKFLOW_KEYS,
-        }
-    }
-
-    fn required(self) -> &'static [&'static str] {
-        match self {
-            Self::Model | Self::Selector => &[],
-            Self::Human | Self::Rule => &["output"],
-            Self::Tool => &["tool"],
-            Self::Workflow => &["workflow"],
-        }
-    }
-}
 
 impl Reader<'_> {
     pub(super) fn roles(&mut self, part: &Part<'_>) -> RolesAndPolicies {
@@ -135,7 +47,7 @@ impl Reader<'_> {
 
     fn role(&mut self, part: &Part<'_>, policies: &mut BTreeMap<String, RolePolicy>) -> Option<Role> {
         let word = self.word_of(part)?;
-        let fields = self.fields(part, word.keys(), word.required())?;
+        let fields = self.fields(part, &word.keys())?;
         let description = fields.get("description").and_then(|part| self.prose(part)).unwrap_or_default();
         let mut policy = RolePolicy {
             fallback: Vec::new(),
@@ -189,18 +101,16 @@ impl Reader<'_> {
         let Some(node) = part.node.get("kind") else { return Some(Word::Model) };
         let entries = self.entries(part)?;
         let kind = entries.iter().find(|entry| std::ptr::eq(entry.node, node))?;
-        if self.is_given(kind) { self.word(kind, &Word::ALL) } else { None }
+        if self.is_given(kind) { self.one_of(kind, Word::ALL.map(|(name, word, _)| (name, word))) } else { None }
     }
 
     fn model_role(&mut self, fields: &Fields<'_>) -> ModelRole {
         let model = fields.get("model").and_then(|model| self.nonempty(model));
-        let formats = [("frontmatter", AnswerFormat::Frontmatter), ("json", AnswerFormat::Json)];
-        let histories = [("condensed", History::Condensed), ("exact", History::Exact), ("none", History::None)];
         ModelRole {
             compact: fields.get("compact").and_then(|compact| self.compact(compact)),
             context: fields.get("context").and_then(|context| self.context(context)).unwrap_or_default(),
-            format: fields.get("format").and_then(|format| self.word(format, &formats)).unwrap_or_default(),
-            history: fields.get("history").and_then(|history| self.word(history, &histories)).unwrap_or_default(),
+            format: fields.get("format").and_then(|format| self.word(format, &FORMAT)).unwrap_or_default(),
+            history: fields.get("history").and_then(|history| self.word(history, &HISTORY)).unwrap_or_default(),
             model: model.unwrap_or_else(|| "default".to_owned()),
             system: fields.get("system").and_then(|system| self.system(system)).unwrap_or_default(),
             tools: fields.get("tools").map(|tools| self.tools(tools)).unwrap_or_default(),
@@ -229,7 +139,7 @@ impl Reader<'_> {
 
     fn retry(&mut self, part: &Part<'_>) -> Retry {
         let mut retry = Retry::default();
-        let Some(fields) = self.fields(part, &["attempts", "backoff", "faults"], &[]) else { return retry };
+        let Some(fields) = self.fields(part, RETRY.keys()) else { return retry };
         if let Some(attempts) = fields.get("attempts").and_then(|part| self.integer(part, 1, MAX_ATTEMPTS)) {
             retry.attempts = u32::try_from(attempts).unwrap_or(retry.attempts);
         }
@@ -239,7 +149,7 @@ impl Reader<'_> {
         if let Some(items) = fields.get("faults").and_then(|part| self.items(part)) {
             retry.faults = Vec::new();
             for item in items {
-                if let Some(fault) = self.word(&item, &FAULTS)
+                if let Some(fault) = self.word(&item, &RETRY_FAULT)
                     && !retry.faults.contains(&fault)
                 {
                     retry.faults.push(fault);
@@ -252,14 +162,14 @@ impl Reader<'_> {
     fn context(&mut self, part: &Part<'_>) -> Option<Context> {
         let mut context = Context::default();
         if !matches!(part.node.kind, Kind::Map(_)) {
-            context.what = self.word(part, &AMOUNTS)?;
+            context.what = self.word(part, &CONTEXT_WHAT)?;
             return Some(context);
         }
-        let fields = self.fields(part, &["from", "what", "max_bytes"], &[])?;
+        let fields = self.fields(part, CHOSEN_CONTEXT.keys())?;
         if let Some(items) = fields.get("from").and_then(|from| self.items(from)) {
             context.from = Some(items.iter().filter_map(|item| self.role_reference(item)).collect());
         }
-        if let Some(what) = fields.get("what").and_then(|what| self.word(what, &AMOUNTS)) {
+        if let Some(what) = fields.get("what").and_then(|what| self.word(what, &CONTEXT_WHAT)) {
             context.what = what;
         }
         if let Some(max_bytes) = fields.get("max_bytes").and_then(|max_bytes| self.size(max_bytes)) {
@@ -269,7 +179,7 @@ impl Reader<'_> {
     }
 
     fn compact(&mut self, part: &Part<'_>) -> Option<Compact> {
-        let fields = self.fields(part, &["at", "keep", "by"], &["at", "keep", "by"])?;
+        let fields = self.fields(part, COMPACT.keys())?;
         let at = fields.get("at").and_then(|at| self.integer(at, 1, u64::MAX));
         let keep = fields.get("keep").and_then(|keep| self.integer(keep, 0, u64::MAX));
         let by = fields.get("by").and_then(|by| self.role_reference(by));
@@ -310,16 +220,10 @@ impl Reader<'_> {
 
     fn select_by(&mut self, part: &Part<'_>) -> Option<SelectBy> {
         if matches!(part.node.kind, Kind::Map(_)) {
-            let fields = self.fields(part, &["expression"], &["expression"])?;
+            let fields = self.fields(part, SELECT_EXPRESSION.keys())?;
             return fields.get("expression").and_then(|part| self.expression(part)).map(SelectBy::Expression);
         }
-        let words = [("model", 0), ("round_robin", 1), ("least_recent", 2), ("human", 3)];
-        Some(match self.word(part, &words)? {
-            0 => SelectBy::Model,
-            1 => SelectBy::RoundRobin,
-            2 => SelectBy::LeastRecent,
-            _ => SelectBy::Human,
-        })
+        self.word(part, &SELECT_WORD)
     }
 
     /// `ok` with the fields that the file declares, and `failed`.

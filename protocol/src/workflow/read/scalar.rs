@@ -1,10 +1,15 @@
 //! Texts, numbers, words, durations and sizes.
 
+use std::collections::BTreeMap;
+
+use serde::de::DeserializeOwned;
+
 use super::Reader;
 use super::part::{Part, listed};
-use crate::canonical::Value;
+use crate::canonical::{self, Value};
 use crate::diagnostic::{Code, nearest};
 use crate::source::{Kind, comment_behind, excerpt};
+use crate::workflow::format::{Named, Shape};
 
 impl Reader<'_> {
     /// A text.
@@ -111,17 +116,66 @@ impl Reader<'_> {
         None
     }
 
-    /// One of `words`.
-    pub(super) fn word<T: Copy>(&mut self, part: &Part<'_>, words: &[(&str, T)]) -> Option<T> {
-        let known: Vec<&str> = words.iter().map(|(word, _)| *word).collect();
-        let found = part.as_str().and_then(|text| words.iter().find(|(word, _)| *word == text));
-        if let Some((_, meant)) = found {
-            return Some(*meant);
+    /// What one of the table's words means.
+    pub(super) fn word<T: DeserializeOwned>(&mut self, part: &Part<'_>, words: &Named) -> Option<T> {
+        let word = self.one_of(part, words.words().iter().map(|(word, _)| (*word, *word)))?;
+        canonical::from_value(Value::from(word)).ok()
+    }
+
+    /// What one of `words` means.
+    pub(super) fn one_of<'w, T: Copy>(
+        &mut self,
+        part: &Part<'_>,
+        words: impl IntoIterator<Item = (&'w str, T)>,
+    ) -> Option<T> {
+        let (known, meant): (Vec<&str>, Vec<T>) = words.into_iter().unzip();
+        let text = part.as_str();
+        if let Some(at) = known.iter().position(|word| text == Some(word)) {
+            return meant.get(at).copied();
         }
-        let hint = part.as_str().and_then(|text| nearest(text, known.iter().copied()));
+        let hint = text.and_then(|text| nearest(text, known.iter().copied()));
         let hint = hint.map(|near| format!("did you mean `{near}`?"));
         self.not_allowed(part, &format!("one of {}", listed(&known)), hint);
         None
+    }
+
+    /// What a part holds that is a value as it stands. Other shapes have readers of their own.
+    pub(super) fn value(&mut self, part: &Part<'_>, shape: Shape) -> Option<Value> {
+        match shape {
+            Shape::NonEmpty => self.nonempty(part).map(Value::Str),
+            Shape::Count(least, most) => self.integer(part, least, most).map(Value::from),
+            Shape::Number(least, most) => {
+                let expected = format!("a number from {least} to {most}");
+                let allowed = f64::from(least)..=f64::from(most);
+                self.number(part, &expected, |number| allowed.contains(&number)).map(|_| part.node.to_value())
+            }
+            Shape::Integer => {
+                let integer = Some(part.node.to_value()).filter(|value| matches!(value, Value::Int(_)));
+                if integer.is_none() {
+                    self.wrong_type(part, "an integer", None);
+                }
+                integer
+            }
+            Shape::DurationOrNever => self.duration_or_never(part),
+            Shape::Word(words) => self.one_of(part, words.iter().map(|(word, _)| (*word, *word))).map(Value::from),
+            Shape::List(element, _) => {
+                let items = self.items(part)?;
+                Some(Value::List(items.iter().filter_map(|item| self.value(item, *element)).collect()))
+            }
+            Shape::Map(of) => {
+                let mut members = BTreeMap::new();
+                for entry in self.entries(part)? {
+                    if self.is_given(&entry)
+                        && let Some(value) = self.value(&entry, *of)
+                    {
+                        members.insert(entry.name().to_owned(), value);
+                    }
+                }
+                Some(Value::Object(members))
+            }
+            Shape::Size => self.size(part).map(Value::from),
+            _ => None,
+        }
     }
 
     /// Says which values are allowed.

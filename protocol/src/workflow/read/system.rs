@@ -4,6 +4,7 @@ use super::Reader;
 use super::part::{Fields, Part};
 use crate::diagnostic::Code;
 use crate::source::Kind;
+use crate::workflow::format::{PROMPT_FILE, SYSTEM_KEYS};
 
 impl Reader<'_> {
     /// The system text. The pieces of a list follow each other with one blank line between.
@@ -31,7 +32,7 @@ impl Reader<'_> {
                 Some(text)
             }
             Kind::Map(_) => {
-                let fields = self.fields(part, &["file", "text", "raw"], &[])?;
+                let fields = self.fields(part, &SYSTEM_KEYS)?;
                 let raw = fields.get("raw").and_then(|raw| self.boolean(raw)).unwrap_or(false);
                 self.system_map(part, &fields, raw)
             }
@@ -85,7 +86,7 @@ impl Reader<'_> {
         if !matches!(part.node.kind, Kind::Map(_)) {
             return self.template(part);
         }
-        let fields = self.fields(part, &["file"], &["file"])?;
+        let fields = self.fields(part, PROMPT_FILE.keys())?;
         let file = fields.get("file")?;
         self.included_text(part, file)
     }

@@ -59,3 +59,29 @@ fn a_value_is_held_to_a_schema_that_looks_ahead_nowhere() {
     // Fields of workflows are compiled without look-around; only the file's own schema, for editors, has it.
     assert!(Validator::of_schema(&canonical::parse(br#"{"type":"string","pattern":"(?!a)"}"#).unwrap()).is_err());
 }
+
+#[test]
+fn what_is_no_duration_size_or_price_is_refused_wherever_it_stands() {
+    let validator = validator();
+    for (from, to) in [("ttl: 24h", "ttl: 24"), ("ttl: 24h", "bytes: soon"), ("cost_usd: 1.00", "cost_usd: 0")] {
+        let text = GOOD[0].replacen(from, to, 1);
+        assert_ne!(text, GOOD[0], "{from}");
+        assert!(!validator.is_valid(&as_json(&text)), "{to}");
+    }
+}
+
+#[test]
+fn each_word_of_the_table_is_one_of_its_type() {
+    fn holds<T: serde::de::DeserializeOwned>(named: &Named) {
+        assert!(!named.words().is_empty());
+        for (word, _) in named.words() {
+            assert!(canonical::from_value::<T>((*word).into()).is_ok(), "{} of {}", word, named.name);
+        }
+    }
+    holds::<crate::workflow::AnswerFormat>(&format::FORMAT);
+    holds::<crate::workflow::History>(&format::HISTORY);
+    holds::<crate::workflow::ContextWhat>(&format::CONTEXT_WHAT);
+    holds::<crate::workflow::RetryFault>(&format::RETRY_FAULT);
+    holds::<crate::workflow::SelectBy>(&format::SELECT_WORD);
+    holds::<crate::workflow::FailedLanes>(&format::FAILED_LANES);
+}

@@ -21,6 +21,14 @@ fn json(text: &str) -> Value {
     canonical::from_slice(text.as_bytes()).unwrap()
 }
 
+/// Whether another validator than the one that samples are held to takes `text`, with its formats looked at.
+fn follows(keywords: &[(&str, &str)], text: &Value) -> bool {
+    let keywords = keywords.iter().map(|(keyword, value)| ((*keyword).to_owned(), (*value).into()));
+    let schema = serde_json::Value::Object(keywords.collect());
+    let validator = jsonschema::options().should_validate_formats(true).build(&schema).unwrap();
+    text.as_str().is_some_and(|text| validator.is_valid(&text.into()))
+}
+
 #[test]
 fn words_of_an_enum_booleans_and_bounds_are_all_there() {
     assert_eq!(
@@ -62,8 +70,10 @@ fn lists_come_empty_with_one_of_each_and_full() {
     assert!(few.contains(&json(r#"[1,"two"]"#)), "what stands in a list may be of several sorts: {few:?}");
     let apart = made("{ type: array, items: { type: string }, minItems: 3, uniqueItems: true }");
     assert!(apart.iter().all(|list| matches!(list, Value::List(items) if items.len() >= 3)), "{apart:?}");
+    let is_from_50 = |item: &Value| matches!(item, Value::Int(number) if *number >= 50);
     let with = made("{ type: array, items: { type: integer }, contains: { minimum: 50 } }");
-    assert!(!with.is_empty());
+    let holds_one = |list: &Value| matches!(list, Value::List(items) if items.iter().any(is_from_50));
+    assert!(!with.is_empty() && with.iter().all(holds_one), "{with:?}");
 }
 
 #[test]
@@ -112,9 +122,16 @@ fn patterns_and_formats_are_followed() {
     ] {
         let found = made(&format!("{{ type: string, pattern: \"{pattern}\" }}"));
         assert!(!found.is_empty(), "{pattern}");
+        for text in &found {
+            assert!(follows(&[("pattern", &pattern.replace("\\\\", "\\"))], text), "{pattern}: {text:?}");
+        }
     }
     for format in ["date", "date-time", "email", "uri", "uuid", "ipv4", "duration"] {
-        assert!(!made(&format!("{{ type: string, format: {format} }}")).is_empty(), "{format}");
+        let found = made(&format!("{{ type: string, format: {format} }}"));
+        assert!(!found.is_empty(), "{format}");
+        for text in &found {
+            assert!(follows(&[("format", format)], text), "{format}: {text:?}");
+        }
     }
 }
 

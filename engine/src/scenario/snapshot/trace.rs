@@ -13,7 +13,7 @@ use super::{Fault, digest_of, json};
 
 /// The course of a run.
 #[derive(Debug, Clone, Default, PartialEq)]
-pub struct Course {
+pub struct RunTrace {
     /// The steps, oldest first.
     pub route: Vec<Stop>,
     /// The edge that ended it; `None` for a run that stopped.
@@ -43,7 +43,7 @@ pub struct Stop {
 
 const BY: &str = " by ";
 
-impl Course {
+impl RunTrace {
     /// The body of a snapshot.
     pub fn to_text(&self) -> String {
         let content = self.content();
@@ -102,36 +102,36 @@ impl Course {
                 "the snapshot is not the one of this digest: it was edited",
             ));
         }
-        let mut course = Self::default();
+        let mut trace = Self::default();
         expect(&mut reading, "route")?;
         let route = reading.block()?;
         expect(&mut reading, "outcome ").map(|outcome| match outcome.split_once(' ') {
-            Some((outcome, code)) => (course.outcome, course.code) = (outcome.to_owned(), Some(code.to_owned())),
-            None => outcome.clone_into(&mut course.outcome),
+            Some((outcome, code)) => (trace.outcome, trace.code) = (outcome.to_owned(), Some(code.to_owned())),
+            None => outcome.clone_into(&mut trace.outcome),
         })?;
         for line in route.lines() {
             let (step, edge) = line.split_once(BY).ok_or_else(|| wanted(&mut reading, "role.status by edge"))?;
-            if step == course.outcome {
-                course.end = Some(edge.to_owned());
+            if step == trace.outcome {
+                trace.end = Some(edge.to_owned());
             } else {
-                course.route.push(Stop { step: step.to_owned(), edge: edge.to_owned() });
+                trace.route.push(Stop { step: step.to_owned(), edge: edge.to_owned() });
             }
         }
         if reading.heading("reason").is_some() {
-            course.reason = Some(reading.block()?);
+            trace.reason = Some(reading.block()?);
         }
         expect(&mut reading, "result")?;
         let result = reading.block()?;
-        course.result = canonical::parse(result.as_bytes()).map_err(|_| wanted(&mut reading, "JSON"))?;
+        trace.result = canonical::parse(result.as_bytes()).map_err(|_| wanted(&mut reading, "JSON"))?;
         while reading.heading("said").is_some() {
-            course.said.push(reading.block()?);
+            trace.said.push(reading.block()?);
         }
         expect(&mut reading, "definition")?;
         for line in reading.block()?.lines() {
             let (digest, path) = line.split_once(' ').ok_or_else(|| wanted(&mut reading, "digest and part"))?;
-            course.parts.insert(path.to_owned(), digest.to_owned());
+            trace.parts.insert(path.to_owned(), digest.to_owned());
         }
-        Ok(course)
+        Ok(trace)
     }
 }
 
@@ -151,9 +151,9 @@ mod tests {
 
     use super::*;
 
-    fn course() -> Course {
+    fn trace() -> RunTrace {
         let stop = |step: &str, edge: &str| Stop { step: step.to_owned(), edge: edge.to_owned() };
-        Course {
+        RunTrace {
             route: vec![stop("writer.drafted", "graph.start[0]"), stop("editor.approved", "graph.writer.drafted[0]")],
             end: Some("graph.editor.approved[0]".to_owned()),
             outcome: "failed".to_owned(),
@@ -167,15 +167,52 @@ mod tests {
 
     #[test]
     fn a_person_can_read_it() {
-        insta::assert_snapshot!(course().to_text());
+        insta::assert_snapshot!(trace().to_text());
     }
 
     #[test]
     fn an_edit_anywhere_is_told() {
-        let text = course().to_text();
-        for old in ["editor.approved", "failed", "Tides", "draft 1", "0123456789abcdef", "more"] {
-            let edited = text.replacen(old, "other", 1);
-            assert_eq!(Course::read(&edited, 0).unwrap_err().code, Code::SnapshotEdited, "{old}");
+        let text = trace().to_text();
+        let content = text.find("route").unwrap();
+        // Blanks at the end are an editor's to take away or to put there.
+        for (at, c) in text.trim_end().char_indices().skip_while(|(at, _)| *at < content) {
+            for other in ["", "#", " #"] {
+                let mut edited = text.clone();
+                edited.replace_range(at..at + c.len_utf8(), other);
+                let code = RunTrace::read(&edited, 0).map_err(|fault| fault.code);
+                assert_eq!(code, Err(Code::SnapshotEdited), "{other:?} for {c:?} at {at}");
+            }
+        }
+        for line in text.lines().skip(1).filter(|line| !line.is_empty()) {
+            for edited in [text.replacen(line, "", 1), text.replacen(line, &format!("{line}\n{line}"), 1)] {
+                assert_eq!(RunTrace::read(&edited, 0).unwrap_err().code, Code::SnapshotEdited, "{line}");
+            }
+        }
+        let digest = text.find(DIGEST).unwrap() + DIGEST.len();
+        for at in digest..digest + super::super::DIGITS {
+            let mut edited = text.clone();
+            edited.replace_range(at..=at, if edited[at..].starts_with('0') { "1" } else { "0" });
+            assert_eq!(RunTrace::read(&edited, 0).unwrap_err().code, Code::SnapshotEdited, "digit at {at}");
+        }
+    }
+
+    #[test]
+    fn what_stands_in_another_place_is_refused_even_under_its_own_digest() {
+        let under_digest = |content: &str| format!("{DIGEST}{}\n\n{content}", digest_of(content));
+        let content = trace().content();
+        assert_eq!(RunTrace::read(&under_digest(&content), 0), Ok(trace()));
+        for (old, new) in [
+            ("route", "rout"),
+            (BY, " via "),
+            ("outcome ", "end "),
+            ("result", "resul"),
+            ("{\n", "(\n"),
+            ("definition", "definitio"),
+            ("0123456789abcdef ", "0123456789abcdef"),
+        ] {
+            let edited = content.replacen(old, new, 1);
+            assert_ne!(edited, content, "{old}");
+            assert_eq!(RunTrace::read(&under_digest(&edited), 0).unwrap_err().code, Code::SnapshotSyntax, "{old}");
         }
     }
 
@@ -188,14 +225,14 @@ mod tests {
             steps in 0_usize..3,
             is_ended in any::<bool>(),
         ) {
-            let mut course = Course { reason, said, result: Value::from(result), ..course() };
-            course.route.truncate(steps);
+            let mut trace = RunTrace { reason, said, result: Value::from(result), ..trace() };
+            trace.route.truncate(steps);
             if !is_ended {
-                (course.end, course.outcome, course.code) = (None, "stopped".to_owned(), Some("RN0705".to_owned()));
+                (trace.end, trace.outcome, trace.code) = (None, "stopped".to_owned(), Some("RN0705".to_owned()));
             }
-            let text = course.to_text();
-            prop_assert_eq!(Course::read(text.trim_end(), 0), Ok(course.clone()));
-            prop_assert_eq!(Course::read(&text, 0), Ok(course));
+            let text = trace.to_text();
+            prop_assert_eq!(RunTrace::read(text.trim_end(), 0), Ok(trace.clone()));
+            prop_assert_eq!(RunTrace::read(&text, 0), Ok(trace));
         }
     }
 }

@@ -1,0 +1,195 @@
+//! The tokens of JSON (RFC 8259): blanks, words, strings and numbers, one after another. Whoever reads a text decides
+//! what they come to, and how lists and objects are made of them.
+
+use std::borrow::Cow;
+
+/// A way through a text.
+#[derive(Clone, Copy)]
+pub(crate) struct Scanner<'a> {
+    pub text: &'a str,
+    /// The byte that is next.
+    pub at: usize,
+}
+
+/// Why no token stands where one is wanted.
+pub(crate) struct Unfit {
+    /// Where what is wrong begins.
+    pub from: usize,
+    /// Where it was seen; the same as `from` where something is wanted.
+    pub at: usize,
+    pub what: &'static str,
+}
+
+/// What is said of an unknown letter behind a backslash.
+pub(crate) const NO_ESCAPE: &str = "not an escape of JSON";
+
+impl<'a> Scanner<'a> {
+    #[inline]
+    pub fn peek(&self) -> Option<u8> {
+        self.text.as_bytes().get(self.at).copied()
+    }
+
+    /// Whether `wanted` is next; then it is passed.
+    #[inline]
+    pub fn take(&mut self, wanted: u8) -> bool {
+        let found = self.peek() == Some(wanted);
+        self.at += usize::from(found);
+        found
+    }
+
+    #[inline]
+    pub fn blanks(&mut self) {
+        while self.peek().is_some_and(is_blank) {
+            self.at += 1;
+        }
+    }
+
+    /// What is wanted and not there.
+    pub fn unfit(&self, what: &'static str) -> Unfit {
+        Unfit { from: self.at, at: self.at, what }
+    }
+
+    /// What stands from `start` up to here.
+    fn since(&self, start: usize) -> &'a str {
+        self.text.get(start..self.at).unwrap_or_default()
+    }
+
+    pub fn word(&mut self, word: &str) -> Result<(), Unfit> {
+        let found = self.text.as_bytes().get(self.at..).is_some_and(|rest| rest.starts_with(word.as_bytes()));
+        if !found {
+            return Err(self.unfit("expected a value"));
+        }
+        self.at += word.len();
+        Ok(())
+    }
+
+    /// The text of the string whose first quote is next, borrowed if it has no escapes.
+    #[inline]
+    pub fn string(&mut self) -> Result<Cow<'a, str>, Unfit> {
+        self.at += 1;
+        let start = self.at;
+        self.at += plain_length(self.text.as_bytes().get(self.at..).unwrap_or_default());
+        let plain = self.since(start);
+        if self.take(b'"') { Ok(Cow::Borrowed(plain)) } else { self.rest_of_string(plain).map(Cow::Owned) }
+    }
+
+    fn rest_of_string(&mut self, begun: &str) -> Result<String, Unfit> {
+        let mut text = begun.to_owned();
+        loop {
+            match self.peek() {
+                Some(b'"') => {
+                    self.at += 1;
+                    return Ok(text);
+                }
+                Some(b'\\') => text.push(self.escape()?),
+                Some(_) => return Err(self.unfit("a control character stands unescaped in a text")),
+                None => return Err(self.unfit("a text has no end")),
+            }
+            let start = self.at;
+            self.at += plain_length(self.text.as_bytes().get(start..).unwrap_or_default());
+            text.push_str(self.since(start));
+        }
+    }
+
+    fn escape(&mut self) -> Result<char, Unfit> {
+        let start = self.at;
+        self.at += 1;
+        let letter = self.peek().ok_or_else(|| self.unfit("a text has no end"))?;
+        self.at += 1;
+        Ok(match letter {
+            b'"' | b'\\' | b'/' => char::from(letter),
+            b'b' => '\u{8}',
+            b'f' => '\u{c}',
+            b'n' => '\n',
+            b'r' => '\r',
+            b't' => '\t',
+            b'u' => {
+                let high = self.hex4()?;
+                let is_pair = (0xd800..0xdc00).contains(&high);
+                let low = if is_pair && self.text.as_bytes().get(self.at..self.at + 2) == Some(b"\\u") {
+                    self.at += 2;
+                    Some(self.hex4()?)
+                } else {
+                    None
+                };
+                let code = match low {
+                    Some(low) if (0xdc00..0xe000).contains(&low) => 0x10000 + ((high - 0xd800) << 10) + (low - 0xdc00),
+                    _ => high,
+                };
+                let alone = || Unfit { from: start, at: self.at, what: "a surrogate stands alone" };
+                char::from_u32(code).ok_or_else(alone)?
+            }
+            _ => return Err(Unfit { from: self.at - 1, at: self.at, what: NO_ESCAPE }),
+        })
+    }
+
+    fn hex4(&mut self) -> Result<u32, Unfit> {
+        let digits = self.text.as_bytes().get(self.at..self.at + 4).unwrap_or_default();
+        let code = digits.iter().try_fold(0_u32, |code, digit| char::from(*digit).to_digit(16).map(|d| code << 4 | d));
+        match code {
+            Some(code) if digits.len() == 4 => {
+                self.at += 4;
+                Ok(code)
+            }
+            _ => Err(self.unfit("\\u wants four hex digits")),
+        }
+    }
+
+    #[inline]
+    fn digits(&mut self) -> Result<(), Unfit> {
+        let rest = self.text.as_bytes().get(self.at..).unwrap_or_default();
+        let length = rest.iter().position(|byte| !byte.is_ascii_digit()).unwrap_or(rest.len());
+        self.at += length;
+        if length == 0 { Err(self.unfit("expected a digit")) } else { Ok(()) }
+    }
+
+    /// The number that is next as it is written, and whether it is an integer by its form.
+    #[inline]
+    pub fn number(&mut self) -> Result<(&'a str, bool), Unfit> {
+        let start = self.at;
+        self.take(b'-');
+        if !self.take(b'0') {
+            self.digits()?;
+        } else if matches!(self.peek(), Some(b'0'..=b'9')) {
+            return Err(self.unfit("a number does not start with 0"));
+        }
+        if !matches!(self.peek(), Some(b'.' | b'e' | b'E')) {
+            return Ok((self.since(start), true));
+        }
+        if self.take(b'.') {
+            self.digits()?;
+        }
+        if self.take(b'e') || self.take(b'E') {
+            let _ = self.take(b'+') || self.take(b'-');
+            self.digits()?;
+        }
+        Ok((self.since(start), false))
+    }
+}
+
+pub(crate) fn is_blank(byte: u8) -> bool {
+    matches!(byte, b' ' | b'\t' | b'\n' | b'\r')
+}
+
+/// How many bytes stand before the first quote, backslash or control character: eight at a time.
+pub(crate) fn plain_length(bytes: &[u8]) -> usize {
+    let (words, rest) = bytes.as_chunks::<8>();
+    for (nth, word) in words.iter().enumerate() {
+        let marks = marks(u64::from_le_bytes(*word));
+        if marks != 0 {
+            return nth * 8 + marks.trailing_zeros() as usize / 8;
+        }
+    }
+    let plain = rest.iter().position(|byte| matches!(byte, b'"' | b'\\' | 0..=0x1f)).unwrap_or(rest.len());
+    words.len() * 8 + plain
+}
+
+/// The high bit of each byte that is a quote, a backslash or a control character. The subtractions borrow from the
+/// bytes above a marked one, so only the lowest mark is sure, and it is the one that is asked for.
+fn marks(word: u64) -> u64 {
+    const ONES: u64 = u64::from_le_bytes([1; 8]);
+    let below = |word: u64, limit: u64| word.wrapping_sub(ONES * limit) & !word;
+    let quote = below(word ^ (ONES * 0x22), 1);
+    let backslash = below(word ^ (ONES * 0x5c), 1);
+    (quote | backslash | below(word, 0x20)) & (ONES * 0x80)
+}

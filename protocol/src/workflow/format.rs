@@ -1,0 +1,372 @@
+//! The format of workflow files as one table: which keys a map of the file may have, what each holds, which of them must
+//! stand there, and what they are for.
+//!
+//! The reader takes from it which keys it knows, and so what a misspelt one was meant to be; the JSON Schema is made of
+//! nothing else. What a value means beyond its shape (names that exist, templates, durations within range) is the
+//! reader's to know.
+
+/// A key of a map.
+#[derive(Debug, Clone, Copy)]
+pub struct KeySpec {
+    /// As it stands in files.
+    pub name: &'static str,
+    /// What it holds.
+    pub shape: Shape,
+    /// Whether the map must have it.
+    pub required: bool,
+    /// What it is for, in one line; empty where its shape says it.
+    pub about: &'static str,
+}
+
+/// What a key, or an element of a list, holds.
+#[derive(Debug, Clone, Copy)]
+pub enum Shape {
+    /// A text.
+    Text,
+    /// A text that is not empty.
+    NonEmpty,
+    /// A text of this pattern.
+    Pattern(&'static str),
+    /// `true` or `false`.
+    Boolean,
+    /// An integer from the first to the last of these.
+    Count(u64, u64),
+    /// Any integer.
+    Integer,
+    /// A number from the first to the last of these.
+    Number(i8, i8),
+    /// US dollars, more than 0.
+    Cost,
+    /// Bytes: an integer or a size such as `8MiB`.
+    Size,
+    /// A duration; `0` or `none` for one that never ends.
+    DurationOrNever,
+    /// One of these words.
+    Word(&'static [(&'static str, &'static str)]),
+    /// A list of at least so many.
+    List(&'static Shape, usize),
+    /// A map from any name.
+    Map(&'static Shape),
+    /// Any value but nothing; its texts are templates.
+    Template,
+    /// A map from any name to such values.
+    Templates,
+    /// What is named, because it stands in more than one place or within itself.
+    Named(&'static Named),
+    /// The name of a workflow.
+    WorkflowName,
+    /// Fields or inputs: a type for each name.
+    Fields,
+    /// Fields or nothing.
+    StatusFields,
+    /// Fields for each status.
+    Output,
+    /// A condition and expressions for each status.
+    Rules,
+    /// Roles, each with the keys of its kind.
+    Roles,
+    /// Edges for `start` and for each status of each role.
+    Graph,
+    /// Uses of hook kinds.
+    Hooks,
+    /// Settings by hook kind.
+    With,
+}
+
+/// A shape with a name.
+#[derive(Debug)]
+pub struct Named {
+    /// By which the schema knows it.
+    pub name: &'static str,
+    /// What it is, in one line.
+    pub about: &'static str,
+    /// What it holds.
+    pub form: Form,
+}
+
+/// What something named holds.
+#[derive(Debug, Clone, Copy)]
+pub enum Form {
+    /// A map with these keys and no others.
+    Keys(&'static [KeySpec]),
+    /// Any of these.
+    Either(&'static [Shape]),
+    /// One of these words, each with what it means.
+    Words(&'static [(&'static str, &'static str)]),
+    /// A text of this pattern.
+    Pattern(&'static str),
+}
+
+impl Named {
+    /// Its keys, if it is a map.
+    pub fn keys(&self) -> &'static [KeySpec] {
+        match self.form {
+            Form::Keys(keys) => keys,
+            _ => &[],
+        }
+    }
+
+    /// Its words, if it is made of words.
+    pub fn words(&self) -> &'static [(&'static str, &'static str)] {
+        match self.form {
+            Form::Words(words) => words,
+            _ => &[],
+        }
+    }
+}
+
+/// A key that may be left out.
+pub const fn key(name: &'static str, shape: Shape, about: &'static str) -> KeySpec {
+    KeySpec { name, shape, required: false, about }
+}
+
+/// A key that must stand there.
+pub const fn required(name: &'static str, shape: Shape, about: &'static str) -> KeySpec {
+    KeySpec { name, shape, required: true, about }
+}
+
+macro_rules! named {
+    ($($id:ident $name:literal $about:literal $form:ident $of:expr;)*) => {
+        $(#[doc = $about] pub static $id: Named = Named { name: $name, about: $about, form: Form::$form($of) };)*
+    };
+}
+
+use Shape::{Boolean, Cost, Count, Integer, List, Map, NonEmpty, Number, Template, Templates, Text};
+
+/// An integer from 1 that is counted with.
+pub const COUNT: Shape = Count(1, u64::MAX);
+/// An integer from 1 of a smaller range.
+const SMALL: Shape = Count(1, u32::MAX as u64);
+/// The most attempts at one request.
+pub const MAX_ATTEMPTS: u64 = 100;
+/// The most hooks of a file.
+pub const MAX_HOOKS: usize = 64;
+/// The most texts at which an answer may be told to stop.
+pub const MAX_STOPS: usize = 16;
+/// The most lanes that may run at once.
+pub const MAX_LANES: u64 = 1024;
+
+/// The top of a file. What begins with `x-` is ignored there.
+pub static TOP: [KeySpec; 10] = [
+    required("rondo", Count(1, 1), "Version of the format."),
+    required("name", Shape::WorkflowName, "The name."),
+    key("description", Text, "What it is for."),
+    key("input", Shape::Fields, "What a thread is given: types by name; a name that ends in `?` is optional."),
+    key("models", Map(&Shape::Named(&MODEL)), "Logical models by name."),
+    required("roles", Shape::Roles, "Who speaks."),
+    required("graph", Shape::Graph, "Where `start` and each role's statuses lead."),
+    key("result", Template, "What the run gives back: templates at the leaves."),
+    key("hooks", Shape::Hooks, "Hooks in front of calls, in order."),
+    key("limits", Shape::Named(&LIMITS), "Limits of a thread."),
+];
+
+/// What a role is, by the word under `kind`.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Kind {
+    /// A model answers.
+    Model,
+    /// The next edge is chosen.
+    Selector,
+    /// A person answers.
+    Human,
+    /// One tool is run.
+    Tool,
+    /// Expressions decide.
+    Rule,
+    /// Another workflow runs.
+    Workflow,
+}
+
+impl Kind {
+    /// Each kind with its word and what it is.
+    pub const ALL: [(&'static str, Self, &'static str); 6] = [
+        ("model", Self::Model, "A role that a model plays."),
+        ("selector", Self::Selector, "A model role whose statuses are those of its edges."),
+        ("human", Self::Human, "A person answers."),
+        ("tool", Self::Tool, "One tool is run."),
+        ("rule", Self::Rule, "Expressions decide."),
+        ("workflow", Self::Workflow, "Another workflow runs."),
+    ];
+
+    /// The keys of a role of that kind.
+    pub fn keys(self) -> Vec<KeySpec> {
+        ROLE.iter().filter(|(kinds, _)| kinds.contains(&self)).map(|(_, key)| *key).collect()
+    }
+}
+
+const EVERY: &[Kind] = &[Kind::Model, Kind::Selector, Kind::Human, Kind::Tool, Kind::Rule, Kind::Workflow];
+const SPEAKS: &[Kind] = &[Kind::Model, Kind::Selector];
+
+/// The keys of roles, each with the kinds that take it.
+const ROLE: [(&[Kind], KeySpec); 25] = [
+    (EVERY, key("kind", Shape::Word(&[]), "The word under `kind`.")),
+    (EVERY, key("description", Text, "")),
+    (&[Kind::Tool], required("tool", Text, "")),
+    (&[Kind::Tool], key("args", Templates, "Templates.")),
+    (&[Kind::Workflow], required("workflow", Text, "A file in this folder.")),
+    (&[Kind::Workflow], key("input", Templates, "Templates.")),
+    (&[Kind::Workflow], key("statuses", Map(&Text), "From the child's last status to a status of this role.")),
+    (SPEAKS, key("model", NonEmpty, "A name under `models`.")),
+    (SPEAKS, key("system", Shape::Named(&SYSTEM), "")),
+    (&[Kind::Selector], key("by", Shape::Named(&SELECT_BY), "")),
+    (&[Kind::Model], key("output", Shape::Output, "The statuses it may answer with, each with its fields.")),
+    (&[Kind::Human], required("output", Shape::Output, "The form: the person picks a status.")),
+    (&[Kind::Tool], key("output", Shape::Named(&TOOL_OUTPUT), "")),
+    (&[Kind::Rule], required("output", Shape::Rules, "Tried in order; the last without `when`.")),
+    (SPEAKS, key("format", Shape::Named(&FORMAT), "")),
+    (SPEAKS, key("tools", List(&Text, 0), "")),
+    (SPEAKS, key("history", Shape::Named(&HISTORY), "")),
+    (SPEAKS, key("context", Shape::Named(&CONTEXT), "")),
+    (SPEAKS, key("limits", Shape::Named(&ROLE_LIMITS), "")),
+    (SPEAKS, key("retry", Shape::Named(&RETRY), "")),
+    (SPEAKS, key("fallback", List(&NonEmpty, 0), "")),
+    (SPEAKS, key("timeout", Shape::Named(&DURATION), "")),
+    (&[Kind::Human], key("timeout", Shape::Named(&DURATION), "")),
+    (SPEAKS, key("compact", Shape::Named(&COMPACT), "")),
+    (SPEAKS, key("with", Shape::With, "")),
+];
+
+const FILE: KeySpec = required("file", Text, "");
+const TEXT: KeySpec = required("text", Text, "");
+const RAW: KeySpec = key("raw", Boolean, "Whether `{{` in it is text.");
+/// The keys of a piece of a system text, which has one of the first two.
+pub const SYSTEM_KEYS: [KeySpec; 3] = [key("file", Text, ""), key("text", Text, ""), RAW];
+
+/// The keys that every use of a hook may have.
+pub const HOOK: [KeySpec; 4] = [
+    required("use", Text, ""),
+    key("roles", List(&Text, 0), ""),
+    key("at", Shape::Word(&[]), ""),
+    key("on_error", Shape::Word(&[("bypass", ""), ("fail", "")]), ""),
+];
+
+named! {
+    MODEL "Model" "A logical model and its parameters." Keys &[
+        key("model", NonEmpty, "The provider's id."),
+        key("temperature", Number(0, 2), ""),
+        key("top_p", Number(0, 1), ""),
+        key("max_output_tokens", COUNT, ""),
+        key("seed", Integer, ""),
+        key("stop", Shape::Named(&ONE_OR_MANY), "Texts at which an answer ends."),
+        key("presence_penalty", Number(-2, 2), ""),
+        key("frequency_penalty", Number(-2, 2), ""),
+        key("reasoning_effort", NonEmpty, ""),
+    ];
+    ONE_OR_MANY "OneOrMany" "A text or a list of texts." Either &[NonEmpty, List(&NonEmpty, 1)];
+    LIMITS "Limits" "Limits of a thread." Keys &[
+        key("steps", COUNT, ""),
+        key("visits", COUNT, ""),
+        key("model_calls", COUNT, ""),
+        key("tool_calls", COUNT, ""),
+        key("tokens", COUNT, ""),
+        key("cost_usd", Cost, "US dollars."),
+        key("wall_time", Shape::Named(&DURATION), ""),
+        key("depth", COUNT, ""),
+    ];
+    ROLE_LIMITS "RoleLimits" "Limits of a role." Keys &[
+        key("visits", COUNT, ""),
+        key("model_calls", COUNT, ""),
+        key("tool_calls", COUNT, ""),
+        key("tokens", COUNT, ""),
+        key("cost_usd", Cost, "US dollars."),
+    ];
+    DURATION "Duration" "Digits and one unit: `250ms 30s 10m 2h 3d`." Pattern "^[0-9]+(ms|s|m|h|d)$";
+    SIZE "Size" "Bytes, or digits and a unit: `32KiB 8MiB`." Either &[COUNT, Shape::Pattern("^[0-9]+(B|KiB|MiB|GiB)$")];
+
+    FORMAT "AnswerFormat" "How an answer is written." Words &[
+        ("frontmatter", "YAML front matter, then the body in Markdown."),
+        ("json", "One JSON object, held to a schema by the provider."),
+    ];
+    HISTORY "History" "What of a role's own earlier visits is told." Words &[
+        ("condensed", "Prompt and conclusion of each visit."),
+        ("exact", "Everything, tool traffic and repairs too."),
+        ("none", "Nothing: each visit is a fresh conversation."),
+    ];
+    CONTEXT "Context" "What of the other roles' steps is told."
+        Either &[Shape::Named(&CONTEXT_WHAT), Shape::Named(&CHOSEN_CONTEXT)];
+    CONTEXT_WHAT "ContextWhat" "How much of a step is told." Words &[
+        ("none", "Nothing."),
+        ("outputs", "Role, status and fields."),
+        ("bodies", "Those and the body."),
+    ];
+    CHOSEN_CONTEXT "ChosenContext" "How much, of whom." Keys &[
+        key("from", List(&Text, 0), ""),
+        key("what", Shape::Named(&CONTEXT_WHAT), ""),
+        key("max_bytes", Shape::Size, ""),
+    ];
+    RETRY "Retry" "How an attempt that failed is repeated." Keys &[
+        key("attempts", Count(1, MAX_ATTEMPTS), ""),
+        key("backoff", Shape::Named(&DURATION), ""),
+        key("faults", List(&Shape::Named(&RETRY_FAULT), 0), ""),
+    ];
+    RETRY_FAULT "RetryFault" "A fault that another attempt may cure." Words &[
+        ("rate_limit", "The provider asks for fewer requests."),
+        ("server", "The provider has a fault of its own."),
+        ("timeout", "The provider was silent for too long."),
+        ("network", "The provider could not be reached, or the connection broke."),
+    ];
+    COMPACT "Compact" "Older visits are put into one text." Keys &[
+        required("at", COUNT, "Estimated tokens."),
+        required("keep", Count(0, u64::MAX), "Visits that stay."),
+        required("by", Text, "The role that writes the text."),
+    ];
+    SELECT_BY "SelectBy" "Who chooses for a selector."
+        Either &[Shape::Named(&SELECT_WORD), Shape::Named(&SELECT_EXPRESSION)];
+    SELECT_WORD "SelectWord" "Who chooses for a selector."
+        Words &[("model", ""), ("round_robin", ""), ("least_recent", ""), ("human", "")];
+    SELECT_EXPRESSION "SelectExpression" "An expression that yields a status."
+        Keys &[required("expression", Text, "")];
+    TOOL_OUTPUT "ToolOutput" "The fields that are read from a tool's text."
+        Keys &[key("ok", Shape::StatusFields, "")];
+    SYSTEM "System" "A system text: a text, a file, or a list of both."
+        Either &[Shape::Named(&SYSTEM_PIECE), List(&Shape::Named(&SYSTEM_PIECE), 0)];
+    SYSTEM_PIECE "SystemPiece" "A piece of a system text."
+        Either &[Text, Shape::Named(&SYSTEM_FILE), Shape::Named(&SYSTEM_TEXT)];
+    SYSTEM_FILE "SystemFile" "A file in the workflow's folder." Keys &[FILE, RAW];
+    SYSTEM_TEXT "SystemText" "A text." Keys &[TEXT, RAW];
+
+    EDGES "Edges" "An edge, or a list of edges that is tried in order."
+        Either &[Shape::Named(&EDGE), List(&Shape::Named(&LISTED_EDGE), 1)];
+    LISTED_EDGE "ListedEdge" "An edge of a list: with `when`, or as the last one under `else`."
+        Either &[Shape::Named(&EDGE), Shape::Named(&ELSE_EDGE)];
+    ELSE_EDGE "ElseEdge" "Where to go when no condition holds." Keys &[required("else", Shape::Named(&EDGE), "")];
+    EDGE "Edge" "From a status to the next role, with the prompt that it is given." Keys &[
+        required("to", Shape::Named(&TO), "A role, `end`, `fail`, `back`, or a list of branches."),
+        key("prompt", Shape::Named(&PROMPT), "A template."),
+        key("when", Shape::Named(&EXPRESSION), "A condition."),
+        key("max", SMALL, "How often it may be taken in a thread."),
+        key("per", Text, "The role whose every step counts anew."),
+        key("on_max", Shape::Named(&EDGE), "Where it leads once it has been taken `max` times."),
+        key("say", Text, "A line for the user: a template."),
+        key("reason", Text, "Why, at `fail`: a template."),
+        key("result", Template, "What the run gives back: templates at the leaves."),
+        key("each", Text, "An expression that yields a list: a lane for each element."),
+        key("as", Text, "The name of the element in the lane's prompts."),
+        key("parallel", Count(1, MAX_LANES), "How many lanes run at once."),
+        key("join", Shape::Named(&JOIN), "Where the lanes meet."),
+    ];
+    TO "To" "Where an edge leads." Either &[Text, List(&Shape::Named(&BRANCH), 1)];
+    BRANCH "Branch" "A branch of a fan-out." Either &[Text, Shape::Named(&FULL_BRANCH)];
+    FULL_BRANCH "FullBranch" "A branch with a prompt of its own." Keys &[
+        required("to", Text, ""),
+        key("prompt", Shape::Named(&PROMPT), ""),
+        key("when", Shape::Named(&EXPRESSION), ""),
+    ];
+    PROMPT "Prompt" "A template, or a file that holds one." Either &[Text, Shape::Named(&PROMPT_FILE)];
+    PROMPT_FILE "PromptFile" "A file in the workflow's folder." Keys &[FILE];
+    EXPRESSION "Expression" "An expression without braces." Either &[Text, Boolean];
+    JOIN "Join" "Where lanes meet." Either &[Text, Shape::Named(&FULL_JOIN)];
+    FULL_JOIN "FullJoin" "Where lanes meet, and how." Keys &[
+        required("to", Text, ""),
+        key("prompt", Shape::Named(&PROMPT), ""),
+        key("need", Shape::Named(&NEED), ""),
+        key("failed", Shape::Named(&FAILED_LANES), ""),
+    ];
+    NEED "Need" "How many lanes must arrive." Either &[Shape::Named(&NEED_WORD), SMALL];
+    NEED_WORD "NeedWord" "How many lanes must arrive." Words &[("all", ""), ("any", "")];
+    FAILED_LANES "FailedLanes" "What a failed lane does to its fan-out." Words &[
+        ("fail", "It fails the fan-out."),
+        ("collect", "It stays in `branches` with its error."),
+        ("skip", "It is left out."),
+    ];
+}
