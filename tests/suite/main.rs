@@ -26,13 +26,14 @@ mod reading;
 mod recordings;
 mod redact;
 mod refusals;
+#[cfg(feature = "caches")]
 mod response_cache;
 mod routing;
 mod scenarios;
 mod servers;
 mod simulate;
 mod terminals;
+#[cfg(feature = "caches")]
 mod tool_cache;
 mod tools;
 mod trust;
-mod vocabulary;

@@ -394,7 +394,7 @@ fn a_role_has_a_conversation_in_each_lane() {
         let report = prefix(&place, &["--histories"]);
         let by_choice = |broke: &String| broke.ends_with("history: none");
         assert!(
-            broken(&report).iter().all(by_choice) && (history == "none") == !broken(&report).is_empty(),
+            broken(&report).iter().all(by_choice) && (history == "none") != broken(&report).is_empty(),
             "{report:?}"
         );
         assert_sums(&report);

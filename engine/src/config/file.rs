@@ -1,5 +1,5 @@
 //! `rondo.toml` and the user's `config.toml`: every table and key, read with its place. All faults are collected, in
-//! source order.
+//! source order; serde would stop at the first one and would not know which key was meant.
 
 use std::collections::BTreeMap;
 use std::ops::Range;

@@ -36,6 +36,13 @@ struct Measured {
     memory_bytes: u64,
 }
 
+/// How many visits were made, and when the first and the last.
+#[derive(Default)]
+struct Visits {
+    count: AtomicU64,
+    times: Mutex<Option<(Instant, Instant)>>,
+}
+
 impl Measured {
     fn mebibytes(&self) -> String {
         format!("{} MiB", self.memory_bytes >> 20)
@@ -45,13 +52,12 @@ impl Measured {
 fn measure(workflow: &Checked, input: Value) -> Measured {
     let folder = tempfile::tempdir().expect("a folder");
     let store = open(folder.path(), Durability::Log);
-    let visits: Arc<(AtomicU64, Mutex<Option<(Instant, Instant)>>)> = Arc::default();
+    let visits: Arc<Visits> = Arc::default();
     let made = Arc::clone(&visits);
     let model = FnModel(move |_: &ModelCall| {
-        let (count, times) = &*made;
-        count.fetch_add(1, Ordering::Relaxed);
+        made.count.fetch_add(1, Ordering::Relaxed);
         let now = Instant::now();
-        let mut times = times.lock().expect("a lock");
+        let mut times = made.times.lock().expect("a lock");
         *times = Some((times.map_or(now, |(first, _)| first), now));
         Ok(answer())
     });
@@ -62,8 +68,8 @@ fn measure(workflow: &Checked, input: Value) -> Measured {
         follow(handle).await;
     });
     let memory_bytes = peak_bytes().saturating_sub(before);
-    let (first, last) = visits.1.lock().expect("a lock").expect("visits");
-    let between = u32::try_from(visits.0.load(Ordering::Relaxed)).unwrap_or(u32::MAX).saturating_sub(1).max(1);
+    let (first, last) = visits.times.lock().expect("a lock").expect("visits");
+    let between = u32::try_from(visits.count.load(Ordering::Relaxed)).unwrap_or(u32::MAX).saturating_sub(1).max(1);
     Measured { a_visit: last.duration_since(first) / between, memory_bytes }
 }
 

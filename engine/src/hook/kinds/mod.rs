@@ -1,10 +1,13 @@
-//! The kinds of hooks that are built in, one a file. Taking a kind out is taking its file and its lines here out.
+//! The kinds of hooks that are built in, one a file. Taking a kind out is taking its file and its lines here out; those
+//! that keep answers go with the feature `caches`.
 
 mod command;
 mod log;
 mod rate_limit;
 mod redact;
+#[cfg(feature = "caches")]
 mod response_cache;
+#[cfg(feature = "caches")]
 mod tool_cache;
 
 use std::sync::Arc;
@@ -18,7 +21,9 @@ pub fn registry() -> Registry {
         Arc::new(log::Log),
         Arc::new(rate_limit::RateLimit::default()),
         Arc::new(redact::Redact),
+        #[cfg(feature = "caches")]
         Arc::new(response_cache::ResponseCache::default()),
+        #[cfg(feature = "caches")]
         Arc::new(tool_cache::ToolCache::default()),
     ];
     Registry::new(kinds)

@@ -1,4 +1,4 @@
-//! HistoryPolicy the backing what it is owed: by one at a time, oldest first, and never for longer than there is time.
+//! Telling the backing what it is owed: by one at a time, oldest first, and never for longer than there is time.
 //!
 //! Whoever changed the stock comes here and writes what is owed by then, whosever it is. What is not written in time, or
 //! fails, is not lost sight of: a removal stays owed, and in the place of an entry its removal.
