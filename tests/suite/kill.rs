@@ -80,49 +80,69 @@ impl Undisturbed {
     }
 }
 
-fn has_started(run: &Finished) -> bool {
+pub fn has_started(run: &Finished) -> bool {
     !run.events("thread_started").is_empty()
 }
 
-#[test]
-fn a_run_killed_after_any_line_is_resumed_to_the_same_end() {
-    let undisturbed = undisturbed();
-    for count in 0..undisturbed.lines {
+/// Kills a run after each of its first `lines` lines, and hands out what it had said by then, to be resumed.
+pub fn after_any_line(words: &[String], lines: usize, resume: impl Fn(&Place, &Finished)) {
+    for count in 0..lines {
         println!("killed after line {count}");
         let place = Place::new();
-        let mut run = place.start(words());
+        let mut run = place.start(words);
         for _ in 0..count {
             assert!(run.line().is_some());
         }
-        let killed = run.kill();
-        let acknowledged = undisturbed.holds(&killed);
-        undisturbed.ends_after_resume(&place, has_started(&killed), acknowledged);
+        resume(&place, &run.kill());
     }
 }
 
-#[test]
-fn a_thread_killed_again_and_again_at_random_times_comes_to_the_same_end() {
-    let undisturbed = undisturbed();
+/// Kills a run that takes so long, and what resumes it, eight times at random; `holds` gives how many steps were
+/// acknowledged. What is left is handed out with whether the thread is known, to be resumed.
+pub fn at_random_times(
+    words: &[String],
+    took: Duration,
+    holds: impl Fn(&Finished) -> u64,
+    resume: impl Fn(&Place, bool, u64),
+) {
+    let again = ["resume", "last", "--json"].map(str::to_owned);
     let mut random = Random::seeded();
     for round in 0..6 {
         let place = Place::new();
         let (mut is_known, mut acknowledged) = (false, 0);
         for kill in 0..8 {
-            let words =
-                if is_known { vec!["resume".to_owned(), "last".to_owned(), "--json".to_owned()] } else { words() };
             // Most of a run lies behind the opening of the store; a resumed one has less before it.
-            let after = undisturbed.took.mul_f64(random.fraction() * if is_known { 0.7 } else { 1.0 });
+            let after = took.mul_f64(random.fraction() * if is_known { 0.7 } else { 1.0 });
             println!("round {round}, kill {kill}, after {after:?}");
             let end = Instant::now() + after;
-            let mut run = place.start(words);
+            let mut run = place.start(if is_known { &again } else { words });
             while run.line_until(end).is_some() {}
             let killed = run.kill();
             is_known |= !place.run(["threads", "--json"]).exits(0).lines.is_empty();
             assert!(is_known || !has_started(&killed));
-            acknowledged = undisturbed.holds(&killed).max(acknowledged);
+            acknowledged = holds(&killed).max(acknowledged);
         }
-        undisturbed.ends_after_resume(&place, is_known, acknowledged);
+        resume(&place, is_known, acknowledged);
     }
+}
+
+#[test]
+fn a_run_killed_after_any_line_is_resumed_to_the_same_end() {
+    let undisturbed = undisturbed();
+    after_any_line(&words(), undisturbed.lines, |place, killed| {
+        undisturbed.ends_after_resume(place, has_started(killed), undisturbed.holds(killed));
+    });
+}
+
+#[test]
+fn a_thread_killed_again_and_again_at_random_times_comes_to_the_same_end() {
+    let undisturbed = undisturbed();
+    at_random_times(
+        &words(),
+        undisturbed.took,
+        |killed| undisturbed.holds(killed),
+        |place, is_known, acknowledged| undisturbed.ends_after_resume(place, is_known, acknowledged),
+    );
 }
 
 /// A small generator (xorshift, Marsaglia 2003). Its seed is printed, so that a failure can be tried again.

@@ -2,12 +2,11 @@
 //! that was answered, and proves all its requests.
 
 use std::collections::BTreeMap;
-use std::time::{Duration, Instant};
 
 use serde_json::Value;
 
 use crate::binary::{Finished, Place, fixture};
-use crate::kill::Random;
+use crate::kill;
 
 fn words() -> Vec<String> {
     ["run", &fixture("lanes"), "--offline", "-i", "topic=tides", "--json"].map(str::to_owned).to_vec()
@@ -75,39 +74,20 @@ fn undisturbed() -> (Outcome, Finished) {
 fn lanes_killed_after_any_line_are_resumed_to_the_same_head() {
     let (outcome, run) = undisturbed();
     assert!(run.events("lane_ended").len() >= 12, "{run:?}");
-    for count in 0..run.lines.len() {
-        println!("killed after line {count}");
-        let place = Place::new();
-        let mut run = place.start(words());
-        for _ in 0..count {
-            assert!(run.line().is_some());
-        }
-        let killed = run.kill();
-        let acknowledged = outcome.holds(&killed);
-        outcome.is_reached_by(&place, !killed.events("thread_started").is_empty(), acknowledged);
-    }
+    kill::after_any_line(&words(), run.lines.len(), |place, killed| {
+        outcome.is_reached_by(place, kill::has_started(killed), outcome.holds(killed));
+    });
 }
 
 #[test]
 fn lanes_killed_again_and_again_at_random_times_come_to_the_same_head() {
     let (outcome, run) = undisturbed();
-    let mut random = Random::seeded();
-    for round in 0..6 {
-        let place = Place::new();
-        let (mut is_known, mut acknowledged) = (false, 0);
-        for kill in 0..8 {
-            let words = if is_known { ["resume", "last", "--json"].map(str::to_owned).to_vec() } else { words() };
-            let after = run.took.mul_f64(random.fraction() * if is_known { 0.7 } else { 1.0 });
-            println!("round {round}, kill {kill}, after {after:?}");
-            let end = Instant::now() + after.max(Duration::from_millis(1));
-            let mut run = place.start(words);
-            while run.line_until(end).is_some() {}
-            let killed = run.kill();
-            is_known |= !place.run(["threads", "--json"]).exits(0).lines.is_empty();
-            acknowledged = outcome.holds(&killed).max(acknowledged);
-        }
-        outcome.is_reached_by(&place, is_known, acknowledged);
-    }
+    kill::at_random_times(
+        &words(),
+        run.took,
+        |killed| outcome.holds(killed),
+        |place, is_known, acknowledged| outcome.is_reached_by(place, is_known, acknowledged),
+    );
 }
 
 /// Law `rebuild` over lanes: several rounds, nesting, exact history and what others said since.
