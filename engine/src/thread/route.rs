@@ -10,7 +10,7 @@ use rondo_protocol::event::Visit;
 use rondo_protocol::id::{LanePath, RoleName, Status};
 use rondo_protocol::object::{EdgeTaken, Observation};
 use rondo_protocol::workflow::places::key;
-use rondo_protocol::workflow::template::{Expr, RenderError, Template, ValueTemplate};
+use rondo_protocol::workflow::template::{Expr, RenderError, Template, ValueTemplate, kind_name};
 use rondo_protocol::{Digest, Value};
 
 use super::lane::Lane;
@@ -205,15 +205,4 @@ pub fn back(lane: &Lane) -> Result<RoleName, Undecided> {
 pub fn routed(graph: &Graph, role: &RoleName, fault: &Fault) -> Option<Status> {
     let status = Status::new(fault.routed_by()?.status()).ok()?;
     graph.routes(role, &status).map(|_| status)
-}
-
-fn kind_name(value: &Value) -> &'static str {
-    match value {
-        Value::Null => "none",
-        Value::Bool(_) => "boolean",
-        Value::Int(_) | Value::Float(_) => "number",
-        Value::Str(_) => "text",
-        Value::List(_) => "list",
-        Value::Object(_) => "map",
-    }
 }

@@ -314,7 +314,7 @@ fn collect_expr<'t>(expr: &'t Expr, uses: &mut Vec<Use<'t>>) {
 }
 
 /// What a value is called in messages.
-pub(crate) fn kind_name(value: &Value) -> &'static str {
+pub fn kind_name(value: &Value) -> &'static str {
     match value {
         Value::Null => "none",
         Value::Bool(_) => "boolean",
