@@ -4,11 +4,9 @@ use super::fan::{Fan, Then};
 use super::lane::{Doing, Lane, LaneError};
 use super::machine::{Halt, Machine, no_lane};
 use super::message::{Action, Answered, Visit};
-use super::recall::Recall;
 use super::route::{self, Dispatch, Speaking, Undecided};
 use super::scope::{LaneScope, World};
 use crate::graph::{Edge, FanOut, To};
-use rondo_agent_kit::conversation::Episode;
 use rondo_protocol::Value;
 use rondo_protocol::call::{Fault, FaultClass};
 use rondo_protocol::diagnostic::Code;
@@ -22,19 +20,11 @@ use std::sync::Arc;
 
 impl Machine {
     /// Decides what follows a lane's last step.
-    pub(super) fn decide(
-        &mut self,
-        path: &LanePath,
-        fresh: Option<&Arc<Episode>>,
-        recall: &dyn Recall,
-        after: &mut Following,
-    ) -> Result<(), Halt> {
+    pub(super) fn decide(&mut self, path: &LanePath, world: World<'_>, after: &mut Following) -> Result<(), Halt> {
         let graph = Arc::clone(&self.definition.graph);
-        let input = Arc::clone(&self.definition.input);
-        let world = World { input: &input, recall, fresh };
         let lane = self.lane(path).ok_or_else(|| no_lane(path))?;
         let chosen = route::choose(&graph, lane, &Self::scope(lane, world)?)?;
-        let Some(edge) = chosen else { return self.unrouted(path, recall, fresh, after) };
+        let Some(edge) = chosen else { return self.unrouted(path, world, after) };
         self.chosen.push(edge.id);
         let lane = self.lane(path).ok_or_else(|| no_lane(path))?;
         let next = self.take(lane, &edge, &Self::scope(lane, world)?)?;
@@ -50,7 +40,7 @@ impl Machine {
                 let parent = path.parent().ok_or_else(|| no_lane(path))?;
                 after.edge(vec![target(&join, &parent)], said);
                 self.end_lane(path, Doing::Arrived(edge), after)?;
-                self.look_at_fan_after(&parent, path, fresh, recall, after)
+                self.look_at_fan_after(&parent, path, world, after)
             }
             Next::End { result } => {
                 after.edge(Vec::new(), said);
@@ -65,7 +55,7 @@ impl Machine {
                 };
                 let error = LaneError { code: "fail".to_owned(), message: reason.unwrap_or_default() };
                 self.end_lane(path, Doing::Failed(error), after)?;
-                self.look_at_fan_after(&parent, path, fresh, recall, after)
+                self.look_at_fan_after(&parent, path, world, after)
             }
             Next::Fan { out, list, open } => {
                 let source = lane.last.clone();
@@ -92,13 +82,13 @@ impl Machine {
                     self.pending.list = Some((fan.opened_by(), list));
                 }
                 self.lane_mut(path)?.doing = Doing::Fanned(Box::new(fan));
-                self.open_lanes(path, fresh, recall, after)?;
+                self.open_lanes(path, world, after)?;
                 // It may have no lane at all.
                 let fan = self.fan_mut(path)?;
                 if fan.then.is_none() && fan.have_all_ended() {
                     fan.then = Some(Then::Join);
                 }
-                self.complete_if_ended(path, fresh, recall, after)
+                self.complete_if_ended(path, world, after)
             }
             Next::TooManyLanes(fault) => {
                 let source = lane.last.as_ref().ok_or_else(|| fault.clone())?;
@@ -263,13 +253,7 @@ impl Machine {
     }
 
     /// A lane's last step has a status that leads nowhere: a fault that its fan-out goes on with.
-    pub(super) fn unrouted(
-        &mut self,
-        path: &LanePath,
-        recall: &dyn Recall,
-        fresh: Option<&Arc<Episode>>,
-        after: &mut Following,
-    ) -> Result<(), Halt> {
+    pub(super) fn unrouted(&mut self, path: &LanePath, world: World<'_>, after: &mut Following) -> Result<(), Halt> {
         let lane = self.lane(path).ok_or_else(|| no_lane(path))?;
         let Some(last) = lane.last.clone() else { return Err(no_lane(path).into()) };
         let is_reserved = [FaultKind::Error, FaultKind::Limit, FaultKind::Timeout]
@@ -278,12 +262,11 @@ impl Machine {
         let (Some(parent), true) = (path.parent(), is_reserved) else {
             return Err(Undecided::NoEdge { place: format!("{}.{}", last.role, last.status) }.into());
         };
-        let world = World { input: &Value::Null, recall, fresh };
         let output = world.episode(last.seq)?.output.clone();
         let text = |name: &str| output.get(name).and_then(Value::as_str).unwrap_or_default().to_owned();
         let error = LaneError { code: text("code"), message: text("message") };
         self.end_lane(path, Doing::Failed(error), after)?;
-        self.look_at_fan_after(&parent, path, fresh, recall, after)
+        self.look_at_fan_after(&parent, path, world, after)
     }
 
     /// The step that a fault comes to where the graph routes it, or where the lane's fan-out goes on without the lane.

@@ -6,6 +6,7 @@ use super::lanes::{end_leaving, is_ending, stay};
 use super::machine::{Halt, Machine};
 use super::message::{Came, Left, PastStep};
 use super::recall::Recall;
+use super::scope::World;
 use rondo_protocol::call::{Fault, FaultClass};
 use rondo_protocol::id::LanePath;
 use rondo_protocol::object::Step;
@@ -37,6 +38,8 @@ impl Machine {
             let visiting = machine.lane(&step.lane).and_then(Lane::visiting);
             visiting.is_some_and(|dispatch| dispatch.role == step.role)
         };
+        let input = Arc::clone(&self.definition.input);
+        let world = World { input: &input, recall, fresh: None };
         while !is_expected(self) {
             // What was being cancelled had ended when this step was made.
             let mut fans: Vec<LanePath> =
@@ -44,7 +47,7 @@ impl Machine {
             fans.sort_by_key(|path| path.parts().count());
             let Some(path) = fans.pop() else { return Ok(None) };
             self.fan_mut(&path)?.lanes.values_mut().for_each(end_leaving);
-            self.complete_if_ended(&path, None, recall, &mut Following::default())?;
+            self.complete_if_ended(&path, world, &mut Following::default())?;
         }
         let Some(lane) = self.lane(&step.lane) else { return Ok(None) };
         let Doing::Visiting(dispatch) = &lane.doing else { return Ok(None) };
@@ -63,7 +66,7 @@ impl Machine {
         }
         let added = self.add(&step.lane, of.digest, step, of.body, &mut note)?;
         self.version += 1;
-        match self.decide(&step.lane, Some(&added.episode), recall, &mut Following::default()) {
+        match self.decide(&step.lane, World { fresh: Some(&added.episode), ..world }, &mut Following::default()) {
             Ok(()) => {}
             // Nothing followed it then either.
             Err(halt) => {

@@ -5,11 +5,9 @@ use super::fan::{self, Fan, Then};
 use super::lane::{Doing, Item, Lane};
 use super::machine::{Halt, Machine, no_lane};
 use super::message::{Action, Answered, Left};
-use super::recall::Recall;
 use super::route::{self, Dispatch, Speaking, Undecided};
 use super::scope::{LaneScope, World};
 use crate::graph::{Edge, FanOut, Graph};
-use rondo_agent_kit::conversation::Episode;
 use rondo_protocol::Value;
 use rondo_protocol::call::{Fault, FaultClass};
 use rondo_protocol::diagnostic::Code;
@@ -58,23 +56,16 @@ impl Machine {
     }
 
     /// Opens as many lanes as may be open at once.
-    pub(super) fn open_lanes(
-        &mut self,
-        path: &LanePath,
-        fresh: Option<&Arc<Episode>>,
-        recall: &dyn Recall,
-        after: &mut Following,
-    ) -> Result<(), Halt> {
+    pub(super) fn open_lanes(&mut self, path: &LanePath, world: World<'_>, after: &mut Following) -> Result<(), Halt> {
         let most = self.fan_mut(path)?.parallel();
-        self.open_up_to(path, most, fresh, recall, after)
+        self.open_up_to(path, most, world, after)
     }
 
     pub(super) fn open_up_to(
         &mut self,
         path: &LanePath,
         most: usize,
-        fresh: Option<&Arc<Episode>>,
-        recall: &dyn Recall,
+        world: World<'_>,
         after: &mut Following,
     ) -> Result<(), Halt> {
         loop {
@@ -83,7 +74,7 @@ impl Machine {
                 return Ok(());
             }
             let Some(index) = fan.to_open.pop_first() else { return Ok(()) };
-            let opened = self.open_lane(path, index, fresh, recall, after);
+            let opened = self.open_lane(path, index, world, after);
             if opened.is_err() {
                 let fan = self.fan_mut(path)?;
                 if !fan.lanes.contains_key(&index) {
@@ -98,18 +89,15 @@ impl Machine {
         &mut self,
         parent: &LanePath,
         index: u32,
-        fresh: Option<&Arc<Episode>>,
-        recall: &dyn Recall,
+        world: World<'_>,
         after: &mut Following,
     ) -> Result<(), Halt> {
         let graph = Arc::clone(&self.definition.graph);
-        let input = Arc::clone(&self.definition.input);
-        let world = World { input: &input, recall, fresh };
         let around = self.lane(parent).ok_or_else(|| no_lane(parent))?;
         let Doing::Fanned(fan) = &around.doing else { return Err(no_lane(parent).into()) };
         let role = fan.first_role(index).cloned().ok_or_else(|| no_lane(parent))?;
         let path = parent.child(&role, index);
-        let past = if around.fanned.contains(&role) { recall.past(&path)? } else { None };
+        let past = if around.fanned.contains(&role) { world.recall.past(&path)? } else { None };
         // Nobody kept which lanes were opened in its earlier rounds.
         let fanned = if past.is_some() { first_roles(&graph) } else { BTreeSet::new() };
         let past = past.unwrap_or_default();
@@ -180,7 +168,7 @@ impl Machine {
         &mut self,
         path: &LanePath,
         lost: CancelledLane,
-        recall: &dyn Recall,
+        world: World<'_>,
         after: &mut Following,
     ) -> Result<(), Halt> {
         // A fan-out that is itself within a cancelled lane ends with it; what was used counts where a join follows.
@@ -189,7 +177,7 @@ impl Machine {
             let fan = self.fan_mut(&parent)?;
             if fan.then != Some(Then::Cancel) {
                 fan.lost.push(lost);
-                return self.complete_if_ended(&parent, None, recall, after);
+                return self.complete_if_ended(&parent, world, after);
             }
             if fan.have_all_ended() {
                 self.close_lane(&parent, Doing::Cancelled)?;
@@ -202,8 +190,7 @@ impl Machine {
         &mut self,
         parent: &LanePath,
         ended: &LanePath,
-        fresh: Option<&Arc<Episode>>,
-        recall: &dyn Recall,
+        world: World<'_>,
         after: &mut Following,
     ) -> Result<(), Halt> {
         let fan = self.fan_mut(parent)?;
@@ -211,8 +198,8 @@ impl Machine {
             let then = fan.follows(ended.last_index().unwrap_or(0));
             self.follow_with(parent, then, after)?;
         }
-        self.open_lanes(parent, fresh, recall, after)?;
-        self.complete_if_ended(parent, fresh, recall, after)
+        self.open_lanes(parent, world, after)?;
+        self.complete_if_ended(parent, world, after)
     }
 
     /// What follows a fan-out is known, if it is: nobody else of it is needed.
@@ -246,33 +233,26 @@ impl Machine {
     pub(super) fn complete_if_ended(
         &mut self,
         path: &LanePath,
-        fresh: Option<&Arc<Episode>>,
-        recall: &dyn Recall,
+        world: World<'_>,
         after: &mut Following,
     ) -> Result<(), Halt> {
         let is_left = self.lane(path).is_some_and(|lane| matches!(lane.doing, Doing::Fanned(_)));
         let Some(fan) = self.fan(path).filter(|fan| is_left && fan.have_all_ended()) else { return Ok(()) };
         match fan.then.clone() {
             None | Some(Then::Cancel) => Ok(()),
-            Some(Then::Join) => self.join(path, fresh, recall, after),
-            Some(Then::Fail(index)) => self.fail_fan(path, index, fresh, recall, after),
+            Some(Then::Join) => self.join(path, world, after),
+            Some(Then::Fail(index)) => self.fail_fan(path, index, world, after),
         }
     }
 
     /// Every lane has ended: the join role is visited.
-    pub(super) fn join(
-        &mut self,
-        path: &LanePath,
-        fresh: Option<&Arc<Episode>>,
-        recall: &dyn Recall,
-        after: &mut Following,
-    ) -> Result<(), Halt> {
+    pub(super) fn join(&mut self, path: &LanePath, world: World<'_>, after: &mut Following) -> Result<(), Halt> {
         let lane = self.lane_mut(path)?;
         let Doing::Fanned(fan) = std::mem::replace(&mut lane.doing, Doing::Deciding) else {
             return Err(no_lane(path).into());
         };
         lane.joined = Some(fan);
-        let joining = self.joining(path, fresh, recall);
+        let joining = self.joining(path, world);
         let done = joining.and_then(|dispatch| self.dispatch(path, dispatch, after));
         if done.is_err() {
             // The lanes stand for whoever goes on.
@@ -283,15 +263,8 @@ impl Machine {
     }
 
     /// The visit of a join role.
-    pub(super) fn joining(
-        &self,
-        path: &LanePath,
-        fresh: Option<&Arc<Episode>>,
-        recall: &dyn Recall,
-    ) -> Result<Dispatch, Halt> {
+    pub(super) fn joining(&self, path: &LanePath, world: World<'_>) -> Result<Dispatch, Halt> {
         let graph = Arc::clone(&self.definition.graph);
-        let input = Arc::clone(&self.definition.input);
-        let world = World { input: &input, recall, fresh };
         let lane = self.lane(path).ok_or_else(|| no_lane(path))?;
         let fan = lane.joined.as_deref().ok_or_else(|| no_lane(path))?;
         // The lane itself has seen its lanes' steps once the join role has taken its own.
@@ -327,8 +300,7 @@ impl Machine {
         &mut self,
         path: &LanePath,
         index: u32,
-        fresh: Option<&Arc<Episode>>,
-        recall: &dyn Recall,
+        world: World<'_>,
         after: &mut Following,
     ) -> Result<(), Halt> {
         let lane = self.lane(path).ok_or_else(|| no_lane(path))?;
@@ -347,7 +319,7 @@ impl Machine {
                 }
                 Some(parent) => {
                     self.end_lane(path, Doing::Failed(error), after)?;
-                    self.look_at_fan_after(&parent, path, fresh, recall, after)
+                    self.look_at_fan_after(&parent, path, world, after)
                 }
             };
         };

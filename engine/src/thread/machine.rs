@@ -16,6 +16,7 @@ use super::message::{Action, Commit, Definition, Input, LaneState, Left, NewStep
 use super::origin::Ending;
 use super::recall::{Recall, Unstored, Unsynced};
 use super::route::{Dispatch, Joins, Undecided};
+use super::scope::World;
 use crate::graph::EdgeId;
 use rondo_agent_kit::conversation::Episode;
 use rondo_protocol::call::{Fault, FaultClass};
@@ -238,12 +239,14 @@ impl Machine {
         let mut lanes = Vec::new();
         every_lane(&self.trunk, &mut lanes);
         lanes.sort_unstable();
+        let input = Arc::clone(&self.definition.input);
+        let world = World { input: &input, recall, fresh: None };
         let mut after = Following::default();
         let mut fans = Vec::new();
         for (_, path) in lanes {
             let Some(lane) = self.lane(&path) else { continue };
             match &lane.doing {
-                Doing::Deciding => self.decide(&path, None, recall, &mut after)?,
+                Doing::Deciding => self.decide(&path, world, &mut after)?,
                 Doing::Visiting(dispatch) => {
                     let dispatch = Dispatch::clone(dispatch);
                     self.dispatch(&path, dispatch, &mut after)?;
@@ -251,7 +254,7 @@ impl Machine {
                 Doing::Fanned(fan) => {
                     // The lane that decided what follows made room for no other.
                     let most = fan.parallel() - usize::from(fan.decided().is_some());
-                    self.open_up_to(&path, most, None, recall, &mut after)?;
+                    self.open_up_to(&path, most, world, &mut after)?;
                 }
                 _ => {}
             }
@@ -262,7 +265,7 @@ impl Machine {
             let Some(fan) = self.fan(&path).filter(|fan| fan.then.is_none()) else { continue };
             let then = fan.decided();
             self.follow_with(&path, then, &mut after)?;
-            self.complete_if_ended(&path, None, recall, &mut after)?;
+            self.complete_if_ended(&path, world, &mut after)?;
         }
         let is_new = !self.is_resumed;
         let told = after.told.into_iter().filter(|_| is_new);
@@ -324,8 +327,10 @@ impl Machine {
             Doing::Leaving(dispatch) => {
                 self.close_lane(path, Doing::Cancelled)?;
                 let lost = lost(path, &dispatch.role, &end);
+                let input = Arc::clone(&self.definition.input);
+                let world = World { input: &input, recall, fresh: None };
                 let mut after = Following::default();
-                self.lane_left(path, lost, recall, &mut after)?;
+                self.lane_left(path, lost, world, &mut after)?;
                 self.pending.told.extend(after.told);
                 self.emit(after.actions, out);
                 Ok(())
@@ -381,7 +386,9 @@ impl Machine {
                 Followed::LaneEnded { visit, how: LaneEnd::Cancelled }
             }));
         }
-        let decided = self.decide(path, Some(&added.episode), recall, &mut after);
+        let input = Arc::clone(&self.definition.input);
+        let world = World { input: &input, recall, fresh: Some(&added.episode) };
+        let decided = self.decide(path, world, &mut after);
         let mut actions = vec![Action::Tell(Told::Committed {
             visit: visit.clone(),
             seq: self.seq,
