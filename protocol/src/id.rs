@@ -165,6 +165,11 @@ impl LanePath {
         Some(self.0.rsplit_once('/').map_or_else(Self::trunk, |(parent, _)| Self(Arc::from(parent))))
     }
 
+    /// This lane, then each that it was opened in, up to the trunk.
+    pub fn outward(&self) -> impl Iterator<Item = Self> + use<> {
+        std::iter::successors(Some(self.clone()), Self::parent)
+    }
+
     /// The parts of the path, outermost first: the role that the branch begins with, and the branch's index.
     pub fn parts(&self) -> impl Iterator<Item = (&str, u32)> {
         self.0.split('/').filter_map(|part| {

@@ -32,8 +32,7 @@ impl Rounds {
 
     /// Of each part of a lane's path, the step that first opened it.
     pub fn first_opened(&self, lane: &LanePath) -> Vec<u64> {
-        let lanes = std::iter::successors(Some(lane.clone()), LanePath::parent);
-        let mut first: Vec<u64> = lanes.filter_map(|lane| self.first.get(&lane).copied()).collect();
+        let mut first: Vec<u64> = lane.outward().filter_map(|lane| self.first.get(&lane).copied()).collect();
         first.reverse();
         first
     }

@@ -130,7 +130,7 @@ fn recollect(opening: &Opening<'_>, history_policy: &HistoryPolicy, steps: &Step
 
 /// A lane and those around it, the trunk first.
 fn around(lane: &LanePath) -> Vec<LanePath> {
-    let mut lanes: Vec<LanePath> = std::iter::successors(Some(lane.clone()), LanePath::parent).collect();
+    let mut lanes: Vec<LanePath> = lane.outward().collect();
     lanes.reverse();
     lanes
 }

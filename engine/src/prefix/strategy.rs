@@ -106,8 +106,7 @@ impl Strategy {
 
     /// The conversation of a lane so far: its own, or what it begins with, which is that of the lane around it.
     fn told(&self, lane: &LanePath) -> Told {
-        let mut around = std::iter::successors(Some(lane.clone()), LanePath::parent);
-        around.find_map(|lane| self.lanes.get(&lane).cloned()).unwrap_or_default()
+        lane.outward().find_map(|lane| self.lanes.get(&lane).cloned()).unwrap_or_default()
     }
 
     fn visit(&mut self, visited: &Visited<'_>, head: u64, parted_head: Option<u64>) {

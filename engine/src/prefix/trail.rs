@@ -31,7 +31,7 @@ pub(super) struct Trail {
 }
 
 /// What the role has sent in one lane.
-#[derive(Clone, Default)]
+#[derive(Default)]
 struct Lane {
     /// Bytes of the plain conversation up to each of its messages.
     sizes: Vec<u64>,
@@ -133,9 +133,9 @@ impl Trail {
         if let Some(lane) = self.lanes.remove(path) {
             return lane;
         }
-        let mut around = std::iter::successors(path.parent(), LanePath::parent);
-        let around = around.find_map(|lane| self.lanes.get(&lane));
-        around.map(|lane| Lane { sizes: Vec::new(), ..lane.clone() }).unwrap_or_default()
+        let around = path.outward().find_map(|lane| self.lanes.get(&lane));
+        let begun = |lane: &Lane| Lane { sizes: Vec::new(), last: lane.last.clone(), promised: lane.promised.clone() };
+        around.map(begun).unwrap_or_default()
     }
 
     /// What of a promise the first request of a visit does not keep, and the bytes of what was promised.

@@ -407,8 +407,7 @@ impl<'s> Labels<'s> {
             let lane = lane.clone();
             self.steps.iter().filter(move |step| step.role == request.role && step.lane == lane)
         };
-        let around = std::iter::successors(request.lane.parent(), LanePath::parent);
-        let mut around: Vec<LanePath> = around.collect();
+        let mut around: Vec<LanePath> = request.lane.outward().skip(1).collect();
         around.reverse();
         let own: Vec<&Step> = of_lane(&request.lane).filter(|step| step.visit <= request.visit).collect();
         let opened_by = own.first().map(|step| step.first_opened_by.as_slice()).unwrap_or_default();

@@ -175,8 +175,7 @@ impl<'a> Scales<'a> {
 
 /// What a role's conversation in a lane holds so far: that of the lane around, if it begins there.
 fn own(told: &BTreeMap<(LanePath, RoleName), Heard>, lane: &LanePath, role: &RoleName) -> Heard {
-    let mut around = std::iter::successors(Some(lane.clone()), LanePath::parent);
-    around.find_map(|lane| told.get(&(lane, role.clone())).cloned()).unwrap_or_default()
+    lane.outward().find_map(|lane| told.get(&(lane, role.clone())).cloned()).unwrap_or_default()
 }
 
 /// For each part of a lane's path the step that opened this round.
