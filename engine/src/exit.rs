@@ -4,7 +4,7 @@ use rondo_protocol::call::FaultClass;
 use rondo_protocol::diagnostic::Code;
 use rondo_protocol::event::Outcome;
 
-use crate::scheduler::Ended;
+use crate::local::Ended;
 use crate::store;
 
 /// How the process ends. The numbers are part of the interface.

@@ -1,7 +1,7 @@
 //! The rondo engine: a graph of roles, run over a step store.
 //!
 //! [`Engine`] starts, resumes and cancels threads; everything else here is what it is made of. Data flows one way:
-//! a checked workflow becomes a [`graph`], the machine of a [`thread`] decides, the [`scheduler`] visits roles through
+//! a checked workflow becomes a [`graph`], the machine of a [`thread`] decides, the [`local`] driver visits roles through
 //! their [`hook`]s, and the [`store`] keeps the steps.
 //!
 //! The library knows nothing of terminals: the command line is in `cli`. A process that shares a store with others opens
@@ -108,7 +108,6 @@
 pub mod cli;
 pub mod config;
 pub mod conversation;
-mod engine;
 pub mod env;
 mod exit;
 pub mod failure;
@@ -118,14 +117,11 @@ pub mod graph;
 pub mod hook;
 pub mod host;
 pub mod lint;
+pub mod local;
 pub mod models;
 pub mod prefix;
-mod program;
-pub mod rebuild;
-mod replay;
 pub mod resolved_roles;
 pub mod scenario;
-pub mod scheduler;
 mod scratch;
 mod shipped;
 pub mod simulate;
@@ -134,8 +130,7 @@ pub mod store;
 pub mod thread;
 pub mod trust;
 
-pub use engine::{Cancelled, Engine, Error, NewThread, Resumed, RunConfig, Stopper, ThreadHandle};
 pub use env::{Env, SystemEnv};
 pub use exit::Exit;
 pub use hook::kinds::registry;
-pub use scheduler::Ended;
+pub use local::{Cancelled, Ended, Engine, Error, NewThread, Resumed, RunConfig, Stopper, ThreadHandle};

@@ -2,7 +2,7 @@
 
 use std::sync::{Arc, OnceLock};
 
-use rondo_engine::host::{SubscribeError, Subscription};
+use rondo_engine::local::{SubscribeError, Subscription};
 use rondo_engine::store::{MemoryStore, Read as _, Status};
 use rondo_engine::{Cancelled, Ended, Engine, Error, Stopper, SystemEnv, registry};
 use rondo_protocol::Value;

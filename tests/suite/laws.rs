@@ -3,8 +3,9 @@
 use std::sync::{Arc, Mutex};
 
 use proptest::prelude::*;
+use rondo_engine::conversation::rebuild;
 use rondo_engine::store::{MemoryStore, Read};
-use rondo_engine::{Engine, SystemEnv, rebuild, registry};
+use rondo_engine::{Engine, SystemEnv, registry};
 use rondo_protocol::Value;
 use rondo_protocol::call::ModelCall;
 use rondo_protocol::message::{Message, Speaker};

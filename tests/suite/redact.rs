@@ -4,8 +4,9 @@ use std::sync::{Arc, Mutex};
 
 use futures_util::future::BoxFuture;
 use rondo_agent_kit::model::{Deltas, Model};
+use rondo_engine::conversation::rebuild;
 use rondo_engine::store::{MemoryStore, Read};
-use rondo_engine::{Engine, Error, NewThread, RunConfig, SystemEnv, rebuild, registry};
+use rondo_engine::{Engine, Error, NewThread, RunConfig, SystemEnv, registry};
 use rondo_protocol::Value;
 use rondo_protocol::call::{Effect, Fault, ModelAnswer, ModelCall};
 use rondo_protocol::digest::Kind;

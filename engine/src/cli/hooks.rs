@@ -24,11 +24,12 @@ use super::session::{self, look_into, no_threads, of_store, own_store, settings}
 use super::watch::{Showing, watch};
 use super::{lines, working_folder};
 use crate::config::Flags;
+use crate::conversation::rebuild;
 use crate::env::Env;
 use crate::grant::Grants;
 use crate::hook::{Action, Argument, Desk, HookKind, Registry, Said, Space, verb};
 use crate::store::Read;
-use crate::{Engine, SystemEnv, rebuild};
+use crate::{Engine, SystemEnv};
 
 /// The argument by which an action names a thread.
 const THREAD: &str = "thread";

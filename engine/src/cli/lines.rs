@@ -11,7 +11,7 @@ use serde::Serialize;
 
 use super::failure::Failure;
 use super::session::{Driven, of_store};
-use crate::rebuild;
+use crate::conversation::rebuild;
 use crate::store::{Read, Row, Status, StoredStep};
 use crate::thread::{Checkpoint, Origin};
 

@@ -14,7 +14,7 @@ use super::failure::Failure;
 use super::output::Output;
 use super::session::{look, of_store, thread_in};
 use super::{JsonArgs, StoreArgs};
-use crate::rebuild::{self, Request};
+use crate::conversation::rebuild::{self, Request};
 use crate::store::{Read, Row, StoredStep};
 
 /// How many lanes are named where several are meant.

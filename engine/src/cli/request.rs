@@ -202,7 +202,7 @@ fn ended_event(store: &dyn StepStore, thread: ThreadId, ending: Ending, head: Op
     let last = store.row(&thread).ok().flatten().and_then(|row| store.step(&thread, row.seq).ok().flatten());
     let status = last.map(|(stored, _)| stored.step.status);
     let what = What::ThreadFinished { outcome, head, status, reason, result };
-    let id = crate::host::end(store, &thread).ok().flatten();
+    let id = crate::local::end(store, &thread).ok().flatten();
     Event { id, thread, parent: None, durability: store.durability(), at_ms, what }
 }
 

@@ -21,7 +21,7 @@ use super::session::{self, look_into, no_threads, of_store, thread, unfinished};
 use super::watch::{Showing, watch};
 use super::{JsonArgs, StoreArgs, workflow, working_folder};
 use crate::config::{Flags, Settings};
-use crate::rebuild;
+use crate::conversation::rebuild;
 use crate::shipped;
 use crate::store::Status;
 

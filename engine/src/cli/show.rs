@@ -13,8 +13,9 @@ use super::lines::{StepLine, ThreadLine, origin, standing, step_line, thread_lin
 use super::output::Output;
 use super::session::{look, of_store, thread_in};
 use super::{JsonArgs, StoreArgs};
+use crate::conversation::rebuild;
+use crate::resolved_roles;
 use crate::store::{Read, Row};
-use crate::{rebuild, resolved_roles};
 
 /// Show what was said in a thread
 #[derive(Debug, clap::Args)]

@@ -11,7 +11,7 @@ use super::messages::of_rebuild;
 use super::output::Output;
 use super::session::{look, thread_in};
 use super::{JsonArgs, StoreArgs};
-use crate::rebuild::{self, Request};
+use crate::conversation::rebuild::{self, Request};
 
 /// Prove what was sent: rebuild every request from the steps and compare digests
 #[derive(Debug, clap::Args)]

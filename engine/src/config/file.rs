@@ -17,8 +17,7 @@ use super::{
     Cwd, Grant, HookProgram, Imposed, Layer, Mcp, Origin, Price, Sandbox, SandboxSettings, Sourced, Tool, ToolSchema,
     parse_duration_ms,
 };
-use crate::grant::Rule;
-use crate::thread::Ceilings;
+use crate::grant::{Ceilings, Rule};
 
 /// The name of a project's file.
 pub const FILE_NAME: &str = "rondo.toml";

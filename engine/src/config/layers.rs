@@ -16,7 +16,7 @@ use super::{
     Cwd, FILE_NAME, Grant, HookProgram, Imposed, Mcp, Model, Origin, Price, Sandbox, SandboxSettings, Sourced, Tool,
     ToolSchema, USER_FILE_NAME, keys,
 };
-use crate::thread::Ceilings;
+use crate::grant::Ceilings;
 use crate::trust::{Ask, Kind};
 
 /// A table of a project that would take the place of one of the user's.

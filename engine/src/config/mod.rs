@@ -16,6 +16,7 @@ mod file;
 pub mod keys;
 pub mod layers;
 mod list_prices;
+pub(crate) mod program;
 mod resolve;
 
 #[cfg(test)]
@@ -29,7 +30,7 @@ use rondo_agent_kit::model::openai::{KeepFor, KeepPrefix, ResponseFormat};
 use rondo_protocol::event::Durability;
 use serde::{Deserialize, Serialize};
 
-use crate::thread::Ceilings;
+use crate::grant::Ceilings;
 
 pub use duration::parse_duration_ms;
 pub use file::{FILE_NAME, KEEP_FOR, KEEP_PREFIX, RESPONSE_FORMAT, Stated, StatedProvider, USER_FILE_NAME, read};

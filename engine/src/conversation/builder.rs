@@ -15,7 +15,7 @@ use rondo_protocol::object::Transcript;
 use rondo_protocol::workflow::History;
 
 use super::steps::Steps;
-use crate::rebuild;
+use crate::conversation::rebuild;
 use crate::store::Error;
 
 /// The conversations of a thread's roles.

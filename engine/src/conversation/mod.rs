@@ -5,6 +5,7 @@
 //! told depends on the steps alone and never on the order in which lanes ended.
 
 mod builder;
+pub mod rebuild;
 mod steps;
 
 pub use builder::{Conversations, Opened, Opening};

@@ -9,8 +9,8 @@ use rondo_protocol::id::{LanePath, RoleName, ThreadId};
 use rondo_protocol::object::Note;
 use rondo_protocol::{Digest, Value, canonical};
 
+use crate::conversation::rebuild;
 use crate::graph::EdgeId;
-use crate::rebuild;
 use crate::resolved_roles::Reading;
 use crate::store::{Damage, Error, Read, StoredStep};
 use crate::thread::{self, Own, PastLane, Recall, Taken};

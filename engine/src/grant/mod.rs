@@ -6,6 +6,7 @@
 //!
 //! This module knows no file and no terminal: who was asked, and what they said before, is for the command line.
 
+mod ceilings;
 mod rule;
 mod words;
 
@@ -15,6 +16,7 @@ use rondo_protocol::call::{Fault, ToolCall};
 use rondo_protocol::id::RoleName;
 use serde::{Deserialize, Serialize};
 
+pub use ceilings::Ceilings;
 pub use rule::{InvalidRule, Rule};
 
 /// What the operator grants.

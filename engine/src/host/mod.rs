@@ -1,8 +1,6 @@
 //! The host: what a process that runs threads has once, and shares between them.
 
-mod hub;
 pub(crate) mod recording;
-mod replay;
 pub(crate) mod run_config;
 pub(crate) mod seat;
 pub(crate) mod tooling;
@@ -12,14 +10,12 @@ use std::sync::Arc;
 use rondo_protocol::event::EventId;
 use rondo_protocol::id::ThreadId;
 
-pub use hub::{Error as SubscribeError, Hub, Subscription, Topic};
-pub(crate) use replay::{end, position};
 pub use seat::{Cancel, Opening, Seat};
 
-use crate::engine::Running;
+use crate::env::Env;
 use crate::hook::Registry;
+use crate::local::{Engine, Running, SubscribeError, Subscription};
 use crate::store::{self, Row};
-use crate::{Engine, Env};
 
 /// What a process that runs threads has once.
 #[derive(Clone)]

@@ -17,12 +17,12 @@ use rondo_protocol::diagnostic::Code;
 use rondo_protocol::id::RoleName;
 use rondo_protocol::workflow::{RoleKind, Workflow};
 
+use crate::config::program;
 use crate::config::{self, Cwd, SandboxSettings, Settings, ToolSchema};
 use crate::exit::Exit;
 use crate::failure::Failure;
 use crate::files::read_text;
 use crate::grant::Grants;
-use crate::program;
 use crate::trust::{self, Book, server_key};
 
 /// The most bytes of a schema file.

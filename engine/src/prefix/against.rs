@@ -13,7 +13,7 @@ use rondo_protocol::message::Message;
 use rondo_protocol::object::Head;
 
 use super::{Broke, Prices, Shared, Visit};
-use crate::rebuild::{self, RebuildEvent, Sent};
+use crate::conversation::rebuild::{self, RebuildEvent, Sent};
 use crate::store::{Read, Row};
 
 /// How many messages from the first one that differs are looked at for what became of it.

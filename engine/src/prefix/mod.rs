@@ -24,8 +24,8 @@ use rondo_protocol::id::{LanePath, RoleName, ThreadId};
 use rondo_protocol::object::Usage;
 use rondo_protocol::workflow::{History, Workflow};
 
+use crate::conversation::rebuild::{self, RebuildEvent};
 use crate::models::Price;
-use crate::rebuild::{self, RebuildEvent};
 use crate::store::{Read, Row};
 use trail::Trail;
 

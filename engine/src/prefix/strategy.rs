@@ -13,8 +13,8 @@ use rondo_protocol::object::Entry;
 use rondo_protocol::workflow::History;
 
 use super::Shared;
+use crate::conversation::rebuild::Visited;
 use crate::models::Price;
-use crate::rebuild::Visited;
 
 /// What a history costs.
 #[derive(Debug, Clone, Copy, PartialEq)]

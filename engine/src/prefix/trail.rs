@@ -13,8 +13,8 @@ use rondo_protocol::workflow::History;
 
 use super::strategy::Strategies;
 use super::{Broke, RoleSum, Shared, Visit};
+use crate::conversation::rebuild::{Sent, Visited};
 use crate::models::Price;
-use crate::rebuild::{Sent, Visited};
 
 /// What a role has sent so far, as far as its next request is compared with it.
 pub(super) struct Trail {

@@ -20,9 +20,9 @@ use super::parts::{Parts, digest};
 use super::read::tools_of;
 use super::scenario::{CannedResult, Scenario};
 use super::workspace::Copy;
+use crate::config::program;
 use crate::config::{self, ToolSchema};
 use crate::files::FolderFiles;
-use crate::program;
 
 /// The most bytes of a file that declares tools.
 const MAX_FILE_BYTES: usize = 1 << 20;

@@ -23,7 +23,7 @@ mod scope;
 #[cfg(test)]
 mod tests;
 
-pub use budget::{Amount, Budget, Ceilings, Reserved, Spent, Wanted};
+pub use budget::{Amount, Budget, Reserved, Spent, Wanted};
 pub use checkpoint::{Checkpoint, Stored};
 pub use lane::{Lane, LaneError, Last, Own, Seen, Taken};
 pub use machine::{Machine, episode};

@@ -36,7 +36,8 @@ pub fn thread() {
             .scan(&thread, 1..=row.seq, &mut |stored, _| {
                 let transcript = stored.step.transcript.map(|digest| {
                     let kind = rondo_protocol::digest::Kind::Transcript;
-                    rondo_engine::rebuild::object::<Transcript>(&*store, kind, digest).expect("a transcript")
+                    rondo_engine::conversation::rebuild::object::<Transcript>(&*store, kind, digest)
+                        .expect("a transcript")
                 });
                 entries += transcript.map_or(0, |transcript| transcript.entries.len());
                 true

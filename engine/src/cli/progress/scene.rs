@@ -12,7 +12,7 @@ use rondo_protocol::object::{AnsweredBy, Usage};
 use super::super::lines::who as who_in;
 use super::super::output::printable;
 use super::super::show::{seconds, spending};
-use crate::scheduler::WARNING;
+use crate::local::WARNING;
 
 /// How much of what is being said is kept for a live line, in characters.
 const TAIL: usize = 200;

@@ -23,6 +23,7 @@ use rondo_protocol::workflow::{History, RolePolicy};
 use rondo_protocol::{Digest, Value, canonical};
 use tokio_util::sync::CancellationToken;
 
+use super::RunConfig;
 use super::noted::Noted;
 use super::retry::{Deadline, Waits};
 use super::sink::Sink;
@@ -30,7 +31,6 @@ use super::tool_role;
 use super::tools::Tooling;
 use super::worker::{self, ModelContext, VisitContext, Visited, store_fault};
 use crate::conversation::{Conversations, Opening, Steps};
-use crate::engine::RunConfig;
 use crate::env::Env;
 use crate::graph::Graph;
 use crate::hook::{CallPath, Node, Redactors};

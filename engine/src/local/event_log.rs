@@ -4,7 +4,7 @@ use rondo_protocol::event::{Durability, Event, EventId, Visit, What};
 use rondo_protocol::id::ThreadId;
 use rondo_protocol::object::Note;
 
-use crate::scheduler::Position;
+use super::Position;
 use crate::store::{Damage, Error, Read, Row, StoredStep};
 use crate::thread::Origin;
 

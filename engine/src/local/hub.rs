@@ -14,8 +14,8 @@ use rondo_protocol::event::{Event, EventId, Place, What};
 use rondo_protocol::id::ThreadId;
 use tokio::sync::Notify;
 
-use super::replay;
-use crate::scheduler::Listener;
+use super::event_log;
+use super::sink::Listener;
 use crate::store::{self, StepStore};
 
 /// How many events wait for one reader.
@@ -29,7 +29,7 @@ const PROVISIONAL_SHARE: usize = 2;
 
 /// Why nothing can be read.
 #[derive(Debug, Clone, PartialEq, thiserror::Error)]
-pub enum Error {
+pub enum SubscribeError {
     /// No thread has that id.
     #[error("there is no thread {thread}")]
     NoThread {
@@ -118,7 +118,7 @@ impl Hub {
         store: &Arc<dyn StepStore>,
         thread: &ThreadId,
         after: EventId,
-    ) -> Result<Subscription, Error> {
+    ) -> Result<Subscription, SubscribeError> {
         // Listened first, so that nothing falls between what is stored and what is heard.
         let topic = self.topics().get(thread).cloned();
         let subscription = match &topic {
@@ -126,9 +126,10 @@ impl Hub {
             None => Subscription::over(store, thread, after),
         };
         subscription.reader.queue().lags = true;
-        let last = replay::end(&**store, thread)?.ok_or_else(|| Error::NoThread { thread: thread.clone() })?;
+        let last =
+            event_log::end(&**store, thread)?.ok_or_else(|| SubscribeError::NoThread { thread: thread.clone() })?;
         if after > last {
-            return Err(Error::NoEvent { thread: thread.clone(), asked: after, last });
+            return Err(SubscribeError::NoEvent { thread: thread.clone(), asked: after, last });
         }
         Ok(subscription)
     }
@@ -325,7 +326,7 @@ impl Subscription {
         let (store, thread, after) = (Arc::clone(&self.store), self.thread.clone(), self.cursor);
         let told = self.reader.queue().end;
         let reading =
-            tokio::task::spawn_blocking(move || replay::after(&*store, store.durability(), &thread, after)).await;
+            tokio::task::spawn_blocking(move || event_log::after(&*store, store.durability(), &thread, after)).await;
         let page = match reading {
             Ok(Ok(page)) => page.unwrap_or_default(),
             Ok(Err(error)) => return self.failed(&error),

@@ -17,9 +17,9 @@ use rondo_protocol::message::Conversation;
 use rondo_protocol::object::{Entry, Note, Transcript};
 use tokio::sync::mpsc;
 
+use crate::conversation::rebuild::{self, Request};
 use crate::env::Env;
 use crate::hook::{CallPath, RoleView};
-use crate::rebuild::{self, Request};
 use crate::store::{self, Row, StepStore, StoredStep};
 
 /// How many rebuilt requests may wait.

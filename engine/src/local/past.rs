@@ -9,8 +9,8 @@ use rondo_protocol::object::{Entry, Transcript};
 
 use super::journal::Journal;
 use super::tools::in_doubt;
+use crate::conversation::rebuild;
 use crate::hook::{Past, Requests};
-use crate::rebuild;
 use crate::store::{Error, Read, StepStore};
 use crate::thread::Left;
 

@@ -6,7 +6,7 @@ use rondo_agent_kit::sandbox::process::WorkingDir;
 use rondo_agent_kit::tool::{EffectWord, InDoubt, ProgramSettings, STORED_MAX_BYTES};
 use rondo_protocol::{Value, canonical};
 
-use crate::config::{Cwd, Tool};
+use super::{Cwd, Tool};
 
 /// How long a program may take where the operator does not say: less than a step, so that its role is told.
 const DEFAULT_TIMEOUT: Duration = Duration::from_mins(5);

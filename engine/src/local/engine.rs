@@ -1,0 +1,442 @@
+//! The engine: starts, resumes and cancels threads over one store.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+use std::time::Duration;
+
+use rondo_protocol::call::CallKind;
+use rondo_protocol::digest::Kind;
+use rondo_protocol::event::{EventId, Outcome, What};
+use rondo_protocol::id::{RoleName, ThreadId};
+use rondo_protocol::object::{LAYOUT, Start};
+use rondo_protocol::workflow::{Limits, Policy, RolePolicy, Workflow};
+use rondo_protocol::{Digest, Value};
+
+use super::event_loop::{Parts as RunParts, Run, cancelled_ending};
+use super::hook_paths::{Around, Unheard, views};
+use super::hub::{Hub, SubscribeError, Subscription, Topic};
+use super::replay::{Rehearsal, Then};
+use super::thread_handle::{Cancelled, Driven, Leaving, Resumed, Running, Stopper, ThreadHandle};
+use super::{Error, NewThread, Position, RunConfig, Sink, StoredPast, event_log};
+use crate::conversation::{Steps, rebuild};
+use crate::env::Env;
+use crate::graph::Graph;
+use crate::hook::{CallPath, NoPast, Past, Redactors, Registry};
+use crate::host::Seat;
+use crate::models::Models;
+use crate::resolved_roles::{self, ResolvedRoles};
+use crate::socket::Freed;
+use crate::store::{self, Commit, Row, Status, StepStore};
+use crate::thread::{Action, Definition, Input, Machine, Origin, Told};
+
+/// How long a run that is told to stop is waited for: the longest that draining takes.
+const STOPPING: Duration = Duration::from_secs(10);
+
+/// Runs threads over one store.
+#[derive(Clone)]
+pub struct Engine {
+    pub(super) parts: Arc<Parts>,
+}
+
+pub(super) struct Parts {
+    pub(super) store: Arc<dyn StepStore>,
+    pub(super) env: Arc<dyn Env>,
+    pub(super) registry: Registry,
+    pub(super) running: Arc<Running>,
+    pub(super) hub: Hub,
+    /// Where the store is shared with other processes.
+    seat: Option<Seat>,
+}
+
+impl Engine {
+    /// An engine over `store`, whose hooks are of the kinds of `registry`.
+    pub fn new(store: Arc<dyn StepStore>, env: Arc<dyn Env>, registry: Registry) -> Self {
+        let parts = Parts { store, env, registry, running: Arc::default(), hub: Hub::default(), seat: None };
+        Self { parts: Arc::new(parts) }
+    }
+
+    /// An engine over a store that is shared with other processes; `running` is what they end threads by.
+    pub(crate) fn shared(seat: Seat, running: Arc<Running>, env: Arc<dyn Env>, registry: Registry) -> Self {
+        let store = Arc::new(seat.clone());
+        Self { parts: Arc::new(Parts { store, env, registry, running, hub: Hub::default(), seat: Some(seat) }) }
+    }
+
+    /// The store.
+    pub fn store(&self) -> &Arc<dyn StepStore> {
+        &self.parts.store
+    }
+
+    /// Starts a new thread.
+    ///
+    /// # Errors
+    /// When the definition cannot be run or the store cannot be written.
+    ///
+    /// # Durability
+    /// The thread's row is durable when this returns.
+    pub async fn start(&self, new: NewThread, run_config: RunConfig) -> Result<ThreadHandle, Error> {
+        let NewThread { workflow, policy, mut input, file, script, recorded, workspace } = new;
+        let parts = &self.parts;
+        let graph = self.graph(&workflow, &policy, &run_config.imposed)?;
+        self.redactors(&graph, &run_config)?.input.value(&mut input);
+        let (workflow_digest, workflow_bytes) = Digest::of(Kind::Workflow, &workflow)?;
+        let (policy_digest, policy_bytes) = Digest::of(Kind::Policy, &policy)?;
+        let start = Start { input, layout: LAYOUT, workflow: workflow_digest };
+        let (start_digest, start_bytes) = Digest::of(Kind::Start, &start)?;
+        let origin = Origin {
+            name: workflow.name.clone(),
+            file,
+            script,
+            recorded,
+            workspace,
+            started_at_ms: parts.env.now_ms(),
+            ending: None,
+            stop: None,
+            after: Vec::new(),
+        };
+        let thread = parts.env.thread_id();
+        let position = Position { id: EventId::NONE, at_ms: origin.started_at_ms };
+        let ready = self.ready(thread.clone(), &workflow, graph, run_config, (Arc::new(NoPast), position))?;
+        let definition = ready.definition(start_digest, Arc::new(start.input));
+        let mut machine = Machine::new(definition, 1);
+        let begun = ready.steps(&*parts.store);
+        let first = machine.on(Input::Begin, parts.env.elapsed_ms(), &begun);
+        let told = first.iter().filter_map(|action| match action {
+            Action::Tell(Told::After { followed, .. }) => Some(followed.clone()),
+            _ => None,
+        });
+        let origin = Origin { after: told.collect(), ..origin };
+        let row = Row {
+            version: 1,
+            status: Status::Running,
+            seq: 0,
+            head: None,
+            workflow: workflow_digest,
+            policy: policy_digest,
+            start: start_digest,
+            base: None,
+            parent: None,
+            label: None,
+            tags: Vec::new(),
+            raised: Vec::new(),
+            checkpoint: machine.checkpoint().map_err(Error::Fault)?,
+            origin: origin.to_bytes()?,
+        };
+        let driven = self.drive(&thread)?;
+        let commit = Commit {
+            thread,
+            expected: 0,
+            row: row.clone(),
+            step: None,
+            objects: vec![
+                (Kind::Workflow, workflow_digest, workflow_bytes),
+                (Kind::Policy, policy_digest, policy_bytes),
+                (Kind::Start, start_digest, start_bytes),
+            ],
+            lanes: Vec::new(),
+            lists: Vec::new(),
+            clear_journal: Vec::new(),
+        };
+        parts.store.commit(commit).await?;
+        let started = What::ThreadStarted { workflow: workflow_digest, start: start_digest };
+        self.run(ready, driven, started, Begun { row, origin, machine, first, may_be_journaled: false })
+    }
+
+    /// Goes on with a thread that stopped. `run_config` is asked for once the workflow is known; `file` and `script`
+    /// say where it came from.
+    ///
+    /// # Errors
+    /// When there is no such thread, it runs already, or what is stored of it is damaged.
+    pub async fn resume<E: From<Error>>(
+        &self,
+        thread: &ThreadId,
+        run_config: impl FnOnce(&Workflow, &Origin) -> Result<RunConfig, E>,
+    ) -> Result<Resumed, E> {
+        let store = &self.parts.store;
+        let (mut row, mut origin) = self.row(thread)?;
+        if let Some(ending) = origin.ending {
+            return Ok(Resumed::Ended { ending, head: row.head });
+        }
+        if self.parts.running.all().contains_key(thread) {
+            return Err(Error::Running { thread: thread.clone() }.into());
+        }
+        let driven = self.drive(thread)?;
+        // As it is now that nobody else changes it.
+        (row, origin) = self.row(thread)?;
+        if let Some(ending) = origin.ending {
+            return Ok(Resumed::Ended { ending, head: row.head });
+        }
+        let beginning = rebuild::beginning(&**store, &row).map_err(Error::from)?;
+        if beginning.start.layout != LAYOUT {
+            let found = beginning.start.layout;
+            return Err(Error::from(rondo_agent_kit::conversation::UnknownLayout { found }).into());
+        }
+        let policy: Policy = rebuild::object(&**store, Kind::Policy, row.policy).map_err(Error::from)?;
+        let run_config = run_config(&beginning.workflow, &origin)?;
+        let graph = self.graph(&beginning.workflow, &policy, &run_config.imposed)?;
+        let past = StoredPast { store: Arc::clone(store), thread: thread.clone() };
+        let position = event_log::position(&**store, &row, thread, &origin).map_err(Error::from)?;
+        let told = (Arc::new(past) as Arc<dyn Past>, position);
+        let ready = self.ready(thread.clone(), &beginning.workflow, graph, run_config, told)?;
+        let machine = self.machine(&ready, &row, &beginning.start)?;
+        if row.status != Status::Running || origin.stop.is_some() {
+            // Whoever looks meanwhile sees that the thread goes on.
+            origin.stop = None;
+            row.status = Status::Running;
+            row.origin = origin.to_bytes().map_err(Error::from)?;
+            row = self.keep_row(thread, row).await?;
+        }
+        let machine = machine.resumed(row.version);
+        let resumed = What::ThreadResumed { seq: row.seq };
+        let begun = Begun { row, origin, machine, first: Vec::new(), may_be_journaled: true };
+        Ok(Resumed::Running(self.run(ready, driven, resumed, begun)?))
+    }
+
+    /// The definition and the origin of a thread.
+    ///
+    /// # Errors
+    /// When there is no such thread, or what is stored of it is damaged.
+    pub fn definition(&self, thread: &ThreadId) -> Result<(Workflow, Origin), Error> {
+        let (row, origin) = self.row(thread)?;
+        Ok((rebuild::beginning(&*self.parts.store, &row)?.workflow, origin))
+    }
+
+    /// Ends a thread for good: tells its run to stop, in whichever process that is, and waits until it has, or writes the
+    /// end into the row.
+    ///
+    /// # Errors
+    /// When there is no such thread, or it has ended in another way.
+    pub async fn cancel(&self, thread: &ThreadId) -> Result<Cancelled, Error> {
+        let (mut row, mut origin) = self.row(thread)?;
+        if origin.ending.is_none() {
+            let freed = self.free(thread).await?;
+            if freed == Freed::Leaving {
+                return Ok(Cancelled::Stopping);
+            }
+            (row, origin) = self.row(thread)?;
+            // The run has written its end, unless the store failed it.
+            let ending = origin.ending.take_if(|ending| ending.outcome == Outcome::Cancelled);
+            if let Some(ending) = ending {
+                return Ok(Cancelled::Ended { ending, head: row.head });
+            }
+        }
+        if let Some(ending) = origin.ending {
+            return Err(Error::HasEnded { thread: thread.clone(), ending: Box::new(ending) });
+        }
+        let ending = cancelled_ending(self.parts.env.now_ms());
+        origin.ending = Some(ending.clone());
+        origin.stop = None;
+        row.status = Status::Cancelled;
+        row.origin = origin.to_bytes()?;
+        let row = self.keep_row(thread, row).await?;
+        Ok(Cancelled::Ended { ending, head: row.head })
+    }
+
+    /// The events of a thread: every durable one after `after`, and what follows for as long as it runs in this process.
+    /// With [`EventId::NONE`] it begins with the first.
+    ///
+    /// # Errors
+    /// When there is no such thread or event.
+    pub fn subscribe(&self, thread: &ThreadId, after: EventId) -> Result<Subscription, SubscribeError> {
+        self.parts.hub.subscribe(&self.parts.store, thread, after)
+    }
+
+    /// The kinds of hooks that this engine has.
+    pub fn registry(&self) -> &Registry {
+        &self.parts.registry
+    }
+
+    /// Sends what the roles of a thread once asked along the nodes of the hook kind `kind`, with ports that answer what
+    /// they answered then; gives how many calls that were. The thread stays as it is.
+    ///
+    /// # Errors
+    /// When the thread cannot be read, or `run_config` does not fit it.
+    pub async fn replay(&self, thread: &ThreadId, run_config: RunConfig, kind: &str) -> Result<u64, Error> {
+        let store = &self.parts.store;
+        let (row, _) = self.row(thread)?;
+        let beginning = rebuild::beginning(&**store, &row)?;
+        let policy: Policy = rebuild::object(&**store, Kind::Policy, row.policy)?;
+        let graph = self.graph(&beginning.workflow, &policy, &run_config.imposed)?;
+        let toolboxes = resolved_roles::toolboxes(&beginning.workflow, &run_config.tools, &run_config.grants);
+        let limits = run_config.ceilings.over(&policy.limits);
+        let resolved_roles =
+            resolved_roles::resolve(&beginning.workflow, &policy.roles, &limits, &run_config.models, toolboxes, None)?;
+        let views = views(&graph, &resolved_roles, &run_config, &self.redactors(&graph, &run_config)?);
+        let (reports, past) = (Arc::new(Unheard), Arc::new(NoPast));
+        let then = Arc::new(Then::default());
+        let env = Some(Arc::clone(&then) as Arc<dyn Env>);
+        let around = Around { reports, past, env, replayed: Some(kind.to_owned()) };
+        let paths = self.paths(&graph, &views, &run_config, &around)?;
+        let replay = Rehearsal { store: Arc::clone(store), thread: thread.clone(), row, paths, views, then };
+        replay.go().await.map_err(|error| match error {
+            rebuild::Error::Store(error) => Error::Store(error),
+            rebuild::Error::ResolvedRoles(error) => Error::ResolvedRoles(error),
+            rebuild::Error::Layout(error) => Error::Layout(error),
+        })
+    }
+
+    /// Takes a thread over from whoever drove it, if nobody does any more.
+    fn drive(&self, thread: &ThreadId) -> Result<Driven, Error> {
+        let seat = self.parts.seat.clone();
+        if let Some(seat) = &seat
+            && !seat.drive(thread)?
+        {
+            return Err(Error::Running { thread: thread.clone() });
+        }
+        Ok(Driven { seat, thread: thread.clone() })
+    }
+
+    /// Tells whoever runs a thread to end it for good, and waits until it has.
+    async fn free(&self, thread: &ThreadId) -> Result<Freed, Error> {
+        let running = self.parts.running.all().get(thread).cloned();
+        if let Some(stopper) = running {
+            stopper.cancel();
+            let ended = tokio::time::timeout(STOPPING, stopper.ended.cancelled()).await;
+            return Ok(if ended.is_ok() { Freed::Left } else { Freed::Leaving });
+        }
+        let Some(seat) = self.parts.seat.clone() else { return Ok(Freed::Nobody) };
+        let thread = thread.clone();
+        let freeing = tokio::task::spawn_blocking(move || seat.free(&thread)).await;
+        Ok(freeing.unwrap_or_else(|error| Err(store::Error::Poisoned { what: error.to_string() }))?)
+    }
+
+    fn row(&self, thread: &ThreadId) -> Result<(Row, Origin), Error> {
+        let row = self.parts.store.row(thread)?.ok_or_else(|| Error::NoThread { thread: thread.clone() })?;
+        let origin = Origin::from_bytes(&row.origin).map_err(|error| {
+            let what = format!("the row of thread {thread}: {error}");
+            store::Error::from(store::Damage::new(what).of_thread(thread))
+        })?;
+        Ok((row, origin))
+    }
+
+    async fn keep_row(&self, thread: &ThreadId, mut row: Row) -> Result<Row, Error> {
+        let expected = row.version;
+        row.version += 1;
+        let commit = Commit {
+            thread: thread.clone(),
+            expected,
+            row: row.clone(),
+            step: None,
+            objects: Vec::new(),
+            lanes: Vec::new(),
+            lists: Vec::new(),
+            clear_journal: Vec::new(),
+        };
+        self.parts.store.commit(commit).await?;
+        Ok(row)
+    }
+
+    fn ready(
+        &self,
+        thread: ThreadId,
+        workflow: &Workflow,
+        graph: Arc<Graph>,
+        run_config: RunConfig,
+        (past, position): (Arc<dyn Past>, Position),
+    ) -> Result<Ready, Error> {
+        let parts = &self.parts;
+        let limits = run_config.ceilings.over(&graph.policy().limits);
+        let toolboxes = resolved_roles::toolboxes(workflow, &run_config.tools, &run_config.grants);
+        let policies = &graph.policy().roles;
+        let script = run_config.script.as_ref();
+        let resolved_roles =
+            resolved_roles::resolve(workflow, policies, &limits, &run_config.models, toolboxes, script)?;
+        priced(&resolved_roles, &limits, policies, &run_config.models)?;
+        let topic = Arc::new(Topic::default());
+        let events = topic.subscribe(&parts.store, &thread, position.id);
+        let (durability, env) = (parts.store.durability(), Arc::clone(&parts.env));
+        let sink = Sink::new(Arc::clone(&topic) as _, thread.clone(), durability, env, position);
+        let around = Around { reports: Arc::new(sink.clone()), past, env: None, replayed: None };
+        let redactors = self.redactors(&graph, &run_config)?;
+        let paths =
+            self.paths(&graph, &views(&graph, &resolved_roles, &run_config, &redactors), &run_config, &around)?;
+        Ok(Ready { thread, graph, resolved_roles, run_config, limits, sink, topic, events, paths, redactors })
+    }
+
+    fn run(&self, ready: Ready, driven: Driven, told: What, begun: Begun) -> Result<ThreadHandle, Error> {
+        let Ready { thread, graph, resolved_roles, run_config, sink, topic, events, paths, redactors, .. } = ready;
+        let Begun { row, origin, machine, first, may_be_journaled } = begun;
+        let stopper = Stopper::default();
+        match self.parts.running.all().entry(thread.clone()) {
+            std::collections::btree_map::Entry::Occupied(_) => return Err(Error::Running { thread }),
+            std::collections::btree_map::Entry::Vacant(place) => place.insert(stopper.clone()),
+        };
+        self.parts.hub.open(&thread, topic);
+        let parts = RunParts {
+            store: Arc::clone(&self.parts.store),
+            env: Arc::clone(&self.parts.env),
+            thread: thread.clone(),
+            graph,
+            resolved_roles,
+            run_config,
+            paths,
+            redactors,
+            sink: sink.clone(),
+            cancel: stopper.cancel.clone(),
+            for_good: Arc::clone(&stopper.for_good),
+        };
+        let run = Run { parts, row, origin, machine, first, may_be_journaled };
+        let leaving = Leaving { engine: self.clone(), thread: thread.clone(), _driven: driven };
+        let task = tokio::spawn(async move {
+            let _leaving = leaving;
+            sink.emit(told);
+            drop(sink);
+            Box::pin(run.go()).await
+        });
+        Ok(ThreadHandle { thread, events, stopper, task })
+    }
+}
+
+/// A thread as it begins or goes on.
+struct Begun {
+    row: Row,
+    origin: Origin,
+    machine: Machine,
+    first: Vec<Action>,
+    may_be_journaled: bool,
+}
+
+/// Whether every model that a limit on money is about has a price.
+fn priced(
+    resolved_roles: &ResolvedRoles,
+    limits: &Limits,
+    policies: &BTreeMap<String, RolePolicy>,
+    models: &Models,
+) -> Result<(), Error> {
+    for (role, runtime) in &resolved_roles.model_roles {
+        let own = policies.get(role.as_str()).and_then(|policy| policy.limits.cost_usd);
+        if limits.cost_usd.or(own).is_none() {
+            continue;
+        }
+        for head in &runtime.heads {
+            if let Some(model) = models.0.get(&head.model).filter(|model| model.is_unpriced()) {
+                return Err(Error::Unpriced { role: role.clone(), model: head.model.clone(), id: model.id.clone() });
+            }
+        }
+    }
+    Ok(())
+}
+
+/// What a run needs, before anything is stored.
+pub(super) struct Ready {
+    pub(super) thread: ThreadId,
+    graph: Arc<Graph>,
+    resolved_roles: ResolvedRoles,
+    pub(super) run_config: RunConfig,
+    limits: Limits,
+    sink: Sink,
+    topic: Arc<Topic>,
+    events: Subscription,
+    paths: BTreeMap<RoleName, BTreeMap<CallKind, CallPath>>,
+    redactors: Redactors,
+}
+
+impl Ready {
+    pub(super) fn definition(&self, start: Digest, input: Arc<Value>) -> Definition {
+        Definition { graph: Arc::clone(&self.graph), start, input, limits: self.limits.clone() }
+    }
+
+    pub(super) fn steps<'a>(&self, store: &'a dyn StepStore) -> Steps<'a> {
+        let roles = self.graph.roles().map(|(role, _)| role.clone()).collect();
+        Steps::new(store, self.thread.clone(), roles, self.resolved_roles.readings.clone())
+    }
+}

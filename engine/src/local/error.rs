@@ -1,0 +1,78 @@
+//! Why the engine did not do what was asked.
+
+use rondo_protocol::call::Fault;
+use rondo_protocol::canonical;
+use rondo_protocol::id::{RoleName, ThreadId};
+
+use crate::thread::Ending;
+use crate::{graph, resolved_roles, store};
+/// Why the engine did not do what was asked.
+#[derive(Debug, Clone, PartialEq, thiserror::Error)]
+pub enum Error {
+    /// The store.
+    #[error(transparent)]
+    Store(#[from] store::Error),
+    /// What is stored of the thread does not let it go on.
+    #[error("{}", .0.message)]
+    Fault(Fault),
+    /// No thread has that id.
+    #[error("there is no thread {thread}")]
+    NoThread {
+        /// The id.
+        thread: ThreadId,
+    },
+    /// The thread is driven already, by this process or another.
+    #[error("thread {thread} is running already")]
+    Running {
+        /// The id.
+        thread: ThreadId,
+    },
+    /// The thread has ended, so that it cannot be cancelled.
+    #[error("thread {thread} has ended already ({})", ending.outcome.name())]
+    HasEnded {
+        /// The id.
+        thread: ThreadId,
+        /// How.
+        ending: Box<Ending>,
+    },
+    /// The definition cannot be lowered.
+    #[error(transparent)]
+    Graph(#[from] graph::Error),
+    /// A role cannot be resolved.
+    #[error(transparent)]
+    ResolvedRoles(#[from] resolved_roles::Error),
+    /// A hook cannot be set up.
+    #[error("the hook {node} cannot be set up: {what}")]
+    Hook {
+        /// Its node.
+        node: String,
+        /// Why.
+        what: String,
+    },
+    /// A hook works by a program that the operator has not declared.
+    #[error("the hook {node} needs the program {program:?}, and rondo.toml has no [hook.{program}]")]
+    HookProgram {
+        /// Its node.
+        node: String,
+        /// The program's name, cut to what can be shown.
+        program: String,
+    },
+    /// A limit on money holds nothing where nobody knows what a call costs.
+    #[error(
+        "a limit on money needs a price: the role {role} asks the model {model:?} ({id}), and no price of it is known"
+    )]
+    Unpriced {
+        /// A role that asks it.
+        role: RoleName,
+        /// The logical model.
+        model: String,
+        /// Its id at the provider.
+        id: String,
+    },
+    /// A value has no canonical form.
+    #[error("the input cannot be stored: {0}")]
+    Input(#[from] canonical::Error),
+    /// The thread pins a layout that this version cannot write.
+    #[error(transparent)]
+    Layout(#[from] rondo_agent_kit::conversation::UnknownLayout),
+}

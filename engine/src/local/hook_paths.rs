@@ -1,0 +1,168 @@
+//! The hooks of a run: a workflow lowered with them, one hook set up for each node, and the paths through them.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use rondo_agent_kit::tool::Toolbox;
+use rondo_protocol::Value;
+use rondo_protocol::call::{Call, CallKind};
+use rondo_protocol::id::RoleName;
+use rondo_protocol::workflow::hooks::HookKind;
+use rondo_protocol::workflow::{HookUse, Policy, Workflow};
+
+use super::{Engine, Error, RunConfig};
+use crate::env::Env;
+use crate::graph::Graph;
+use crate::hook::{CallPath, Context, Making, ModelView, Node, Past, Redactors, Reports, RoleView, Space, ToolView};
+use crate::resolved_roles::ResolvedRoles;
+
+/// How many characters of a name that a file chose are shown.
+const SHOWN_NAME: usize = 60;
+impl Engine {
+    /// Lowers a workflow with the hooks of this engine's registry, and around them those that the operator imposes.
+    ///
+    /// # Errors
+    /// When a stored definition does not fit this version.
+    pub fn graph(&self, workflow: &Workflow, policy: &Policy, imposed: &[HookUse]) -> Result<Arc<Graph>, Error> {
+        let registry = &self.parts.registry;
+        Ok(Arc::new(Graph::new(workflow, policy, |uses, roles| {
+            registry.impose(imposed).into_iter().chain(registry.place(uses, roles)).collect()
+        })?))
+    }
+
+    /// Whether a node changes what is said on its way. One whose patterns act at the port does not.
+    fn alters(&self, hook: &HookUse) -> bool {
+        let acts_at_port = self
+            .parts
+            .registry
+            .kind(&hook.kind)
+            .is_some_and(|kind| kind.patterns(hook).is_ok_and(|patterns| !patterns.is_empty()));
+        !acts_at_port && HookKind::find(&hook.kind).is_none_or(|kind| kind.is_altering(&hook.settings))
+    }
+
+    pub(super) fn redactors(&self, graph: &Graph, run_config: &RunConfig) -> Result<Redactors, Error> {
+        let roles = graph.roles().map(|(role, _)| role);
+        Redactors::new(&run_config.redactor, graph.hooks(), roles, &self.parts.registry)
+            .map_err(|(node, what)| Error::Hook { node, what })
+    }
+
+    /// Sets up the hooks of a graph, one of each node, and the paths through them.
+    pub(super) fn paths(
+        &self,
+        graph: &Graph,
+        roles: &BTreeMap<RoleName, RoleView>,
+        run_config: &RunConfig,
+        around: &Around,
+    ) -> Result<BTreeMap<RoleName, BTreeMap<CallKind, CallPath>>, Error> {
+        let parts = &self.parts;
+        let mut nodes = Vec::new();
+        for (at, placed) in graph.hooks().iter().enumerate() {
+            if around.replayed.as_ref().is_some_and(|only| *only != placed.hook.kind) {
+                nodes.push(None);
+                continue;
+            }
+            let failed = |what: String| Error::Hook { node: placed.node.clone(), what };
+            let kind = parts
+                .registry
+                .kind(&placed.hook.kind)
+                .ok_or_else(|| failed("its kind is not part of this build".to_owned()))?;
+            let space = Space::new(Arc::clone(&parts.store), kind.name());
+            let RunConfig { flags, ground, .. } = run_config;
+            if let Some(program) = kind.program(&placed.hook).filter(|name| !ground.programs.contains_key(*name)) {
+                let (node, program) = (placed.node.clone(), program.chars().take(SHOWN_NAME).collect());
+                return Err(Error::HookProgram { node, program });
+            }
+            let is_rehearsal = around.replayed.is_some();
+            let hook = &placed.hook;
+            let of_kind = graph.hooks().iter().filter(|other| other.hook.kind == hook.kind);
+            let of_kind =
+                of_kind.flat_map(|other| roles.keys().filter(|role| other.hook.covers(role))).cloned().collect();
+            let behind = graph.hooks().iter().skip(at + 1).filter(|other| self.alters(&other.hook));
+            let behind = behind.filter(|other| other.hook.at == hook.at || hook.at == CallKind::Turn);
+            let altered =
+                behind.flat_map(|other| roles.keys().filter(|role| other.hook.covers(role))).cloned().collect();
+            let (of_kind, altered) = (&of_kind, &altered);
+            let making = Making { hook, roles, flags, ground, space: &space, of_kind, altered, is_rehearsal };
+            let hook = kind.build(&making).map_err(failed)?;
+            let context = Context {
+                node: placed.node.clone(),
+                space,
+                env: Arc::clone(around.env.as_ref().unwrap_or(&parts.env)),
+                reports: Arc::clone(&around.reports),
+                past: Arc::clone(&around.past),
+            };
+            nodes.push(Some(Arc::new(Node { on_error: kind.on_error(&placed.hook, ground), hook, context })));
+        }
+        let path = |role: &RoleName, kind: CallKind| {
+            let through = graph.call_path(role, kind).iter();
+            CallPath::new(through.filter_map(|at| nodes.get(*at).cloned().flatten()).collect())
+        };
+        let of_role = |role: &RoleName| CallKind::ALL.into_iter().map(|kind| (kind, path(role, kind))).collect();
+        Ok(graph.roles().map(|(role, _)| (role.clone(), of_role(role))).collect())
+    }
+}
+
+/// What surrounds the hooks of a run.
+pub(super) struct Around {
+    pub(super) reports: Arc<dyn Reports>,
+    pub(super) past: Arc<dyn Past>,
+    /// The time as hooks are to see it; `None` = the engine's.
+    pub(super) env: Option<Arc<dyn Env>>,
+    /// The one kind whose hooks stand here, when a thread's calls are sent along them once more.
+    pub(super) replayed: Option<String>,
+}
+
+/// Lets all reports go.
+pub(super) struct Unheard;
+
+impl Reports for Unheard {
+    fn report(&self, _: &str, _: &Call, _: Value) {}
+    fn warn(&self, _: &str, _: &Call, _: String) {}
+}
+
+/// What hooks may know of each role, now that models and tools are resolved.
+pub(super) fn views(
+    graph: &Graph,
+    resolved_roles: &ResolvedRoles,
+    run_config: &RunConfig,
+    redactors: &Redactors,
+) -> BTreeMap<RoleName, RoleView> {
+    let models = &run_config.models;
+    let mut views = graph.views().clone();
+    for (role, view) in &mut views {
+        let runtime = resolved_roles.model_roles.get(role);
+        let toolbox = match (runtime, resolved_roles.tool_roles.get(role)) {
+            (Some(runtime), _) => Some(&runtime.agent.tools),
+            (None, runtime) => runtime.map(|runtime| &runtime.toolbox),
+        };
+        let heads = runtime.map(|runtime| runtime.heads.as_slice()).unwrap_or_default();
+        let resolved = heads.iter().filter_map(|head| Some((head, models.0.get(&head.model)?)));
+        view.models = resolved
+            .map(|(head, model)| ModelView {
+                name: head.model.clone(),
+                id: model.id.clone(),
+                parameters: head.head.parameters.clone(),
+                served_by: model.served_by.clone(),
+            })
+            .collect();
+        let offers = toolbox.into_iter().flat_map(Toolbox::offers);
+        view.offers = offers
+            .map(|(wire_name, offer)| {
+                let spec = offer.tool.spec();
+                ToolView {
+                    name: spec.name.clone(),
+                    wire_name: wire_name.to_owned(),
+                    is_granted: offer.denied.is_none(),
+                    needs_approval: run_config.grants.asks_about(role, &spec.name),
+                    origin: spec.origin.clone(),
+                }
+            })
+            .collect();
+        if let Some(runtime) = runtime {
+            (view.model_calls, view.tool_calls) = (runtime.agent.model_calls, runtime.agent.tool_calls);
+        }
+        view.redaction = redactors.mark(role);
+        view.contract = runtime.map(|runtime| runtime.agent.contract.clone());
+    }
+    views
+}

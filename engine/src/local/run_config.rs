@@ -1,0 +1,75 @@
+//! What a thread is made of, and what its run is given.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use rondo_agent_kit::mcp::Server;
+use rondo_agent_kit::model::recorded::Recorder;
+use rondo_agent_kit::model::scripted::Scripted;
+use rondo_agent_kit::redact::Redactor;
+use rondo_agent_kit::tool::{InDoubt, ToolSet};
+use rondo_protocol::Value;
+use rondo_protocol::workflow::{Checked, HookUse, Policy, Workflow};
+
+use crate::grant::{Approver, Ceilings, Grants};
+use crate::hook::Ground;
+use crate::models::Models;
+
+/// What a run is given by whoever operates it.
+#[derive(Clone, Default)]
+pub struct RunConfig {
+    /// Who answers for each logical model.
+    pub models: Models,
+    /// The tools that there are.
+    pub tools: ToolSet,
+    /// The servers behind some of them, which end with the last run that holds them.
+    pub servers: Vec<Arc<Server>>,
+    /// Which of them roles may call.
+    pub grants: Grants,
+    /// Hooks around every workflow, outermost first.
+    pub imposed: Vec<HookUse>,
+    /// Whom single calls are shown to first, where the operator wants that.
+    pub approver: Option<Arc<dyn Approver>>,
+    /// What happens with calls that may have had their effect, in place of what each tool says.
+    pub in_doubt: Option<InDoubt>,
+    /// Answers in place of tools, for tool roles.
+    pub script: Option<Arc<Scripted>>,
+    /// Writes down what models are asked and say.
+    pub recorder: Option<Arc<Recorder>>,
+    /// The values that must never enter a thread.
+    pub redactor: Arc<Redactor>,
+    /// The operator's limits.
+    pub ceilings: Ceilings,
+    /// How long one call may take with all its attempts, in milliseconds.
+    pub call_total_ms: Option<u64>,
+    /// What is lent to hooks.
+    pub ground: Ground,
+    /// The flags of this run that hook kinds brought along, by name.
+    pub flags: BTreeMap<String, String>,
+}
+
+/// A new thread.
+pub struct NewThread {
+    /// The checked workflow.
+    pub workflow: Workflow,
+    /// Its policy.
+    pub policy: Policy,
+    /// The checked input: an object, defaults filled in.
+    pub input: Value,
+    /// The workflow's file, as an absolute path.
+    pub file: Option<String>,
+    /// The script that answers instead of models, as an absolute path.
+    pub script: Option<String>,
+    /// The recording that answers instead of models, as an absolute path.
+    pub recorded: Option<String>,
+    /// The folder that tools work in, as an absolute path.
+    pub workspace: Option<String>,
+}
+
+impl NewThread {
+    /// A thread of a checked workflow on a checked input, which comes from no file.
+    pub fn of(checked: Checked, input: Value) -> Self {
+        let Checked { workflow, policy, .. } = checked;
+        Self { workflow, policy, input, file: None, script: None, recorded: None, workspace: None }
+    }
+}
