@@ -266,6 +266,8 @@ pub(super) fn settings() -> rocksdb::Options {
     options.set_paranoid_checks(true);
     options.set_max_total_wal_size(LOG_BYTES);
     options.set_max_open_files(OPEN_FILES);
+    // RocksDB starts all of its threads for each family that has tables, and a thread costs more than reading a table.
+    options.set_max_file_opening_threads(1);
     options.set_max_background_jobs(2);
     options.set_stats_dump_period_sec(0);
     options.set_stats_persist_period_sec(0);
