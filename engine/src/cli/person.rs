@@ -23,9 +23,9 @@ pub enum Answer {
 /// What the person at the terminal types in answer to a question; nothing where nobody does. What was typed before the
 /// question is no answer to it.
 pub fn answer_to(question: &str) -> String {
-    tell(question);
-    // What was typed before the question could be seen answers another one.
+    // Before the question is shown and not after it, so that an answer that comes at once is not lost.
     let _ = rustix::termios::tcflush(std::io::stdin(), rustix::termios::QueueSelector::IFlush);
+    tell(question);
     // Byte by byte: what comes behind the line is not kept for the next question.
     let (mut line, mut byte) = (Vec::new(), [0]);
     while line.len() < MAX_LINE_BYTES {
