@@ -144,11 +144,12 @@ fn a_holder_that_does_not_answer_is_named_and_blocks_no_reader() {
     let (run, thread) = holder(&place);
     run.signal(Signal::STOP);
     let pid = run.pid().to_string();
-    for words in
-        [&["run", "slow", "--script", "quick.yaml", "-i", "topic=ebb"][..], &["resume", &thread], &["cancel", &thread]]
-    {
-        let busy = place.start(words).finish_within(SOON).exits(7);
-        assert!(busy.stderr.contains(&pid), "{words:?}: {}", busy.stderr);
+    let writing =
+        [&["run", "slow", "--script", "quick.yaml", "-i", "topic=ebb"][..], &["resume", &thread], &["cancel", &thread]];
+    // Each waits two seconds for the holder.
+    for busy in writing.map(|words| place.start(words)) {
+        let busy = busy.finish_within(SOON).exits(7);
+        assert!(busy.stderr.contains(&pid), "{}", busy.stderr);
     }
     place.run(["threads"]).exits(0);
     assert_eq!(place.run(["show", &thread, "--json"]).exits(0).events("step").len(), 1);
@@ -176,7 +177,7 @@ fn a_holder_that_was_killed_blocks_nobody() {
 
 /// The second role takes its time, but comes to its end.
 const UNHURRIED: &str =
-    "first: [ { status: done, body: one } ]\nsecond: [ { delay_ms: 3000, status: done, body: two } ]\n";
+    "first: [ { status: done, body: one } ]\nsecond: [ { delay_ms: 1500, status: done, body: two } ]\n";
 
 /// Starts a run beside the holder whose second role takes as long as the script says, and gives its thread.
 fn guest(place: &Place, script: &str) -> (Running, String) {
@@ -197,16 +198,13 @@ fn standing(place: &Place) -> Vec<(String, String)> {
 
 #[test]
 fn whoever_holds_the_store_ends_without_any_other_run() {
-    for signal in [Signal::TERM, Signal::KILL] {
+    for (signal, code) in [(Signal::TERM, (Some(143), None)), (Signal::KILL, (None, Some(9)))] {
         let place = place();
         let (run, first) = holder(&place);
         let (guest, second) = guest(&place, UNHURRIED);
         run.signal(signal);
         let ended = run.finish_within(SOON);
-        assert_eq!(
-            (ended.code, ended.signal),
-            if signal == Signal::TERM { (Some(143), None) } else { (None, Some(9)) }
-        );
+        assert_eq!((ended.code, ended.signal), code);
         let told = guest.finish().exits(0);
         is_done(&told);
         assert_eq!(standing(&place), [(first, "stopped".to_owned()), (second.clone(), "done".to_owned())]);

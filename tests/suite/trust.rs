@@ -492,7 +492,7 @@ fn a_key_that_a_program_prints_is_used_and_shown_nowhere() {
     place.run(["init", "demo"]).exits(0);
     user_settings(
         &place,
-        "[provider.openai]\nbase_url = \"http://127.0.0.1:9/v1\"\nkey_command = [\"sh\", \"-c\", \"echo asked >> asked; cat key.txt\"]\n",
+        "[provider.openai]\nbase_url = \"http://127.0.0.1:9/v1\"\ntotal_timeout = \"200ms\"\nkey_command = [\"sh\", \"-c\", \"echo asked >> asked; cat key.txt\"]\n",
     );
     std::fs::write(place.home().join(".config/rondo/key.txt"), "sk-printed-0123456789\n").unwrap();
     let asked = place.home().join(".config/rondo/asked");
