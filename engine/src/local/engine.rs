@@ -122,20 +122,12 @@ impl Engine {
             origin: origin.to_bytes()?,
         };
         let driven = self.drive(&thread)?;
-        let commit = Commit {
-            thread,
-            expected: 0,
-            row: row.clone(),
-            step: None,
-            objects: vec![
-                (Kind::Workflow, workflow_digest, workflow_bytes),
-                (Kind::Policy, policy_digest, policy_bytes),
-                (Kind::Start, start_digest, start_bytes),
-            ],
-            lanes: Vec::new(),
-            lists: Vec::new(),
-            clear_journal: Vec::new(),
-        };
+        let objects = vec![
+            (Kind::Workflow, workflow_digest, workflow_bytes),
+            (Kind::Policy, policy_digest, policy_bytes),
+            (Kind::Start, start_digest, start_bytes),
+        ];
+        let commit = Commit { objects, ..Commit::of_row(thread, row.clone()) };
         parts.store.commit(commit).await?;
         let started = What::ThreadStarted { workflow: workflow_digest, start: start_digest };
         self.run(ready, driven, started, Begun { row, origin, machine, first, may_be_journaled: false })
@@ -309,18 +301,8 @@ impl Engine {
     }
 
     async fn keep_row(&self, thread: &ThreadId, mut row: Row) -> Result<Row, Error> {
-        let expected = row.version;
         row.version += 1;
-        let commit = Commit {
-            thread: thread.clone(),
-            expected,
-            row: row.clone(),
-            step: None,
-            objects: Vec::new(),
-            lanes: Vec::new(),
-            lists: Vec::new(),
-            clear_journal: Vec::new(),
-        };
+        let commit = Commit::of_row(thread.clone(), row.clone());
         self.parts.store.commit(commit).await?;
         Ok(row)
     }
@@ -344,7 +326,7 @@ impl Engine {
         let topic = Arc::new(Topic::default());
         let events = topic.subscribe(&parts.store, &thread, position.id);
         let (durability, env) = (parts.store.durability(), Arc::clone(&parts.env));
-        let sink = Sink::new(Arc::clone(&topic) as _, thread.clone(), durability, env, position);
+        let sink = Sink::new(Arc::clone(&topic), thread.clone(), durability, env, position);
         let around = Around { reports: Arc::new(sink.clone()), past, env: None, replayed: None };
         let redactors = self.redactors(&graph, &run_config)?;
         let paths =

@@ -24,12 +24,13 @@ use rondo_protocol::{Digest, Value, canonical};
 use tokio_util::sync::CancellationToken;
 
 use super::RunConfig;
-use super::noted::Noted;
+use super::hook_notes::HookNotes;
 use super::retry::{Deadline, Waits};
 use super::sink::Sink;
+use super::stop::cancelled;
+use super::tool_calls::Tooling;
 use super::tool_role;
-use super::tools::Tooling;
-use super::worker::{self, ModelContext, VisitContext, Visited, store_fault};
+use super::visit::{self, ModelContext, VisitContext, Visited, store_fault};
 use crate::conversation::{Conversations, Opening, Steps};
 use crate::env::Env;
 use crate::graph::Graph;
@@ -191,7 +192,7 @@ impl<'a> Driver<'a> {
                         let _ = self.parts.store.record(self.parts.thread.clone(), unwritten, true).await;
                     }
                 }
-                () = self.parts.cancel.cancelled(), if run.stop.is_none() => self.stop(&mut run, worker::cancelled()),
+                () = self.parts.cancel.cancelled(), if run.stop.is_none() => self.stop(&mut run, cancelled()),
             }
         }
     }
@@ -369,10 +370,10 @@ impl<'a> Driver<'a> {
             visit: visit.visit,
             position: 0,
         };
-        let noted = Noted::default();
-        let context = |toolbox| self.context(&visit, policy, toolbox, &noted, (cancel, waits));
+        let hook_notes = HookNotes::default();
+        let context = |toolbox| self.context(&visit, policy, toolbox, &hook_notes, (cancel, waits));
         let at = site.clone();
-        let started = What::StepStarted { visit: worker::visit_of(&site) };
+        let started = What::StepStarted { visit: visit::visit_of(&site) };
         let (visited, told) = if let Some(runtime) = parts.resolved_roles.tool_roles.get(&visit.role) {
             parts.sink.emit(started);
             let args = visit.args.clone().unwrap_or_else(Value::empty_object);
@@ -394,12 +395,12 @@ impl<'a> Driver<'a> {
             let model_context = ModelContext { models, recorder, runtime, policy, call_total_ms: *call_total_ms };
             let context = context(&runtime.agent.tools);
             let told = opened.told;
-            (worker::visit(&context, &model_context, site, opened.conversation, visit.attempts).await, told)
+            (visit::visit(&context, &model_context, site, opened.conversation, visit.attempts).await, told)
         } else {
             let message = format!("{} is a {} role, which this version does not run", visit.role, role.kind.name());
             return Err(Fault::new(Code::NotYetRun, FaultClass::Denied, message));
         };
-        let hooks = self.noted(&at, noted).await;
+        let hooks = self.hook_notes(&at, hook_notes).await;
         let Visited {
             result,
             attempts,
@@ -413,7 +414,7 @@ impl<'a> Driver<'a> {
             unwritten,
         } = visited;
         let note = Note { hooks, model_calls, tool_calls, tools, attempts, usage, cost_usd, told, ..Note::default() };
-        let end = VisitEnd { outcome: Err(worker::cancelled()), note, objects, waited_ms: 0, effect_unknown };
+        let end = VisitEnd { outcome: Err(cancelled()), note, objects, waited_ms: 0, effect_unknown };
         match result {
             Ok(turn) => Ok((self.answered(&visit, turn, end)?, unwritten)),
             Err(fault) => Ok((VisitEnd { outcome: Err(fault), ..end }, unwritten)),
@@ -457,7 +458,7 @@ impl<'a> Driver<'a> {
         visit: &Visit,
         policy: &RolePolicy,
         toolbox: &'s Toolbox,
-        noted: &'s Noted,
+        hook_notes: &'s HookNotes,
         (cancel, waits): (&'s CancellationToken, &Waits),
     ) -> VisitContext<'s> {
         let parts = self.parts;
@@ -471,7 +472,7 @@ impl<'a> Driver<'a> {
             sink: &parts.sink,
             tooling: Tooling { toolbox, grants, approver: approver.as_deref(), in_doubt: *in_doubt, redactor },
             paths: paths(parts, &visit.role),
-            noted,
+            hook_notes,
             redactor: parts.redactors.model(&visit.role),
             cancel,
             may_be_journaled,
@@ -482,8 +483,8 @@ impl<'a> Driver<'a> {
     }
 
     /// What the hooks before a role's calls did in a visit, which has come to an end.
-    async fn noted(&self, site: &Site, noted: Noted) -> Vec<HookNote> {
-        let visit = worker::visit_of(site);
+    async fn hook_notes(&self, site: &Site, hook_notes: HookNotes) -> Vec<HookNote> {
+        let visit = visit::visit_of(site);
         let nodes: BTreeMap<&str, &Arc<Node>> = paths(self.parts, &site.role)
             .values()
             .flat_map(CallPath::nodes)
@@ -497,7 +498,7 @@ impl<'a> Driver<'a> {
             self.parts.sink.emit(report);
             metrics.push((name.to_owned(), figures));
         }
-        noted.into_notes(metrics)
+        hook_notes.into_notes(metrics)
     }
 
     /// Tells of the end, which is stored.
@@ -555,16 +556,7 @@ impl<'a> Driver<'a> {
             stored.row.version += 1;
             stored.row.clone()
         };
-        let commit = store::Commit {
-            thread: self.parts.thread.clone(),
-            expected: row.version.saturating_sub(1),
-            row,
-            step: None,
-            objects: Vec::new(),
-            lanes: Vec::new(),
-            lists: Vec::new(),
-            clear_journal: Vec::new(),
-        };
+        let commit = store::Commit::of_row(self.parts.thread.clone(), row);
         self.parts.store.commit(commit).await.map_err(|error| store_fault(&error))
     }
 

@@ -15,7 +15,6 @@ use rondo_protocol::id::ThreadId;
 use tokio::sync::Notify;
 
 use super::event_log;
-use super::sink::Listener;
 use crate::store::{self, StepStore};
 
 /// How many events wait for one reader.
@@ -163,12 +162,14 @@ impl Topic {
     }
 }
 
-impl Listener for Topic {
-    fn is_heard(&self) -> bool {
+impl Topic {
+    /// Whether anybody reads.
+    pub(super) fn is_heard(&self) -> bool {
         self.heard_by.load(Ordering::Acquire) > 0
     }
 
-    fn hear(&self, event: Event) {
+    /// Takes an event at once: a run never waits for its readers.
+    pub(super) fn hear(&self, event: Event) {
         let event = Arc::new(event);
         let mut readers = self.readers();
         readers.retain(|reader| {

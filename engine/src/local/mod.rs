@@ -1,7 +1,7 @@
 //! The local driver: runs threads in this process.
 //!
 //! [`Engine`] starts, resumes and cancels threads; one event loop a thread carries out what its machine decides, and
-//! decides nothing itself; a worker carries out one visit. Law `durable_first`: no acknowledgement, non-provisional event or
+//! decides nothing itself; a visit carries out one visit. Law `durable_first`: no acknowledgement, non-provisional event or
 //! further call that depends on a step precedes its sync. Law `one_effect`: what reached the journal is never asked again.
 //!
 //! This module knows nothing of terminals, settings, or what a hook does.
@@ -10,20 +10,22 @@ mod engine;
 mod error;
 mod event_log;
 mod event_loop;
+mod hook_notes;
 mod hook_paths;
 mod hub;
 mod journal;
-mod noted;
+mod model_calls;
 mod past;
 mod replay;
 mod restore;
 mod retry;
 mod run_config;
 mod sink;
+mod stop;
 mod thread_handle;
+mod tool_calls;
 mod tool_role;
-mod tools;
-mod worker;
+mod visit;
 
 pub use engine::Engine;
 pub use error::Error;
@@ -33,6 +35,7 @@ pub use hub::{SubscribeError, Subscription};
 pub use past::StoredPast;
 pub use retry::{Deadline, Waiting, Waits};
 pub use run_config::{NewThread, RunConfig};
-pub use sink::{Listener, Position, Sink, WARNING};
+pub(crate) use sink::WARNING;
+use sink::{Position, Sink};
 pub(crate) use thread_handle::Running;
 pub use thread_handle::{Cancelled, Resumed, Stopper, ThreadHandle};

@@ -8,7 +8,7 @@ use rondo_protocol::id::{LanePath, RoleName, ThreadId};
 use rondo_protocol::object::{Entry, Transcript};
 
 use super::journal::Journal;
-use super::tools::in_doubt;
+use super::tool_calls::in_doubt;
 use crate::conversation::rebuild;
 use crate::hook::{Past, Requests};
 use crate::store::{Error, Read, StepStore};

@@ -7,25 +7,17 @@ use rondo_protocol::call::Call;
 use rondo_protocol::event::{Durability, Event, EventId, Visit, What};
 use rondo_protocol::id::ThreadId;
 
+use super::hub::Topic;
 use crate::env::Env;
 use crate::hook::Reports;
 
 /// The figure of a report that is a sentence for people.
 pub const WARNING: &str = "warning";
 
-/// Whoever passes the events of a thread on. It takes them at once: a run never waits for its readers.
-pub trait Listener: Send + Sync {
-    /// Whether anybody reads.
-    fn is_heard(&self) -> bool;
-
-    /// Takes an event.
-    fn hear(&self, event: Event);
-}
-
 /// The events of one thread, in order. Durable ones are numbered here.
 #[derive(Clone)]
 pub struct Sink {
-    listener: Arc<dyn Listener>,
+    topic: Arc<Topic>,
     thread: ThreadId,
     durability: Durability,
     env: Arc<dyn Env>,
@@ -42,15 +34,15 @@ pub struct Position {
 }
 
 impl Sink {
-    /// A sink for the events of `thread` that come after `position`.
+    /// A sink for the events of `thread` that come after `position`, which goes to the readers of `topic`.
     pub fn new(
-        listener: Arc<dyn Listener>,
+        topic: Arc<Topic>,
         thread: ThreadId,
         durability: Durability,
         env: Arc<dyn Env>,
         position: Position,
     ) -> Self {
-        Self { listener, thread, durability, env, position: Arc::new(Mutex::new(position)) }
+        Self { topic, thread, durability, env, position: Arc::new(Mutex::new(position)) }
     }
 
     /// Tells an event. A durable one has the time of the step that it follows from.
@@ -78,15 +70,15 @@ impl Sink {
 
     /// Tells a provisional event, which a slow reader may miss.
     pub fn offer(&self, what: What) {
-        if self.listener.is_heard() {
+        if self.topic.is_heard() {
             self.emit(what);
         }
     }
 
     fn pass_on(&self, id: Option<EventId>, at_ms: u64, what: What) {
-        if self.listener.is_heard() {
+        if self.topic.is_heard() {
             let (thread, durability) = (self.thread.clone(), self.durability);
-            self.listener.hear(Event { id, thread, parent: None, durability, at_ms, what });
+            self.topic.hear(Event { id, thread, parent: None, durability, at_ms, what });
         }
     }
 }

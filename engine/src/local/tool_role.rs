@@ -8,8 +8,9 @@ use rondo_protocol::diagnostic::Code;
 use rondo_protocol::object::{AnsweredBy, Entry, Transcript};
 use rondo_protocol::{Value, canonical};
 
-use super::tools::ToolRunner;
-use super::worker::{self, VisitContext, Visited};
+use super::stop::{cancelled, until_stopped};
+use super::tool_calls::ToolRunner;
+use super::visit::{self, VisitContext, Visited};
 use crate::resolved_roles::ToolRoleRuntime;
 
 /// The id of the one call of such a visit.
@@ -25,7 +26,7 @@ pub(super) async fn visit(
     args: &Value,
     attempts: u64,
 ) -> Visited {
-    let journal = match worker::journal(context, &site) {
+    let journal = match visit::journal(context, &site) {
         Ok(journal) => journal,
         Err(fault) => return Visited::failed(fault),
     };
@@ -39,7 +40,7 @@ pub(super) async fn visit(
             None => perform(&mut tool_runner, runtime, site.clone(), &arguments).await,
         }
     };
-    let result = worker::until_stopped(context, work).await;
+    let result = until_stopped(context, work).await;
     let result = match result {
         Ok((reply, answered_by)) => Ok(answer(runtime, arguments, reply, answered_by)),
         Err(fault) => Err(tool_runner.in_doubt_before(fault, &site.thread)),
@@ -49,7 +50,7 @@ pub(super) async fn visit(
     let effect_unknown = tool_runner.journal.open_intents().next().map(str::to_owned);
     let tools = tool_runner.into_notes();
     let tool_calls = u64::try_from(tools.len()).unwrap_or(u64::MAX);
-    Visited { result, attempts, tool_calls, tools, effect_unknown, unwritten, ..Visited::failed(worker::cancelled()) }
+    Visited { result, attempts, tool_calls, tools, effect_unknown, unwritten, ..Visited::failed(cancelled()) }
 }
 
 /// What the script says in place of the tool.
@@ -94,7 +95,7 @@ async fn perform(
     let performed = tool_runner.perform(vec![call]).await?.pop();
     match performed.map(|performed| (performed.reply, performed.answered_by)) {
         Some((Reply::Tool(reply), by)) => Ok((reply, by)),
-        _ => Err(worker::wrong_kind()),
+        _ => Err(visit::wrong_kind()),
     }
 }
 

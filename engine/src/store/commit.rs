@@ -74,6 +74,20 @@ pub const MAX_NAME_BYTES: usize = 4096;
 pub const MAX_COMMIT_BYTES: usize = 256 << 20;
 
 impl Commit {
+    /// A commit that writes the thread's row and nothing else.
+    pub fn of_row(thread: ThreadId, row: Row) -> Self {
+        Self {
+            thread,
+            expected: row.version.saturating_sub(1),
+            row,
+            step: None,
+            objects: Vec::new(),
+            lanes: Vec::new(),
+            lists: Vec::new(),
+            clear_journal: Vec::new(),
+        }
+    }
+
     /// Checks what can be checked without the stored row.
     ///
     /// # Errors

@@ -1,270 +1,55 @@
-//! The worker: carries out one visit of a model role.
-//!
-//! From the loop outwards a call meets the journal, then retries and fallback, then its path of hooks, then the port.
+//! Model calls of one visit: the journal in front, then retries and fallback, then the path of hooks, then the provider.
 
-use std::collections::BTreeMap;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use futures_util::future::BoxFuture;
 use rondo_agent_kit::effects::{Effects, Performed, Sent, Verdict};
 use rondo_agent_kit::model::recorded::Recorder;
 use rondo_agent_kit::model::{Deltas, redacting};
-use rondo_agent_kit::react;
 use rondo_agent_kit::redact::Redactor;
 use rondo_protocol::call::{
-    Call, CallKind, Fault, FaultClass, ModelAnswer, ModelCall, Reply, Site, ToolCall, ToolReply, TurnCall, TurnReply,
+    Call, CallKind, Fault, FaultClass, ModelAnswer, ModelCall, Reply, ToolCall, ToolReply, TurnReply,
 };
 use rondo_protocol::diagnostic::Code;
 use rondo_protocol::digest::Kind;
 use rondo_protocol::event::{Visit, What};
-use rondo_protocol::message::Conversation;
-use rondo_protocol::object::{AnsweredBy, Entry, Head, Request, ToolNote, Usage};
-use rondo_protocol::workflow::RolePolicy;
+use rondo_protocol::object::{AnsweredBy, Head, Request, Usage};
 use rondo_protocol::{Digest, Value, canonical};
-use tokio_util::sync::CancellationToken;
 
-use super::journal::{Journal, KeptObject, ModelRecord, Record};
-use super::noted::Noted;
-use super::retry::{self, Deadline, Waits};
+use super::journal::{KeptObject, ModelRecord, Record};
+use super::retry::{self, Deadline};
 use super::sink::Sink;
-use super::tools::{ToolRunner, Tooling};
-use crate::env::Env;
-use crate::hook::CallPath;
-use crate::hook::path::Answered;
-use crate::models::{Models, ResolvedModel};
-use crate::resolved_roles::{ModelHead, RoleRuntime};
-use crate::store::{self, JournalRecord, StepStore};
-use crate::thread::{Machine, Wanted};
-
-/// What a visit is carried out with.
-pub(super) struct VisitContext<'a> {
-    pub(super) store: &'a dyn StepStore,
-    pub(super) env: &'a dyn Env,
-    pub(super) sink: &'a Sink,
-    pub(super) tooling: Tooling<'a>,
-    pub(super) paths: &'a BTreeMap<CallKind, CallPath>,
-    pub(super) noted: &'a Noted,
-    /// Takes keys and an author's patterns out of what models say.
-    pub(super) redactor: &'a Redactor,
-    pub(super) cancel: &'a CancellationToken,
-    /// Whether an earlier run may have left a journal of this step.
-    pub(super) may_be_journaled: bool,
-    /// Until when the step may take.
-    pub(super) deadline: Deadline,
-    /// When a person is waited for.
-    pub(super) waits: Waits,
-    /// Admits calls and counts what they used.
-    pub(super) machine: &'a Mutex<Machine>,
-}
-
-impl VisitContext<'_> {
-    /// The thread's account.
-    fn machine(&self) -> MutexGuard<'_, Machine> {
-        self.machine.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-}
-
-/// What a model role speaks with.
-pub(super) struct ModelContext<'a> {
-    pub(super) models: &'a Models,
-    /// Writes down what reaches a provider.
-    pub(super) recorder: Option<&'a Recorder>,
-    pub(super) runtime: &'a RoleRuntime,
-    pub(super) policy: &'a RolePolicy,
-    /// How long one call may take with all its attempts, in milliseconds.
-    pub(super) call_total_ms: Option<u64>,
-}
-
-/// What a visit came to, or why not, with what it used.
-pub(super) struct Visited {
-    pub(super) result: Result<TurnReply, Fault>,
-    /// Attempts at a port, of this and of earlier processes.
-    pub(super) attempts: u64,
-    pub(super) model_calls: u64,
-    pub(super) tool_calls: u64,
-    /// Tokens of every reply, also of those that led to no answer: they were paid for.
-    pub(super) usage: Option<Usage>,
-    /// What these replies cost, in US dollars.
-    pub(super) cost_usd: Option<f64>,
-    /// The tool calls that were made.
-    pub(super) tools: Vec<ToolNote>,
-    /// Requests that hooks rewrote and heads that they made.
-    pub(super) objects: Vec<Object>,
-    /// The tool that had begun to change something when the visit was told to stop, and did not end in time.
-    pub(super) effect_unknown: Option<String>,
-    /// What the journal has to hold of it if no step follows.
-    pub(super) unwritten: Vec<JournalRecord>,
-}
-
-/// Kind, digest, canonical bytes.
-type Object = (Kind, Digest, Vec<u8>);
-
-/// What an earlier run has left of the step in flight.
-pub(super) fn journal(context: &VisitContext<'_>, site: &Site) -> Result<Journal, Fault> {
-    if !context.may_be_journaled {
-        return Ok(Journal::default());
-    }
-    Journal::read(context.store, &site.thread, &site.lane).map_err(|error| store_fault(&error))
-}
-
-/// Carries out one visit. `attempts` is how many attempts the role made in this lane before it.
-pub(super) async fn visit(
-    context: &VisitContext<'_>,
-    model_context: &ModelContext<'_>,
-    site: Site,
-    conversation: Arc<Conversation>,
-    attempts: u64,
-) -> Visited {
-    let journal = match journal(context, &site) {
-        Ok(journal) => journal,
-        Err(fault) => return Visited::failed(fault),
-    };
-    let Some(first) = model_context.runtime.heads.first() else { return Visited::failed(no_head()) };
-    let at = site.clone();
-    let call = TurnCall { site, head_digest: first.digest, head: Arc::clone(&first.head), conversation };
-    let mut effects = VisitEffects {
-        context,
-        model_context,
-        attempts: journal.attempts,
-        tool_runner: ToolRunner { context, journal, notes: Vec::new() },
-        attempts_before: attempts,
-        model: 0,
-        model_calls: 0,
-        tool_calls_given: 0,
-        usage: None,
-        cost_usd: None,
-        last: None,
-        objects: Vec::new(),
-        turn_is_rewritten: false,
-    };
-    let result = until_stopped(context, turn(context, call, &mut effects)).await;
-    let result = match result {
-        Ok(reply) => Ok(reply),
-        Err(fault) => {
-            if matches!(fault.class, FaultClass::Contract | FaultClass::Refused) {
-                // A run that resumes asks anew for a reply that could not be taken; what it used of a script stays
-                // used.
-                effects.tool_runner.journal.give_up_pending();
-            }
-            Err(effects.tool_runner.in_doubt_before(fault, &at.thread))
-        }
-    };
-    let VisitEffects { attempts, model_calls, tool_calls_given, mut tool_runner, usage, cost_usd, objects, .. } =
-        effects;
-    let unwritten = tool_runner.unwritten(&at.lane, result.is_err());
-    let effect_unknown = tool_runner.journal.open_intents().next().map(str::to_owned);
-    let tools = tool_runner.into_notes();
-    let tool_calls = u64::try_from(tools.len()).unwrap_or(u64::MAX).saturating_add(tool_calls_given);
-    Visited { result, attempts, model_calls, tool_calls, usage, cost_usd, tools, objects, effect_unknown, unwritten }
-}
-
-impl Visited {
-    pub(super) fn failed(fault: Fault) -> Self {
-        let (usage, cost_usd, tools, objects) = (None, None, Vec::new(), Vec::new());
-        Self {
-            result: Err(fault),
-            attempts: 0,
-            model_calls: 0,
-            tool_calls: 0,
-            usage,
-            cost_usd,
-            tools,
-            objects,
-            effect_unknown: None,
-            unwritten: Vec::new(),
-        }
-    }
-}
-
-/// How long a tool that has begun to change something may take to end when its visit is told to stop.
-const EFFECT_GRACE: Duration = Duration::from_millis(1_500);
-
-/// What `work` comes to, unless the visit is told to stop or its time is over. A tool that has begun to change something
-/// is let end, within limits: nobody has to doubt what it did then.
-pub(super) async fn until_stopped<T>(
-    context: &VisitContext<'_>,
-    work: impl Future<Output = Result<T, Fault>>,
-) -> Result<T, Fault> {
-    let mut work = std::pin::pin!(work);
-    tokio::select! {
-        biased;
-        () = context.cancel.cancelled() => {}
-        result = &mut work => return result,
-        fault = context.deadline.passed() => return Err(fault),
-    }
-    if context.noted.effects_under_way() > 0 {
-        let ended = async {
-            tokio::select! {
-                biased;
-                result = &mut work => result,
-                () = context.noted.no_effect_under_way() => Err(cancelled()),
-            }
-        };
-        return tokio::time::timeout(EFFECT_GRACE, ended).await.unwrap_or_else(|_| Err(cancelled()));
-    }
-    Err(cancelled())
-}
-
-async fn turn(context: &VisitContext<'_>, call: TurnCall, effects: &mut VisitEffects<'_>) -> Result<TurnReply, Fault> {
-    // A turn that was begun by an earlier process has passed its hooks: what the journal holds enters none again.
-    let path = context.paths.get(&CallKind::Turn).filter(|path| !path.is_empty());
-    let Some(path) = path.filter(|_| !effects.tool_runner.journal.has_begun()) else {
-        return react::run(&effects.model_context.runtime.agent, call.clone(), &call, effects).await;
-    };
-    let asked = call.clone();
-    let performed = &mut *effects;
-    let redact = |reply: &mut Reply| redact(context.redactor, reply);
-    let port = |call: Call| -> BoxFuture<'_, Result<Reply, Fault>> {
-        Box::pin(async move {
-            let Call::Turn(call) = call else { return Err(wrong_kind()) };
-            performed.turn_is_rewritten = call.conversation.chain() != asked.conversation.chain()
-                || !Arc::ptr_eq(&call.head, &asked.head) && call.head != asked.head;
-            let before = performed.attempts;
-            let mut reply = react::run(&performed.model_context.runtime.agent, call, &asked, performed).await?;
-            reply.attempts = performed.attempts.saturating_sub(before);
-            Ok(Reply::Turn(Box::new(reply)))
-        })
-    };
-    let seen = Call::Turn(call.clone());
-    let Answered { reply, answered_by, instead, passed, .. } =
-        path.run_redacting(Call::Turn(call), Box::new(port), &redact).await?;
-    let Reply::Turn(mut turn) = reply else { return Err(wrong_kind()) };
-    if let AnsweredBy::Hook(node) = &answered_by {
-        context.noted.answered(context.sink, seen.site(), CallKind::Turn, node, instead);
-        turn.answered_by = Some(answered_by.clone());
-        effects.stands_for(&turn);
-    }
-    let reply = Reply::Turn(turn);
-    path.settle(passed, &seen, &reply, Verdict::Accepted).await;
-    let Reply::Turn(turn) = reply else { return Err(wrong_kind()) };
-    Ok(*turn)
-}
+use super::tool_calls::ToolRunner;
+use super::visit::{ModelContext, Object, VisitContext, redact, visit_of, wrong_kind};
+use crate::models::ResolvedModel;
+use crate::resolved_roles::ModelHead;
+use crate::thread::Wanted;
 
 /// The effects of one visit.
-struct VisitEffects<'a> {
+pub(super) struct VisitEffects<'a> {
     context: &'a VisitContext<'a>,
-    model_context: &'a ModelContext<'a>,
-    tool_runner: ToolRunner<'a>,
+    pub(super) model_context: &'a ModelContext<'a>,
+    pub(super) tool_runner: ToolRunner<'a>,
     attempts_before: u64,
-    attempts: u64,
+    pub(super) attempts: u64,
     /// Which of the role's heads is asked: a step stays with the model that answered it.
     model: usize,
-    model_calls: u64,
+    pub(super) model_calls: u64,
     /// Tool calls of a turn that a hook gave whole.
-    tool_calls_given: u64,
-    usage: Option<Usage>,
-    cost_usd: Option<f64>,
+    pub(super) tool_calls_given: u64,
+    pub(super) usage: Option<Usage>,
+    pub(super) cost_usd: Option<f64>,
     /// The last model call and its reply, until the loop has settled it.
-    last: Option<Asked>,
-    objects: Vec<Object>,
+    last: Option<UnsettledCall>,
+    pub(super) objects: Vec<Object>,
     /// Whether a hook rewrote the turn, so that no request of it follows from the steps.
-    turn_is_rewritten: bool,
+    pub(super) turn_is_rewritten: bool,
 }
 
 /// A model call that was answered and not settled yet.
-struct Asked {
+struct UnsettledCall {
     call: ModelCall,
     answer: ModelAnswer,
     answered_by: AnsweredBy,
@@ -303,7 +88,7 @@ impl Effects for VisitEffects<'_> {
 
     fn settle(&mut self, verdict: Verdict) -> BoxFuture<'_, ()> {
         Box::pin(async move {
-            let Some(Asked { call, answer, answered_by, passed, served }) = self.last.take() else { return };
+            let Some(UnsettledCall { call, answer, answered_by, passed, served }) = self.last.take() else { return };
             let visit = visit_of(&call.site);
             let Served { attempt, model, provider, duration_ms } = served;
             let (usage, cost_usd, finish) = (answer.usage, answer.cost_usd, answer.reply.finish.as_str().to_owned());
@@ -328,7 +113,7 @@ impl Effects for VisitEffects<'_> {
 }
 
 /// What an attempt came to.
-struct Made {
+struct AttemptResult {
     answer: ModelAnswer,
     answered_by: AnsweredBy,
     /// How many hooks it came to.
@@ -338,10 +123,34 @@ struct Made {
     duration_ms: u64,
 }
 
-impl VisitEffects<'_> {
+impl<'a> VisitEffects<'a> {
+    /// The effects of a visit before which the role made `attempts_before` attempts in its lane.
+    pub(super) fn new(
+        context: &'a VisitContext<'a>,
+        model_context: &'a ModelContext<'a>,
+        tool_runner: ToolRunner<'a>,
+        attempts_before: u64,
+    ) -> Self {
+        Self {
+            context,
+            model_context,
+            attempts: tool_runner.journal.attempts,
+            tool_runner,
+            attempts_before,
+            model: 0,
+            model_calls: 0,
+            tool_calls_given: 0,
+            usage: None,
+            cost_usd: None,
+            last: None,
+            objects: Vec::new(),
+            turn_is_rewritten: false,
+        }
+    }
+
     /// Counts what a turn holds that a hook gave whole, as if it had been taken: an attempt for each reply, so that a
     /// script goes on where it would.
-    fn stands_for(&mut self, turn: &TurnReply) {
+    pub(super) fn count_turn(&mut self, turn: &TurnReply) {
         let (replies, uses) = turn.transcript.counts();
         self.attempts = self.attempts.saturating_add(turn.attempts.max(replies));
         self.model_calls = self.model_calls.saturating_add(replies);
@@ -378,7 +187,7 @@ impl VisitEffects<'_> {
             let (answer, answered_by) = (record.answer.clone(), AnsweredBy::Journal);
             let attempt = u32::try_from(record.attempts.saturating_sub(1)).unwrap_or(u32::MAX);
             let served = Served { attempt, model: record.model.clone(), provider: self.provider(), duration_ms: 0 };
-            self.last = Some(Asked { call, answer, answered_by, passed: 0, served });
+            self.last = Some(UnsettledCall { call, answer, answered_by, passed: 0, served });
             return Ok(performed(record.answer, AnsweredBy::Journal, sent));
         }
         self.tool_runner.keep(&call.site).await?;
@@ -386,7 +195,7 @@ impl VisitEffects<'_> {
         let position = call.site.position;
         let made = self.attempts(call.clone()).await;
         let attempts = self.attempts - attempts_before;
-        let Made { answer, answered_by, passed, sent, attempt, duration_ms } = match made {
+        let AttemptResult { answer, answered_by, passed, sent, attempt, duration_ms } = match made {
             Ok(made) => made,
             Err(fault) => {
                 self.tool_runner.journal.add(Record::Failed { attempts });
@@ -413,7 +222,8 @@ impl VisitEffects<'_> {
             fallback: sent.fallback.clone(),
         })));
         let served = Served { attempt, model: sent.model.clone(), provider: self.provider(), duration_ms };
-        self.last = Some(Asked { call, answer: answer.clone(), answered_by: answered_by.clone(), passed, served });
+        self.last =
+            Some(UnsettledCall { call, answer: answer.clone(), answered_by: answered_by.clone(), passed, served });
         Ok(performed(answer, answered_by, sent))
     }
 
@@ -424,7 +234,7 @@ impl VisitEffects<'_> {
     }
 
     /// Attempts at the role's model, then at each fallback, until one answers or there is nothing left to try.
-    async fn attempts(&mut self, call: ModelCall) -> Result<Made, Fault> {
+    async fn attempts(&mut self, call: ModelCall) -> Result<AttemptResult, Fault> {
         let deadline = Deadline::of_call(self.model_context.call_total_ms).or_earlier(self.context.deadline.clone());
         let retry = &self.model_context.policy.retry;
         let mut attempt = 0_u32;
@@ -503,7 +313,7 @@ impl VisitEffects<'_> {
         head: &ModelHead,
         resolved: &ResolvedModel,
         was_reached: &AtomicBool,
-    ) -> Result<Made, Fault> {
+    ) -> Result<AttemptResult, Fault> {
         let (redactor, recorder) = (self.context.redactor, self.model_context.recorder);
         let deltas = StepDeltas { sink: self.context.sink, visit: visit_of(&call.site), attempt: call.attempt };
         let mut sent = Sent {
@@ -533,9 +343,9 @@ impl VisitEffects<'_> {
                 let redact = |reply: &mut Reply| redact(redactor, reply);
                 let answered = path.run_redacting(Call::Model(call.clone()), Box::new(port), &redact).await?;
                 if let AnsweredBy::Hook(node) = &answered.answered_by {
-                    let VisitContext { noted, sink, .. } = self.context;
+                    let VisitContext { hook_notes, sink, .. } = self.context;
                     self.attempts += u64::from(answered.instead.attempts.saturating_sub(1));
-                    noted.answered(sink, &call.site, CallKind::Model, node, answered.instead);
+                    hook_notes.answered(sink, &call.site, CallKind::Model, node, answered.instead);
                 }
                 if let Some(Call::Model(reached)) = &answered.reached {
                     let same_head = Arc::ptr_eq(&call.head, &reached.head) || call.head == reached.head;
@@ -555,7 +365,7 @@ impl VisitEffects<'_> {
             price(resolved, &mut answer);
         }
         let duration_ms = self.context.env.elapsed_ms().saturating_sub(started_ms);
-        Ok(Made { answer, answered_by, passed, sent, attempt: call.attempt, duration_ms })
+        Ok(AttemptResult { answer, answered_by, passed, sent, attempt: call.attempt, duration_ms })
     }
 
     /// Keeps a request that no steps lead to: as it was sent, under its digest, and its head.
@@ -631,30 +441,6 @@ async fn ask(
     resolved.provider.complete(call, deltas).await
 }
 
-/// Redacts what a hook gave.
-fn redact(redactor: &Redactor, reply: &mut Reply) {
-    match reply {
-        Reply::Model(answer) => redacting::reply(redactor, &mut answer.reply),
-        Reply::Tool(reply) => redactor.string(&mut reply.text),
-        Reply::Turn(turn) => {
-            for entry in &mut turn.transcript.entries {
-                match entry {
-                    Entry::Model { reply, .. } => redacting::reply(redactor, reply),
-                    Entry::Tool { id, name, arguments, text, .. } => {
-                        for text in [id, name, arguments, text] {
-                            redactor.string(text);
-                        }
-                    }
-                    Entry::Repair { text } => redactor.string(text),
-                }
-            }
-            redactor.string(&mut turn.answer);
-            redactor.string(&mut turn.body);
-            redactor.value(&mut turn.output);
-        }
-    }
-}
-
 /// Sends the parts of a reply on as provisional events.
 struct StepDeltas<'a> {
     sink: &'a Sink,
@@ -678,22 +464,6 @@ fn performed(answer: ModelAnswer, answered_by: AnsweredBy, sent: Sent) -> Perfor
     Performed { reply: Reply::Model(answer), answered_by, sent: Some(sent) }
 }
 
-pub(super) fn visit_of(site: &Site) -> Visit {
-    Visit { role: site.role.clone(), visit: site.visit, lane: site.lane.clone() }
-}
-
-pub(super) fn store_fault(error: &store::Error) -> Fault {
-    Fault::new(error.code(), FaultClass::Store, error.to_string())
-}
-
-pub(super) fn cancelled() -> Fault {
-    Fault::new(Code::Interrupted, FaultClass::Cancelled, "the run was told to stop; the thread can be resumed")
-}
-
-pub(super) fn wrong_kind() -> Fault {
-    Fault::new(Code::HookFailed, FaultClass::Hook, "a hook answered or let through a call of another kind")
-}
-
-fn no_head() -> Fault {
+pub(super) fn no_head() -> Fault {
     Fault::new(Code::NoProvider, FaultClass::Refused, "no model is resolved for the role")
 }

@@ -10,19 +10,19 @@ use rondo_protocol::object::{HookAnswer, HookNote};
 use tokio::sync::watch;
 
 use super::sink::Sink;
-use super::worker::visit_of;
+use super::visit::visit_of;
 use crate::hook::Instead;
 
 /// The answers that hooks gave in one visit. Calls side by side share it.
 #[derive(Debug, Default)]
-pub(super) struct Noted {
+pub(super) struct HookNotes {
     answered: Mutex<BTreeMap<String, Vec<HookAnswer>>>,
     /// How many tools have begun to change something and have not ended.
     effects: watch::Sender<usize>,
 }
 
 /// A tool that has begun to change something, until this is dropped.
-pub(super) struct Effect<'n>(&'n Noted);
+pub(super) struct Effect<'n>(&'n HookNotes);
 
 impl Drop for Effect<'_> {
     fn drop(&mut self) {
@@ -30,7 +30,7 @@ impl Drop for Effect<'_> {
     }
 }
 
-impl Noted {
+impl HookNotes {
     /// A tool begins to change something.
     pub(super) fn effect(&self) -> Effect<'_> {
         self.effects.send_modify(|effects| *effects += 1);

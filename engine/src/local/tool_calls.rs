@@ -16,7 +16,7 @@ use rondo_protocol::id::{LanePath, ThreadId};
 use rondo_protocol::object::{AnsweredBy, ToolNote};
 
 use super::journal::{Journal, Kept, Record, ToolRecord};
-use super::worker::{VisitContext, store_fault, visit_of, wrong_kind};
+use super::visit::{VisitContext, store_fault, visit_of, wrong_kind};
 use crate::grant::{Approver, Decision, Grants};
 use crate::store::JournalRecord;
 
@@ -47,7 +47,7 @@ impl Tooling<'_> {
 }
 
 /// A call that was made.
-struct Made {
+struct ToolResult {
     reply: ToolReply,
     answered_by: AnsweredBy,
     duration_ms: u64,
@@ -56,7 +56,7 @@ struct Made {
 }
 
 /// Why a call came to nothing.
-struct Unmade {
+struct FailedCall {
     fault: Fault,
     /// Whether the tool may have begun.
     was_reached: bool,
@@ -117,13 +117,13 @@ impl ToolRunner<'_> {
         let context = self.context;
         // Until their results are written down.
         let changing = open.iter().any(|call| !call.effect.is_repeatable());
-        let effect = changing.then(|| context.noted.effect());
+        let effect = changing.then(|| context.hook_notes.effect());
         let made = join_all(open.iter().map(|call| make(context, call))).await;
         let mut performed = Vec::with_capacity(open.len());
         for (call, made) in open.iter().zip(made) {
             let made = match made {
                 Ok(made) => made,
-                Err(Unmade { fault, was_reached }) => {
+                Err(FailedCall { fault, was_reached }) => {
                     if (fault.class == FaultClass::Denied || !was_reached) && !call.effect.is_repeatable() {
                         // What is not permitted, or got no further than a hook, was not done, so that nobody has to
                         // doubt it.
@@ -235,8 +235,8 @@ impl ToolRunner<'_> {
     }
 
     /// Keeps the result of a call and tells of it.
-    async fn made(&mut self, call: &ToolCall, made: Made) -> Result<Performed, Fault> {
-        let Made { reply, answered_by, duration_ms, passed } = made;
+    async fn made(&mut self, call: &ToolCall, made: ToolResult) -> Result<Performed, Fault> {
+        let ToolResult { reply, answered_by, duration_ms, passed } = made;
         let is_repeatable = call.effect.is_repeatable();
         let verdict = if reply.failed { Verdict::Refused } else { Verdict::Accepted };
         self.journal.add(Record::Tool(ToolRecord {
@@ -262,13 +262,17 @@ impl ToolRunner<'_> {
 }
 
 /// Makes a call: through the hooks to the tool.
-async fn make(context: &VisitContext<'_>, call: &ToolCall) -> Result<Made, Unmade> {
+async fn make(context: &VisitContext<'_>, call: &ToolCall) -> Result<ToolResult, FailedCall> {
     let was_reached = AtomicBool::new(false);
     let made = through_hooks(context, call, &was_reached).await;
-    made.map_err(|fault| Unmade { fault, was_reached: was_reached.into_inner() })
+    made.map_err(|fault| FailedCall { fault, was_reached: was_reached.into_inner() })
 }
 
-async fn through_hooks(context: &VisitContext<'_>, call: &ToolCall, was_reached: &AtomicBool) -> Result<Made, Fault> {
+async fn through_hooks(
+    context: &VisitContext<'_>,
+    call: &ToolCall,
+    was_reached: &AtomicBool,
+) -> Result<ToolResult, Fault> {
     context.sink.emit(started(call));
     let started_ms = context.env.elapsed_ms();
     let (mut reply, answered_by, passed) = match context.paths.get(&CallKind::Tool).filter(|path| !path.is_empty()) {
@@ -294,13 +298,13 @@ async fn through_hooks(context: &VisitContext<'_>, call: &ToolCall, was_reached:
             let answered = path.run_redacting(Call::Tool(call.clone()), Box::new(port), &redact).await?;
             let Reply::Tool(reply) = answered.reply else { return Err(wrong_kind()) };
             if let AnsweredBy::Hook(node) = &answered.answered_by {
-                context.noted.answered(context.sink, &call.site, CallKind::Tool, node, answered.instead);
+                context.hook_notes.answered(context.sink, &call.site, CallKind::Tool, node, answered.instead);
             }
             (reply, answered.answered_by, answered.passed)
         }
     };
     cut(&mut reply.text, STORED_MAX_BYTES);
-    Ok(Made { reply, answered_by, passed, duration_ms: context.env.elapsed_ms().saturating_sub(started_ms) })
+    Ok(ToolResult { reply, answered_by, passed, duration_ms: context.env.elapsed_ms().saturating_sub(started_ms) })
 }
 
 /// The call as it came through the hooks, with the effect that it has now.

@@ -1,0 +1,41 @@
+//! How a visit is told to stop, and a tool that has begun to change something is let end.
+
+use std::time::Duration;
+
+use rondo_protocol::call::{Fault, FaultClass};
+use rondo_protocol::diagnostic::Code;
+
+use super::visit::VisitContext;
+
+/// How long a tool that has begun to change something may take to end when its visit is told to stop.
+const EFFECT_GRACE: Duration = Duration::from_millis(1_500);
+
+/// What `work` comes to, unless the visit is told to stop or its time is over. A tool that has begun to change something
+/// is let end, within limits: nobody has to doubt what it did then.
+pub(super) async fn until_stopped<T>(
+    context: &VisitContext<'_>,
+    work: impl Future<Output = Result<T, Fault>>,
+) -> Result<T, Fault> {
+    let mut work = std::pin::pin!(work);
+    tokio::select! {
+        biased;
+        () = context.cancel.cancelled() => {}
+        result = &mut work => return result,
+        fault = context.deadline.passed() => return Err(fault),
+    }
+    if context.hook_notes.effects_under_way() > 0 {
+        let ended = async {
+            tokio::select! {
+                biased;
+                result = &mut work => result,
+                () = context.hook_notes.no_effect_under_way() => Err(cancelled()),
+            }
+        };
+        return tokio::time::timeout(EFFECT_GRACE, ended).await.unwrap_or_else(|_| Err(cancelled()));
+    }
+    Err(cancelled())
+}
+
+pub(super) fn cancelled() -> Fault {
+    Fault::new(Code::Interrupted, FaultClass::Cancelled, "the run was told to stop; the thread can be resumed")
+}

@@ -1,0 +1,235 @@
+//! Carries out one visit of a model role.
+//!
+//! From the loop outwards a call meets the journal, then retries and fallback, then its path of hooks, then the port.
+
+use std::collections::BTreeMap;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use futures_util::future::BoxFuture;
+use rondo_agent_kit::effects::Verdict;
+use rondo_agent_kit::model::recorded::Recorder;
+use rondo_agent_kit::model::redacting;
+use rondo_agent_kit::react;
+use rondo_agent_kit::redact::Redactor;
+use rondo_protocol::Digest;
+use rondo_protocol::call::{Call, CallKind, Fault, FaultClass, Reply, Site, TurnCall, TurnReply};
+use rondo_protocol::diagnostic::Code;
+use rondo_protocol::digest::Kind;
+use rondo_protocol::event::Visit;
+use rondo_protocol::message::Conversation;
+use rondo_protocol::object::{AnsweredBy, Entry, ToolNote, Usage};
+use rondo_protocol::workflow::RolePolicy;
+use tokio_util::sync::CancellationToken;
+
+use super::hook_notes::HookNotes;
+use super::journal::Journal;
+use super::model_calls::{VisitEffects, no_head};
+use super::retry::{Deadline, Waits};
+use super::sink::Sink;
+use super::stop::until_stopped;
+use super::tool_calls::{ToolRunner, Tooling};
+use crate::env::Env;
+use crate::hook::CallPath;
+use crate::hook::path::Answered;
+use crate::models::Models;
+use crate::resolved_roles::RoleRuntime;
+use crate::store::{self, JournalRecord, StepStore};
+use crate::thread::Machine;
+
+/// What a visit is carried out with.
+pub(super) struct VisitContext<'a> {
+    pub(super) store: &'a dyn StepStore,
+    pub(super) env: &'a dyn Env,
+    pub(super) sink: &'a Sink,
+    pub(super) tooling: Tooling<'a>,
+    pub(super) paths: &'a BTreeMap<CallKind, CallPath>,
+    pub(super) hook_notes: &'a HookNotes,
+    /// Takes keys and an author's patterns out of what models say.
+    pub(super) redactor: &'a Redactor,
+    pub(super) cancel: &'a CancellationToken,
+    /// Whether an earlier run may have left a journal of this step.
+    pub(super) may_be_journaled: bool,
+    /// Until when the step may take.
+    pub(super) deadline: Deadline,
+    /// When a person is waited for.
+    pub(super) waits: Waits,
+    /// Admits calls and counts what they used.
+    pub(super) machine: &'a Mutex<Machine>,
+}
+
+impl VisitContext<'_> {
+    /// The thread's account.
+    pub(super) fn machine(&self) -> MutexGuard<'_, Machine> {
+        self.machine.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// What a model role speaks with.
+pub(super) struct ModelContext<'a> {
+    pub(super) models: &'a Models,
+    /// Writes down what reaches a provider.
+    pub(super) recorder: Option<&'a Recorder>,
+    pub(super) runtime: &'a RoleRuntime,
+    pub(super) policy: &'a RolePolicy,
+    /// How long one call may take with all its attempts, in milliseconds.
+    pub(super) call_total_ms: Option<u64>,
+}
+
+/// What a visit came to, or why not, with what it used.
+pub(super) struct Visited {
+    pub(super) result: Result<TurnReply, Fault>,
+    /// Attempts at a port, of this and of earlier processes.
+    pub(super) attempts: u64,
+    pub(super) model_calls: u64,
+    pub(super) tool_calls: u64,
+    /// Tokens of every reply, also of those that led to no answer: they were paid for.
+    pub(super) usage: Option<Usage>,
+    /// What these replies cost, in US dollars.
+    pub(super) cost_usd: Option<f64>,
+    /// The tool calls that were made.
+    pub(super) tools: Vec<ToolNote>,
+    /// Requests that hooks rewrote and heads that they made.
+    pub(super) objects: Vec<Object>,
+    /// The tool that had begun to change something when the visit was told to stop, and did not end in time.
+    pub(super) effect_unknown: Option<String>,
+    /// What the journal has to hold of it if no step follows.
+    pub(super) unwritten: Vec<JournalRecord>,
+}
+
+/// Kind, digest, canonical bytes.
+pub(super) type Object = (Kind, Digest, Vec<u8>);
+
+/// What an earlier run has left of the step in flight.
+pub(super) fn journal(context: &VisitContext<'_>, site: &Site) -> Result<Journal, Fault> {
+    if !context.may_be_journaled {
+        return Ok(Journal::default());
+    }
+    Journal::read(context.store, &site.thread, &site.lane).map_err(|error| store_fault(&error))
+}
+
+/// Carries out one visit. `attempts` is how many attempts the role made in this lane before it.
+pub(super) async fn visit(
+    context: &VisitContext<'_>,
+    model_context: &ModelContext<'_>,
+    site: Site,
+    conversation: Arc<Conversation>,
+    attempts: u64,
+) -> Visited {
+    let journal = match journal(context, &site) {
+        Ok(journal) => journal,
+        Err(fault) => return Visited::failed(fault),
+    };
+    let Some(first) = model_context.runtime.heads.first() else { return Visited::failed(no_head()) };
+    let at = site.clone();
+    let call = TurnCall { site, head_digest: first.digest, head: Arc::clone(&first.head), conversation };
+    let tool_runner = ToolRunner { context, journal, notes: Vec::new() };
+    let mut effects = VisitEffects::new(context, model_context, tool_runner, attempts);
+    let result = until_stopped(context, turn(context, call, &mut effects)).await;
+    let result = match result {
+        Ok(reply) => Ok(reply),
+        Err(fault) => {
+            if matches!(fault.class, FaultClass::Contract | FaultClass::Refused) {
+                // A run that resumes asks anew for a reply that could not be taken; what it used of a script stays
+                // used.
+                effects.tool_runner.journal.give_up_pending();
+            }
+            Err(effects.tool_runner.in_doubt_before(fault, &at.thread))
+        }
+    };
+    let VisitEffects { attempts, model_calls, tool_calls_given, mut tool_runner, usage, cost_usd, objects, .. } =
+        effects;
+    let unwritten = tool_runner.unwritten(&at.lane, result.is_err());
+    let effect_unknown = tool_runner.journal.open_intents().next().map(str::to_owned);
+    let tools = tool_runner.into_notes();
+    let tool_calls = u64::try_from(tools.len()).unwrap_or(u64::MAX).saturating_add(tool_calls_given);
+    Visited { result, attempts, model_calls, tool_calls, usage, cost_usd, tools, objects, effect_unknown, unwritten }
+}
+
+impl Visited {
+    pub(super) fn failed(fault: Fault) -> Self {
+        let (usage, cost_usd, tools, objects) = (None, None, Vec::new(), Vec::new());
+        Self {
+            result: Err(fault),
+            attempts: 0,
+            model_calls: 0,
+            tool_calls: 0,
+            usage,
+            cost_usd,
+            tools,
+            objects,
+            effect_unknown: None,
+            unwritten: Vec::new(),
+        }
+    }
+}
+
+async fn turn(context: &VisitContext<'_>, call: TurnCall, effects: &mut VisitEffects<'_>) -> Result<TurnReply, Fault> {
+    // A turn that was begun by an earlier process has passed its hooks: what the journal holds enters none again.
+    let path = context.paths.get(&CallKind::Turn).filter(|path| !path.is_empty());
+    let Some(path) = path.filter(|_| !effects.tool_runner.journal.has_begun()) else {
+        return react::run(&effects.model_context.runtime.agent, call.clone(), &call, effects).await;
+    };
+    let asked = call.clone();
+    let performed = &mut *effects;
+    let redact = |reply: &mut Reply| redact(context.redactor, reply);
+    let port = |call: Call| -> BoxFuture<'_, Result<Reply, Fault>> {
+        Box::pin(async move {
+            let Call::Turn(call) = call else { return Err(wrong_kind()) };
+            performed.turn_is_rewritten = call.conversation.chain() != asked.conversation.chain()
+                || !Arc::ptr_eq(&call.head, &asked.head) && call.head != asked.head;
+            let before = performed.attempts;
+            let mut reply = react::run(&performed.model_context.runtime.agent, call, &asked, performed).await?;
+            reply.attempts = performed.attempts.saturating_sub(before);
+            Ok(Reply::Turn(Box::new(reply)))
+        })
+    };
+    let seen = Call::Turn(call.clone());
+    let Answered { reply, answered_by, instead, passed, .. } =
+        path.run_redacting(Call::Turn(call), Box::new(port), &redact).await?;
+    let Reply::Turn(mut turn) = reply else { return Err(wrong_kind()) };
+    if let AnsweredBy::Hook(node) = &answered_by {
+        context.hook_notes.answered(context.sink, seen.site(), CallKind::Turn, node, instead);
+        turn.answered_by = Some(answered_by.clone());
+        effects.count_turn(&turn);
+    }
+    let reply = Reply::Turn(turn);
+    path.settle(passed, &seen, &reply, Verdict::Accepted).await;
+    let Reply::Turn(turn) = reply else { return Err(wrong_kind()) };
+    Ok(*turn)
+}
+
+/// Redacts what a hook gave.
+pub(super) fn redact(redactor: &Redactor, reply: &mut Reply) {
+    match reply {
+        Reply::Model(answer) => redacting::reply(redactor, &mut answer.reply),
+        Reply::Tool(reply) => redactor.string(&mut reply.text),
+        Reply::Turn(turn) => {
+            for entry in &mut turn.transcript.entries {
+                match entry {
+                    Entry::Model { reply, .. } => redacting::reply(redactor, reply),
+                    Entry::Tool { id, name, arguments, text, .. } => {
+                        for text in [id, name, arguments, text] {
+                            redactor.string(text);
+                        }
+                    }
+                    Entry::Repair { text } => redactor.string(text),
+                }
+            }
+            redactor.string(&mut turn.answer);
+            redactor.string(&mut turn.body);
+            redactor.value(&mut turn.output);
+        }
+    }
+}
+
+pub(super) fn visit_of(site: &Site) -> Visit {
+    Visit { role: site.role.clone(), visit: site.visit, lane: site.lane.clone() }
+}
+
+pub(super) fn store_fault(error: &store::Error) -> Fault {
+    Fault::new(error.code(), FaultClass::Store, error.to_string())
+}
+
+pub(super) fn wrong_kind() -> Fault {
+    Fault::new(Code::HookFailed, FaultClass::Hook, "a hook answered or let through a call of another kind")
+}
