@@ -27,7 +27,7 @@ pub struct ResolvedRoles {
     /// Roles that a tool plays.
     pub tool_roles: BTreeMap<RoleName, ToolRoleRuntime>,
     /// How the answers of each are read.
-    pub readings: BTreeMap<RoleName, Reading>,
+    pub body_readers: BTreeMap<RoleName, BodyReader>,
 }
 
 /// A role that a tool plays, ready to be run.
@@ -58,14 +58,14 @@ pub struct ResultFields {
 
 /// How what a step says beside its fields is read from its answer.
 #[derive(Debug, Clone)]
-pub enum Reading {
+pub enum BodyReader {
     /// By the role's contract.
     Contract(Contract),
     /// The answer is the text itself.
     Text,
 }
 
-impl Reading {
+impl BodyReader {
     /// What an answer says beside its fields; empty where there is none or it cannot be read.
     pub fn body(&self, answer: &str) -> String {
         match self {
@@ -137,10 +137,10 @@ pub struct Script {
 ///
 /// # Errors
 /// [`Error::Unfit`] when a field's schema cannot be compiled.
-pub fn readings(workflow: &Workflow) -> Result<BTreeMap<RoleName, Reading>, Error> {
+pub fn body_readers(workflow: &Workflow) -> Result<BTreeMap<RoleName, BodyReader>, Error> {
     let reading = |(name, role): &(RoleName, Role)| match &role.kind {
-        RoleKind::Model(model) => Some(contract(name, role, model).map(Reading::Contract)),
-        RoleKind::Tool(_) => Some(Ok(Reading::Text)),
+        RoleKind::Model(model) => Some(contract(name, role, model).map(BodyReader::Contract)),
+        RoleKind::Tool(_) => Some(Ok(BodyReader::Text)),
         _ => None,
     };
     let read = |role: &(RoleName, Role)| reading(role).map(|reading| Ok((role.0.clone(), reading?)));
@@ -216,11 +216,11 @@ pub fn resolve(
     mut toolboxes: BTreeMap<RoleName, Toolbox>,
     script: Option<&Arc<Scripted>>,
 ) -> Result<ResolvedRoles, Error> {
-    let mut resolved_roles = ResolvedRoles { readings: readings(workflow)?, ..ResolvedRoles::default() };
+    let mut resolved_roles = ResolvedRoles { body_readers: body_readers(workflow)?, ..ResolvedRoles::default() };
     for (name, role) in &workflow.roles {
         let toolbox = toolboxes.remove(name).unwrap_or_default();
-        match (&role.kind, resolved_roles.readings.get(name)) {
-            (RoleKind::Model(model), Some(Reading::Contract(contract))) => {
+        match (&role.kind, resolved_roles.body_readers.get(name)) {
+            (RoleKind::Model(model), Some(BodyReader::Contract(contract))) => {
                 let policy = policies.get(name.as_str());
                 let script = self::script(model, contract);
                 let fallback = policy.map(|policy| policy.fallback.as_slice()).unwrap_or_default();

@@ -133,14 +133,14 @@ pub(super) fn steps(
 ) -> Result<(), Failure> {
     let beginning = rebuild::beginning(store, row).map_err(|error| of_store(&error))?;
     // A definition of another version may have no readings here; its steps can be shown all the same.
-    let readings = resolved_roles::readings(&beginning.workflow).unwrap_or_default();
+    let body_readers = resolved_roles::body_readers(&beginning.workflow).unwrap_or_default();
     let mut outcome = Ok(true);
     if row.seq == 0 {
         return Ok(());
     }
     store
         .scan(&line.thread, 1..=row.seq, &mut |stored, note| {
-            let body = rebuild::body(&readings, &stored.step.role, &stored.step.answer);
+            let body = rebuild::body(&body_readers, &stored.step.role, &stored.step.answer);
             outcome = step_line(store, stored, note, body).and_then(&mut *each);
             matches!(outcome, Ok(true))
         })

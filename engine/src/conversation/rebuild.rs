@@ -16,7 +16,7 @@ use rondo_protocol::workflow::{History, Policy, RoleKind, Workflow};
 use rondo_protocol::{Digest, canonical};
 
 use crate::conversation::Steps;
-use crate::resolved_roles::{self, Reading};
+use crate::resolved_roles::{self, BodyReader};
 use crate::store::{self, Read, Row, StoredStep};
 
 /// One request, rebuilt.
@@ -168,7 +168,7 @@ impl Sent<'_> {
 
 /// A visit of a role that a model plays, after its requests.
 #[derive(Debug)]
-pub struct Visited<'a> {
+pub struct RebuiltVisit<'a> {
     /// The step.
     pub stored: &'a StoredStep,
     /// What is known of it and not hashed.
@@ -185,7 +185,7 @@ pub enum RebuildEvent<'a> {
     /// A request.
     Request(Sent<'a>),
     /// The end of a visit.
-    Visit(Visited<'a>),
+    Visit(RebuiltVisit<'a>),
 }
 
 /// Rebuilds every request of a thread in order and hands each to `each` until it says stop (`false`). `wanted` says
@@ -241,17 +241,17 @@ pub fn walk(
 }
 
 /// What a role's answer says beside its fields; empty where there is no answer or it cannot be read.
-pub fn body(readings: &BTreeMap<RoleName, Reading>, role: &RoleName, answer: &str) -> String {
-    readings.get(role).map(|reading| reading.body(answer)).unwrap_or_default()
+pub fn body(body_readers: &BTreeMap<RoleName, BodyReader>, role: &RoleName, answer: &str) -> String {
+    body_readers.get(role).map(|reading| reading.body(answer)).unwrap_or_default()
 }
 
 /// How a role is told its history, and what its heads hold.
-struct Told {
+struct RoleHistory {
     history_policy: conversation::HistoryPolicy,
     script: resolved_roles::Script,
 }
 
-impl Told {
+impl RoleHistory {
     /// The request with what is wrong with it: a head that no hook rewrote is the one that the workflow gives.
     fn checked<'a>(&self, sent: Sent<'a>) -> Sent<'a> {
         let schema = self.script.response_format.as_deref();
@@ -265,7 +265,7 @@ impl Told {
 }
 
 /// A role's conversation in one lane.
-struct Walked {
+struct WalkState {
     builder: Builder,
     /// The messages up to what was handed out last, side by side.
     plain: Vec<Message>,
@@ -273,7 +273,7 @@ struct Walked {
     kept: usize,
 }
 
-impl Walked {
+impl WalkState {
     fn new(builder: Builder) -> Self {
         Self { builder, plain: Vec::new(), kept: 0 }
     }
@@ -287,9 +287,9 @@ impl Walked {
 struct Rebuilding<'a> {
     store: &'a dyn Read,
     steps: Steps<'a>,
-    roles: BTreeMap<RoleName, Told>,
+    roles: BTreeMap<RoleName, RoleHistory>,
     heads: BTreeMap<Digest, Arc<Head>>,
-    walked: BTreeMap<Key, Walked>,
+    walked: BTreeMap<Key, WalkState>,
     rounds: Rounds,
     /// Lanes that have spoken.
     lanes: BTreeSet<LanePath>,
@@ -297,13 +297,14 @@ struct Rebuilding<'a> {
 
 impl<'a> Rebuilding<'a> {
     fn new(store: &'a dyn Read, thread: &ThreadId, workflow: &Workflow) -> Result<Self, Error> {
-        let readings = resolved_roles::readings(workflow)?;
+        let body_readers = resolved_roles::body_readers(workflow)?;
         let mut roles = BTreeMap::new();
         for (name, role) in &workflow.roles {
-            let (RoleKind::Model(model), Some(Reading::Contract(contract))) = (&role.kind, readings.get(name)) else {
+            let (RoleKind::Model(model), Some(BodyReader::Contract(contract))) = (&role.kind, body_readers.get(name))
+            else {
                 continue;
             };
-            let told = Told {
+            let told = RoleHistory {
                 history_policy: resolved_roles::history_policy(model),
                 script: resolved_roles::script(model, contract),
             };
@@ -312,7 +313,7 @@ impl<'a> Rebuilding<'a> {
         let names = workflow.roles.iter().map(|(name, _)| name.clone()).collect();
         Ok(Self {
             store,
-            steps: Steps::new(store, thread.clone(), names, readings),
+            steps: Steps::new(store, thread.clone(), names, body_readers),
             roles,
             heads: BTreeMap::new(),
             walked: BTreeMap::new(),
@@ -334,7 +335,7 @@ impl<'a> Rebuilding<'a> {
         let mut goes_on = true;
         if let Some(told) = self.roles.remove(&step.role) {
             let key = Key::new(&step.role, &step.lane);
-            let new = || Walked::new(Builder::new(told.history_policy.clone()));
+            let new = || WalkState::new(Builder::new(told.history_policy.clone()));
             let mut walked = self.walked.remove(&key).unwrap_or_else(new);
             goes_on = self.visit(stored, note, &told, &mut walked, &place, wanted, each)?;
             self.walked.insert(key, walked);
@@ -352,7 +353,7 @@ impl<'a> Rebuilding<'a> {
         if self.lanes.insert(lane.clone()) {
             for role in self.roles.keys() {
                 if let Some(walked) = self.walked.get(&Key::new(role, &parent)) {
-                    let begun = Walked::new(walked.builder.clone());
+                    let begun = WalkState::new(walked.builder.clone());
                     self.walked.insert(Key::new(role, lane), begun);
                 }
             }
@@ -364,8 +365,8 @@ impl<'a> Rebuilding<'a> {
         &mut self,
         stored: &StoredStep,
         note: &Note,
-        told: &Told,
-        walked: &mut Walked,
+        told: &RoleHistory,
+        walked: &mut WalkState,
         place: &Place,
         wanted: bool,
         each: &mut dyn FnMut(RebuildEvent<'_>) -> bool,
@@ -390,7 +391,8 @@ impl<'a> Rebuilding<'a> {
             && goes_on
             && let Some(opening) = walked.plain.last()
         {
-            goes_on = each(RebuildEvent::Visit(Visited { stored, note, opening, transcript: transcript.as_ref() }));
+            goes_on =
+                each(RebuildEvent::Visit(RebuiltVisit { stored, note, opening, transcript: transcript.as_ref() }));
         }
         walked.builder.close(place.clone(), &step.answer, transcript.as_ref());
         Ok(goes_on)
@@ -401,8 +403,8 @@ impl<'a> Rebuilding<'a> {
         stored: &StoredStep,
         transcript: &Transcript,
         opened: Conversation,
-        told: &Told,
-        walked: &mut Walked,
+        told: &RoleHistory,
+        walked: &mut WalkState,
         each: &mut dyn FnMut(RebuildEvent<'_>) -> bool,
     ) -> Result<bool, Error> {
         let (mut said, before) = (opened, walked.builder.len());

@@ -11,9 +11,9 @@ use rondo_protocol::{Digest, Value, canonical};
 
 use crate::conversation::rebuild;
 use crate::graph::EdgeId;
-use crate::resolved_roles::Reading;
+use crate::resolved_roles::BodyReader;
 use crate::store::{Damage, Error, Read, StoredStep};
-use crate::thread::{self, Own, PastLane, Recall, Taken};
+use crate::thread::{self, EdgeCount, OwnVisits, PastLane, StepLookup};
 
 /// How many bytes of steps stay at hand.
 const AT_HAND_BYTES: usize = 8 << 20;
@@ -26,14 +26,14 @@ pub struct Steps<'a> {
     store: &'a dyn Read,
     thread: ThreadId,
     roles: Vec<RoleName>,
-    readings: BTreeMap<RoleName, Reading>,
-    at_hand: Mutex<AtHand>,
+    body_readers: BTreeMap<RoleName, BodyReader>,
+    at_hand: Mutex<StepCache>,
     /// Rounds that follow from the steps themselves, for whoever trusts no note.
     proven: Mutex<BTreeMap<u64, Vec<u64>>>,
 }
 
 #[derive(Default)]
-struct AtHand {
+struct StepCache {
     steps: BTreeMap<u64, PastStep>,
     seqs: BTreeMap<Digest, u64>,
     size_bytes: usize,
@@ -41,7 +41,7 @@ struct AtHand {
     synced: u64,
 }
 
-impl AtHand {
+impl StepCache {
     fn add(&mut self, step: PastStep) {
         let seq = step.episode.seq;
         self.size_bytes += size_bytes(&step.episode);
@@ -65,14 +65,14 @@ fn size_bytes(episode: &Episode) -> usize {
 }
 
 impl<'a> Steps<'a> {
-    /// The steps of `thread`, whose roles' answers are read by `readings`.
+    /// The steps of `thread`, whose roles' answers are read by `body_readers`.
     pub fn new(
         store: &'a dyn Read,
         thread: ThreadId,
         roles: Vec<RoleName>,
-        readings: BTreeMap<RoleName, Reading>,
+        body_readers: BTreeMap<RoleName, BodyReader>,
     ) -> Self {
-        Self { store, thread, roles, readings, at_hand: Mutex::default(), proven: Mutex::default() }
+        Self { store, thread, roles, body_readers, at_hand: Mutex::default(), proven: Mutex::default() }
     }
 
     /// The store.
@@ -101,7 +101,7 @@ impl<'a> Steps<'a> {
     /// Keeps a stored step at hand.
     pub fn keep(&self, stored: StoredStep, note: &Note) -> PastStep {
         let StoredStep { seq, digest, step, .. } = stored;
-        let body = rebuild::body(&self.readings, &step.role, &step.answer);
+        let body = rebuild::body(&self.body_readers, &step.role, &step.answer);
         let proven = self.proven.lock().unwrap_or_else(PoisonError::into_inner).get(&seq).cloned();
         let opened_by = proven.unwrap_or_else(|| note.opened_by.clone());
         let episode = Arc::new(thread::episode(seq, &step, body, opened_by));
@@ -131,7 +131,7 @@ impl<'a> Steps<'a> {
         Ok(visits.into_iter().map(|(_, seq)| seq).filter(|seq| *seq <= through).collect())
     }
 
-    fn at_hand(&self) -> MutexGuard<'_, AtHand> {
+    fn at_hand(&self) -> MutexGuard<'_, StepCache> {
         self.at_hand.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
@@ -141,7 +141,8 @@ impl<'a> Steps<'a> {
         for role in &self.roles {
             let visits = self.visits_of(lane, role, u64::MAX)?;
             if let Some(latest) = visits.last() {
-                let own = Own { visits: u64::try_from(visits.len()).unwrap_or(u64::MAX), attempts: 0, latest: *latest };
+                let own =
+                    OwnVisits { visits: u64::try_from(visits.len()).unwrap_or(u64::MAX), attempts: 0, latest: *latest };
                 past.own.insert(role.clone(), own);
             }
             seqs.extend(visits);
@@ -152,7 +153,7 @@ impl<'a> Steps<'a> {
                 own.attempts += note.attempts;
             }
             if let Some(left_by) = note.left_by {
-                past.taken.insert(EdgeId(left_by.edge), Taken { count: left_by.count, mark: left_by.mark });
+                past.taken.insert(EdgeId(left_by.edge), EdgeCount { count: left_by.count, mark: left_by.mark });
             }
             if index == 0 {
                 past.first_opened_by =
@@ -191,7 +192,7 @@ impl Past for Steps<'_> {
     }
 }
 
-impl Recall for Steps<'_> {
+impl StepLookup for Steps<'_> {
     fn episode(&self, seq: u64) -> Result<Arc<Episode>, Fault> {
         self.step(seq).map(|step| step.episode).map_err(|error| store_fault(&error))
     }

@@ -13,10 +13,10 @@ use rondo_protocol::workflow::{Limits, Policy, RolePolicy, Workflow};
 use rondo_protocol::{Digest, Value};
 
 use super::event_loop::{Parts as RunParts, Run, cancelled_ending};
-use super::hook_paths::{Around, Unheard, views};
+use super::hook_paths::{HookSurroundings, NoReports, views};
 use super::hub::{Hub, SubscribeError, Subscription, Topic};
-use super::replay::{Rehearsal, Then};
-use super::thread_handle::{Cancelled, Driven, Leaving, Resumed, Running, Stopper, ThreadHandle};
+use super::replay::{Replay, ReplayClock};
+use super::thread_handle::{Cancelled, DriveLease, Resumed, Running, RunningEntry, Stopper, ThreadHandle};
 use super::{Error, NewThread, Position, RunConfig, Sink, StoredPast, event_log};
 use crate::conversation::{Steps, rebuild};
 use crate::env::Env;
@@ -27,7 +27,7 @@ use crate::models::Models;
 use crate::resolved_roles::{self, ResolvedRoles};
 use crate::socket::Freed;
 use crate::store::{self, Commit, Row, Status, StepStore};
-use crate::thread::{Action, Definition, Input, Machine, Origin, Told};
+use crate::thread::{Action, Definition, Input, Machine, Notice, Origin};
 
 /// How long a run that is told to stop is waited for: the longest that draining takes.
 const STOPPING: Duration = Duration::from_secs(10);
@@ -101,7 +101,7 @@ impl Engine {
         let begun = ready.steps(&*parts.store);
         let first = machine.on(Input::Begin, parts.env.elapsed_ms(), &begun);
         let told = first.iter().filter_map(|action| match action {
-            Action::Tell(Told::After { followed, .. }) => Some(followed.clone()),
+            Action::Tell(Notice::After { followed, .. }) => Some(followed.clone()),
             _ => None,
         });
         let origin = Origin { after: told.collect(), ..origin };
@@ -130,7 +130,7 @@ impl Engine {
         let commit = Commit { objects, ..Commit::of_row(thread, row.clone()) };
         parts.store.commit(commit).await?;
         let started = What::ThreadStarted { workflow: workflow_digest, start: start_digest };
-        self.run(ready, driven, started, Begun { row, origin, machine, first, may_be_journaled: false })
+        self.run(ready, driven, started, StartedRun { row, origin, machine, first, may_be_journaled: false })
     }
 
     /// Goes on with a thread that stopped. `run_config` is asked for once the workflow is known; `file` and `script`
@@ -179,7 +179,7 @@ impl Engine {
         }
         let machine = machine.resumed(row.version);
         let resumed = What::ThreadResumed { seq: row.seq };
-        let begun = Begun { row, origin, machine, first: Vec::new(), may_be_journaled: true };
+        let begun = StartedRun { row, origin, machine, first: Vec::new(), may_be_journaled: true };
         Ok(Resumed::Running(self.run(ready, driven, resumed, begun)?))
     }
 
@@ -253,12 +253,12 @@ impl Engine {
         let resolved_roles =
             resolved_roles::resolve(&beginning.workflow, &policy.roles, &limits, &run_config.models, toolboxes, None)?;
         let views = views(&graph, &resolved_roles, &run_config, &self.redactors(&graph, &run_config)?);
-        let (reports, past) = (Arc::new(Unheard), Arc::new(NoPast));
-        let then = Arc::new(Then::default());
+        let (reports, past) = (Arc::new(NoReports), Arc::new(NoPast));
+        let then = Arc::new(ReplayClock::default());
         let env = Some(Arc::clone(&then) as Arc<dyn Env>);
-        let around = Around { reports, past, env, replayed: Some(kind.to_owned()) };
+        let around = HookSurroundings { reports, past, env, replayed: Some(kind.to_owned()) };
         let paths = self.paths(&graph, &views, &run_config, &around)?;
-        let replay = Rehearsal { store: Arc::clone(store), thread: thread.clone(), row, paths, views, then };
+        let replay = Replay { store: Arc::clone(store), thread: thread.clone(), row, paths, views, then };
         replay.go().await.map_err(|error| match error {
             rebuild::Error::Store(error) => Error::Store(error),
             rebuild::Error::ResolvedRoles(error) => Error::ResolvedRoles(error),
@@ -267,14 +267,14 @@ impl Engine {
     }
 
     /// Takes a thread over from whoever drove it, if nobody does any more.
-    fn drive(&self, thread: &ThreadId) -> Result<Driven, Error> {
+    fn drive(&self, thread: &ThreadId) -> Result<DriveLease, Error> {
         let seat = self.parts.seat.clone();
         if let Some(seat) = &seat
             && !seat.drive(thread)?
         {
             return Err(Error::Running { thread: thread.clone() });
         }
-        Ok(Driven { seat, thread: thread.clone() })
+        Ok(DriveLease { seat, thread: thread.clone() })
     }
 
     /// Tells whoever runs a thread to end it for good, and waits until it has.
@@ -314,7 +314,7 @@ impl Engine {
         graph: Arc<Graph>,
         run_config: RunConfig,
         (past, position): (Arc<dyn Past>, Position),
-    ) -> Result<Ready, Error> {
+    ) -> Result<PreparedRun, Error> {
         let parts = &self.parts;
         let limits = run_config.ceilings.over(&graph.policy().limits);
         let toolboxes = resolved_roles::toolboxes(workflow, &run_config.tools, &run_config.grants);
@@ -327,16 +327,23 @@ impl Engine {
         let events = topic.subscribe(&parts.store, &thread, position.id);
         let (durability, env) = (parts.store.durability(), Arc::clone(&parts.env));
         let sink = Sink::new(Arc::clone(&topic), thread.clone(), durability, env, position);
-        let around = Around { reports: Arc::new(sink.clone()), past, env: None, replayed: None };
+        let around = HookSurroundings { reports: Arc::new(sink.clone()), past, env: None, replayed: None };
         let redactors = self.redactors(&graph, &run_config)?;
         let paths =
             self.paths(&graph, &views(&graph, &resolved_roles, &run_config, &redactors), &run_config, &around)?;
-        Ok(Ready { thread, graph, resolved_roles, run_config, limits, sink, topic, events, paths, redactors })
+        Ok(PreparedRun { thread, graph, resolved_roles, run_config, limits, sink, topic, events, paths, redactors })
     }
 
-    fn run(&self, ready: Ready, driven: Driven, told: What, begun: Begun) -> Result<ThreadHandle, Error> {
-        let Ready { thread, graph, resolved_roles, run_config, sink, topic, events, paths, redactors, .. } = ready;
-        let Begun { row, origin, machine, first, may_be_journaled } = begun;
+    fn run(
+        &self,
+        ready: PreparedRun,
+        driven: DriveLease,
+        told: What,
+        begun: StartedRun,
+    ) -> Result<ThreadHandle, Error> {
+        let PreparedRun { thread, graph, resolved_roles, run_config, sink, topic, events, paths, redactors, .. } =
+            ready;
+        let StartedRun { row, origin, machine, first, may_be_journaled } = begun;
         let stopper = Stopper::default();
         match self.parts.running.all().entry(thread.clone()) {
             std::collections::btree_map::Entry::Occupied(_) => return Err(Error::Running { thread }),
@@ -357,7 +364,7 @@ impl Engine {
             for_good: Arc::clone(&stopper.for_good),
         };
         let run = Run { parts, row, origin, machine, first, may_be_journaled };
-        let leaving = Leaving { engine: self.clone(), thread: thread.clone(), _driven: driven };
+        let leaving = RunningEntry { engine: self.clone(), thread: thread.clone(), _driven: driven };
         let task = tokio::spawn(async move {
             let _leaving = leaving;
             sink.emit(told);
@@ -369,7 +376,7 @@ impl Engine {
 }
 
 /// A thread as it begins or goes on.
-struct Begun {
+struct StartedRun {
     row: Row,
     origin: Origin,
     machine: Machine,
@@ -399,7 +406,7 @@ fn priced(
 }
 
 /// What a run needs, before anything is stored.
-pub(super) struct Ready {
+pub(super) struct PreparedRun {
     pub(super) thread: ThreadId,
     graph: Arc<Graph>,
     resolved_roles: ResolvedRoles,
@@ -412,13 +419,13 @@ pub(super) struct Ready {
     redactors: Redactors,
 }
 
-impl Ready {
+impl PreparedRun {
     pub(super) fn definition(&self, start: Digest, input: Arc<Value>) -> Definition {
         Definition { graph: Arc::clone(&self.graph), start, input, limits: self.limits.clone() }
     }
 
     pub(super) fn steps<'a>(&self, store: &'a dyn StepStore) -> Steps<'a> {
         let roles = self.graph.roles().map(|(role, _)| role.clone()).collect();
-        Steps::new(store, self.thread.clone(), roles, self.resolved_roles.readings.clone())
+        Steps::new(store, self.thread.clone(), roles, self.resolved_roles.body_readers.clone())
     }
 }

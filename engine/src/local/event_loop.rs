@@ -30,14 +30,14 @@ use super::sink::Sink;
 use super::stop::cancelled;
 use super::tool_calls::Tooling;
 use super::tool_role;
-use super::visit::{self, ModelContext, VisitContext, Visited, store_fault};
+use super::visit::{self, ModelContext, VisitContext, VisitResult, store_fault};
 use crate::conversation::{Conversations, Opening, Steps};
 use crate::env::Env;
 use crate::graph::Graph;
 use crate::hook::{CallPath, Node, Redactors};
 use crate::resolved_roles::ResolvedRoles;
 use crate::store::{self, JournalRecord, LaneRow, NewStep, Row, StepStore};
-use crate::thread::{Action, Answered, Commit, Ending, Input, Machine, Object, Origin, Stop, Told, Visit, VisitEnd};
+use crate::thread::{Action, Answered, Commit, Ending, Input, Machine, Notice, Object, Origin, Stop, Visit, VisitEnd};
 
 /// What visits of a run are made with.
 pub struct Parts {
@@ -97,7 +97,7 @@ impl Run {
         let roles = parts.graph.roles().map(|(role, _)| role.clone()).collect();
         let store: &dyn store::Read = &*parts.store;
         let driver = Driver {
-            steps: Steps::new(store, parts.thread.clone(), roles, parts.resolved_roles.readings.clone()),
+            steps: Steps::new(store, parts.thread.clone(), roles, parts.resolved_roles.body_readers.clone()),
             parts: &parts,
             machine: Mutex::new(machine),
             conversations: Mutex::default(),
@@ -138,12 +138,12 @@ struct Stored {
 }
 
 /// A commit on its way: the row's version and the thread's last step after it.
-type OnItsWay<'a> = BoxFuture<'a, (u64, u64, Result<(), store::Error>)>;
+type PendingCommit<'a> = BoxFuture<'a, (u64, u64, Result<(), store::Error>)>;
 
 /// What is under way in a run.
-struct UnderWay<'a> {
+struct RunState<'a> {
     visits: FuturesUnordered<BoxFuture<'a, (LanePath, VisitEnd, Vec<JournalRecord>)>>,
-    commits: FuturesOrdered<OnItsWay<'a>>,
+    commits: FuturesOrdered<PendingCommit<'a>>,
     actions: VecDeque<Action>,
     stop: Option<Fault>,
     finish: Option<Ending>,
@@ -154,7 +154,7 @@ impl<'a> Driver<'a> {
         if lock(&self.journaled).is_some() {
             first.extend(self.on(Input::Begin));
         }
-        let mut run = UnderWay {
+        let mut run = RunState {
             visits: FuturesUnordered::new(),
             commits: FuturesOrdered::new(),
             actions: first.into(),
@@ -197,13 +197,13 @@ impl<'a> Driver<'a> {
         }
     }
 
-    async fn carry_out(&'a self, run: &mut UnderWay<'a>) {
+    async fn carry_out(&'a self, run: &mut RunState<'a>) {
         while let Some(action) = run.actions.pop_front() {
             match action {
                 Action::Commit(commit) => {
                     let mut commit = self.commit(*commit);
                     // Handed over here, so that commits reach the store in their order.
-                    let on_its_way: OnItsWay<'a> = match poll_immediate(&mut commit).await {
+                    let on_its_way: PendingCommit<'a> = match poll_immediate(&mut commit).await {
                         Some(done) => Box::pin(future::ready(done)),
                         None => commit,
                     };
@@ -228,7 +228,7 @@ impl<'a> Driver<'a> {
     }
 
     /// Stops every visit; the first reason stands.
-    fn stop(&self, run: &mut UnderWay<'_>, fault: Fault) {
+    fn stop(&self, run: &mut RunState<'_>, fault: Fault) {
         if run.stop.is_none() {
             run.stop = Some(fault);
             lock(&self.lanes).values().for_each(CancellationToken::cancel);
@@ -240,7 +240,7 @@ impl<'a> Driver<'a> {
     }
 
     /// Hands a commit to the store.
-    fn commit(&'a self, commit: Commit) -> OnItsWay<'a> {
+    fn commit(&'a self, commit: Commit) -> PendingCommit<'a> {
         let Commit { version, step, seq, head, checkpoint, lane, closed, list, closed_list, objects, .. } = commit;
         let now_ms = self.parts.env.now_ms();
         let row = {
@@ -320,13 +320,13 @@ impl<'a> Driver<'a> {
         heads.map(|head| (Kind::Head, head.digest, head.bytes.to_vec())).collect()
     }
 
-    fn tell(&self, told: Told) {
+    fn tell(&self, told: Notice) {
         let sink = &self.parts.sink;
         match told {
-            Told::Committed { visit, seq, step, prev, status, at_ms } => {
+            Notice::Committed { visit, seq, step, prev, status, at_ms } => {
                 sink.emit_at(at_ms, What::StepCommitted { visit, seq, step, prev, status });
             }
-            Told::After { visit, status, followed } => {
+            Notice::After { visit, status, followed } => {
                 if let Followed::LaneEnded { visit, .. } = &followed {
                     lock(&self.conversations).forget_lane(&visit.lane);
                     lock(&self.lanes).remove(&visit.lane);
@@ -401,7 +401,7 @@ impl<'a> Driver<'a> {
             return Err(Fault::new(Code::NotYetRun, FaultClass::Denied, message));
         };
         let hooks = self.hook_notes(&at, hook_notes).await;
-        let Visited {
+        let VisitResult {
             result,
             attempts,
             model_calls,

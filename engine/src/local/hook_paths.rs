@@ -52,7 +52,7 @@ impl Engine {
         graph: &Graph,
         roles: &BTreeMap<RoleName, RoleView>,
         run_config: &RunConfig,
-        around: &Around,
+        around: &HookSurroundings,
     ) -> Result<BTreeMap<RoleName, BTreeMap<CallKind, CallPath>>, Error> {
         let parts = &self.parts;
         let mut nodes = Vec::new();
@@ -103,7 +103,7 @@ impl Engine {
 }
 
 /// What surrounds the hooks of a run.
-pub(super) struct Around {
+pub(super) struct HookSurroundings {
     pub(super) reports: Arc<dyn Reports>,
     pub(super) past: Arc<dyn Past>,
     /// The time as hooks are to see it; `None` = the engine's.
@@ -113,9 +113,9 @@ pub(super) struct Around {
 }
 
 /// Lets all reports go.
-pub(super) struct Unheard;
+pub(super) struct NoReports;
 
-impl Reports for Unheard {
+impl Reports for NoReports {
     fn report(&self, _: &str, _: &Call, _: Value) {}
     fn warn(&self, _: &str, _: &Call, _: String) {}
 }

@@ -62,7 +62,7 @@ pub(super) struct ToolRecord {
 }
 
 /// What the journal says of a tool call.
-pub(super) enum Kept {
+pub(super) enum JournaledCall {
     /// It was answered.
     Result(ToolRecord),
     /// It was begun and may have had its effect.
@@ -89,7 +89,7 @@ pub(super) struct ModelRecord {
     /// Whether a hook rewrote it.
     pub rewritten: bool,
     /// What no commit has stored yet: the head, with the first answer to it, and what rewriting made.
-    pub objects: Vec<KeptObject>,
+    pub objects: Vec<JournaledObject>,
     /// The resolved model.
     pub model: String,
     /// The logical name of the model, when it is not the role's first.
@@ -98,7 +98,7 @@ pub(super) struct ModelRecord {
 
 /// An object that waits for its commit.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-pub(super) struct KeptObject {
+pub(super) struct JournaledObject {
     /// Whether it is a head; otherwise it is a request.
     pub is_head: bool,
     /// Its digest.
@@ -204,13 +204,13 @@ impl Journal {
     }
 
     /// What is known of the tool call at `position`.
-    pub(super) fn tool(&mut self, position: u32, id: &str) -> Kept {
+    pub(super) fn tool(&mut self, position: u32, id: &str) -> JournaledCall {
         if let Some(record) = self.tools.remove(&position).filter(|record| record.id == id) {
-            return Kept::Result(record);
+            return JournaledCall::Result(record);
         }
         match self.intents.remove(&position) {
-            Some(intended) if intended == id => Kept::Intent,
-            _ => Kept::Nothing,
+            Some(intended) if intended == id => JournaledCall::Intent,
+            _ => JournaledCall::Nothing,
         }
     }
 

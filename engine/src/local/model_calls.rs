@@ -18,14 +18,14 @@ use rondo_protocol::event::{Visit, What};
 use rondo_protocol::object::{AnsweredBy, Head, Request, Usage};
 use rondo_protocol::{Digest, Value, canonical};
 
-use super::journal::{KeptObject, ModelRecord, Record};
+use super::journal::{JournaledObject, ModelRecord, Record};
 use super::retry::{self, Deadline};
 use super::sink::Sink;
 use super::tool_calls::ToolRunner;
 use super::visit::{ModelContext, Object, VisitContext, redact, visit_of, wrong_kind};
 use crate::models::ResolvedModel;
 use crate::resolved_roles::ModelHead;
-use crate::thread::Wanted;
+use crate::thread::CallEstimate;
 
 /// The effects of one visit.
 pub(super) struct VisitEffects<'a> {
@@ -203,7 +203,7 @@ impl<'a> VisitEffects<'a> {
             }
         };
         self.count(&answer);
-        let mut objects: Vec<KeptObject> = self.objects.iter().skip(objects_before).map(kept).collect();
+        let mut objects: Vec<JournaledObject> = self.objects.iter().skip(objects_before).map(kept).collect();
         let own = self.model_context.runtime.heads.iter().find(|head| head.digest == sent.head);
         if let Some(head) = own.filter(|_| self.tool_runner.journal.lacks_head(sent.head)) {
             // A later process may have another one for the role; the step names this.
@@ -382,13 +382,13 @@ impl<'a> VisitEffects<'a> {
 }
 
 /// The most that a call may use, as far as it is known before it is made.
-fn wanted(call: &ModelCall, resolved: &ResolvedModel) -> Wanted {
+fn wanted(call: &ModelCall, resolved: &ResolvedModel) -> CallEstimate {
     let of_messages = call.conversation.size_bytes();
     let of_tools: usize = call.head.tools.iter().map(|tool| tool.description.len() + tool.parameters.len()).sum();
     let bytes = of_messages + of_tools + call.head.system.len();
     let max = call.head.parameters.0.get("max_output_tokens");
     let price = resolved.price.as_ref();
-    Wanted {
+    CallEstimate {
         prompt_bytes: u64::try_from(bytes).unwrap_or(u64::MAX),
         max_output_tokens: max.and_then(whole),
         input_usd: price.map(|price| price.input.max(price.cache_write) / 1e6),
@@ -455,9 +455,9 @@ impl Deltas for StepDeltas<'_> {
     }
 }
 
-fn kept((kind, digest, bytes): &Object) -> KeptObject {
+fn kept((kind, digest, bytes): &Object) -> JournaledObject {
     let text = String::from_utf8_lossy(bytes).into_owned();
-    KeptObject { is_head: *kind == Kind::Head, digest: *digest, text }
+    JournaledObject { is_head: *kind == Kind::Head, digest: *digest, text }
 }
 
 fn performed(answer: ModelAnswer, answered_by: AnsweredBy, sent: Sent) -> Performed {

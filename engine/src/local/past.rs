@@ -12,7 +12,7 @@ use super::tool_calls::in_doubt;
 use crate::conversation::rebuild;
 use crate::hook::{Past, Requests};
 use crate::store::{Error, Read, StepStore};
-use crate::thread::Left;
+use crate::thread::InFlight;
 
 /// The steps and the journal of a thread.
 pub struct StoredPast {
@@ -64,12 +64,12 @@ impl Past for StoredPast {
 ///
 /// # Errors
 /// When the journal is damaged.
-pub fn left(store: &dyn Read, thread: &ThreadId, lane: &LanePath, asks: bool) -> Result<Option<Left>, Error> {
+pub fn left(store: &dyn Read, thread: &ThreadId, lane: &LanePath, asks: bool) -> Result<Option<InFlight>, Error> {
     let journal = Journal::read(store, thread, lane)?;
     if !journal.has_begun() {
         return Ok(None);
     }
-    let mut left = Left::default();
+    let mut left = InFlight::default();
     for record in journal.models() {
         left.model_calls += 1;
         if let Some(usage) = record.answer.usage {

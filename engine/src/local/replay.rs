@@ -26,20 +26,20 @@ use crate::store::{self, Row, StepStore, StoredStep};
 const WAITING: usize = 16;
 
 /// The hooks of a thread, ready to be sent its calls.
-pub(crate) struct Rehearsal {
+pub(crate) struct Replay {
     pub(crate) store: Arc<dyn StepStore>,
     pub(crate) thread: ThreadId,
     pub(crate) row: Row,
     pub(crate) paths: BTreeMap<RoleName, BTreeMap<CallKind, CallPath>>,
     pub(crate) views: BTreeMap<RoleName, RoleView>,
-    pub(crate) then: Arc<Then>,
+    pub(crate) then: Arc<ReplayClock>,
 }
 
 /// The time at which a step was made: an answer is as old as it is, whenever it is learnt.
 #[derive(Debug, Default)]
-pub(crate) struct Then(AtomicU64);
+pub(crate) struct ReplayClock(AtomicU64);
 
-impl Env for Then {
+impl Env for ReplayClock {
     fn now_ms(&self) -> u64 {
         self.0.load(Ordering::Relaxed)
     }
@@ -62,7 +62,7 @@ struct Visit {
     requests: Vec<Request>,
 }
 
-impl Rehearsal {
+impl Replay {
     /// Sends every call; gives how many were sent.
     pub(crate) async fn go(&self) -> Result<u64, rebuild::Error> {
         let (sender, mut requests) = mpsc::channel::<Request>(WAITING);

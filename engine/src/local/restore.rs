@@ -6,7 +6,7 @@ use std::sync::Arc;
 use rondo_protocol::id::LanePath;
 use rondo_protocol::object::{Note, Start};
 
-use super::engine::Ready;
+use super::engine::PreparedRun;
 use super::past::left;
 use super::{Engine, Error};
 use crate::store::{Damage, Row, StoredStep};
@@ -17,7 +17,7 @@ const LANES_A_PAGE: usize = 1000;
 
 impl Engine {
     /// The machine of a stored thread: from its rows, or where these do not say enough from its steps.
-    pub(super) fn machine(&self, ready: &Ready, row: &Row, start: &Start) -> Result<Machine, Error> {
+    pub(super) fn machine(&self, ready: &PreparedRun, row: &Row, start: &Start) -> Result<Machine, Error> {
         let store = &self.parts.store;
         let steps = ready.steps(&**store);
         let definition = ready.definition(row.start, Arc::new(start.input.clone()));

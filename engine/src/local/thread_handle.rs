@@ -110,20 +110,20 @@ pub enum Cancelled {
 }
 
 /// Takes a thread off the list of those that run, however its run ends.
-pub(super) struct Leaving {
+pub(super) struct RunningEntry {
     pub(super) engine: Engine,
     pub(super) thread: ThreadId,
     // Let go after the thread is off the list.
-    pub(super) _driven: Driven,
+    pub(super) _driven: DriveLease,
 }
 
 /// A thread that this process drives, for as long as this lives.
-pub(super) struct Driven {
+pub(super) struct DriveLease {
     pub(super) seat: Option<Seat>,
     pub(super) thread: ThreadId,
 }
 
-impl Drop for Driven {
+impl Drop for DriveLease {
     fn drop(&mut self) {
         if let Some(seat) = &self.seat {
             seat.let_go(&self.thread);
@@ -131,7 +131,7 @@ impl Drop for Driven {
     }
 }
 
-impl Drop for Leaving {
+impl Drop for RunningEntry {
     fn drop(&mut self) {
         self.engine.parts.hub.close(&self.thread);
         let stopper = self.engine.parts.running.all().remove(&self.thread);

@@ -15,7 +15,7 @@ use rondo_protocol::event::What;
 use rondo_protocol::id::{LanePath, ThreadId};
 use rondo_protocol::object::{AnsweredBy, ToolNote};
 
-use super::journal::{Journal, Kept, Record, ToolRecord};
+use super::journal::{Journal, JournaledCall, Record, ToolRecord};
 use super::visit::{VisitContext, store_fault, visit_of, wrong_kind};
 use crate::grant::{Approver, Decision, Grants};
 use crate::store::JournalRecord;
@@ -92,11 +92,11 @@ impl ToolRunner<'_> {
         let mut open = Vec::new();
         for call in calls {
             let known = self.journal.tool(call.site.position, &call.id);
-            let is_in_doubt = matches!(known, Kept::Intent);
+            let is_in_doubt = matches!(known, JournaledCall::Intent);
             let kept = match known {
-                Kept::Result(record) => Some(self.replay(&call, record)),
-                Kept::Intent => self.in_doubt(&call)?,
-                Kept::Nothing => None,
+                JournaledCall::Result(record) => Some(self.replay(&call, record)),
+                JournaledCall::Intent => self.in_doubt(&call)?,
+                JournaledCall::Nothing => None,
             };
             let kept = match kept {
                 None => self.refused(&call, is_in_doubt).await?,

@@ -10,7 +10,7 @@ use rondo_protocol::{Value, canonical};
 
 use super::stop::{cancelled, until_stopped};
 use super::tool_calls::ToolRunner;
-use super::visit::{self, VisitContext, Visited};
+use super::visit::{self, VisitContext, VisitResult};
 use crate::resolved_roles::ToolRoleRuntime;
 
 /// The id of the one call of such a visit.
@@ -25,10 +25,10 @@ pub(super) async fn visit(
     site: Site,
     args: &Value,
     attempts: u64,
-) -> Visited {
+) -> VisitResult {
     let journal = match visit::journal(context, &site) {
         Ok(journal) => journal,
-        Err(fault) => return Visited::failed(fault),
+        Err(fault) => return VisitResult::failed(fault),
     };
     let mut tool_runner = ToolRunner { context, journal, notes: Vec::new() };
     let script = runtime.script.as_ref().filter(|script| script.speaks_for(&site)).cloned();
@@ -50,7 +50,7 @@ pub(super) async fn visit(
     let effect_unknown = tool_runner.journal.open_intents().next().map(str::to_owned);
     let tools = tool_runner.into_notes();
     let tool_calls = u64::try_from(tools.len()).unwrap_or(u64::MAX);
-    Visited { result, attempts, tool_calls, tools, effect_unknown, unwritten, ..Visited::failed(cancelled()) }
+    VisitResult { result, attempts, tool_calls, tools, effect_unknown, unwritten, ..VisitResult::failed(cancelled()) }
 }
 
 /// What the script says in place of the tool.

@@ -76,7 +76,7 @@ pub(super) struct ModelContext<'a> {
 }
 
 /// What a visit came to, or why not, with what it used.
-pub(super) struct Visited {
+pub(super) struct VisitResult {
     pub(super) result: Result<TurnReply, Fault>,
     /// Attempts at a port, of this and of earlier processes.
     pub(super) attempts: u64,
@@ -114,12 +114,12 @@ pub(super) async fn visit(
     site: Site,
     conversation: Arc<Conversation>,
     attempts: u64,
-) -> Visited {
+) -> VisitResult {
     let journal = match journal(context, &site) {
         Ok(journal) => journal,
-        Err(fault) => return Visited::failed(fault),
+        Err(fault) => return VisitResult::failed(fault),
     };
-    let Some(first) = model_context.runtime.heads.first() else { return Visited::failed(no_head()) };
+    let Some(first) = model_context.runtime.heads.first() else { return VisitResult::failed(no_head()) };
     let at = site.clone();
     let call = TurnCall { site, head_digest: first.digest, head: Arc::clone(&first.head), conversation };
     let tool_runner = ToolRunner { context, journal, notes: Vec::new() };
@@ -142,10 +142,21 @@ pub(super) async fn visit(
     let effect_unknown = tool_runner.journal.open_intents().next().map(str::to_owned);
     let tools = tool_runner.into_notes();
     let tool_calls = u64::try_from(tools.len()).unwrap_or(u64::MAX).saturating_add(tool_calls_given);
-    Visited { result, attempts, model_calls, tool_calls, usage, cost_usd, tools, objects, effect_unknown, unwritten }
+    VisitResult {
+        result,
+        attempts,
+        model_calls,
+        tool_calls,
+        usage,
+        cost_usd,
+        tools,
+        objects,
+        effect_unknown,
+        unwritten,
+    }
 }
 
-impl Visited {
+impl VisitResult {
     pub(super) fn failed(fault: Fault) -> Self {
         let (usage, cost_usd, tools, objects) = (None, None, Vec::new(), Vec::new());
         Self {

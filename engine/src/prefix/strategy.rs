@@ -13,7 +13,7 @@ use rondo_protocol::object::Entry;
 use rondo_protocol::workflow::History;
 
 use super::Shared;
-use crate::conversation::rebuild::Visited;
+use crate::conversation::rebuild::RebuiltVisit;
 use crate::models::Price;
 
 /// What a history costs.
@@ -53,7 +53,7 @@ impl Strategies {
     }
 
     /// Takes in a visit.
-    pub(super) fn visit(&mut self, visited: &Visited<'_>) {
+    pub(super) fn visit(&mut self, visited: &RebuiltVisit<'_>) {
         let output = visited.note.usage.map_or(0, |usage| usage.output_tokens);
         self.output_tokens = self.output_tokens.saturating_add(output);
         for strategy in &mut self.each {
@@ -109,7 +109,7 @@ impl Strategy {
         lane.outward().find_map(|lane| self.lanes.get(&lane).cloned()).unwrap_or_default()
     }
 
-    fn visit(&mut self, visited: &Visited<'_>, head: u64, parted_head: Option<u64>) {
+    fn visit(&mut self, visited: &RebuiltVisit<'_>, head: u64, parted_head: Option<u64>) {
         let lane = match self.history {
             History::None => LanePath::trunk(),
             _ => visited.stored.step.lane.clone(),

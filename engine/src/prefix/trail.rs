@@ -13,7 +13,7 @@ use rondo_protocol::workflow::History;
 
 use super::strategy::Strategies;
 use super::{Broke, RoleSum, Shared, Visit};
-use crate::conversation::rebuild::{Sent, Visited};
+use crate::conversation::rebuild::{RebuiltVisit, Sent};
 use crate::models::Price;
 
 /// What a role has sent so far, as far as its next request is compared with it.
@@ -194,7 +194,7 @@ impl Trail {
     }
 
     /// Takes in the end of a visit.
-    pub(super) fn visit(&mut self, visited: &Visited<'_>) -> Visit {
+    pub(super) fn visit(&mut self, visited: &RebuiltVisit<'_>) -> Visit {
         let (stored, note) = (visited.stored, visited.note);
         self.strategies.visit(visited);
         let visit = Visit {

@@ -287,7 +287,7 @@ impl<'s> Reading<'s> {
 
     /// Reads the steps, and follows them with a machine that says by which edge each was entered.
     fn steps(&mut self, graph: &Arc<crate::graph::Graph>) -> Result<(), String> {
-        let readings = resolved_roles::readings(&self.beginning.workflow).map_err(|error| error.to_string())?;
+        let readings = resolved_roles::body_readers(&self.beginning.workflow).map_err(|error| error.to_string())?;
         let roles = graph.roles().map(|(role, _)| role.clone()).collect();
         let past = Steps::new(self.store, self.thread.clone(), roles, readings);
         let input = Arc::new(self.beginning.start.input.clone());

@@ -13,7 +13,8 @@ use rondo_protocol::{Digest, Value};
 use super::answers::Answer;
 use crate::graph::{EdgeId, Graph};
 use crate::thread::{
-    Action, Answered, Definition, Dispatch, Ending, Input, Machine, Own, PastLane, Recall, Taken, Undecided, VisitEnd,
+    Action, Answered, Definition, Dispatch, EdgeCount, Ending, Input, Machine, OwnVisits, PastLane, StepLookup,
+    Undecided, VisitEnd,
 };
 
 /// Stands for the digest of the beginning: nothing here is stored, so nothing asks for it.
@@ -181,7 +182,7 @@ impl Drop for Made {
     }
 }
 
-impl Recall for Steps {
+impl StepLookup for Steps {
     fn episode(&self, seq: u64) -> Result<Arc<Episode>, Fault> {
         let mut found = self.newest_first().filter(|made| made.episode.seq == seq);
         found
@@ -194,12 +195,12 @@ impl Recall for Steps {
         let own: Vec<&Made> = self.newest_first().filter(|made| made.episode.lane == *lane).collect();
         let mut past = PastLane::default();
         for made in own.iter().rev() {
-            let own: &mut BTreeMap<RoleName, Own> = &mut past.own;
+            let own: &mut BTreeMap<RoleName, OwnVisits> = &mut past.own;
             let of_role = own.entry(made.episode.role.clone()).or_default();
             of_role.visits += 1;
             of_role.latest = made.episode.seq;
             if let Some(left_by) = made.note.left_by {
-                past.taken.insert(EdgeId(left_by.edge), Taken { count: left_by.count, mark: left_by.mark });
+                past.taken.insert(EdgeId(left_by.edge), EdgeCount { count: left_by.count, mark: left_by.mark });
             }
             if past.first_opened_by.is_empty() {
                 let note = &made.note;

@@ -41,14 +41,14 @@ pub struct Spot {
 #[derive(Debug, Clone, PartialEq)]
 pub struct Way {
     /// The step; `None` where a limit lets none be made.
-    pub step: Option<Taken>,
+    pub step: Option<EdgeCount>,
     /// Where it leads.
     pub goal: Goal,
 }
 
 /// A step of a way.
 #[derive(Debug, Clone, PartialEq)]
-pub struct Taken {
+pub struct EdgeCount {
     /// The status.
     pub status: Status,
     /// Which answer of that status, the first that leads this way.

@@ -24,7 +24,7 @@ use rondo_protocol::workflow::template::Cause;
 use super::answers::{Answer, Repertoire};
 use super::reads::Reads;
 use super::run::{Next, Run};
-use super::space::{End, Given, Goal, Key, Space, SpotId, Taken, Way};
+use super::space::{EdgeCount, End, Given, Goal, Key, Space, SpotId, Way};
 use crate::graph::{Edge, EdgeId, Graph};
 use crate::thread::{self, Lane, Machine, Undecided};
 
@@ -329,7 +329,7 @@ impl<'a> Walker<'a> {
                     lane: step.lane.clone(),
                     status: step.status.clone(),
                 });
-                let step = Some(Taken { status: status.clone(), answer: at, edge, given: given.collect() });
+                let step = Some(EdgeCount { status: status.clone(), answer: at, edge, given: given.collect() });
                 self.walked.space.add(spot, Way { step, goal });
             }
         }
@@ -352,7 +352,7 @@ impl<'a> Walker<'a> {
             Undecided::NotAList { part, found } => {
                 self.fault((key(part, "each"), 0..0, Why::NotAList(found)), &trails.input, route);
             }
-            Undecided::NoEdge { .. } | Undecided::Recall(_) => {}
+            Undecided::NoEdge { .. } | Undecided::StepLookup(_) => {}
         }
         false
     }

@@ -53,7 +53,7 @@ impl Amount {
 
 /// A model call that is wanted.
 #[derive(Debug, Clone, Copy, Default, PartialEq)]
-pub struct Wanted {
+pub struct CallEstimate {
     /// Bytes of its request.
     pub prompt_bytes: u64,
     /// The most tokens of its reply, where a parameter says so.
@@ -66,7 +66,7 @@ pub struct Wanted {
 
 /// What was reserved for a call; it is given back when the call has been settled.
 #[derive(Debug, Clone, PartialEq)]
-pub struct Reserved {
+pub struct Reservation {
     lane: LanePath,
     role: RoleName,
     prompt_bytes: u64,
@@ -176,22 +176,22 @@ impl Budget {
         &mut self,
         lane: &LanePath,
         role: &RoleName,
-        wanted: &Wanted,
+        wanted: &CallEstimate,
         limits: &Limits,
         own: &RoleLimits,
-    ) -> Result<Reserved, Fault> {
+    ) -> Result<Reservation, Fault> {
         let amount = self.most(role, wanted);
         if let Some(fault) = self.broken(role, wanted.max_output_tokens.map(|_| amount), limits, own) {
             return Err(fault);
         }
         let reserved = self.reserved.entry(role.clone()).or_default();
         *reserved = reserved.plus(amount);
-        Ok(Reserved { lane: lane.clone(), role: role.clone(), prompt_bytes: wanted.prompt_bytes, amount })
+        Ok(Reservation { lane: lane.clone(), role: role.clone(), prompt_bytes: wanted.prompt_bytes, amount })
     }
 
     /// The most that a call may use. A token is at least one byte of a request; what a provider counted before says how
     /// much less it is likely to be.
-    fn most(&self, role: &RoleName, wanted: &Wanted) -> Amount {
+    fn most(&self, role: &RoleName, wanted: &CallEstimate) -> Amount {
         let rate = self.tokens_a_byte.get(role).map_or(1.0, |rate| (rate * MARGIN).min(1.0));
         #[expect(
             clippy::cast_precision_loss,
@@ -210,7 +210,7 @@ impl Budget {
     }
 
     /// Gives back what was reserved, and counts what the call used. `usage` is that of one request, where it was counted.
-    pub fn settle(&mut self, reserved: &Reserved, usage: Option<Usage>, cost_usd: Option<f64>) {
+    pub fn settle(&mut self, reserved: &Reservation, usage: Option<Usage>, cost_usd: Option<f64>) {
         if let Some(held) = self.reserved.get_mut(&reserved.role) {
             *held = held.minus(reserved.amount);
         }

@@ -14,11 +14,11 @@ use serde::{Deserialize, Serialize};
 
 use super::budget::{Amount, Spent};
 use super::fan::{self, Fan};
-use super::lane::{Doing, Item, Lane, LaneError, Last, Own, Seen, Taken};
+use super::lane::{EdgeCount, Item, Lane, LaneError, LanePhase, Last, OwnVisits, VisibleVisits};
 use super::lanes::reads_branches;
 use super::machine::Machine;
-use super::message::{Definition, LaneState, Left};
-use super::recall::Recall;
+use super::message::{Definition, InFlight, LaneState};
+use super::recall::StepLookup;
 use crate::graph::{Edge, EdgeId, Graph};
 
 const VERSION: u32 = 2;
@@ -80,7 +80,7 @@ pub struct Stored<'a> {
     /// The rows of its lanes.
     pub lanes: Vec<(LanePath, LaneState)>,
     /// What an earlier process left of visits in flight.
-    pub left: BTreeMap<LanePath, Left>,
+    pub left: BTreeMap<LanePath, InFlight>,
     /// The row's version.
     pub version: u64,
     /// The number of the last step.
@@ -117,7 +117,7 @@ impl Machine {
     ///
     /// # Errors
     /// When what they name cannot be recalled.
-    pub fn restore(definition: Definition, stored: Stored<'_>, recall: &dyn Recall) -> Result<Option<Self>, Fault> {
+    pub fn restore(definition: Definition, stored: Stored<'_>, recall: &dyn StepLookup) -> Result<Option<Self>, Fault> {
         let Some(checkpoint) = Checkpoint::from_bytes(stored.checkpoint) else { return Ok(None) };
         let graph = Arc::clone(&definition.graph);
         let edges = graph.edges();
@@ -165,7 +165,7 @@ impl Machine {
     /// A lane of the fan-out that is open in `parent`, if the row is of that round.
     fn new_lane(&self, path: &LanePath, parent: &LanePath, state: &LaneState) -> Option<Lane> {
         let around = self.lane(parent)?;
-        let Doing::Fanned(fan) = &around.doing else { return None };
+        let LanePhase::Fanned(fan) = &around.doing else { return None };
         if fan.opened_by() != state.opened_by {
             return None;
         }
@@ -187,11 +187,11 @@ impl Machine {
     fn attach(&mut self, lane: Lane, parent: &LanePath, index: u32) {
         let mut around = &mut self.trunk;
         for (_, index) in parent.parts() {
-            let Doing::Fanned(fan) = &mut around.doing else { return };
+            let LanePhase::Fanned(fan) = &mut around.doing else { return };
             let Some(next) = fan.lanes.get_mut(&index) else { return };
             around = next;
         }
-        if let Doing::Fanned(fan) = &mut around.doing {
+        if let LanePhase::Fanned(fan) = &mut around.doing {
             fan.to_open.remove(&index);
             fan.add(index, lane);
         }
@@ -201,7 +201,7 @@ impl Machine {
 struct Restoring<'a> {
     graph: &'a Graph,
     edges: &'a BTreeMap<EdgeId, &'a Arc<Edge>>,
-    recall: &'a dyn Recall,
+    recall: &'a dyn StepLookup,
 }
 
 impl Restoring<'_> {
@@ -211,27 +211,29 @@ impl Restoring<'_> {
         if after_join && last.as_ref().is_some_and(|last| reads_branches(self.graph, &last.role)) {
             return Ok(false);
         }
-        let own = own.into_iter().map(|(role, (visits, attempts, latest))| (role, Own { visits, attempts, latest }));
+        let own =
+            own.into_iter().map(|(role, (visits, attempts, latest))| (role, OwnVisits { visits, attempts, latest }));
         lane.own = own.collect();
-        let seen = seen.into_iter().map(|(role, (visits, latest))| (role, Seen { visits, latest, all: Vec::new() }));
+        let seen =
+            seen.into_iter().map(|(role, (visits, latest))| (role, VisibleVisits { visits, latest, all: Vec::new() }));
         lane.seen = seen.collect();
-        let taken = taken.into_iter().map(|(edge, (count, mark))| (EdgeId(edge), Taken { count, mark }));
+        let taken = taken.into_iter().map(|(edge, (count, mark))| (EdgeId(edge), EdgeCount { count, mark }));
         lane.taken = taken.collect();
         lane.fanned = fanned;
         lane.last = last;
         let edge = |number: u32| self.edges.get(&EdgeId(number)).map(|edge| Arc::clone(edge));
         lane.doing = match (end, fan) {
             (Some(EndFold::Arrived(number)), _) => match edge(number) {
-                Some(edge) => Doing::Arrived(edge),
+                Some(edge) => LanePhase::Arrived(edge),
                 None => return Ok(false),
             },
-            (Some(EndFold::Failed(error)), _) => Doing::Failed(error),
+            (Some(EndFold::Failed(error)), _) => LanePhase::Failed(error),
             (None, Some(number)) => {
                 let Some(edge) = edge(number) else { return Ok(false) };
                 let Some(fan) = self.fan(edge, lane)? else { return Ok(false) };
-                Doing::Fanned(Box::new(fan))
+                LanePhase::Fanned(Box::new(fan))
             }
-            (None, None) => Doing::Deciding,
+            (None, None) => LanePhase::Deciding,
         };
         Ok(true)
     }
@@ -274,8 +276,8 @@ impl Restoring<'_> {
 impl LaneFold {
     fn of(lane: &Lane) -> Self {
         let end = match &lane.doing {
-            Doing::Arrived(edge) => Some(EndFold::Arrived(edge.id.0)),
-            Doing::Failed(error) => Some(EndFold::Failed(error.clone())),
+            LanePhase::Arrived(edge) => Some(EndFold::Arrived(edge.id.0)),
+            LanePhase::Failed(error) => Some(EndFold::Failed(error.clone())),
             _ => None,
         };
         let own = lane.own.iter().map(|(role, own)| (role.clone(), (own.visits, own.attempts, own.latest)));
@@ -287,7 +289,7 @@ impl LaneFold {
             last: lane.last.clone(),
             after_join: lane.joined.is_some() && lane.joining().is_none(),
             fan: match &lane.doing {
-                Doing::Fanned(fan) => Some(fan.edge.id.0),
+                LanePhase::Fanned(fan) => Some(fan.edge.id.0),
                 // Until its step is committed a join is decided anew, from the rows of its lanes.
                 _ => lane.joining().map(|fan| fan.edge.id.0),
             },

@@ -1,11 +1,11 @@
 //! What follows a lane's last step: which edge is taken, who is visited, and where a fault leads.
 
-use super::fan::{Fan, Then};
-use super::lane::{Doing, Lane, LaneError};
+use super::fan::{Fan, FanOutcome};
+use super::lane::{Lane, LaneError, LanePhase};
 use super::machine::{Halt, Machine, no_lane};
 use super::message::{Action, Answered, Visit};
-use super::route::{self, Dispatch, Speaking, Undecided};
-use super::scope::{LaneScope, World};
+use super::route::{self, Dispatch, EdgeTexts, Undecided};
+use super::scope::{DecisionInput, LaneScope};
 use crate::graph::{Edge, FanOut, To};
 use rondo_protocol::Value;
 use rondo_protocol::call::{Fault, FaultClass};
@@ -20,7 +20,12 @@ use std::sync::Arc;
 
 impl Machine {
     /// Decides what follows a lane's last step.
-    pub(super) fn decide(&mut self, path: &LanePath, world: World<'_>, after: &mut Following) -> Result<(), Halt> {
+    pub(super) fn decide(
+        &mut self,
+        path: &LanePath,
+        world: DecisionInput<'_>,
+        after: &mut Consequences,
+    ) -> Result<(), Halt> {
         let graph = Arc::clone(&self.definition.graph);
         let lane = self.lane(path).ok_or_else(|| no_lane(path))?;
         let chosen = route::choose(&graph, lane, &Self::scope(lane, world)?)?;
@@ -28,7 +33,7 @@ impl Machine {
         self.chosen.push(edge.id);
         let lane = self.lane(path).ok_or_else(|| no_lane(path))?;
         let next = self.take(lane, &edge, &Self::scope(lane, world)?)?;
-        let Taken { say, next } = next;
+        let TakenEdge { say, next } = next;
         let target = |role: &RoleName, lane: &LanePath| Target { role: role.clone(), lane: lane.clone() };
         let said = say.map(|text| Followed::Said { text });
         match next {
@@ -39,7 +44,7 @@ impl Machine {
             Next::Arrive(join) => {
                 let parent = path.parent().ok_or_else(|| no_lane(path))?;
                 after.edge(vec![target(&join, &parent)], said);
-                self.end_lane(path, Doing::Arrived(edge), after)?;
+                self.end_lane(path, LanePhase::Arrived(edge), after)?;
                 self.look_at_fan_after(&parent, path, world, after)
             }
             Next::End { result } => {
@@ -54,7 +59,7 @@ impl Machine {
                     return Ok(());
                 };
                 let error = LaneError { code: "fail".to_owned(), message: reason.unwrap_or_default() };
-                self.end_lane(path, Doing::Failed(error), after)?;
+                self.end_lane(path, LanePhase::Failed(error), after)?;
                 self.look_at_fan_after(&parent, path, world, after)
             }
             Next::Fan { out, list, open } => {
@@ -81,12 +86,12 @@ impl Machine {
                 if out.each.is_some() {
                     self.pending.list = Some((fan.opened_by(), list));
                 }
-                self.lane_mut(path)?.doing = Doing::Fanned(Box::new(fan));
+                self.lane_mut(path)?.doing = LanePhase::Fanned(Box::new(fan));
                 self.open_lanes(path, world, after)?;
                 // It may have no lane at all.
                 let fan = self.fan_mut(path)?;
                 if fan.then.is_none() && fan.have_all_ended() {
-                    fan.then = Some(Then::Join);
+                    fan.then = Some(FanOutcome::Join);
                 }
                 self.complete_if_ended(path, world, after)
             }
@@ -116,16 +121,16 @@ impl Machine {
         }
     }
 
-    pub(super) fn scope<'a>(lane: &'a Lane, world: World<'a>) -> Result<LaneScope<'a>, Undecided> {
+    pub(super) fn scope<'a>(lane: &'a Lane, world: DecisionInput<'a>) -> Result<LaneScope<'a>, Undecided> {
         let scope = LaneScope::new(world, lane, lane.last.as_ref().map(|last| last.seq))?;
         Ok(scope.with_branches(lane.joined.as_deref().map(Fan::branches)))
     }
 
     /// What follows when `edge` is taken.
-    pub(super) fn take(&self, lane: &Lane, edge: &Edge, scope: &LaneScope<'_>) -> Result<Taken, Undecided> {
+    pub(super) fn take(&self, lane: &Lane, edge: &Edge, scope: &LaneScope<'_>) -> Result<TakenEdge, Undecided> {
         let graph = &self.definition.graph;
         let from = lane.last.as_ref().map_or("start", |last| last.role.as_str());
-        let speaking = Speaking { scope, from, part: &edge.part };
+        let speaking = EdgeTexts { scope, from, part: &edge.part };
         let say = edge.say.as_ref().map(|say| speaking.text("say", say)).transpose()?;
         let in_part = |name: &str| key(&edge.part, name);
         let role = match &edge.to {
@@ -140,15 +145,15 @@ impl Machine {
                     (None, Some(of_workflow)) => speaking.value("result", of_workflow)?,
                     (None, None) => last_said(scope),
                 };
-                return Ok(Taken { say, next: Next::End { result } });
+                return Ok(TakenEdge { say, next: Next::End { result } });
             }
             To::Fail => {
                 let reason = edge.reason.as_ref().map(|reason| speaking.text("reason", reason)).transpose()?;
                 let result = edge.result.as_ref();
                 let result = result.map_or(Ok(Value::Null), |own| speaking.value(&in_part("result"), own))?;
-                return Ok(Taken { say, next: Next::Fail { reason, result } });
+                return Ok(TakenEdge { say, next: Next::Fail { reason, result } });
             }
-            To::Fan(out) => return Ok(Taken { say, next: Self::fan_out(lane, edge, out, scope)? }),
+            To::Fan(out) => return Ok(TakenEdge { say, next: Self::fan_out(lane, edge, out, scope)? }),
         };
         if let Some(parent) = lane.path.parent()
             && self.fan(&parent).is_some_and(|fan| fan.out.join.to == role)
@@ -157,7 +162,7 @@ impl Machine {
             if !edge.prompt.is_empty() {
                 speaking.text("prompt", &edge.prompt)?;
             }
-            return Ok(Taken { say, next: Next::Arrive(role) });
+            return Ok(TakenEdge { say, next: Next::Arrive(role) });
         }
         let taken = EdgeTaken {
             from: from.to_owned(),
@@ -176,7 +181,7 @@ impl Machine {
             joins: None,
             given: None,
         };
-        Ok(Taken { say, next: Next::Visit(Box::new(dispatch)) })
+        Ok(TakenEdge { say, next: Next::Visit(Box::new(dispatch)) })
     }
 
     /// Sends a role on its visit, unless a limit is reached.
@@ -184,7 +189,7 @@ impl Machine {
         &mut self,
         path: &LanePath,
         mut dispatch: Dispatch,
-        after: &mut Following,
+        after: &mut Consequences,
     ) -> Result<(), Halt> {
         if dispatch.given.is_none()
             && !self.is_replaying
@@ -199,7 +204,7 @@ impl Machine {
         }
         let is_given = dispatch.given.is_some();
         let visit = Action::Visit(Box::new(self.visit(path, &dispatch)?));
-        self.lane_mut(path)?.doing = Doing::Visiting(Box::new(dispatch));
+        self.lane_mut(path)?.doing = LanePhase::Visiting(Box::new(dispatch));
         if is_given {
             self.given.push_back(path.clone());
         } else if !self.is_replaying {
@@ -253,7 +258,12 @@ impl Machine {
     }
 
     /// A lane's last step has a status that leads nowhere: a fault that its fan-out goes on with.
-    pub(super) fn unrouted(&mut self, path: &LanePath, world: World<'_>, after: &mut Following) -> Result<(), Halt> {
+    pub(super) fn unrouted(
+        &mut self,
+        path: &LanePath,
+        world: DecisionInput<'_>,
+        after: &mut Consequences,
+    ) -> Result<(), Halt> {
         let lane = self.lane(path).ok_or_else(|| no_lane(path))?;
         let Some(last) = lane.last.clone() else { return Err(no_lane(path).into()) };
         let is_reserved = [FaultKind::Error, FaultKind::Limit, FaultKind::Timeout]
@@ -265,7 +275,7 @@ impl Machine {
         let output = world.episode(last.seq)?.output.clone();
         let text = |name: &str| output.get(name).and_then(Value::as_str).unwrap_or_default().to_owned();
         let error = LaneError { code: text("code"), message: text("message") };
-        self.end_lane(path, Doing::Failed(error), after)?;
+        self.end_lane(path, LanePhase::Failed(error), after)?;
         self.look_at_fan_after(&parent, path, world, after)
     }
 
@@ -312,9 +322,9 @@ impl Machine {
     pub(super) fn left_by(&self, path: &LanePath) -> Option<BoundedEdge> {
         let lane = self.lane(path)?;
         let (edge, per) = match &lane.doing {
-            Doing::Visiting(dispatch) => dispatch.bounded.clone()?,
-            Doing::Fanned(fan) => route::bounded(&fan.edge)?,
-            Doing::Arrived(edge) => route::bounded(edge)?,
+            LanePhase::Visiting(dispatch) => dispatch.bounded.clone()?,
+            LanePhase::Fanned(fan) => route::bounded(&fan.edge)?,
+            LanePhase::Arrived(edge) => route::bounded(edge)?,
             _ => return None,
         };
         let mut lane = lane.clone();
@@ -325,19 +335,19 @@ impl Machine {
 
 /// What follows from a step.
 #[derive(Default)]
-pub(super) struct Following {
-    pub(super) told: Vec<Followed>,
+pub(super) struct Consequences {
+    pub(super) notices: Vec<Followed>,
     pub(super) actions: Vec<Action>,
 }
 
-impl Following {
+impl Consequences {
     pub(super) fn edge(&mut self, to: Vec<Target>, said: Option<Followed>) {
-        self.told.push(Followed::Edge { to });
-        self.told.extend(said);
+        self.notices.push(Followed::Edge { to });
+        self.notices.extend(said);
     }
 }
 
-pub(super) struct Taken {
+pub(super) struct TakenEdge {
     pub(super) say: Option<String>,
     pub(super) next: Next,
 }

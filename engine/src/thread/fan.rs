@@ -10,10 +10,10 @@ use rondo_protocol::workflow::template::Cause;
 use rondo_protocol::workflow::{FailedLanes, Need};
 use rondo_protocol::{Digest, Value};
 
-use super::lane::{Doing, Lane, Last, Views};
+use super::lane::{Lane, LanePhase, Last, VisibleRoles};
 use super::lanes::last_visit;
-use super::route::{Joins, MAX_RENDERED_BYTES, Speaking, Undecided};
-use super::scope::{LaneScope, World};
+use super::route::{EdgeTexts, Joins, MAX_RENDERED_BYTES, Undecided};
+use super::scope::{DecisionInput, LaneScope};
 use crate::graph::{Edge, FanOut, To};
 
 /// An open fan-out.
@@ -28,13 +28,13 @@ pub struct Fan {
     /// The elements that lanes are made for; `null` where they are branches.
     pub list: Arc<Value>,
     /// What its lanes see of the steps before them.
-    pub base: Arc<Views>,
+    pub base: Arc<VisibleRoles>,
     /// Positions of lanes that are not opened yet.
     pub to_open: BTreeSet<u32>,
     /// The lanes that were opened, by position.
     pub lanes: BTreeMap<u32, Lane>,
     /// What follows once every lane has ended; `None` = lanes go on.
-    pub then: Option<Then>,
+    pub then: Option<FanOutcome>,
     /// What lanes had used that were cancelled.
     pub lost: Vec<CancelledLane>,
     /// How many lanes are open: counted as they change, because a fan-out of ten thousand asks at each of their ends.
@@ -45,7 +45,7 @@ pub struct Fan {
 
 /// What follows a fan-out.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Then {
+pub enum FanOutcome {
     /// Its join role is visited.
     Join,
     /// It failed, with the lane of that position.
@@ -90,14 +90,14 @@ impl Fan {
     /// Adds a lane that was opened.
     pub fn add(&mut self, index: u32, lane: Lane) {
         self.open += usize::from(lane.is_open());
-        self.arrived += usize::from(matches!(lane.doing, Doing::Arrived(_)));
+        self.arrived += usize::from(matches!(lane.doing, LanePhase::Arrived(_)));
         self.lanes.insert(index, lane);
     }
 
     /// Ends the lane at a position that was open.
-    pub fn end(&mut self, index: u32, how: Doing) {
+    pub fn end(&mut self, index: u32, how: LanePhase) {
         let Some(lane) = self.lanes.get_mut(&index).filter(|lane| lane.is_open()) else { return };
-        self.arrived += usize::from(matches!(how, Doing::Arrived(_)));
+        self.arrived += usize::from(matches!(how, LanePhase::Arrived(_)));
         self.open -= 1;
         lane.end(how);
     }
@@ -105,34 +105,34 @@ impl Fan {
     /// Counts its lanes anew.
     pub fn count(&mut self) {
         self.open = self.lanes.values().filter(|lane| lane.is_open()).count();
-        self.arrived = self.lanes.values().filter(|lane| matches!(lane.doing, Doing::Arrived(_))).count();
+        self.arrived = self.lanes.values().filter(|lane| matches!(lane.doing, LanePhase::Arrived(_))).count();
     }
 
     /// What follows, seen from the lanes that have ended.
-    pub fn follows(&self, ended: u32) -> Option<Then> {
+    pub fn follows(&self, ended: u32) -> Option<FanOutcome> {
         let lane = self.lanes.get(&ended)?;
-        if matches!(lane.doing, Doing::Failed(_)) && self.out.join.failed == FailedLanes::Fail {
-            return Some(Then::Fail(ended));
+        if matches!(lane.doing, LanePhase::Failed(_)) && self.out.join.failed == FailedLanes::Fail {
+            return Some(FanOutcome::Fail(ended));
         }
         let is_met = match self.out.join.need {
             Need::All => false,
             Need::Any => self.arrived >= 1,
             Need::Count(needed) => self.arrived >= usize::try_from(needed).unwrap_or(usize::MAX),
         };
-        (is_met || self.have_all_ended()).then_some(Then::Join)
+        (is_met || self.have_all_ended()).then_some(FanOutcome::Join)
     }
 
     /// What follows, seen from all lanes, in a process that did not see them end.
-    pub fn decided(&self) -> Option<Then> {
-        let failed = |(_, lane): &(&u32, &Lane)| matches!(lane.doing, Doing::Failed(_));
+    pub fn decided(&self) -> Option<FanOutcome> {
+        let failed = |(_, lane): &(&u32, &Lane)| matches!(lane.doing, LanePhase::Failed(_));
         // It was the only one: the others were not needed any more.
         if let Some((index, _)) = self.lanes.iter().find(failed).filter(|_| self.out.join.failed == FailedLanes::Fail) {
-            return Some(Then::Fail(*index));
+            return Some(FanOutcome::Fail(*index));
         }
         let ended = self.lanes.iter().find(|(_, lane)| !lane.is_open());
         match ended {
             Some((index, _)) => self.follows(*index),
-            None => self.have_all_ended().then_some(Then::Join),
+            None => self.have_all_ended().then_some(FanOutcome::Join),
         }
     }
 
@@ -149,15 +149,15 @@ impl Fan {
 
     /// Lanes that arrived and that were cancelled, each in declared order.
     pub fn arrived_and_cancelled(&self) -> (Vec<LanePath>, Vec<LanePath>) {
-        let of = |is: fn(&Doing) -> bool| {
+        let of = |is: fn(&LanePhase) -> bool| {
             self.lanes.values().filter(|lane| is(&lane.doing)).map(|lane| lane.path.clone()).collect()
         };
-        (of(|doing| matches!(doing, Doing::Arrived(_))), of(|doing| matches!(doing, Doing::Cancelled)))
+        (of(|doing| matches!(doing, LanePhase::Arrived(_))), of(|doing| matches!(doing, LanePhase::Cancelled)))
     }
 
     /// What was seen in all lanes, in declared order.
-    pub fn seen(&self) -> Views {
-        let mut seen = Views::new();
+    pub fn seen(&self) -> VisibleRoles {
+        let mut seen = VisibleRoles::new();
         for lane in self.lanes.values() {
             for (role, of_lane) in &lane.seen {
                 seen.entry(role.clone()).or_default().extend(of_lane);
@@ -180,7 +180,7 @@ impl Fan {
 
     /// What a step that ends it ends.
     pub fn joins(&self) -> Joins {
-        let cancelled = self.lanes.values().filter(|lane| matches!(lane.doing, Doing::Cancelled));
+        let cancelled = self.lanes.values().filter(|lane| matches!(lane.doing, LanePhase::Cancelled));
         Joins {
             opened_by: self.opened_by(),
             lanes: self.paths(),
@@ -189,23 +189,23 @@ impl Fan {
     }
 
     /// The part of a lane that has arrived.
-    fn part(lane: &Lane, world: World<'_>) -> Result<String, Undecided> {
-        let (Doing::Arrived(edge), Some(last)) = (&lane.doing, &lane.last) else { return Ok(String::new()) };
+    fn part(lane: &Lane, world: DecisionInput<'_>) -> Result<String, Undecided> {
+        let (LanePhase::Arrived(edge), Some(last)) = (&lane.doing, &lane.last) else { return Ok(String::new()) };
         if edge.prompt.is_empty() {
-            return Ok(world.episode(last.seq).map_err(Undecided::Recall)?.body.clone());
+            return Ok(world.episode(last.seq).map_err(Undecided::StepLookup)?.body.clone());
         }
         let scope = LaneScope::new(world, lane, Some(last.seq))?;
         let scope = scope.with_branches(lane.joined.as_deref().map(Fan::branches));
-        Speaking { scope: &scope, from: last.role.as_str(), part: &edge.part }.text("prompt", &edge.prompt)
+        EdgeTexts { scope: &scope, from: last.role.as_str(), part: &edge.part }.text("prompt", &edge.prompt)
     }
 
     /// The parts in declared order, a blank line between.
     ///
     /// # Errors
     /// When a part cannot be rendered, or all together are too long.
-    pub fn parts(&self, world: World<'_>) -> Result<String, Undecided> {
+    pub fn parts(&self, world: DecisionInput<'_>) -> Result<String, Undecided> {
         let mut text = String::new();
-        for lane in self.lanes.values().filter(|lane| matches!(lane.doing, Doing::Arrived(_))) {
+        for lane in self.lanes.values().filter(|lane| matches!(lane.doing, LanePhase::Arrived(_))) {
             let part = Self::part(lane, world)?;
             if text.len() + part.len() > MAX_RENDERED_BYTES {
                 return Err(Undecided::Unrendered {
@@ -228,8 +228,8 @@ impl Fan {
     /// As `branches` in templates: the lanes that arrived and, where the fan-out collects them, those that failed.
     pub fn branches(&self) -> Branches<'_> {
         let is_told = |lane: &&Lane| match &lane.doing {
-            Doing::Arrived(_) => true,
-            Doing::Failed(_) => self.out.join.failed == FailedLanes::Collect,
+            LanePhase::Arrived(_) => true,
+            LanePhase::Failed(_) => self.out.join.failed == FailedLanes::Collect,
             _ => false,
         };
         Branches { lanes: self.lanes.values().filter(is_told).collect() }
@@ -252,7 +252,7 @@ impl Branches<'_> {
     ///
     /// # Errors
     /// When a step cannot be recalled or a part cannot be rendered.
-    pub fn find(&self, at: usize, path: &[&str], world: World<'_>) -> Result<(Value, usize), Fault> {
+    pub fn find(&self, at: usize, path: &[&str], world: DecisionInput<'_>) -> Result<(Value, usize), Fault> {
         let Some(lane) = self.lanes.get(at) else { return Ok((Value::Null, 0)) };
         let Some(name) = path.first() else {
             let member = |name: &&str| Ok(((*name).to_owned(), member(lane, name, world)?));
@@ -264,7 +264,7 @@ impl Branches<'_> {
 }
 
 /// What a template asks of a branch.
-fn member(lane: &Lane, name: &str, world: World<'_>) -> Result<Value, Fault> {
+fn member(lane: &Lane, name: &str, world: DecisionInput<'_>) -> Result<Value, Fault> {
     let last = lane.last.as_ref();
     let episode = || last.map(|last| world.episode(last.seq)).transpose();
     Ok(match name {
@@ -276,7 +276,7 @@ fn member(lane: &Lane, name: &str, world: World<'_>) -> Result<Value, Fault> {
         "body" => Value::from(episode()?.map(|episode| episode.body.clone()).unwrap_or_default()),
         "part" => Value::from(Fan::part(lane, world)?),
         "error" => match &lane.doing {
-            Doing::Failed(error) => error.to_value(),
+            LanePhase::Failed(error) => error.to_value(),
             _ => Value::Null,
         },
         _ => Value::Null,

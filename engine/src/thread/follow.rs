@@ -1,12 +1,12 @@
 //! A machine that follows steps which were committed before.
 
-use super::decide::Following;
-use super::lane::{Doing, Lane};
+use super::decide::Consequences;
+use super::lane::{Lane, LanePhase};
 use super::lanes::{end_leaving, is_ending, stay};
 use super::machine::{Halt, Machine};
-use super::message::{Came, Left, PastStep};
-use super::recall::Recall;
-use super::scope::World;
+use super::message::{InFlight, PastStep, ReachedBy};
+use super::recall::StepLookup;
+use super::scope::DecisionInput;
 use rondo_protocol::call::{Fault, FaultClass};
 use rondo_protocol::id::LanePath;
 use rondo_protocol::object::Step;
@@ -18,11 +18,11 @@ impl Machine {
     ///
     /// # Errors
     /// When an earlier step cannot be recalled, or a template has no value.
-    pub fn follow(&mut self, step: &Step, of: PastStep, recall: &dyn Recall) -> Result<Option<Came>, Fault> {
+    pub fn follow(&mut self, step: &Step, of: PastStep, recall: &dyn StepLookup) -> Result<Option<ReachedBy>, Fault> {
         self.is_replaying = true;
         if self.seq == 0
             && self.trunk.last.is_none()
-            && matches!(self.trunk.doing, Doing::Deciding)
+            && matches!(self.trunk.doing, LanePhase::Deciding)
             && let Err(halt) = self.begin(recall, &mut Vec::new())
         {
             return Err(self.halted(halt));
@@ -33,13 +33,13 @@ impl Machine {
         followed.map_err(|halt| self.halted(halt))
     }
 
-    fn follow_in(&mut self, step: &Step, of: PastStep, recall: &dyn Recall) -> Result<Option<Came>, Halt> {
+    fn follow_in(&mut self, step: &Step, of: PastStep, recall: &dyn StepLookup) -> Result<Option<ReachedBy>, Halt> {
         let is_expected = |machine: &Self| {
             let visiting = machine.lane(&step.lane).and_then(Lane::visiting);
             visiting.is_some_and(|dispatch| dispatch.role == step.role)
         };
         let input = Arc::clone(&self.definition.input);
-        let world = World { input: &input, recall, fresh: None };
+        let world = DecisionInput { input: &input, recall, fresh: None };
         while !is_expected(self) {
             // What was being cancelled had ended when this step was made.
             let mut fans: Vec<LanePath> =
@@ -47,14 +47,14 @@ impl Machine {
             fans.sort_by_key(|path| path.parts().count());
             let Some(path) = fans.pop() else { return Ok(None) };
             self.fan_mut(&path)?.lanes.values_mut().for_each(end_leaving);
-            self.complete_if_ended(&path, world, &mut Following::default())?;
+            self.complete_if_ended(&path, world, &mut Consequences::default())?;
         }
         let Some(lane) = self.lane(&step.lane) else { return Ok(None) };
-        let Doing::Visiting(dispatch) = &lane.doing else { return Ok(None) };
+        let LanePhase::Visiting(dispatch) = &lane.doing else { return Ok(None) };
         if dispatch.role != step.role || self.seq + 1 != of.seq {
             return Ok(None);
         }
-        let came = Came {
+        let came = ReachedBy {
             part: Arc::clone(&dispatch.part),
             opened_by: lane.opened_by.clone(),
             first_opened_by: lane.first_opened_by.clone(),
@@ -66,7 +66,11 @@ impl Machine {
         }
         let added = self.add(&step.lane, of.digest, step, of.body, &mut note)?;
         self.version += 1;
-        match self.decide(&step.lane, World { fresh: Some(&added.episode), ..world }, &mut Following::default()) {
+        match self.decide(
+            &step.lane,
+            DecisionInput { fresh: Some(&added.episode), ..world },
+            &mut Consequences::default(),
+        ) {
             Ok(()) => {}
             // Nothing followed it then either.
             Err(halt) => {
@@ -83,7 +87,7 @@ impl Machine {
 
     /// With what an earlier process left of visits in flight.
     #[must_use]
-    pub fn with_left(self, left: BTreeMap<LanePath, Left>) -> Self {
+    pub fn with_left(self, left: BTreeMap<LanePath, InFlight>) -> Self {
         Self { left, ..self }
     }
 

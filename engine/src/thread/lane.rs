@@ -24,13 +24,13 @@ pub struct Lane {
     /// The same of the first round.
     pub first_opened_by: Vec<u64>,
     /// Of each role: its visits in this lane, of all rounds.
-    pub own: BTreeMap<RoleName, Own>,
+    pub own: BTreeMap<RoleName, OwnVisits>,
     /// What its parent saw when this round was opened.
-    pub base: Arc<Views>,
+    pub base: Arc<VisibleRoles>,
     /// What was seen since: its own steps of this round, and those of lanes that were joined in it.
-    pub seen: Views,
+    pub seen: VisibleRoles,
     /// How often bounded edges were taken.
-    pub taken: BTreeMap<EdgeId, Taken>,
+    pub taken: BTreeMap<EdgeId, EdgeCount>,
     /// First roles of lanes that were joined in it: such a lane may have a past.
     pub fanned: BTreeSet<RoleName>,
     /// Its last step of this round.
@@ -40,15 +40,15 @@ pub struct Lane {
     /// The fan-out whose join role took the last step: its branches are in scope on that role's edges.
     pub joined: Option<Box<Fan>>,
     /// What it is doing.
-    pub doing: Doing,
+    pub doing: LanePhase,
 }
 
 /// What a lane sees of each role.
-pub type Views = BTreeMap<RoleName, Seen>;
+pub type VisibleRoles = BTreeMap<RoleName, VisibleVisits>;
 
 /// A role's visits in one lane.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-pub struct Own {
+pub struct OwnVisits {
     /// How many.
     pub visits: u64,
     /// Attempts at a port, failed ones too.
@@ -59,7 +59,7 @@ pub struct Own {
 
 /// A role's visits as far as a lane sees them.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub struct Seen {
+pub struct VisibleVisits {
     /// How many.
     pub visits: u64,
     /// The step of the latest.
@@ -68,7 +68,7 @@ pub struct Seen {
     pub all: Vec<u64>,
 }
 
-impl Seen {
+impl VisibleVisits {
     /// Adds what was seen later.
     pub fn extend(&mut self, later: &Self) {
         self.visits += later.visits;
@@ -79,7 +79,7 @@ impl Seen {
 
 /// How often a bounded edge was taken.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-pub struct Taken {
+pub struct EdgeCount {
     /// This often since `mark`.
     pub count: u64,
     /// The visits of the edge's `per` role when counting began.
@@ -126,7 +126,7 @@ impl Item {
 
 /// What a lane is doing.
 #[derive(Debug, Clone)]
-pub enum Doing {
+pub enum LanePhase {
     /// What follows its last step is not decided yet.
     Deciding,
     /// A role is being visited.
@@ -154,7 +154,7 @@ pub struct LaneError {
     pub message: String,
 }
 
-impl Doing {
+impl LanePhase {
     /// A number that tells what it is apart.
     pub fn number(&self) -> u64 {
         match self {
@@ -186,13 +186,13 @@ impl Lane {
             first_opened_by: Vec::new(),
             own: BTreeMap::new(),
             base: Arc::default(),
-            seen: Views::new(),
+            seen: VisibleRoles::new(),
             taken: BTreeMap::new(),
             fanned: BTreeSet::new(),
             last: None,
             item: None,
             joined: None,
-            doing: Doing::Deciding,
+            doing: LanePhase::Deciding,
         }
     }
 
@@ -202,7 +202,7 @@ impl Lane {
     }
 
     /// What this lane sees of a role; `None` = it has not run.
-    pub fn view(&self, role: &str) -> Option<Seen> {
+    pub fn view(&self, role: &str) -> Option<VisibleVisits> {
         match (self.base.get(role), self.seen.get(role)) {
             (Some(before), Some(since)) => {
                 let mut both = before.clone();
@@ -219,8 +219,8 @@ impl Lane {
     }
 
     /// What lanes that are opened now see.
-    pub fn views(&self) -> Arc<Views> {
-        let mut views = Views::clone(&self.base);
+    pub fn views(&self) -> Arc<VisibleRoles> {
+        let mut views = VisibleRoles::clone(&self.base);
         for (role, since) in &self.seen {
             views.entry(role.clone()).or_default().extend(since);
         }
@@ -237,15 +237,15 @@ impl Lane {
     }
 
     /// Counts a bounded edge that is taken.
-    pub fn take(&mut self, edge: EdgeId, per: Option<&RoleName>) -> Taken {
+    pub fn take(&mut self, edge: EdgeId, per: Option<&RoleName>) -> EdgeCount {
         let count = self.times_taken(edge, per) + 1;
-        let taken = Taken { count, mark: per.map_or(0, |role| self.mark(role)) };
+        let taken = EdgeCount { count, mark: per.map_or(0, |role| self.mark(role)) };
         self.taken.insert(edge, taken);
         taken
     }
 
     fn mark(&self, role: &RoleName) -> u64 {
-        let visits = |views: &Views| views.get(role).map_or(0, |seen| seen.visits);
+        let visits = |views: &VisibleRoles| views.get(role).map_or(0, |seen| seen.visits);
         visits(&self.base) + visits(&self.seen)
     }
 
@@ -256,7 +256,7 @@ impl Lane {
         own.attempts += attempts;
         own.latest = seq;
         let all = if keeps { vec![seq] } else { Vec::new() };
-        self.seen.entry(step.role.clone()).or_default().extend(&Seen { visits: 1, latest: seq, all });
+        self.seen.entry(step.role.clone()).or_default().extend(&VisibleVisits { visits: 1, latest: seq, all });
         self.last = Some(Last {
             seq,
             digest,
@@ -269,7 +269,7 @@ impl Lane {
     /// The lanes that it has opened: those that are open, or those of the last round.
     pub fn lanes(&self) -> Option<&Fan> {
         match &self.doing {
-            Doing::Fanned(fan) => Some(fan),
+            LanePhase::Fanned(fan) => Some(fan),
             _ => self.joined.as_deref(),
         }
     }
@@ -277,14 +277,14 @@ impl Lane {
     /// The same.
     pub fn lanes_mut(&mut self) -> Option<&mut Fan> {
         match &mut self.doing {
-            Doing::Fanned(fan) => Some(fan),
+            LanePhase::Fanned(fan) => Some(fan),
             _ => self.joined.as_deref_mut(),
         }
     }
 
     /// Ends it. The lanes of a fan-out that ends with it stay at hand: one of them may be what ended it.
-    pub fn end(&mut self, how: Doing) {
-        if let Doing::Fanned(fan) = std::mem::replace(&mut self.doing, how) {
+    pub fn end(&mut self, how: LanePhase) {
+        if let LanePhase::Fanned(fan) = std::mem::replace(&mut self.doing, how) {
             self.joined = Some(fan);
         }
     }
@@ -299,7 +299,7 @@ impl Lane {
     /// The visit that is under way in it.
     pub fn visiting(&self) -> Option<&Dispatch> {
         match &self.doing {
-            Doing::Visiting(dispatch) => Some(dispatch),
+            LanePhase::Visiting(dispatch) => Some(dispatch),
             _ => None,
         }
     }
@@ -307,13 +307,16 @@ impl Lane {
     /// The join that is being visited, if one is.
     pub fn joining(&self) -> Option<&Fan> {
         match &self.doing {
-            Doing::Visiting(dispatch) if dispatch.joins.is_some() => self.joined.as_deref(),
+            LanePhase::Visiting(dispatch) if dispatch.joins.is_some() => self.joined.as_deref(),
             _ => None,
         }
     }
 
     /// Whether anything can still happen in it.
     pub fn is_open(&self) -> bool {
-        matches!(self.doing, Doing::Deciding | Doing::Visiting(_) | Doing::Leaving(_) | Doing::Fanned(_))
+        matches!(
+            self.doing,
+            LanePhase::Deciding | LanePhase::Visiting(_) | LanePhase::Leaving(_) | LanePhase::Fanned(_)
+        )
     }
 }

@@ -1,12 +1,12 @@
 //! Fan-outs: lanes are opened, end and are cancelled, and their join follows.
 
-use super::decide::{Following, Next};
-use super::fan::{self, Fan, Then};
-use super::lane::{Doing, Item, Lane};
+use super::decide::{Consequences, Next};
+use super::fan::{self, Fan, FanOutcome};
+use super::lane::{Item, Lane, LanePhase};
 use super::machine::{Halt, Machine, no_lane};
-use super::message::{Action, Answered, Left};
-use super::route::{self, Dispatch, Speaking, Undecided};
-use super::scope::{LaneScope, World};
+use super::message::{Action, Answered, InFlight};
+use super::route::{self, Dispatch, EdgeTexts, Undecided};
+use super::scope::{DecisionInput, LaneScope};
 use crate::graph::{Edge, FanOut, Graph};
 use rondo_protocol::Value;
 use rondo_protocol::call::{Fault, FaultClass};
@@ -32,7 +32,7 @@ impl Machine {
         let (list, count) = match &out.each {
             None => (Arc::default(), out.branches.len()),
             Some(each) => {
-                let speaking = Speaking { scope, from, part: &edge.part };
+                let speaking = EdgeTexts { scope, from, part: &edge.part };
                 let value = speaking.list(&each.over)?;
                 let count = length(&value);
                 (Arc::new(value), count)
@@ -47,7 +47,7 @@ impl Machine {
         let mut open = BTreeSet::new();
         for index in all {
             let branch = if out.each.is_some() { None } else { out.branches.get(open_at(index)) };
-            let speaking = Speaking { scope, from, part: branch.map_or(&*edge.part, |branch| &*branch.part) };
+            let speaking = EdgeTexts { scope, from, part: branch.map_or(&*edge.part, |branch| &*branch.part) };
             if speaking.holds(branch.and_then(|branch| branch.when.as_ref()))? {
                 open.insert(index);
             }
@@ -56,7 +56,12 @@ impl Machine {
     }
 
     /// Opens as many lanes as may be open at once.
-    pub(super) fn open_lanes(&mut self, path: &LanePath, world: World<'_>, after: &mut Following) -> Result<(), Halt> {
+    pub(super) fn open_lanes(
+        &mut self,
+        path: &LanePath,
+        world: DecisionInput<'_>,
+        after: &mut Consequences,
+    ) -> Result<(), Halt> {
         let most = self.fan_mut(path)?.parallel();
         self.open_up_to(path, most, world, after)
     }
@@ -65,8 +70,8 @@ impl Machine {
         &mut self,
         path: &LanePath,
         most: usize,
-        world: World<'_>,
-        after: &mut Following,
+        world: DecisionInput<'_>,
+        after: &mut Consequences,
     ) -> Result<(), Halt> {
         loop {
             let fan = self.fan_mut(path)?;
@@ -89,12 +94,12 @@ impl Machine {
         &mut self,
         parent: &LanePath,
         index: u32,
-        world: World<'_>,
-        after: &mut Following,
+        world: DecisionInput<'_>,
+        after: &mut Consequences,
     ) -> Result<(), Halt> {
         let graph = Arc::clone(&self.definition.graph);
         let around = self.lane(parent).ok_or_else(|| no_lane(parent))?;
-        let Doing::Fanned(fan) = &around.doing else { return Err(no_lane(parent).into()) };
+        let LanePhase::Fanned(fan) = &around.doing else { return Err(no_lane(parent).into()) };
         let role = fan.first_role(index).cloned().ok_or_else(|| no_lane(parent))?;
         let path = parent.child(&role, index);
         let past = if around.fanned.contains(&role) { world.recall.past(&path)? } else { None };
@@ -128,7 +133,7 @@ impl Machine {
         let source = fan.source.as_ref();
         let scope = LaneScope::new(world, &lane, source.map(|last| last.seq))?;
         let scope = scope.with_branches(around.joined.as_deref().map(Fan::branches));
-        let speaking = Speaking { scope: &scope, from: fan.from(), part: &branch.part };
+        let speaking = EdgeTexts { scope: &scope, from: fan.from(), part: &branch.part };
         let dispatch = Dispatch {
             edge: EdgeTaken {
                 from: fan.from().to_owned(),
@@ -150,13 +155,13 @@ impl Machine {
     }
 
     /// Ends a lane.
-    pub(super) fn end_lane(&mut self, path: &LanePath, how: Doing, after: &mut Following) -> Result<(), Halt> {
+    pub(super) fn end_lane(&mut self, path: &LanePath, how: LanePhase, after: &mut Consequences) -> Result<(), Halt> {
         self.close_lane(path, how)?;
-        after.told.extend(self.lane(path).and_then(lane_ended));
+        after.notices.extend(self.lane(path).and_then(lane_ended));
         Ok(())
     }
 
-    pub(super) fn close_lane(&mut self, path: &LanePath, how: Doing) -> Result<(), Halt> {
+    pub(super) fn close_lane(&mut self, path: &LanePath, how: LanePhase) -> Result<(), Halt> {
         let parent = path.parent().ok_or_else(|| no_lane(path))?;
         let fan = self.lane_mut(&parent)?.lanes_mut().ok_or_else(|| no_lane(path))?;
         fan.end(path.last_index().unwrap_or(0), how);
@@ -168,19 +173,19 @@ impl Machine {
         &mut self,
         path: &LanePath,
         lost: CancelledLane,
-        world: World<'_>,
-        after: &mut Following,
+        world: DecisionInput<'_>,
+        after: &mut Consequences,
     ) -> Result<(), Halt> {
         // A fan-out that is itself within a cancelled lane ends with it; what was used counts where a join follows.
         let mut parent = path.parent().ok_or_else(|| no_lane(path))?;
         loop {
             let fan = self.fan_mut(&parent)?;
-            if fan.then != Some(Then::Cancel) {
+            if fan.then != Some(FanOutcome::Cancel) {
                 fan.lost.push(lost);
                 return self.complete_if_ended(&parent, world, after);
             }
             if fan.have_all_ended() {
-                self.close_lane(&parent, Doing::Cancelled)?;
+                self.close_lane(&parent, LanePhase::Cancelled)?;
             }
             parent = parent.parent().ok_or_else(|| no_lane(path))?;
         }
@@ -190,8 +195,8 @@ impl Machine {
         &mut self,
         parent: &LanePath,
         ended: &LanePath,
-        world: World<'_>,
-        after: &mut Following,
+        world: DecisionInput<'_>,
+        after: &mut Consequences,
     ) -> Result<(), Halt> {
         let fan = self.fan_mut(parent)?;
         if fan.then.is_none() {
@@ -206,8 +211,8 @@ impl Machine {
     pub(super) fn follow_with(
         &mut self,
         path: &LanePath,
-        then: Option<Then>,
-        after: &mut Following,
+        then: Option<FanOutcome>,
+        after: &mut Consequences,
     ) -> Result<(), Halt> {
         let is_decided = then.is_some();
         self.fan_mut(path)?.then = then;
@@ -215,7 +220,7 @@ impl Machine {
     }
 
     /// Cancels every lane of a fan-out that is still open.
-    pub(super) fn cancel_lanes(&mut self, parent: &LanePath, after: &mut Following) -> Result<(), Halt> {
+    pub(super) fn cancel_lanes(&mut self, parent: &LanePath, after: &mut Consequences) -> Result<(), Halt> {
         let left = std::mem::take(&mut self.left);
         let fan = self.fan_mut(parent)?;
         let mut lost = Vec::new();
@@ -233,22 +238,27 @@ impl Machine {
     pub(super) fn complete_if_ended(
         &mut self,
         path: &LanePath,
-        world: World<'_>,
-        after: &mut Following,
+        world: DecisionInput<'_>,
+        after: &mut Consequences,
     ) -> Result<(), Halt> {
-        let is_left = self.lane(path).is_some_and(|lane| matches!(lane.doing, Doing::Fanned(_)));
+        let is_left = self.lane(path).is_some_and(|lane| matches!(lane.doing, LanePhase::Fanned(_)));
         let Some(fan) = self.fan(path).filter(|fan| is_left && fan.have_all_ended()) else { return Ok(()) };
         match fan.then.clone() {
-            None | Some(Then::Cancel) => Ok(()),
-            Some(Then::Join) => self.join(path, world, after),
-            Some(Then::Fail(index)) => self.fail_fan(path, index, world, after),
+            None | Some(FanOutcome::Cancel) => Ok(()),
+            Some(FanOutcome::Join) => self.join(path, world, after),
+            Some(FanOutcome::Fail(index)) => self.fail_fan(path, index, world, after),
         }
     }
 
     /// Every lane has ended: the join role is visited.
-    pub(super) fn join(&mut self, path: &LanePath, world: World<'_>, after: &mut Following) -> Result<(), Halt> {
+    pub(super) fn join(
+        &mut self,
+        path: &LanePath,
+        world: DecisionInput<'_>,
+        after: &mut Consequences,
+    ) -> Result<(), Halt> {
         let lane = self.lane_mut(path)?;
-        let Doing::Fanned(fan) = std::mem::replace(&mut lane.doing, Doing::Deciding) else {
+        let LanePhase::Fanned(fan) = std::mem::replace(&mut lane.doing, LanePhase::Deciding) else {
             return Err(no_lane(path).into());
         };
         lane.joined = Some(fan);
@@ -257,13 +267,13 @@ impl Machine {
         if done.is_err() {
             // The lanes stand for whoever goes on.
             let lane = self.lane_mut(path)?;
-            lane.doing = lane.joined.take().map_or(Doing::Deciding, Doing::Fanned);
+            lane.doing = lane.joined.take().map_or(LanePhase::Deciding, LanePhase::Fanned);
         }
         done
     }
 
     /// The visit of a join role.
-    pub(super) fn joining(&self, path: &LanePath, world: World<'_>) -> Result<Dispatch, Halt> {
+    pub(super) fn joining(&self, path: &LanePath, world: DecisionInput<'_>) -> Result<Dispatch, Halt> {
         let graph = Arc::clone(&self.definition.graph);
         let lane = self.lane(path).ok_or_else(|| no_lane(path))?;
         let fan = lane.joined.as_deref().ok_or_else(|| no_lane(path))?;
@@ -274,7 +284,7 @@ impl Machine {
         let scope = scope.with_branches(Some(fan.branches()));
         let join = &fan.out.join;
         let part = key(&fan.edge.part, "join");
-        let speaking = Speaking { scope: &scope, from: fan.from(), part: &part };
+        let speaking = EdgeTexts { scope: &scope, from: fan.from(), part: &part };
         let prompt = match &join.prompt {
             Some(prompt) => speaking.text("prompt", prompt)?,
             None => fan.parts(world)?,
@@ -300,13 +310,13 @@ impl Machine {
         &mut self,
         path: &LanePath,
         index: u32,
-        world: World<'_>,
-        after: &mut Following,
+        world: DecisionInput<'_>,
+        after: &mut Consequences,
     ) -> Result<(), Halt> {
         let lane = self.lane(path).ok_or_else(|| no_lane(path))?;
-        let Doing::Fanned(fan) = &lane.doing else { return Err(no_lane(path).into()) };
+        let LanePhase::Fanned(fan) = &lane.doing else { return Err(no_lane(path).into()) };
         let failed = fan.lanes.get(&index).ok_or_else(|| no_lane(path))?;
-        let (Doing::Failed(error), Some(last)) = (&failed.doing, &failed.last) else {
+        let (LanePhase::Failed(error), Some(last)) = (&failed.doing, &failed.last) else {
             return Err(no_lane(path).into());
         };
         let error = error.clone();
@@ -318,7 +328,7 @@ impl Machine {
                     Ok(())
                 }
                 Some(parent) => {
-                    self.end_lane(path, Doing::Failed(error), after)?;
+                    self.end_lane(path, LanePhase::Failed(error), after)?;
                     self.look_at_fan_after(&parent, path, world, after)
                 }
             };
@@ -343,7 +353,7 @@ impl Machine {
             })),
         };
         let lane = self.lane_mut(path)?;
-        if let Doing::Fanned(fan) = std::mem::replace(&mut lane.doing, Doing::Deciding) {
+        if let LanePhase::Fanned(fan) = std::mem::replace(&mut lane.doing, LanePhase::Deciding) {
             lane.joined = Some(fan);
         }
         self.dispatch(path, dispatch, after)
@@ -370,17 +380,17 @@ pub(super) fn first_roles(graph: &Graph) -> BTreeSet<RoleName> {
 
 /// Whether a lane waits for lanes in it that are not needed any more.
 pub(super) fn is_ending(lane: &Lane) -> bool {
-    matches!(&lane.doing, Doing::Fanned(fan) if matches!(fan.then, Some(Then::Join | Then::Fail(_))))
+    matches!(&lane.doing, LanePhase::Fanned(fan) if matches!(fan.then, Some(FanOutcome::Join | FanOutcome::Fail(_))))
 }
 
 /// What was told to leave has left.
 pub(super) fn end_leaving(lane: &mut Lane) {
     match &mut lane.doing {
-        Doing::Leaving(_) => lane.doing = Doing::Cancelled,
-        Doing::Fanned(fan) => {
+        LanePhase::Leaving(_) => lane.doing = LanePhase::Cancelled,
+        LanePhase::Fanned(fan) => {
             fan.lanes.values_mut().for_each(end_leaving);
             fan.count();
-            lane.end(Doing::Cancelled);
+            lane.end(LanePhase::Cancelled);
         }
         _ => {}
     }
@@ -389,12 +399,12 @@ pub(super) fn end_leaving(lane: &mut Lane) {
 /// What was told to leave begins again, and is told anew: what an earlier process used of it is known only then.
 pub(super) fn stay(lane: &mut Lane) {
     match &mut lane.doing {
-        Doing::Leaving(_) => {
-            if let Doing::Leaving(dispatch) = std::mem::replace(&mut lane.doing, Doing::Deciding) {
-                lane.doing = Doing::Visiting(dispatch);
+        LanePhase::Leaving(_) => {
+            if let LanePhase::Leaving(dispatch) = std::mem::replace(&mut lane.doing, LanePhase::Deciding) {
+                lane.doing = LanePhase::Visiting(dispatch);
             }
         }
-        Doing::Fanned(fan) => {
+        LanePhase::Fanned(fan) => {
             fan.then = None;
             fan.lanes.values_mut().for_each(stay);
         }
@@ -405,7 +415,7 @@ pub(super) fn stay(lane: &mut Lane) {
 /// Cancels a lane and all lanes within it.
 pub(super) fn cancel(
     lane: &mut Lane,
-    left: &BTreeMap<LanePath, Left>,
+    left: &BTreeMap<LanePath, InFlight>,
     lost: &mut Vec<CancelledLane>,
     given: &mut Vec<LanePath>,
     actions: &mut Vec<Action>,
@@ -413,7 +423,7 @@ pub(super) fn cancel(
     if !lane.is_open() {
         return;
     }
-    if let (Doing::Deciding, Some(left), Some(visit)) = (&lane.doing, left.get(&lane.path), last_visit(lane)) {
+    if let (LanePhase::Deciding, Some(left), Some(visit)) = (&lane.doing, left.get(&lane.path), last_visit(lane)) {
         lost.push(CancelledLane {
             lane: visit.lane,
             role: visit.role,
@@ -424,36 +434,36 @@ pub(super) fn cancel(
             effect_unknown: None,
         });
     }
-    lane.doing = match std::mem::replace(&mut lane.doing, Doing::Cancelled) {
-        Doing::Visiting(dispatch) if dispatch.given.is_some() => {
+    lane.doing = match std::mem::replace(&mut lane.doing, LanePhase::Cancelled) {
+        LanePhase::Visiting(dispatch) if dispatch.given.is_some() => {
             given.push(lane.path.clone());
-            Doing::Cancelled
+            LanePhase::Cancelled
         }
-        Doing::Visiting(dispatch) => {
+        LanePhase::Visiting(dispatch) => {
             actions.push(Action::CancelLane(lane.path.clone()));
-            Doing::Leaving(dispatch)
+            LanePhase::Leaving(dispatch)
         }
-        Doing::Fanned(mut fan) => {
+        LanePhase::Fanned(mut fan) => {
             lost.append(&mut fan.lost);
             fan.lanes.values_mut().for_each(|lane| cancel(lane, left, lost, given, actions));
             fan.count();
             if fan.open > 0 {
-                fan.then = Some(Then::Cancel);
-                Doing::Fanned(fan)
+                fan.then = Some(FanOutcome::Cancel);
+                LanePhase::Fanned(fan)
             } else {
                 lane.joined = Some(fan);
-                Doing::Cancelled
+                LanePhase::Cancelled
             }
         }
-        leaving @ Doing::Leaving(_) => leaving,
-        _ => Doing::Cancelled,
+        leaving @ LanePhase::Leaving(_) => leaving,
+        _ => LanePhase::Cancelled,
     };
 }
 
 pub(super) fn lane_ended(lane: &Lane) -> Option<Followed> {
     let how = match lane.doing {
-        Doing::Arrived(_) => LaneEnd::Arrived,
-        Doing::Failed(_) => LaneEnd::Failed,
+        LanePhase::Arrived(_) => LaneEnd::Arrived,
+        LanePhase::Failed(_) => LaneEnd::Failed,
         _ => return None,
     };
     Some(Followed::LaneEnded { visit: last_visit(lane)?, how })

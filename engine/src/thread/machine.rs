@@ -1,22 +1,22 @@
 //! The thread machine: everything that decides, as one pure type.
 //!
 //! [`Machine::on`] takes an input and gives actions; a driver carries them out and decides nothing. The machine knows no
-//! clock, no store, no provider and no task: times come in with inputs, and earlier steps through [`Recall`].
+//! clock, no store, no provider and no task: times come in with inputs, and earlier steps through [`StepLookup`].
 //!
 //! Laws. *durable first*: what follows from a step leaves the machine only after the input that its commit was synced.
 //! *order free*: with `need: all` and no failed lane the steps do not depend on the order in which visits end. Fault
 //! routing, limits and money, and what a join has, are decided here and nowhere else.
 
-use super::budget::{Budget, Reserved, Wanted};
+use super::budget::{Budget, CallEstimate, Reservation};
 use super::clock::Clock;
-use super::decide::Following;
+use super::decide::Consequences;
 use super::fan::Fan;
-use super::lane::{Doing, Lane};
-use super::message::{Action, Commit, Definition, Input, LaneState, Left, NewStep, Told, VisitEnd};
+use super::lane::{Lane, LanePhase};
+use super::message::{Action, Commit, Definition, InFlight, Input, LaneState, NewStep, Notice, VisitEnd};
 use super::origin::Ending;
-use super::recall::{Recall, Unstored, Unsynced};
+use super::recall::{StepLookup, Unstored, Unsynced};
 use super::route::{Dispatch, Joins, Undecided};
-use super::scope::World;
+use super::scope::DecisionInput;
 use crate::graph::EdgeId;
 use rondo_agent_kit::conversation::Episode;
 use rondo_protocol::call::{Fault, FaultClass};
@@ -41,7 +41,7 @@ pub struct Machine {
     pub(super) budget: Budget,
     pub(super) clock: Clock,
     /// What an earlier process left of visits in flight.
-    pub(super) left: BTreeMap<LanePath, Left>,
+    pub(super) left: BTreeMap<LanePath, InFlight>,
     /// Commits that are not synced yet, each with what follows from it.
     pub(super) unsynced: VecDeque<(u64, Vec<Action>)>,
     /// The steps of these commits.
@@ -67,7 +67,7 @@ pub struct Machine {
 pub(super) struct Pending {
     pub(super) ending: Option<Ending>,
     /// What happened since the last step and has to be told with the next.
-    pub(super) told: Vec<Followed>,
+    pub(super) notices: Vec<Followed>,
     pub(super) list: Option<(u64, Arc<Value>)>,
 }
 
@@ -98,7 +98,7 @@ impl Machine {
     }
 
     /// What follows from an input at `now_ms` of a clock that never goes back.
-    pub fn on(&mut self, input: Input, now_ms: u64, recall: &dyn Recall) -> Vec<Action> {
+    pub fn on(&mut self, input: Input, now_ms: u64, recall: &dyn StepLookup) -> Vec<Action> {
         self.clock.tick(now_ms);
         self.chosen.clear();
         let mut out = Vec::new();
@@ -123,7 +123,7 @@ impl Machine {
     ///
     /// # Errors
     /// The limit that it could pass.
-    pub fn admit(&mut self, lane: &LanePath, role: &RoleName, wanted: &Wanted) -> Result<Reserved, Fault> {
+    pub fn admit(&mut self, lane: &LanePath, role: &RoleName, wanted: &CallEstimate) -> Result<Reservation, Fault> {
         let own = self.limits_of(role);
         self.budget.admit(lane, role, wanted, &self.definition.limits, &own)
     }
@@ -222,36 +222,36 @@ impl Machine {
 
     pub(super) fn fan_mut(&mut self, path: &LanePath) -> Result<&mut Fan, Halt> {
         match &mut self.lane_mut(path)?.doing {
-            Doing::Fanned(fan) => Ok(fan),
+            LanePhase::Fanned(fan) => Ok(fan),
             _ => Err(no_lane(path).into()),
         }
     }
 
     pub(super) fn fan(&self, path: &LanePath) -> Option<&Fan> {
         match &self.lane(path)?.doing {
-            Doing::Fanned(fan) => Some(fan),
+            LanePhase::Fanned(fan) => Some(fan),
             _ => None,
         }
     }
 
-    pub(super) fn begin(&mut self, recall: &dyn Recall, out: &mut Vec<Action>) -> Result<(), Halt> {
+    pub(super) fn begin(&mut self, recall: &dyn StepLookup, out: &mut Vec<Action>) -> Result<(), Halt> {
         // What happened to lanes before this process happened in the order of their last steps.
         let mut lanes = Vec::new();
         every_lane(&self.trunk, &mut lanes);
         lanes.sort_unstable();
         let input = Arc::clone(&self.definition.input);
-        let world = World { input: &input, recall, fresh: None };
-        let mut after = Following::default();
+        let world = DecisionInput { input: &input, recall, fresh: None };
+        let mut after = Consequences::default();
         let mut fans = Vec::new();
         for (_, path) in lanes {
             let Some(lane) = self.lane(&path) else { continue };
             match &lane.doing {
-                Doing::Deciding => self.decide(&path, world, &mut after)?,
-                Doing::Visiting(dispatch) => {
+                LanePhase::Deciding => self.decide(&path, world, &mut after)?,
+                LanePhase::Visiting(dispatch) => {
                     let dispatch = Dispatch::clone(dispatch);
                     self.dispatch(&path, dispatch, &mut after)?;
                 }
-                Doing::Fanned(fan) => {
+                LanePhase::Fanned(fan) => {
                     // The lane that decided what follows made room for no other.
                     let most = fan.parallel() - usize::from(fan.decided().is_some());
                     self.open_up_to(&path, most, world, &mut after)?;
@@ -268,9 +268,9 @@ impl Machine {
             self.complete_if_ended(&path, world, &mut after)?;
         }
         let is_new = !self.is_resumed;
-        let told = after.told.into_iter().filter(|_| is_new);
-        let told = told.map(|followed| Action::Tell(Told::After { visit: None, status: None, followed }));
-        let actions = told.chain(after.actions).collect();
+        let notices = after.notices.into_iter().filter(|_| is_new);
+        let notices = notices.map(|followed| Action::Tell(Notice::After { visit: None, status: None, followed }));
+        let actions = notices.chain(after.actions).collect();
         self.emit(actions, out);
         Ok(())
     }
@@ -287,12 +287,12 @@ impl Machine {
     }
 
     /// Takes care of everything that is due without an input.
-    pub(super) fn settle(&mut self, recall: &dyn Recall, out: &mut Vec<Action>) -> Result<(), Halt> {
+    pub(super) fn settle(&mut self, recall: &dyn StepLookup, out: &mut Vec<Action>) -> Result<(), Halt> {
         while let Some(path) = self.given.pop_front() {
             if self.is_replaying {
                 continue;
             }
-            let Doing::Visiting(dispatch) = &mut self.lane_mut(&path)?.doing else { continue };
+            let LanePhase::Visiting(dispatch) = &mut self.lane_mut(&path)?.doing else { continue };
             let Some(answered) = dispatch.given.take() else { continue };
             let end = VisitEnd {
                 outcome: Ok(*answered),
@@ -318,25 +318,25 @@ impl Machine {
         &mut self,
         path: &LanePath,
         end: VisitEnd,
-        recall: &dyn Recall,
+        recall: &dyn StepLookup,
         out: &mut Vec<Action>,
     ) -> Result<(), Halt> {
         self.clock.leave(end.waited_ms);
         let lane = self.lane_mut(path)?;
-        match std::mem::replace(&mut lane.doing, Doing::Deciding) {
-            Doing::Leaving(dispatch) => {
-                self.close_lane(path, Doing::Cancelled)?;
+        match std::mem::replace(&mut lane.doing, LanePhase::Deciding) {
+            LanePhase::Leaving(dispatch) => {
+                self.close_lane(path, LanePhase::Cancelled)?;
                 let lost = lost(path, &dispatch.role, &end);
                 let input = Arc::clone(&self.definition.input);
-                let world = World { input: &input, recall, fresh: None };
-                let mut after = Following::default();
+                let world = DecisionInput { input: &input, recall, fresh: None };
+                let mut after = Consequences::default();
                 self.lane_left(path, lost, world, &mut after)?;
-                self.pending.told.extend(after.told);
+                self.pending.notices.extend(after.notices);
                 self.emit(after.actions, out);
                 Ok(())
             }
-            Doing::Visiting(dispatch) => {
-                lane.doing = Doing::Visiting(dispatch);
+            LanePhase::Visiting(dispatch) => {
+                lane.doing = LanePhase::Visiting(dispatch);
                 self.commit_visit(path, end, recall, out)
             }
             other => {
@@ -351,12 +351,12 @@ impl Machine {
         &mut self,
         path: &LanePath,
         end: VisitEnd,
-        recall: &dyn Recall,
+        recall: &dyn StepLookup,
         out: &mut Vec<Action>,
     ) -> Result<(), Halt> {
         let VisitEnd { outcome, note, objects, .. } = end;
         let lane = self.lane(path).ok_or_else(|| no_lane(path))?;
-        let Doing::Visiting(dispatch) = &lane.doing else { return Err(no_lane(path).into()) };
+        let LanePhase::Visiting(dispatch) = &lane.doing else { return Err(no_lane(path).into()) };
         let answered = match outcome {
             Ok(answered) => answered,
             Err(fault) => self.reserved(path, &dispatch.role, fault)?,
@@ -379,17 +379,17 @@ impl Machine {
         let mut note = note;
         let added = self.add(path, digest, &step, answered.body, &mut note)?;
         let visit = event::Visit { role: step.role.clone(), visit: added.visit, lane: path.clone() };
-        let mut after = Following { told: std::mem::take(&mut self.pending.told), actions: Vec::new() };
+        let mut after = Consequences { notices: std::mem::take(&mut self.pending.notices), actions: Vec::new() };
         if let Some(joins) = &added.joins {
-            after.told.extend(joins.cancelled.iter().map(|visit| {
+            after.notices.extend(joins.cancelled.iter().map(|visit| {
                 let visit = visit.clone();
                 Followed::LaneEnded { visit, how: LaneEnd::Cancelled }
             }));
         }
         let input = Arc::clone(&self.definition.input);
-        let world = World { input: &input, recall, fresh: Some(&added.episode) };
+        let world = DecisionInput { input: &input, recall, fresh: Some(&added.episode) };
         let decided = self.decide(path, world, &mut after);
-        let mut actions = vec![Action::Tell(Told::Committed {
+        let mut actions = vec![Action::Tell(Notice::Committed {
             visit: visit.clone(),
             seq: self.seq,
             step: digest,
@@ -397,12 +397,12 @@ impl Machine {
             status: step.status.clone(),
             at_ms: note.ended_at_ms,
         })];
-        actions.extend(after.told.iter().map(|followed| {
+        actions.extend(after.notices.iter().map(|followed| {
             let (visit, status) = (Some(visit.clone()), Some(step.status.clone()));
-            Action::Tell(Told::After { visit, status, followed: followed.clone() })
+            Action::Tell(Notice::After { visit, status, followed: followed.clone() })
         }));
         actions.extend(after.actions);
-        note.after = after.told;
+        note.after = after.notices;
         note.left_by = self.left_by(path);
         let lane = self.lane(path).ok_or_else(|| no_lane(path))?;
         let row = lane.opened_by.last().map(|opened_by| -> Result<_, Fault> {
@@ -470,7 +470,7 @@ impl Machine {
         let keeps = self.keep_all.contains(&step.role);
         self.left.remove(path);
         let lane = self.lane_mut(path)?;
-        let Doing::Visiting(dispatch) = std::mem::replace(&mut lane.doing, Doing::Deciding) else {
+        let LanePhase::Visiting(dispatch) = std::mem::replace(&mut lane.doing, LanePhase::Deciding) else {
             return Err(no_lane(path).into());
         };
         if let Some((edge, per)) = &dispatch.bounded {
@@ -499,7 +499,7 @@ impl Machine {
     }
 
     pub(super) fn over(&mut self, part: &Arc<str>, outcome: Outcome, reason: Option<String>, result: Value) {
-        self.trunk.end(Doing::Over);
+        self.trunk.end(LanePhase::Over);
         self.end = Some(Arc::clone(part));
         self.pending.ending = Some(Ending { outcome, reason, result, at_ms: 0 });
     }
@@ -585,22 +585,22 @@ pub(super) struct Added {
 
 pub(super) fn visiting<'l>(lane: &'l Lane, found: &mut Vec<(LanePath, &'l Dispatch)>) {
     match &lane.doing {
-        Doing::Visiting(dispatch) => found.push((lane.path.clone(), dispatch)),
-        Doing::Fanned(fan) => fan.lanes.values().for_each(|lane| visiting(lane, found)),
+        LanePhase::Visiting(dispatch) => found.push((lane.path.clone(), dispatch)),
+        LanePhase::Fanned(fan) => fan.lanes.values().for_each(|lane| visiting(lane, found)),
         _ => {}
     }
 }
 
 pub(super) fn lanes<'l>(lane: &'l Lane, found: &mut Vec<&'l Lane>) {
     found.push(lane);
-    if let Doing::Fanned(fan) = &lane.doing {
+    if let LanePhase::Fanned(fan) = &lane.doing {
         fan.lanes.values().for_each(|lane| lanes(lane, found));
     }
 }
 
 /// Every lane with the number of its last step.
 pub(super) fn every_lane(lane: &Lane, found: &mut Vec<(u64, LanePath)>) {
-    if let Doing::Fanned(fan) = &lane.doing {
+    if let LanePhase::Fanned(fan) = &lane.doing {
         fan.lanes.values().for_each(|lane| every_lane(lane, found));
     }
     found.push((lane.last.as_ref().map_or(0, |last| last.seq), lane.path.clone()));

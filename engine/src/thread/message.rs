@@ -62,7 +62,7 @@ pub enum Action {
     /// A lane is not needed any more: its visit is to stop and to end.
     CancelLane(LanePath),
     /// Tell whoever watches.
-    Tell(Told),
+    Tell(Notice),
     /// The thread has ended, and that is stored.
     Finish(Ending),
     /// The thread stops and can be resumed.
@@ -191,7 +191,7 @@ pub struct LaneState {
 
 /// What whoever watches is told.
 #[derive(Debug, Clone, PartialEq)]
-pub enum Told {
+pub enum Notice {
     /// A step has been synced.
     Committed {
         /// Whose.
@@ -220,7 +220,7 @@ pub enum Told {
 
 /// What an earlier process left of a visit in flight.
 #[derive(Debug, Clone, Default)]
-pub struct Left {
+pub struct InFlight {
     /// Tokens of the replies that it had got.
     pub usage: Option<Usage>,
     /// What these cost, in US dollars.
@@ -246,7 +246,7 @@ pub struct PastStep {
 
 /// How a machine came to a step that it followed.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Came {
+pub struct ReachedBy {
     /// Which part of the workflow led there.
     pub part: Arc<str>,
     /// For each part of the step's lane the step that opened this round.

@@ -23,14 +23,14 @@ mod scope;
 #[cfg(test)]
 mod tests;
 
-pub use budget::{Amount, Budget, Reserved, Spent, Wanted};
+pub use budget::{Amount, Budget, CallEstimate, Reservation, Spent};
 pub use checkpoint::{Checkpoint, Stored};
-pub use lane::{Lane, LaneError, Last, Own, Seen, Taken};
+pub use lane::{EdgeCount, Lane, LaneError, Last, OwnVisits, VisibleVisits};
 pub use machine::{Machine, episode};
 pub use message::{
-    Action, Answered, Came, Commit, Definition, Input, LaneState, Left, NewStep, Object, PastStep, Told, Visit,
-    VisitEnd,
+    Action, Answered, Commit, Definition, InFlight, Input, LaneState, NewStep, Notice, Object, PastStep, ReachedBy,
+    Visit, VisitEnd,
 };
 pub use origin::{Ending, Origin, Stop};
-pub use recall::{PastLane, Recall};
+pub use recall::{PastLane, StepLookup};
 pub use route::{Dispatch, MAX_RENDERED_BYTES, Undecided, routed};

@@ -9,12 +9,12 @@ use rondo_protocol::call::Fault;
 use rondo_protocol::id::{LanePath, RoleName};
 use rondo_protocol::object::BoundedEdge;
 
-use super::lane::{Own, Taken};
+use super::lane::{EdgeCount, OwnVisits};
 use super::message::NewStep;
 use crate::graph::EdgeId;
 
 /// Earlier steps of the thread. The same thread gives the same answers, so that the machine stays a pure function.
-pub trait Recall {
+pub trait StepLookup {
     /// The step of that number as templates see it.
     ///
     /// # Errors
@@ -44,9 +44,9 @@ pub trait Recall {
 #[derive(Debug, Clone, Default, PartialEq)]
 pub struct PastLane {
     /// Of each role: its visits in the lane.
-    pub own: BTreeMap<RoleName, Own>,
+    pub own: BTreeMap<RoleName, OwnVisits>,
     /// Bounded edges that were taken in the lane.
-    pub taken: BTreeMap<EdgeId, Taken>,
+    pub taken: BTreeMap<EdgeId, EdgeCount>,
     /// The steps that opened the lane and those around it for the first time, outermost first.
     pub first_opened_by: Vec<u64>,
 }
@@ -80,12 +80,12 @@ impl Unstored {
 /// What can be recalled, with the steps that are not synced yet.
 pub(super) struct Unsynced<'a> {
     /// The rest.
-    pub(super) recall: &'a dyn Recall,
+    pub(super) recall: &'a dyn StepLookup,
     /// These steps, oldest first.
     pub(super) steps: Vec<Unstored>,
 }
 
-impl Recall for Unsynced<'_> {
+impl StepLookup for Unsynced<'_> {
     fn episode(&self, seq: u64) -> Result<Arc<Episode>, Fault> {
         let at = self.steps.binary_search_by_key(&seq, |step| step.episode.seq).ok();
         match at.and_then(|at| self.steps.get(at)) {
@@ -106,7 +106,7 @@ impl Recall for Unsynced<'_> {
             own.attempts += step.attempts;
             own.latest = step.episode.seq;
             if let Some(left_by) = step.left_by {
-                past.taken.insert(EdgeId(left_by.edge), Taken { count: left_by.count, mark: left_by.mark });
+                past.taken.insert(EdgeId(left_by.edge), EdgeCount { count: left_by.count, mark: left_by.mark });
             }
         }
         Ok(Some(past).filter(|past| !past.own.is_empty()))

@@ -84,13 +84,13 @@ pub enum Undecided {
     },
     /// A step that is needed could not be recalled.
     #[error("{0}")]
-    Recall(Fault),
+    StepLookup(Fault),
 }
 
 impl From<Undecided> for Fault {
     fn from(undecided: Undecided) -> Self {
         let (code, class) = match &undecided {
-            Undecided::Recall(fault) => return fault.clone(),
+            Undecided::StepLookup(fault) => return fault.clone(),
             Undecided::Unrendered { .. } | Undecided::NotAList { .. } => (Code::RenderFailed, FaultClass::Limit),
             Undecided::NoEdge { .. } => (Code::RenderFailed, FaultClass::Denied),
         };
@@ -99,7 +99,7 @@ impl From<Undecided> for Fault {
 }
 
 /// Renders parts of one edge in one scope.
-pub struct Speaking<'a> {
+pub struct EdgeTexts<'a> {
     /// The scope.
     pub scope: &'a LaneScope<'a>,
     /// Where the edge comes from, for people.
@@ -108,7 +108,7 @@ pub struct Speaking<'a> {
     pub part: &'a str,
 }
 
-impl Speaking<'_> {
+impl EdgeTexts<'_> {
     /// A text.
     pub fn text(&self, key_of: &str, template: &Template) -> Result<String, Undecided> {
         let rendered = template.render(self.scope, MAX_RENDERED_BYTES);
@@ -172,7 +172,7 @@ pub fn choose(graph: &Graph, lane: &Lane, scope: &LaneScope<'_>) -> Result<Optio
         }
     };
     for edge in edges {
-        let speaking = Speaking { scope, from: &place, part: &edge.part };
+        let speaking = EdgeTexts { scope, from: &place, part: &edge.part };
         if speaking.holds(edge.when.as_ref())? {
             let mut edge = edge;
             while let Some(bound) = &edge.bound {

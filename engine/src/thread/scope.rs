@@ -9,22 +9,22 @@ use rondo_protocol::call::Fault;
 use rondo_protocol::workflow::template::{Found, Scope, View};
 
 use super::fan::Branches;
-use super::lane::{Lane, Seen};
-use super::recall::Recall;
+use super::lane::{Lane, VisibleVisits};
+use super::recall::StepLookup;
 use super::route::Undecided;
 
 /// What every scope of a thread looks things up in.
 #[derive(Clone, Copy)]
-pub struct World<'a> {
+pub struct DecisionInput<'a> {
     /// The input, an object.
     pub input: &'a Value,
     /// Earlier steps.
-    pub recall: &'a dyn Recall,
+    pub recall: &'a dyn StepLookup,
     /// The step that is being committed, which cannot be recalled yet.
     pub fresh: Option<&'a Arc<Episode>>,
 }
 
-impl World<'_> {
+impl DecisionInput<'_> {
     /// The step of that number.
     ///
     /// # Errors
@@ -39,7 +39,7 @@ impl World<'_> {
 
 /// The scope of edges that leave a lane's last step, or of the first prompts of lanes that it opens.
 pub struct LaneScope<'a> {
-    world: World<'a>,
+    world: DecisionInput<'a>,
     lane: &'a Lane,
     last: Option<Arc<Episode>>,
     branches: Option<Branches<'a>>,
@@ -52,8 +52,8 @@ impl<'a> LaneScope<'a> {
     ///
     /// # Errors
     /// When that step cannot be recalled.
-    pub fn new(world: World<'a>, lane: &'a Lane, last: Option<u64>) -> Result<Self, Undecided> {
-        let last = last.map(|seq| world.episode(seq)).transpose().map_err(Undecided::Recall)?;
+    pub fn new(world: DecisionInput<'a>, lane: &'a Lane, last: Option<u64>) -> Result<Self, Undecided> {
+        let last = last.map(|seq| world.episode(seq)).transpose().map_err(Undecided::StepLookup)?;
         Ok(Self { world, lane, last, branches: None, fault: RefCell::new(None) })
     }
 
@@ -75,7 +75,7 @@ impl<'a> LaneScope<'a> {
     /// Those of `outcome`, or what could not be recalled.
     pub fn checked<T>(&self, outcome: Result<T, Undecided>) -> Result<T, Undecided> {
         match self.fault.borrow_mut().take() {
-            Some(fault) => Err(Undecided::Recall(fault)),
+            Some(fault) => Err(Undecided::StepLookup(fault)),
             None => outcome,
         }
     }
@@ -113,7 +113,7 @@ impl<'a> LaneScope<'a> {
         }
     }
 
-    fn whole(&self, seen: &Seen) -> Value {
+    fn whole(&self, seen: &VisibleVisits) -> Value {
         let Some(latest) = self.recalled(self.world.episode(seen.latest)) else { return Value::Null };
         let mut value = one(&latest, seen.visits);
         if let Value::Object(members) = &mut value {

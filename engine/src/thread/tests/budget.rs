@@ -32,10 +32,10 @@ fn usage(prompt_tokens: u64, output_tokens: u64) -> Usage {
 }
 
 /// A random play of calls in 64 lanes: admitted, settled, committed, cancelled. Gives what was used in all.
-fn played(machine: &mut Machine, seed: u64, wanted: Wanted, is_counted: bool) -> (u64, f64, u64) {
+fn played(machine: &mut Machine, seed: u64, wanted: CallEstimate, is_counted: bool) -> (u64, f64, u64) {
     let mut random = Random(seed);
     let role = name("a");
-    let mut in_flight: Vec<(u32, Reserved)> = Vec::new();
+    let mut in_flight: Vec<(u32, Reservation)> = Vec::new();
     let (mut tokens, mut cost, mut most) = (0, 0.0, 0);
     let mut notes: std::collections::BTreeMap<u32, Note> = std::collections::BTreeMap::new();
     for _ in 0..4_000 {
@@ -80,8 +80,8 @@ fn played(machine: &mut Machine, seed: u64, wanted: Wanted, is_counted: bool) ->
     (tokens, cost, most)
 }
 
-const KNOWN: Wanted =
-    Wanted { prompt_bytes: 400, max_output_tokens: Some(50), input_usd: Some(0.001), output_usd: Some(0.002) };
+const KNOWN: CallEstimate =
+    CallEstimate { prompt_bytes: 400, max_output_tokens: Some(50), input_usd: Some(0.001), output_usd: Some(0.002) };
 
 #[test]
 fn lanes_side_by_side_never_pass_what_is_known_beforehand() {
@@ -99,7 +99,7 @@ fn lanes_side_by_side_never_pass_what_is_known_beforehand() {
 
 #[test]
 fn what_is_not_known_is_passed_by_the_calls_in_flight_at_most() {
-    let unknown = Wanted { max_output_tokens: None, input_usd: None, output_usd: None, ..KNOWN };
+    let unknown = CallEstimate { max_output_tokens: None, input_usd: None, output_usd: None, ..KNOWN };
     for seed in 0..20 {
         let (_, cost, most) = played(&mut machine("visits: 99", "cost_usd: 9"), seed, unknown, true);
         #[expect(clippy::cast_precision_loss, reason = "small numbers")]
@@ -141,7 +141,7 @@ fn a_call_that_is_refused_is_routed_by_on_limit() {
     let mut thread = Thread::new(&text, script(&[]));
     thread.begin();
     let role = name("a");
-    let large = Wanted { prompt_bytes: 600, ..KNOWN };
+    let large = CallEstimate { prompt_bytes: 600, ..KNOWN };
     let fault = thread.machine.admit(&LanePath::trunk(), &role, &large).unwrap_err();
     assert_eq!(
         fault.message,

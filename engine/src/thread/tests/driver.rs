@@ -1,7 +1,7 @@
 //! A driver for tests: rows and steps in memory, scripted answers, inputs in an order that the test chooses, and crashes.
 //!
 //! It holds law `durable_first` to every action, as a real driver would be hurt by a breach of it: what a commit says is
-//! there for [`Recall`] only once the commit was carried out, and rows only once it was synced.
+//! there for [`StepLookup`] only once the commit was carried out, and rows only once it was synced.
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::fmt::Write as _;
@@ -15,7 +15,7 @@ use rondo_protocol::id::{LanePath, RoleName, Status};
 use rondo_protocol::object::{Followed, Note, Observation, Step, Usage};
 use rondo_protocol::{Digest, Value};
 
-use super::super::lane::{Doing, Own, Taken};
+use super::super::lane::{EdgeCount, LanePhase, OwnVisits};
 use super::super::*;
 use crate::graph::{EdgeId, Graph};
 
@@ -146,7 +146,7 @@ struct View<'a> {
     recalled: &'a std::cell::Cell<u64>,
 }
 
-impl Recall for View<'_> {
+impl StepLookup for View<'_> {
     fn episode(&self, seq: u64) -> Result<Arc<Episode>, Fault> {
         self.recalled.set(self.recalled.get() + 1);
         let stored = usize::try_from(seq).ok().and_then(|seq| self.rows.steps.get(seq.checked_sub(1)?));
@@ -166,12 +166,12 @@ impl Recall for View<'_> {
                 let first = if note.first_opened_by.is_empty() { &note.opened_by } else { &note.first_opened_by };
                 past.first_opened_by.clone_from(first);
             }
-            let own: &mut Own = past.own.entry(made.step.role.clone()).or_default();
+            let own: &mut OwnVisits = past.own.entry(made.step.role.clone()).or_default();
             own.visits += 1;
             own.attempts += made.note.attempts;
             own.latest = seq;
             if let Some(left_by) = made.note.left_by {
-                past.taken.insert(EdgeId(left_by.edge), Taken { count: left_by.count, mark: left_by.mark });
+                past.taken.insert(EdgeId(left_by.edge), EdgeCount { count: left_by.count, mark: left_by.mark });
             }
         }
         Ok(Some(past).filter(|past| !past.own.is_empty()))
@@ -219,7 +219,7 @@ pub struct Thread {
     pub pending: VecDeque<Commit>,
     pub script: Script,
     under_way: BTreeMap<LanePath, UnderWay>,
-    pub told: Vec<Told>,
+    pub notices: Vec<Notice>,
     pub finished: Option<Ending>,
     pub stopped: Option<Fault>,
     /// Lanes that were told to leave, and the version that had been asked for then.
@@ -250,7 +250,7 @@ impl Thread {
             pending: VecDeque::new(),
             script,
             under_way: BTreeMap::new(),
-            told: Vec::new(),
+            notices: Vec::new(),
             finished: None,
             stopped: None,
             leaving: BTreeMap::new(),
@@ -352,7 +352,7 @@ impl Thread {
         let mut asked_for = self.rows.version + self.pending.len() as u64;
         asked_for += actions.iter().filter(|action| matches!(action, Action::Commit(_))).count() as u64;
         for lane in self.machine.lanes() {
-            if matches!(lane.doing, Doing::Leaving(_)) {
+            if matches!(lane.doing, LanePhase::Leaving(_)) {
                 self.leaving.entry(lane.path.clone()).or_insert(asked_for);
             }
         }
@@ -375,7 +375,7 @@ impl Thread {
                     self.leaving.remove(&lane);
                     self.under_way.get_mut(&lane).unwrap().is_leaving = true;
                 }
-                Action::Tell(told) => self.told.push(told),
+                Action::Tell(notices) => self.notices.push(notices),
                 Action::Finish(ending) => self.finished = Some(ending),
                 Action::Stop(fault) => {
                     self.stopped.get_or_insert(fault);
@@ -398,8 +398,8 @@ impl Thread {
             Action::CancelLane(lane) => {
                 assert!(self.leaving.get(lane).is_some_and(|asked_for| *asked_for <= self.rows.version), "{lane:?}");
             }
-            Action::Tell(Told::Committed { step, .. }) => assert!(known(step), "told before its sync"),
-            Action::Tell(Told::After { visit, .. }) => {
+            Action::Tell(Notice::Committed { step, .. }) => assert!(known(step), "told before its sync"),
+            Action::Tell(Notice::After { visit, .. }) => {
                 let Some(visit) = visit else { return };
                 let is_it = |made: &&Stored1| {
                     made.step.lane == visit.lane && made.step.role == visit.role && made.visit == visit.visit
@@ -498,8 +498,8 @@ impl Thread {
 
     /// How lanes ended, as it was told.
     pub fn lanes_ended(&self) -> Vec<String> {
-        let ended = self.told.iter().filter_map(|told| match told {
-            Told::After { followed: Followed::LaneEnded { visit, how }, .. } => Some((visit, how)),
+        let ended = self.notices.iter().filter_map(|notices| match notices {
+            Notice::After { followed: Followed::LaneEnded { visit, how }, .. } => Some((visit, how)),
             _ => None,
         });
         ended
