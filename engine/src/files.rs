@@ -34,7 +34,7 @@ pub fn read_text(path: &Path, max_bytes: usize) -> Result<String, Failure> {
         .map_err(|error| Failure::new(Code::FileRefused, format!("{}: {error}", path.display())))
 }
 
-/// A path as it is told to other processes and recorded: absolute, links resolved.
+/// A path as it is recorded and given to other processes: absolute, links resolved.
 pub fn absolute(path: &Path, here: &Path) -> String {
     if let Some(shipped) = path.to_str().filter(|path| shipped::is_one(path)) {
         return shipped.to_owned();
@@ -96,7 +96,7 @@ impl FolderFiles {
 
     fn read_within(&self, path: &str, max_bytes: usize) -> Result<String, FileError> {
         let named = Path::new(path);
-        // The reader of workflows lets no such path through; this holds whoever else asks.
+        // The reader of workflows refuses such paths already; other callers may not.
         if !named.components().all(|part| matches!(part, Component::Normal(_) | Component::CurDir)) {
             return Err(FileError::Outside);
         }

@@ -56,7 +56,7 @@ pub struct ResolvedModel {
 }
 
 impl ResolvedModel {
-    /// Whether calls cost something and nobody knows how much. A script and a recording cost nothing, or what was
+    /// Whether calls cost an unknown amount. A script and a recording cost nothing, or what was
     /// recorded; so does what answers within this process, which has no provider.
     pub fn is_unpriced(&self) -> bool {
         let provider = self.served_by.provider.as_str();

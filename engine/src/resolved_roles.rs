@@ -81,7 +81,7 @@ impl BodyReader {
 pub struct RoleRuntime {
     /// The loop's part.
     pub agent: Agent,
-    /// How it is told its history.
+    /// How its history is built.
     pub history_policy: HistoryPolicy,
     /// The head for its first model, then for each fallback.
     pub heads: Vec<ModelHead>,
@@ -123,8 +123,7 @@ pub enum Error {
     },
 }
 
-/// What the workflow alone decides of a request head: the system text and the schema of the answer. The rest comes from
-/// whoever resolves models.
+/// The parts of a request head that the workflow alone decides: the system text and the schema of the answer.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Script {
     /// The system text.
@@ -189,7 +188,7 @@ pub fn script(model: &ModelRole, contract: &Contract) -> Script {
     Script { system: system_text(&model.system, &contract.text()), response_format: contract.response_format() }
 }
 
-/// How a role is told its history.
+/// How a role's history is built.
 pub fn history_policy(model: &ModelRole) -> HistoryPolicy {
     HistoryPolicy { history: model.history, context: model.context.clone() }
 }

@@ -1,4 +1,4 @@
-//! Private folders that end with whoever made them.
+//! Temporary private folders, removed when dropped.
 
 use std::fs::{self, DirBuilder};
 use std::io;
@@ -9,14 +9,14 @@ use std::sync::atomic::{AtomicU32, Ordering};
 /// How many names are tried, where others of the same process id left theirs behind.
 const MAX_TRIES: u32 = 64;
 
-/// A folder in the system's folder for such things, which nobody else may look into.
+/// A folder below the system's temporary folder that only this user can read.
 #[derive(Debug)]
 pub struct Scratch {
     path: PathBuf,
 }
 
 impl Scratch {
-    /// Makes one. `purpose` stands in its name.
+    /// Makes one whose name contains `purpose`.
     ///
     /// # Errors
     /// When the system has no room for it.

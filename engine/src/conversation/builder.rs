@@ -45,7 +45,7 @@ pub struct Opening<'a> {
 pub struct Opened {
     /// The messages of its first request.
     pub conversation: Arc<Conversation>,
-    /// What the role was told of the steps since its last visit; `None` where nobody will ask for it again.
+    /// The steps since its last visit that the prompt reports; `None` where they are not needed again.
     pub told: Option<String>,
 }
 
@@ -79,7 +79,7 @@ impl Conversations {
         }
     }
 
-    /// Forgets a role's conversation, because its visit did not come to an answer.
+    /// Forgets a role's conversation after a visit without an answer.
     pub fn forget(&mut self, role: &RoleName, lane: &LanePath) {
         self.kept.remove(&Key::new(role, lane));
     }

@@ -245,7 +245,7 @@ pub fn body(body_readers: &BTreeMap<RoleName, BodyReader>, role: &RoleName, answ
     body_readers.get(role).map(|reading| reading.body(answer)).unwrap_or_default()
 }
 
-/// How a role is told its history, and what its heads hold.
+/// A role's history policy, and what its heads hold.
 struct RoleHistory {
     history_policy: conversation::HistoryPolicy,
     script: resolved_roles::Script,

@@ -28,7 +28,7 @@ pub struct Steps<'a> {
     roles: Vec<RoleName>,
     body_readers: BTreeMap<RoleName, BodyReader>,
     at_hand: Mutex<StepCache>,
-    /// Rounds that follow from the steps themselves, for whoever trusts no note.
+    /// Rounds as they follow from the steps alone, without trusting notes.
     proven: Mutex<BTreeMap<u64, Vec<u64>>>,
 }
 

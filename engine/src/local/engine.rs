@@ -29,7 +29,7 @@ use crate::socket::Freed;
 use crate::store::{self, Commit, Row, Status, StepStore};
 use crate::thread::{Action, Definition, Input, Machine, Notice, Origin};
 
-/// How long a run that is told to stop is waited for: the longest that draining takes.
+/// How long to wait for a run that is stopping: the longest that draining takes.
 const STOPPING: Duration = Duration::from_secs(10);
 
 /// Runs threads over one store.
@@ -152,7 +152,7 @@ impl Engine {
             return Err(Error::Running { thread: thread.clone() }.into());
         }
         let driven = self.drive(thread)?;
-        // As it is now that nobody else changes it.
+        // Read again: from here on no other process changes it.
         (row, origin) = self.row(thread)?;
         if let Some(ending) = origin.ending {
             return Ok(Resumed::Ended { ending, head: row.head });
@@ -171,7 +171,7 @@ impl Engine {
         let ready = self.ready(thread.clone(), &beginning.workflow, graph, run_config, told)?;
         let machine = self.machine(&ready, &row, &beginning.start)?;
         if row.status != Status::Running || origin.stop.is_some() {
-            // Whoever looks meanwhile sees that the thread goes on.
+            // Readers see that the thread is running again.
             origin.stop = None;
             row.status = Status::Running;
             row.origin = origin.to_bytes().map_err(Error::from)?;
@@ -266,7 +266,7 @@ impl Engine {
         })
     }
 
-    /// Takes a thread over from whoever drove it, if nobody does any more.
+    /// Claims a thread that no other process drives.
     fn drive(&self, thread: &ThreadId) -> Result<DriveLease, Error> {
         let seat = self.parts.seat.clone();
         if let Some(seat) = &seat
@@ -277,7 +277,7 @@ impl Engine {
         Ok(DriveLease { seat, thread: thread.clone() })
     }
 
-    /// Tells whoever runs a thread to end it for good, and waits until it has.
+    /// Asks the run of a thread, in whichever process, to end it for good, and waits until it has.
     async fn free(&self, thread: &ThreadId) -> Result<Freed, Error> {
         let running = self.parts.running.all().get(thread).cloned();
         if let Some(stopper) = running {

@@ -57,7 +57,7 @@ pub enum Error {
         /// The program's name, cut to what can be shown.
         program: String,
     },
-    /// A limit on money holds nothing where nobody knows what a call costs.
+    /// A limit on money cannot be held where the price of a call is unknown.
     #[error(
         "a limit on money needs a price: the role {role} asks the model {model:?} ({id}), and no price of it is known"
     )]

@@ -112,7 +112,7 @@ fn numbered(seq: u64, all: impl Iterator<Item = What>) -> Vec<(EventId, What)> {
     (1_u32..).zip(all).map(|(k, what)| (EventId { seq, k }, what)).collect()
 }
 
-/// What is told of a thread before its first step.
+/// The events before a thread's first step.
 fn of_beginning(row: &Row, origin: &Origin) -> Vec<(EventId, What)> {
     let started = What::ThreadStarted { workflow: row.workflow, start: row.start };
     let visit = Visit::beginning();
@@ -121,7 +121,7 @@ fn of_beginning(row: &Row, origin: &Origin) -> Vec<(EventId, What)> {
     numbered(0, std::iter::once(started).chain(after))
 }
 
-/// What is told of a step.
+/// The events of a step.
 pub fn of_step(stored: &StoredStep, note: &Note) -> Vec<(EventId, What)> {
     let step = &stored.step;
     let visit = Visit { role: step.role.clone(), visit: stored.visit, lane: step.lane.clone() };

@@ -125,7 +125,7 @@ struct Driver<'a> {
     lanes: Mutex<BTreeMap<LanePath, CancellationToken>>,
     stored: Mutex<Stored>,
     stored_heads: Mutex<BTreeSet<Digest>>,
-    /// What was said in visits whose roles are told it exactly, until their steps are made.
+    /// Transcripts of visits whose roles have `history: exact`, until their steps are made.
     transcripts: Mutex<BTreeMap<LanePath, Transcript>>,
     /// Lanes that have committed a step since an earlier process may have left journals; `None` = there is none.
     journaled: Mutex<Option<BTreeSet<LanePath>>>,
@@ -482,7 +482,7 @@ impl<'a> Driver<'a> {
         }
     }
 
-    /// What the hooks before a role's calls did in a visit, which has come to an end.
+    /// What the hooks before a role's calls did in a visit that has ended.
     async fn hook_notes(&self, site: &Site, hook_notes: HookNotes) -> Vec<HookNote> {
         let visit = visit::visit_of(site);
         let nodes: BTreeMap<&str, &Arc<Node>> = paths(self.parts, &site.role)

@@ -48,7 +48,7 @@ impl HookNotes {
         let _ = self.effects.subscribe().wait_for(|effects| *effects == 0).await;
     }
 
-    /// Takes note of an answer that a hook gave in place of a port, and tells of it.
+    /// Records an answer that a hook gave in place of a port, and emits its event.
     pub(super) fn answered(&self, sink: &Sink, site: &Site, at: CallKind, node: &str, instead: Instead) {
         let Instead { key, saved_usd, saved, attempts: _ } = instead;
         let event = What::HookAnswered { visit: visit_of(site), node: node.to_owned(), key: key.clone(), saved_usd };

@@ -1,4 +1,4 @@
-//! The event hub: what runs tell, passed on to whoever reads.
+//! The event hub: passes the events of runs on to their readers.
 //!
 //! Laws. A run never waits for a reader: each reader has a queue of its own, bounded in number and bytes. What is not
 //! durable is dropped when it fills, deltas first; a durable event that finds no room is left out, and the reader gets it from the
@@ -139,7 +139,7 @@ impl Hub {
 }
 
 impl Topic {
-    /// What is told from now on. Should the reader fall behind, it goes on after `cursor` from the store.
+    /// Events from now on. A reader that falls behind goes on after `cursor` from the store.
     pub fn subscribe(&self, store: &Arc<dyn StepStore>, thread: &ThreadId, cursor: EventId) -> Subscription {
         let subscription = Subscription::over(store, thread, cursor);
         subscription.reader.queue().has_ended = false;
@@ -213,7 +213,7 @@ impl Queue {
                     return;
                 }
             }
-            // Why a run stopped is told once.
+            // The error that stopped a run is sent once and never dropped.
             None if matches!(event.what, What::Error { .. }) => {}
             None => {
                 let is_provisional = matches!(event.what, What::ModelDelta { .. } | What::HookReport { .. });
@@ -314,7 +314,7 @@ impl Subscription {
         }
     }
 
-    /// Whether nobody reads any more, from now on: nothing is kept for this reader.
+    /// Whether the reader has closed it: nothing is queued any more.
     pub fn close(&mut self) {
         let mut queue = self.reader.queue();
         (queue.is_closed, queue.has_ended, queue.lags) = (true, true, false);
@@ -335,13 +335,13 @@ impl Subscription {
         };
         self.replayed.extend(page.events);
         let mut queue = self.reader.queue();
-        // What is told is stored, so that a last page holds all that was told before it was read.
+        // An event is sent after it is stored, so that a last page holds all that was sent before it was read.
         if page.is_last && queue.end == told {
             queue.lags = false;
         }
     }
 
-    /// What is stored cannot be read: the reader is told so, once, and gets what is told from now on.
+    /// The stored events cannot be read: the reader gets one error, and then new events only.
     fn failed(&mut self, error: &store::Error) {
         let place = Some(Place::Thread { thread: self.thread.clone(), role: None, visit: None });
         self.replayed.push_back(Event {

@@ -58,7 +58,7 @@ struct UnsettledCall {
     served: Served,
 }
 
-/// By whom a model call was served, and how long that took.
+/// The model and provider that served a call, and how long it took.
 struct Served {
     attempt: u32,
     /// The resolved model.

@@ -83,7 +83,7 @@ impl Replay {
             sent += self.visit(stored, note, of_step).await?;
         }
         drop(requests);
-        // It cannot panic, and it ends when nobody takes what it makes.
+        // It cannot panic, and it ends when its receiver is dropped.
         rebuilding.await.unwrap_or(Ok(()))?;
         Ok(sent)
     }
@@ -93,7 +93,7 @@ impl Replay {
         let served_by =
             self.views.get(&stored.step.role).and_then(|view| view.models.first()).map(|model| model.served_by.mark());
         if served_by.is_some() && note.served_by != served_by {
-            // Who answered then is not who would be asked now, or nobody knows who it was.
+            // Answered by another model than the one that would be asked now, or by an unknown one.
             return Ok(0);
         }
         self.then.0.store(note.ended_at_ms, Ordering::Relaxed);
@@ -154,7 +154,7 @@ impl Visit {
             cost_usd: note.cost_usd,
             model: note.model.clone(),
             attempts: note.attempts,
-            // What its tools saw then, nobody knows any more.
+            // What its tools read then is not stored.
             seen: (!asked_tools).then(Default::default),
             ..TurnReply::said(stored.step.status.clone(), stored.step.answer.clone())
         };
@@ -178,7 +178,7 @@ impl Visit {
                     to_come -= 1;
                     position += 1;
                     let Some(request) = requests.next() else { continue };
-                    // Of a fallback nobody asks first, and what a hook rewrote it rewrites again.
+                    // A fallback is never asked first, and a hook rewrites again what it rewrote then.
                     let Some(model) = first_model.filter(|model| asked.is_none() && model.id == request.head.model)
                     else {
                         continue;

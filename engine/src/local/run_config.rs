@@ -15,7 +15,7 @@ use crate::grant::{Approver, Ceilings, Grants};
 use crate::hook::Ground;
 use crate::models::Models;
 
-/// What a run is given by whoever operates it.
+/// What the operator gives a run.
 #[derive(Clone, Default)]
 pub struct RunConfig {
     /// Who answers for each logical model.

@@ -1,4 +1,4 @@
-//! How a visit is told to stop, and a tool that has begun to change something is let end.
+//! How a visit is stopped. A tool that has begun to change something is given time to end.
 
 use std::time::Duration;
 
@@ -7,11 +7,11 @@ use rondo_protocol::diagnostic::Code;
 
 use super::visit::VisitContext;
 
-/// How long a tool that has begun to change something may take to end when its visit is told to stop.
+/// How long a tool that has begun to change something may take to end when its visit is stopped.
 const EFFECT_GRACE: Duration = Duration::from_millis(1_500);
 
-/// What `work` comes to, unless the visit is told to stop or its time is over. A tool that has begun to change something
-/// is let end, within limits: nobody has to doubt what it did then.
+/// Runs `work` until it ends, the visit is cancelled or its deadline passes. A tool that has begun to change something is
+/// given [`EFFECT_GRACE`] to end, so that its effect is not in doubt.
 pub(super) async fn until_stopped<T>(
     context: &VisitContext<'_>,
     work: impl Future<Output = Result<T, Fault>>,

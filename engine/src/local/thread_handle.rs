@@ -68,7 +68,7 @@ pub struct ThreadHandle {
 }
 
 impl ThreadHandle {
-    /// Waits until the run has ended. Events that nobody reads any more are let go, so that the run does not wait.
+    /// Waits until the run has ended, and drops its remaining events.
     pub async fn ended(mut self) -> Ended {
         self.events.close();
         match self.task.await {
@@ -105,7 +105,7 @@ pub enum Cancelled {
         /// The digest of its last step.
         head: Option<Digest>,
     },
-    /// Its run was told to stop, and takes its time.
+    /// Its run is stopping and has not ended yet.
     Stopping,
 }
 

@@ -1,7 +1,7 @@
 //! Tool calls of one visit: the journal in front, then approval, the path of hooks, and the tool itself.
 //!
 //! Law `one_effect`, for what changes something: an intent is synced before the tool is reached and the result before
-//! anybody is told of it. An intent without a result is *in doubt*, and what then happens is a policy, never a guess.
+//! its event is emitted. An intent without a result is *in doubt*, and what then happens is a policy, never a guess.
 
 use std::sync::atomic::{AtomicBool, Ordering};
 
@@ -125,8 +125,7 @@ impl ToolRunner<'_> {
                 Ok(made) => made,
                 Err(FailedCall { fault, was_reached }) => {
                     if (fault.class == FaultClass::Denied || !was_reached) && !call.effect.is_repeatable() {
-                        // What is not permitted, or got no further than a hook, was not done, so that nobody has to
-                        // doubt it.
+                        // A call that was not permitted, or got no further than a hook, had no effect.
                         self.journal.add(Record::Unmade { position: call.site.position });
                     }
                     return Err(fault);
@@ -140,8 +139,7 @@ impl ToolRunner<'_> {
         Ok(replies.into_iter().filter_map(|kept| kept.or_else(|| performed.next())).collect())
     }
 
-    /// Answers a call as it was answered before, and tells of it: the process that was answered may have ended before
-    /// it could.
+    /// Answers a call from the journal and emits its events: the earlier process may have ended before it could.
     fn replay(&mut self, call: &ToolCall, record: ToolRecord) -> Performed {
         let note = note(call, &record.reply, AnsweredBy::Journal, record.duration_ms);
         self.tell(call, note);
@@ -160,8 +158,8 @@ impl ToolRunner<'_> {
         self.notes.push((call.site.position, note));
     }
 
-    /// The fault that ends a visit: while nobody knows whether a call had its effect, nothing else decides what happens
-    /// next, because the step that a graph routes to forgets the call.
+    /// The fault that ends a visit. A call in doubt goes before any other, because the step that the graph would route to
+    /// forgets the call.
     pub(super) fn in_doubt_before(&self, fault: Fault, thread: &ThreadId) -> Fault {
         if fault.routed_by().is_none() {
             return fault;
@@ -190,7 +188,7 @@ impl ToolRunner<'_> {
         match tooling.grants.decide(call) {
             Decision::Granted => return Ok(None),
             Decision::Asked => {}
-            // A single call, not the tool: the role is told and goes on.
+            // This call is denied, not the tool: the role gets the error and goes on.
             Decision::Denied(why) => {
                 return Ok(Some(self.answer(call, &tool::Error::new(Code::ToolNotGranted, why))));
             }
@@ -234,7 +232,7 @@ impl ToolRunner<'_> {
         Performed { reply: Reply::Tool(reply), answered_by: AnsweredBy::Loop, sent: None }
     }
 
-    /// Keeps the result of a call and tells of it.
+    /// Journals the result of a call and emits its event.
     async fn made(&mut self, call: &ToolCall, made: ToolResult) -> Result<Performed, Fault> {
         let ToolResult { reply, answered_by, duration_ms, passed } = made;
         let is_repeatable = call.effect.is_repeatable();
@@ -247,7 +245,7 @@ impl ToolRunner<'_> {
             is_repeatable,
         }));
         if !is_repeatable {
-            // Whoever sees that the call has ended may rely on it: it is never in doubt again.
+            // Synced before the event: a call that was seen to end is never in doubt again.
             self.keep(&call.site).await?;
         }
         let note = note(call, &reply, answered_by.clone(), duration_ms);

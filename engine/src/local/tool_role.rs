@@ -102,7 +102,7 @@ async fn perform(
 /// The most of a result that becomes a step's answer, so that a prompt can hold it.
 const ANSWER_MAX_BYTES: usize = 256 << 10;
 
-/// What a result comes to: `ok` with the fields that it declares, or `failed` with code and message.
+/// The status and fields of a result: `ok` with the fields that it declares, or `failed` with code and message.
 fn answer(runtime: &ToolRoleRuntime, arguments: String, mut reply: ToolReply, answered_by: AnsweredBy) -> TurnReply {
     let output = if reply.failed {
         Err((reply.code.clone().unwrap_or_default(), message(&reply.text)))

@@ -90,7 +90,7 @@ pub(super) struct VisitResult {
     pub(super) tools: Vec<ToolNote>,
     /// Requests that hooks rewrote and heads that they made.
     pub(super) objects: Vec<Object>,
-    /// The tool that had begun to change something when the visit was told to stop, and did not end in time.
+    /// The tool that was changing something when the visit was cancelled, and did not end in time.
     pub(super) effect_unknown: Option<String>,
     /// What the journal has to hold of it if no step follows.
     pub(super) unwritten: Vec<JournalRecord>,

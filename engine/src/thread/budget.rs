@@ -58,7 +58,7 @@ pub struct CallEstimate {
     pub prompt_bytes: u64,
     /// The most tokens of its reply, where a parameter says so.
     pub max_output_tokens: Option<u64>,
-    /// US dollars of one token of the prompt that nobody has kept, where a price is known.
+    /// US dollars for one uncached token of the prompt, where a price is known.
     pub input_usd: Option<f64>,
     /// US dollars of one token of the reply.
     pub output_usd: Option<f64>,

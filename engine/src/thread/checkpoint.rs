@@ -1,4 +1,4 @@
-//! The fold over a thread's steps as its rows keep it, so that nobody folds them all again.
+//! The fold over a thread's steps as its rows keep it, so that a resume does not read every step.
 //!
 //! It holds counts and numbers, never texts. It is not hashed, so its form may change with its version; a checkpoint of
 //! another version is not read, and the steps are followed anew.

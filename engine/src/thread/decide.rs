@@ -279,7 +279,7 @@ impl Machine {
         self.look_at_fan_after(&parent, path, world, after)
     }
 
-    /// The step that a fault comes to where the graph routes it, or where the lane's fan-out goes on without the lane.
+    /// The step made of a fault that the graph routes, or that the lane's fan-out tolerates.
     pub(super) fn reserved(&self, path: &LanePath, role: &RoleName, fault: Fault) -> Result<Answered, Halt> {
         let Some(kind) = fault.routed_by() else { return Err(fault.into()) };
         let routed = route::routed(&self.definition.graph, role, &fault);

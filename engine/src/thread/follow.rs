@@ -91,7 +91,7 @@ impl Machine {
         Self { left, ..self }
     }
 
-    /// Follows no further step: limits hold again, and whoever began anew decides from here.
+    /// Ends following: limits hold again, and decisions are made from here.
     #[must_use]
     pub fn resumed(mut self, version: u64) -> Self {
         self.version = version;

@@ -131,7 +131,7 @@ pub enum LanePhase {
     Deciding,
     /// A role is being visited.
     Visiting(Box<Dispatch>),
-    /// A visit was told to stop because the lane is not needed any more.
+    /// The visit is being cancelled because the lane is no longer needed.
     Leaving(Box<Dispatch>),
     /// Lanes are open in it.
     Fanned(Box<Fan>),

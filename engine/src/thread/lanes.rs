@@ -168,7 +168,7 @@ impl Machine {
         Ok(())
     }
 
-    /// A lane that was told to stop has.
+    /// A lane that was cancelled has stopped.
     pub(super) fn lane_left(
         &mut self,
         path: &LanePath,
@@ -207,7 +207,7 @@ impl Machine {
         self.complete_if_ended(parent, world, after)
     }
 
-    /// What follows a fan-out is known, if it is: nobody else of it is needed.
+    /// Cancels the lanes that are no longer needed once it is known what follows the fan-out.
     pub(super) fn follow_with(
         &mut self,
         path: &LanePath,
@@ -265,7 +265,7 @@ impl Machine {
         let joining = self.joining(path, world);
         let done = joining.and_then(|dispatch| self.dispatch(path, dispatch, after));
         if done.is_err() {
-            // The lanes stand for whoever goes on.
+            // The lanes stay, for the run that goes on.
             let lane = self.lane_mut(path)?;
             lane.doing = lane.joined.take().map_or(LanePhase::Deciding, LanePhase::Fanned);
         }
@@ -383,7 +383,7 @@ pub(super) fn is_ending(lane: &Lane) -> bool {
     matches!(&lane.doing, LanePhase::Fanned(fan) if matches!(fan.then, Some(FanOutcome::Join | FanOutcome::Fail(_))))
 }
 
-/// What was told to leave has left.
+/// Ends every lane that was cancelled.
 pub(super) fn end_leaving(lane: &mut Lane) {
     match &mut lane.doing {
         LanePhase::Leaving(_) => lane.doing = LanePhase::Cancelled,

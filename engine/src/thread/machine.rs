@@ -46,7 +46,7 @@ pub struct Machine {
     pub(super) unsynced: VecDeque<(u64, Vec<Action>)>,
     /// The steps of these commits.
     pub(super) unstored: Vec<Unstored>,
-    /// Lanes whose visit needs nobody: its step is due.
+    /// Lanes whose visit needs no call: its step is due.
     pub(super) given: VecDeque<LanePath>,
     /// What the next commit carries beside its step.
     pub(super) pending: Pending,
@@ -173,7 +173,7 @@ impl Machine {
         self.undecided.as_ref()
     }
 
-    /// Leaves limits to whoever drives it, as long as [`broken`](Self::broken) is asked.
+    /// Leaves limits to the caller, who asks [`broken`](Self::broken).
     #[must_use]
     pub fn ignoring_limits(self) -> Self {
         Self { ignores_limits: true, ..self }
@@ -275,7 +275,7 @@ impl Machine {
         Ok(())
     }
 
-    /// Why it cannot go on, kept for whoever asks where.
+    /// Why it cannot go on.
     pub(super) fn halted(&mut self, halt: Halt) -> Fault {
         match halt {
             Halt::Fault(fault) => fault,
@@ -631,7 +631,7 @@ pub fn episode(seq: u64, step: &Step, body: String, opened_by: Vec<u64>) -> Epis
         status: step.status.clone(),
         output: step.output.clone(),
         body,
-        // A role's own visits are told from its conversation or from the store, and no other needs it.
+        // A role's own visits are known from its conversation or from the store.
         transcript: None,
     }
 }

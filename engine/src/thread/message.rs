@@ -61,7 +61,7 @@ pub enum Action {
     Visit(Box<Visit>),
     /// A lane is not needed any more: its visit is to stop and to end.
     CancelLane(LanePath),
-    /// Tell whoever watches.
+    /// Notify observers.
     Tell(Notice),
     /// The thread has ended, and that is stored.
     Finish(Ending),
@@ -107,7 +107,7 @@ pub struct VisitEnd {
     pub objects: Vec<Object>,
     /// Milliseconds in which it only waited for a person.
     pub waited_ms: u64,
-    /// The tool that had begun to change something when the visit was told to stop, and did not end in time.
+    /// The tool that was changing something when the visit was cancelled, and did not end in time.
     pub effect_unknown: Option<String>,
 }
 
@@ -189,7 +189,7 @@ pub struct LaneState {
     pub index: u32,
 }
 
-/// What whoever watches is told.
+/// What observers are notified of.
 #[derive(Debug, Clone, PartialEq)]
 pub enum Notice {
     /// A step has been synced.
@@ -227,7 +227,7 @@ pub struct InFlight {
     pub cost_usd: Option<f64>,
     /// How many they are.
     pub model_calls: u64,
-    /// That nobody knows whether a tool call of it had its effect, and somebody has to say.
+    /// The fault to stop with because it is unknown whether a tool call had its effect.
     pub in_doubt: Option<Fault>,
 }
 

@@ -1,7 +1,7 @@
 //! One thread: everything that decides, pure and synchronous.
 //!
 //! The [`Machine`] takes inputs and gives actions. A driver (`crate::local`) carries them out; scenarios, simulations and
-//! whoever reads a thread back drive the same machine. It knows lanes: a fan-out opens them, and its join ends them.
+//! checkpoints drive the same machine. It knows lanes: a fan-out opens them, and its join ends them.
 //!
 //! This module names `graph` and two pure rooms of `agent-kit`, and no store, provider, task, clock or terminal.
 

@@ -28,7 +28,7 @@ pub struct Origin {
     pub ending: Option<Ending>,
     /// Why it stopped without an end.
     pub stop: Option<Stop>,
-    /// What followed from the beginning, in the order in which it is told.
+    /// What followed from the beginning, in the order of its events.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub after: Vec<Followed>,
 }

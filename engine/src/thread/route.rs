@@ -40,7 +40,7 @@ pub struct Dispatch {
     pub observations: Vec<Observation>,
     /// Of a join: the lanes that it ends.
     pub joins: Option<Joins>,
-    /// What it comes to without anybody being asked.
+    /// The answer of a role that makes no call.
     pub given: Option<Box<Answered>>,
 }
 

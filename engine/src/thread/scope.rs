@@ -122,7 +122,7 @@ impl<'a> LaneScope<'a> {
         value
     }
 
-    /// One visit of a role, of those that are told one by one.
+    /// One visit of a role, of those that templates list.
     fn visit(&self, seq: u64, visit: u64, path: &[&str]) -> Found<'_> {
         let Some(episode) = self.recalled(self.world.episode(seq)) else { return Found::none(0) };
         match path.first().copied() {
