@@ -401,19 +401,8 @@ impl<'a> Driver<'a> {
             return Err(Fault::new(Code::NotYetRun, FaultClass::Denied, message));
         };
         let hooks = self.hook_notes(&at, hook_notes).await;
-        let VisitResult {
-            result,
-            attempts,
-            model_calls,
-            tool_calls,
-            usage,
-            cost_usd,
-            tools,
-            objects,
-            effect_unknown,
-            unwritten,
-        } = visited;
-        let note = Note { hooks, model_calls, tool_calls, tools, attempts, usage, cost_usd, told, ..Note::default() };
+        let VisitResult { result, note, objects, effect_unknown, unwritten } = visited?;
+        let note = Note { hooks, told, ..note };
         let end = VisitEnd { outcome: Err(cancelled()), note, objects, waited_ms: 0, effect_unknown };
         match result {
             Ok(turn) => Ok((self.answered(&visit, turn, end)?, unwritten)),

@@ -9,16 +9,15 @@ use futures_util::future::{BoxFuture, join_all};
 use rondo_agent_kit::effects::{Performed, Verdict};
 use rondo_agent_kit::redact::Redactor;
 use rondo_agent_kit::tool::{self, InDoubt, Invocation, STORED_MAX_BYTES, Toolbox, cut};
-use rondo_protocol::call::{Call, CallKind, Fault, FaultClass, Reply, Site, ToolCall, ToolReply};
+use rondo_protocol::call::{Call, CallKind, Fault, FaultClass, Reply, Site, ToolCall, ToolReply, TurnReply};
 use rondo_protocol::diagnostic::Code;
 use rondo_protocol::event::What;
-use rondo_protocol::id::{LanePath, ThreadId};
-use rondo_protocol::object::{AnsweredBy, ToolNote};
+use rondo_protocol::id::ThreadId;
+use rondo_protocol::object::{AnsweredBy, Note, ToolNote};
 
 use super::journal::{Journal, JournaledCall, Record, ToolRecord};
-use super::visit::{VisitContext, store_fault, visit_of, wrong_kind};
+use super::visit::{VisitContext, VisitResult, store_fault, visit_of, wrong_kind};
 use crate::grant::{Approver, Decision, Grants};
-use crate::store::JournalRecord;
 
 /// What the tools of a role are called with.
 #[derive(Clone, Copy)]
@@ -35,7 +34,7 @@ pub(super) struct ToolRunner<'a> {
     pub(super) context: &'a VisitContext<'a>,
     pub(super) journal: Journal,
     /// The calls that were made, with their positions in the step.
-    pub(super) notes: Vec<(u32, ToolNote)>,
+    notes: Vec<(u32, ToolNote)>,
 }
 
 impl Tooling<'_> {
@@ -62,12 +61,30 @@ struct FailedCall {
     was_reached: bool,
 }
 
-impl ToolRunner<'_> {
-    /// What is known of the calls, in the order asked.
-    pub(super) fn into_notes(self) -> Vec<ToolNote> {
-        let mut notes = self.notes;
-        notes.sort_by_key(|(position, _)| *position);
-        notes.into_iter().map(|(_, note)| note).collect()
+impl<'a> ToolRunner<'a> {
+    /// A runner with the journal that an earlier run may have left of the step in flight.
+    pub(super) fn new(context: &'a VisitContext<'a>, site: &Site) -> Result<Self, Fault> {
+        let journal = if context.may_be_journaled {
+            Journal::read(context.store, &site.thread, &site.lane).map_err(|error| store_fault(&error))?
+        } else {
+            Journal::default()
+        };
+        Ok(Self { context, journal, notes: Vec::new() })
+    }
+
+    /// Ends the visit with the tool calls that were made, in the order asked.
+    pub(super) fn end(mut self, site: &Site, result: Result<TurnReply, Fault>) -> VisitResult {
+        let result = result.map_err(|fault| self.in_doubt_before(fault, &site.thread));
+        // The journal of a visit that failed has to hold what was answered, which was paid for, if no step follows. Where
+        // one does, its commit says all that. The fault that ended the visit says more than records without a form.
+        let unwritten =
+            if result.is_err() { self.journal.take_pending(&site.lane).unwrap_or_default() } else { Vec::new() };
+        let effect_unknown = self.journal.open_intents().next().map(str::to_owned);
+        self.notes.sort_by_key(|(position, _)| *position);
+        let tools: Vec<ToolNote> = self.notes.into_iter().map(|(_, note)| note).collect();
+        let tool_calls = u64::try_from(tools.len()).unwrap_or(u64::MAX);
+        let note = Note { tools, tool_calls, ..Note::default() };
+        VisitResult { result, note, objects: Vec::new(), effect_unknown, unwritten }
     }
 
     /// Writes what must not be lost before the next call is made.
@@ -77,13 +94,6 @@ impl ToolRunner<'_> {
             return Ok(());
         }
         self.context.store.record(site.thread.clone(), records, true).await.map_err(|error| store_fault(&error))
-    }
-
-    /// What the journal of a visit that failed has to hold if no step follows: what was answered was paid for. Where one
-    /// does, its commit says all that, and a process that ends before it makes the visit again as this one did.
-    pub(super) fn unwritten(&mut self, lane: &LanePath, has_failed: bool) -> Vec<JournalRecord> {
-        // The fault that ended the visit says more than records without a form.
-        if has_failed { self.journal.take_pending(lane).unwrap_or_default() } else { Vec::new() }
     }
 
     /// Performs calls side by side; the replies stand in their order.
@@ -160,7 +170,7 @@ impl ToolRunner<'_> {
 
     /// The fault that ends a visit. A call in doubt goes before any other, because the step that the graph would route to
     /// forgets the call.
-    pub(super) fn in_doubt_before(&self, fault: Fault, thread: &ThreadId) -> Fault {
+    fn in_doubt_before(&self, fault: Fault, thread: &ThreadId) -> Fault {
         if fault.routed_by().is_none() {
             return fault;
         }

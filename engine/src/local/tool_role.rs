@@ -5,10 +5,10 @@ use rondo_agent_kit::react::idempotency_key;
 use rondo_agent_kit::tool::{self, cut};
 use rondo_protocol::call::{Fault, FaultClass, Reply, Site, ToolCall, ToolReply, TurnReply};
 use rondo_protocol::diagnostic::Code;
-use rondo_protocol::object::{AnsweredBy, Entry, Transcript};
+use rondo_protocol::object::{AnsweredBy, Entry, Note, Transcript};
 use rondo_protocol::{Value, canonical};
 
-use super::stop::{cancelled, until_stopped};
+use super::stop::until_stopped;
 use super::tool_calls::ToolRunner;
 use super::visit::{self, VisitContext, VisitResult};
 use crate::resolved_roles::ToolRoleRuntime;
@@ -19,18 +19,17 @@ const CALL_ID: &str = "call";
 const MESSAGE_MAX: usize = 500;
 
 /// Carries out one visit. `attempts` is how many attempts the role made in this lane before it.
+///
+/// # Errors
+/// When the journal cannot be read.
 pub(super) async fn visit(
     context: &VisitContext<'_>,
     runtime: &ToolRoleRuntime,
     site: Site,
     args: &Value,
     attempts: u64,
-) -> VisitResult {
-    let journal = match visit::journal(context, &site) {
-        Ok(journal) => journal,
-        Err(fault) => return VisitResult::failed(fault),
-    };
-    let mut tool_runner = ToolRunner { context, journal, notes: Vec::new() };
+) -> Result<VisitResult, Fault> {
+    let mut tool_runner = ToolRunner::new(context, &site)?;
     let script = runtime.script.as_ref().filter(|script| script.speaks_for(&site)).cloned();
     let is_scripted = script.is_some();
     let arguments = args.to_text();
@@ -41,16 +40,10 @@ pub(super) async fn visit(
         }
     };
     let result = until_stopped(context, work).await;
-    let result = match result {
-        Ok((reply, answered_by)) => Ok(answer(runtime, arguments, reply, answered_by)),
-        Err(fault) => Err(tool_runner.in_doubt_before(fault, &site.thread)),
-    };
-    let unwritten = tool_runner.unwritten(&site.lane, result.is_err());
+    let result = result.map(|(reply, answered_by)| answer(runtime, arguments, reply, answered_by));
     let attempts = tool_runner.journal.attempts + u64::from(is_scripted && result.is_ok());
-    let effect_unknown = tool_runner.journal.open_intents().next().map(str::to_owned);
-    let tools = tool_runner.into_notes();
-    let tool_calls = u64::try_from(tools.len()).unwrap_or(u64::MAX);
-    VisitResult { result, attempts, tool_calls, tools, effect_unknown, unwritten, ..VisitResult::failed(cancelled()) }
+    let visited = tool_runner.end(&site, result);
+    Ok(VisitResult { note: Note { attempts, ..visited.note }, ..visited })
 }
 
 /// What the script says in place of the tool.

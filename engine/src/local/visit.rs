@@ -17,12 +17,11 @@ use rondo_protocol::diagnostic::Code;
 use rondo_protocol::digest::Kind;
 use rondo_protocol::event::Visit;
 use rondo_protocol::message::Conversation;
-use rondo_protocol::object::{AnsweredBy, Entry, ToolNote, Usage};
+use rondo_protocol::object::{AnsweredBy, Entry, Note};
 use rondo_protocol::workflow::RolePolicy;
 use tokio_util::sync::CancellationToken;
 
 use super::hook_notes::HookNotes;
-use super::journal::Journal;
 use super::model_calls::{VisitEffects, no_head};
 use super::retry::{Deadline, Waits};
 use super::sink::Sink;
@@ -75,19 +74,12 @@ pub(super) struct ModelContext<'a> {
     pub(super) call_total_ms: Option<u64>,
 }
 
-/// What a visit came to, or why not, with what it used.
+/// The answer of a visit, or why there is none, with what it used.
 pub(super) struct VisitResult {
     pub(super) result: Result<TurnReply, Fault>,
-    /// Attempts at a port, of this and of earlier processes.
-    pub(super) attempts: u64,
-    pub(super) model_calls: u64,
-    pub(super) tool_calls: u64,
-    /// Tokens of every reply, also of those that led to no answer: they were paid for.
-    pub(super) usage: Option<Usage>,
-    /// What these replies cost, in US dollars.
-    pub(super) cost_usd: Option<f64>,
-    /// The tool calls that were made.
-    pub(super) tools: Vec<ToolNote>,
+    /// What the visit used, whether it led to an answer or not: calls, attempts of this and of earlier processes, tokens
+    /// and money of every reply.
+    pub(super) note: Note,
     /// Requests that hooks rewrote and heads that they made.
     pub(super) objects: Vec<Object>,
     /// The tool that was changing something when the visit was cancelled, and did not end in time.
@@ -99,79 +91,35 @@ pub(super) struct VisitResult {
 /// Kind, digest, canonical bytes.
 pub(super) type Object = (Kind, Digest, Vec<u8>);
 
-/// What an earlier run has left of the step in flight.
-pub(super) fn journal(context: &VisitContext<'_>, site: &Site) -> Result<Journal, Fault> {
-    if !context.may_be_journaled {
-        return Ok(Journal::default());
-    }
-    Journal::read(context.store, &site.thread, &site.lane).map_err(|error| store_fault(&error))
-}
-
 /// Carries out one visit. `attempts` is how many attempts the role made in this lane before it.
+///
+/// # Errors
+/// When the journal cannot be read, or no model is resolved for the role.
 pub(super) async fn visit(
     context: &VisitContext<'_>,
     model_context: &ModelContext<'_>,
     site: Site,
     conversation: Arc<Conversation>,
     attempts: u64,
-) -> VisitResult {
-    let journal = match journal(context, &site) {
-        Ok(journal) => journal,
-        Err(fault) => return VisitResult::failed(fault),
-    };
-    let Some(first) = model_context.runtime.heads.first() else { return VisitResult::failed(no_head()) };
+) -> Result<VisitResult, Fault> {
+    let tool_runner = ToolRunner::new(context, &site)?;
+    let first = model_context.runtime.heads.first().ok_or_else(no_head)?;
     let at = site.clone();
     let call = TurnCall { site, head_digest: first.digest, head: Arc::clone(&first.head), conversation };
-    let tool_runner = ToolRunner { context, journal, notes: Vec::new() };
     let mut effects = VisitEffects::new(context, model_context, tool_runner, attempts);
     let result = until_stopped(context, turn(context, call, &mut effects)).await;
-    let result = match result {
-        Ok(reply) => Ok(reply),
-        Err(fault) => {
-            if matches!(fault.class, FaultClass::Contract | FaultClass::Refused) {
-                // A run that resumes asks anew for a reply that could not be taken; what it used of a script stays
-                // used.
-                effects.tool_runner.journal.give_up_pending();
-            }
-            Err(effects.tool_runner.in_doubt_before(fault, &at.thread))
-        }
-    };
-    let VisitEffects { attempts, model_calls, tool_calls_given, mut tool_runner, usage, cost_usd, objects, .. } =
-        effects;
-    let unwritten = tool_runner.unwritten(&at.lane, result.is_err());
-    let effect_unknown = tool_runner.journal.open_intents().next().map(str::to_owned);
-    let tools = tool_runner.into_notes();
-    let tool_calls = u64::try_from(tools.len()).unwrap_or(u64::MAX).saturating_add(tool_calls_given);
-    VisitResult {
-        result,
-        attempts,
-        model_calls,
-        tool_calls,
-        usage,
-        cost_usd,
-        tools,
-        objects,
-        effect_unknown,
-        unwritten,
+    if let Err(fault) = &result
+        && matches!(fault.class, FaultClass::Contract | FaultClass::Refused)
+    {
+        // A run that resumes asks anew for a reply that could not be taken; what it used of a script stays used.
+        effects.tool_runner.journal.give_up_pending();
     }
-}
-
-impl VisitResult {
-    pub(super) fn failed(fault: Fault) -> Self {
-        let (usage, cost_usd, tools, objects) = (None, None, Vec::new(), Vec::new());
-        Self {
-            result: Err(fault),
-            attempts: 0,
-            model_calls: 0,
-            tool_calls: 0,
-            usage,
-            cost_usd,
-            tools,
-            objects,
-            effect_unknown: None,
-            unwritten: Vec::new(),
-        }
-    }
+    let VisitEffects { attempts, model_calls, tool_calls_given, tool_runner, usage, cost_usd, objects, .. } = effects;
+    let mut visited = tool_runner.end(&at, result);
+    visited.objects = objects;
+    visited.note.tool_calls = visited.note.tool_calls.saturating_add(tool_calls_given);
+    visited.note = Note { attempts, model_calls, usage, cost_usd, ..visited.note };
+    Ok(visited)
 }
 
 async fn turn(context: &VisitContext<'_>, call: TurnCall, effects: &mut VisitEffects<'_>) -> Result<TurnReply, Fault> {
