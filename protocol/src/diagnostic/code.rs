@@ -69,7 +69,6 @@ codes! {
     "0213" Error EndlessChildren,
     "0215" Error UnknownHookKind,
     "0216" Warning NotYetRun,
-    "0217" Warning HookPassedThrough,
     "0218" Error EdgeList,
     "0219" Error KeyInFile,
     "0301" Error UnknownType,

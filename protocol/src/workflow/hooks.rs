@@ -101,8 +101,6 @@ pub struct HookKind {
     pub name: &'static str,
     /// Whether threads are the same with it on, off, cold or warm; see [`is_altering`](Self::is_altering).
     pub transparent: bool,
-    /// Whether this version has it.
-    pub built: bool,
     /// At which calls it stands unless the file says otherwise.
     pub at: CallKind,
     /// At which calls it may stand.
@@ -124,7 +122,6 @@ impl HookKind {
         Self {
             name: "log",
             transparent: true,
-            built: true,
             at: CallKind::Model,
             stands_at: &CallKind::ALL,
             on_error: OnHookError::Bypass,
@@ -134,7 +131,6 @@ impl HookKind {
         Self {
             name: "response_cache",
             transparent: true,
-            built: true,
             at: CallKind::Model,
             stands_at: &[CallKind::Turn, CallKind::Model],
             on_error: OnHookError::Bypass,
@@ -149,7 +145,6 @@ impl HookKind {
         Self {
             name: "tool_cache",
             transparent: true,
-            built: true,
             at: CallKind::Tool,
             stands_at: &[CallKind::Tool],
             on_error: OnHookError::Bypass,
@@ -168,7 +163,6 @@ impl HookKind {
         Self {
             name: "rate_limit",
             transparent: true,
-            built: true,
             at: CallKind::Model,
             stands_at: &[CallKind::Model, CallKind::Tool],
             on_error: OnHookError::Bypass,
@@ -178,7 +172,6 @@ impl HookKind {
         Self {
             name: "redact",
             transparent: false,
-            built: true,
             // Whatever enters in a turn: what its models and its tools say.
             at: CallKind::Turn,
             stands_at: &CallKind::ALL,
@@ -189,7 +182,6 @@ impl HookKind {
         Self {
             name: "command",
             transparent: false,
-            built: true,
             at: CallKind::Model,
             stands_at: &CallKind::ALL,
             on_error: OnHookError::Fail,

@@ -47,9 +47,7 @@ impl Reader<'_> {
             let Some(kind) = kind else { continue };
             let Some(fields) = self.fields(&entry, &kind.optional()) else { continue };
             let settings = self.settings(&entry, &fields, kind);
-            let alters = kind.is_altering(&settings);
-            self.hook_uses.entry((kind.name, alters)).or_insert_with(|| entry.path.clone());
-            let split = if alters { &mut altering } else { &mut transparent };
+            let split = if kind.is_altering(&settings) { &mut altering } else { &mut transparent };
             split.insert(kind.name.to_owned(), Value::Object(settings));
         }
         (altering, transparent)
@@ -73,8 +71,6 @@ impl Reader<'_> {
         let on_error = fields.get("on_error").map_or(Some(kind.on_error), |part| self.one_of(part, words));
         let roles = fields.get("roles").map(|roles| self.hook_roles(roles));
         let settings = self.settings(part, &fields, kind);
-        let alters = kind.is_altering(&settings);
-        self.hook_uses.entry((kind.name, alters)).or_insert_with(|| used.path.clone());
         Some((kind, HookUse { at: at?, on_error: on_error?, roles, settings, kind: kind.name.to_owned() }))
     }
 

@@ -71,8 +71,6 @@ struct Reader<'a> {
     holes: BTreeSet<usize>,
     /// The names under `roles`, also of roles that could not be read.
     role_names: Vec<String>,
-    /// The path of the first use of each hook kind, apart for uses that alter what is said.
-    hook_uses: BTreeMap<(&'static str, bool), String>,
     /// Schemas that have been compiled once without a fault.
     sound_schemas: BTreeSet<String>,
 }
@@ -92,7 +90,6 @@ impl<'a> Reader<'a> {
             not_yet: Vec::new(),
             holes: BTreeSet::new(),
             role_names: Vec::new(),
-            hook_uses: BTreeMap::new(),
             sound_schemas: BTreeSet::new(),
         }
     }
@@ -122,11 +119,10 @@ impl<'a> Reader<'a> {
                     self.keep(fault);
                 }
             }
-            self.not_yet_run(workflow, policy);
+            self.not_yet_run(workflow);
         }
-        let not_yet = std::mem::take(&mut self.not_yet);
+        let mut not_yet = std::mem::take(&mut self.not_yet);
         let (faults, places) = self.end();
-        let mut not_yet = not_yet;
         places.sort(&mut not_yet);
         match read {
             Some((workflow, policy)) if faults.iter().all(|fault| fault.severity == Severity::Warning) => {

@@ -1,6 +1,5 @@
 //! Values held to a schema.
 
-use std::collections::BTreeMap;
 use std::fmt;
 
 use jsonschema::error::ValidationErrorKind;
@@ -129,9 +128,7 @@ fn to_serde(value: &Value) -> serde_json::Value {
         Value::Str(text) => text.as_str().into(),
         Value::List(items) => items.iter().map(to_serde).collect::<Vec<_>>().into(),
         Value::Object(members) => {
-            let members: BTreeMap<&String, serde_json::Value> =
-                members.iter().map(|(key, value)| (key, to_serde(value))).collect();
-            serde_json::Value::Object(members.into_iter().map(|(key, value)| (key.clone(), value)).collect())
+            serde_json::Value::Object(members.iter().map(|(key, value)| (key.clone(), to_serde(value))).collect())
         }
     }
 }
