@@ -9,71 +9,40 @@ use sha2::{Digest as _, Sha256};
 
 use crate::canonical;
 
-/// What a digest names. The name is part of what is hashed, so that equal bytes of two kinds have two digests.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub enum Kind {
-    /// A checked workflow.
-    Workflow,
-    /// What of a workflow may change between runs.
-    Policy,
-    /// The beginning of a thread.
-    Start,
-    /// What a request holds besides its messages.
-    Head,
-    /// One message.
-    Message,
-    /// The chain over a list of messages.
-    Messages,
-    /// A head and a chain.
-    Request,
-    /// What was said within one step.
-    Transcript,
-    /// A step, a rebind or a compaction.
-    Step,
+macro_rules! kinds {
+    ($($word:literal $kind:ident: $doc:literal)*) => {
+        /// What a digest names. The name is part of what is hashed, so that equal bytes of two kinds have two digests.
+        #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+        pub enum Kind {
+            $(#[doc = $doc] $kind),*
+        }
+
+        impl Kind {
+            /// Every kind, in the order of their stored codes.
+            pub const ALL: [Self; [$($word),*].len()] = [$(Self::$kind),*];
+
+            /// The word in the domain line.
+            pub fn name(self) -> &'static str {
+                match self { $(Self::$kind => $word),* }
+            }
+
+            fn domain(self) -> &'static [u8] {
+                match self { $(Self::$kind => concat!("rondo/", $word, "/v1\n").as_bytes()),* }
+            }
+        }
+    };
 }
 
-impl Kind {
-    /// Every kind, in the order of their stored codes.
-    pub const ALL: [Self; 9] = [
-        Self::Workflow,
-        Self::Policy,
-        Self::Start,
-        Self::Head,
-        Self::Message,
-        Self::Messages,
-        Self::Request,
-        Self::Transcript,
-        Self::Step,
-    ];
-
-    /// The word in the domain line.
-    pub fn name(self) -> &'static str {
-        match self {
-            Self::Workflow => "workflow",
-            Self::Policy => "policy",
-            Self::Start => "start",
-            Self::Head => "head",
-            Self::Message => "message",
-            Self::Messages => "messages",
-            Self::Request => "request",
-            Self::Transcript => "transcript",
-            Self::Step => "step",
-        }
-    }
-
-    fn domain(self) -> &'static [u8] {
-        match self {
-            Self::Workflow => b"rondo/workflow/v1\n",
-            Self::Policy => b"rondo/policy/v1\n",
-            Self::Start => b"rondo/start/v1\n",
-            Self::Head => b"rondo/head/v1\n",
-            Self::Message => b"rondo/message/v1\n",
-            Self::Messages => b"rondo/messages/v1\n",
-            Self::Request => b"rondo/request/v1\n",
-            Self::Transcript => b"rondo/transcript/v1\n",
-            Self::Step => b"rondo/step/v1\n",
-        }
-    }
+kinds! {
+    "workflow" Workflow: "A checked workflow."
+    "policy" Policy: "What of a workflow may change between runs."
+    "start" Start: "The beginning of a thread."
+    "head" Head: "What a request holds besides its messages."
+    "message" Message: "One message."
+    "messages" Messages: "The chain over a list of messages."
+    "request" Request: "A head and a chain."
+    "transcript" Transcript: "What was said within one step."
+    "step" Step: "A step, a rebind or a compaction."
 }
 
 /// A SHA-256 digest: 32 raw bytes in chains and keys, 64 lower-case hex digits in JSON.

@@ -5,6 +5,7 @@
 //! for a key or an object but where members have to be moved.
 
 use std::borrow::Cow;
+use std::io::Write as _;
 
 use serde::ser::{self, Serialize};
 
@@ -74,20 +75,8 @@ impl<'k> Writer<'k> {
         if number.abs() > MAX_INTEGER {
             return Err(Error::IntegerRange);
         }
-        if number < 0 {
-            self.out.push(b'-');
-        }
-        // An integer within range has at most 20 digits.
-        let (mut digits, mut first) = ([b'0'; 20], 20);
-        let mut rest = u64::try_from(number.unsigned_abs()).map_err(|_| Error::IntegerRange)?;
-        while rest > 0 || first == 20 {
-            first -= 1;
-            if let Some(digit) = digits.get_mut(first) {
-                *digit += u8::try_from(rest % 10).unwrap_or_default();
-            }
-            rest /= 10;
-        }
-        self.out.extend_from_slice(digits.get(first..).unwrap_or_default());
+        // Writing to a `Vec` cannot fail.
+        let _ = write!(self.out, "{number}");
         Ok(())
     }
 
@@ -113,6 +102,14 @@ impl<'k> Writer<'k> {
     }
 }
 
+macro_rules! integers {
+    ($($method:ident: $type:ty),*) => {
+        $(fn $method(self, number: $type) -> Result<(), Error> {
+            self.integer(number.into())
+        })*
+    };
+}
+
 impl<'a, 'k> ser::Serializer for &'a mut Writer<'k> {
     type Ok = ();
     type Error = Error;
@@ -129,40 +126,9 @@ impl<'a, 'k> ser::Serializer for &'a mut Writer<'k> {
         Ok(())
     }
 
-    fn serialize_i8(self, number: i8) -> Result<(), Error> {
-        self.integer(i128::from(number))
-    }
-
-    fn serialize_i16(self, number: i16) -> Result<(), Error> {
-        self.integer(i128::from(number))
-    }
-
-    fn serialize_i32(self, number: i32) -> Result<(), Error> {
-        self.integer(i128::from(number))
-    }
-
-    fn serialize_i64(self, number: i64) -> Result<(), Error> {
-        self.integer(i128::from(number))
-    }
-
-    fn serialize_i128(self, number: i128) -> Result<(), Error> {
-        self.integer(number)
-    }
-
-    fn serialize_u8(self, number: u8) -> Result<(), Error> {
-        self.integer(i128::from(number))
-    }
-
-    fn serialize_u16(self, number: u16) -> Result<(), Error> {
-        self.integer(i128::from(number))
-    }
-
-    fn serialize_u32(self, number: u32) -> Result<(), Error> {
-        self.integer(i128::from(number))
-    }
-
-    fn serialize_u64(self, number: u64) -> Result<(), Error> {
-        self.integer(i128::from(number))
+    integers! {
+        serialize_i8: i8, serialize_i16: i16, serialize_i32: i32, serialize_i64: i64, serialize_i128: i128,
+        serialize_u8: u8, serialize_u16: u16, serialize_u32: u32, serialize_u64: u64
     }
 
     fn serialize_u128(self, number: u128) -> Result<(), Error> {

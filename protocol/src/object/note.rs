@@ -37,7 +37,8 @@ impl std::ops::AddAssign for Usage {
 }
 
 /// Who gave an answer: one word, `port`, `journal`, `loop` or the name of a hook's node.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
 pub enum AnsweredBy {
     /// The port: a model provider, a tool, a script.
     Port,
@@ -46,6 +47,7 @@ pub enum AnsweredBy {
     /// The agent loop itself, or a person: a tool call that was not made.
     Loop,
     /// A hook in front of the port, by the name of its node.
+    #[serde(untagged)]
     Hook(String),
 }
 
@@ -58,24 +60,6 @@ impl AnsweredBy {
             Self::Loop => "loop",
             Self::Hook(node) => node,
         }
-    }
-}
-
-impl Serialize for AnsweredBy {
-    fn serialize<S: serde::Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
-        serializer.serialize_str(self.as_str())
-    }
-}
-
-impl<'de> Deserialize<'de> for AnsweredBy {
-    fn deserialize<D: serde::Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-        let word = String::deserialize(deserializer)?;
-        Ok(match word.as_str() {
-            "port" => Self::Port,
-            "journal" => Self::Journal,
-            "loop" => Self::Loop,
-            _ => Self::Hook(word),
-        })
     }
 }
 

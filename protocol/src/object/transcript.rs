@@ -81,7 +81,8 @@ impl ModelReply {
 }
 
 /// Why a model stopped. Providers use more words than these; the others are kept as they came.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
 pub enum Finish {
     /// It had said what it wanted.
     Stop,
@@ -92,6 +93,7 @@ pub enum Finish {
     /// The provider withheld the answer.
     ContentFilter,
     /// Another word of the provider.
+    #[serde(untagged)]
     Other(String),
 }
 
@@ -117,17 +119,5 @@ impl From<&str> for Finish {
             "content_filter" => Self::ContentFilter,
             other => Self::Other(other.to_owned()),
         }
-    }
-}
-
-impl Serialize for Finish {
-    fn serialize<S: serde::Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
-        serializer.serialize_str(self.as_str())
-    }
-}
-
-impl<'de> Deserialize<'de> for Finish {
-    fn deserialize<D: serde::Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-        String::deserialize(deserializer).map(|word| Self::from(word.as_str()))
     }
 }

@@ -130,14 +130,6 @@ pub fn yaml(text: &str) -> Result<Node, Fault> {
     read_yaml(text).whole()
 }
 
-/// The tree of a JSON text.
-///
-/// # Errors
-/// The first [`Fault`].
-pub fn json(text: &str) -> Result<Node, Fault> {
-    read_json(text).whole()
-}
-
 /// The tree of a YAML text and everything that is wrong with it.
 pub fn read_yaml(text: &str) -> Reading {
     too_long(text).unwrap_or_else(|| yaml::read(text))

@@ -2,6 +2,10 @@ use proptest::prelude::*;
 
 use super::*;
 
+fn json(text: &str) -> Result<Node, Fault> {
+    read_json(text).whole()
+}
+
 fn value(text: &str) -> String {
     yaml(text).unwrap().to_value().to_text()
 }
