@@ -3,36 +3,10 @@
 use std::ops::Range;
 
 use super::TemplateFault;
-use super::expr::{Attribute, Comparison, Expr, Filter, Node, Segment, Test, TypeTest};
+use super::expr::{Attribute, Comparison, Expr, FILTERS, Filter, FilterKind, Node, Segment, Test, TypeTest};
 use super::number::Rounding;
 use crate::canonical::Value;
 use crate::diagnostic::{Code, nearest};
-
-/// Every filter, in order.
-const FILTERS: [&str; 22] = [
-    "default",
-    "first",
-    "indent",
-    "items",
-    "join",
-    "last",
-    "length",
-    "lower",
-    "map",
-    "replace",
-    "reverse",
-    "round",
-    "select",
-    "selectattr",
-    "sort",
-    "sum",
-    "title",
-    "tojson",
-    "trim",
-    "truncate",
-    "unique",
-    "upper",
-];
 
 /// Every test by its first name, in order.
 const TESTS: [&str; 21] = [
@@ -71,51 +45,37 @@ pub(super) struct Arguments {
 
 /// Whether there is a filter of that name.
 pub(super) fn is_filter(name: &str) -> bool {
-    FILTERS.contains(&name)
+    FILTERS.iter().any(|signature| signature.name == name)
 }
 
 /// The filter of that name with its arguments.
 pub(super) fn filter(name: &str, mut given: Arguments, range: Range<usize>) -> Result<Filter, TemplateFault> {
-    if name == "map" {
-        return map(given, range);
-    }
-    if name == "select" || name == "selectattr" {
-        return select(name, given, range);
+    let Some(signature) = FILTERS.iter().find(|signature| signature.name == name) else {
+        return Err(unknown_name("filter", name, FILTERS.iter().map(|signature| signature.name), range));
+    };
+    let mut filter = Filter::new(signature);
+    match signature.kind {
+        FilterKind::Map if !given.positional.is_empty() => {
+            filter.each = Some(Box::new(applied_to_each(given)?));
+            return Ok(filter);
+        }
+        FilterKind::Select | FilterKind::SelectAttribute => return select(filter, given, range),
+        _ => {}
     }
     let mut taken = Taken { name, given: &mut given, range: range.clone() };
-    let filter = match name {
-        "default" => Filter::Default(taken.required("value")?),
-        "first" => Filter::First,
-        "indent" => {
-            Filter::Indent { width: taken.next("width"), first: taken.next("first"), blank: taken.next("blank") }
+    for (position, parameter) in signature.parameters.iter().enumerate() {
+        match *parameter {
+            "attribute" => filter.attribute = taken.attribute()?,
+            "method" => filter.rounding = taken.rounding()?,
+            required if position < signature.required => filter.given.push(Some(taken.required(required)?)),
+            optional => filter.given.push(taken.next(optional)),
         }
-        "items" => Filter::Items,
-        "join" => Filter::Join { separator: taken.next("d"), attribute: taken.attribute()? },
-        "last" => Filter::Last,
-        "length" => Filter::Length,
-        "lower" => Filter::Lower,
-        "replace" => Filter::Replace(taken.required("old")?, taken.required("new")?),
-        "reverse" => Filter::Reverse,
-        "round" => Filter::Round { digits: taken.next("precision"), rounding: taken.rounding()? },
-        "sort" => Filter::Sort {
-            reverse: taken.next("reverse"),
-            case_sensitive: taken.next("case_sensitive"),
-            attribute: taken.attribute()?,
-        },
-        "sum" => Filter::Sum(taken.attribute()?),
-        "title" => Filter::Title,
-        "tojson" => Filter::ToJson(taken.next("indent")),
-        "trim" => Filter::Trim(taken.next("chars")),
-        "truncate" => Filter::Truncate {
-            length: taken.next("length"),
-            killwords: taken.next("killwords"),
-            end: taken.next("end"),
-        },
-        "unique" => Filter::Unique { case_sensitive: taken.next("case_sensitive"), attribute: taken.attribute()? },
-        "upper" => Filter::Upper,
-        unknown => return Err(unknown_name("filter", unknown, &FILTERS, range)),
-    };
+    }
     taken.finish()?;
+    if signature.kind == FilterKind::Map && filter.attribute.is_none() {
+        let fault = arguments_fault(range, "`map` needs what to take of each element");
+        return Err(fault.with_hint("write `map(attribute=\"title\")` or `map(\"upper\")`"));
+    }
     Ok(filter)
 }
 
@@ -149,59 +109,42 @@ pub(super) fn test(name: &str, mut given: Arguments, range: Range<usize>) -> Res
         (None, "divisibleby") => Test::DivisibleBy(taken.required("num")?),
         (None, "startingwith") => Test::StartingWith(taken.required("prefix")?),
         (None, "endingwith") => Test::EndingWith(taken.required("suffix")?),
-        (None, unknown) => return Err(unknown_name("test", unknown, &TESTS, range)),
+        (None, unknown) => return Err(unknown_name("test", unknown, TESTS, range)),
     };
     taken.finish()?;
     Ok(test)
 }
 
-/// `map(attribute="title")`, `map(attribute="title", default="-")`, or `map("upper")` with the filter's arguments.
-fn map(mut given: Arguments, range: Range<usize>) -> Result<Filter, TemplateFault> {
-    if given.positional.is_empty() {
-        let mut taken = Taken { name: "map", given: &mut given, range: range.clone() };
-        let attribute = taken.attribute()?;
-        let default = taken.next("default");
-        taken.finish()?;
-        let attribute = attribute.ok_or_else(|| {
-            arguments_fault(range, "`map` needs what to take of each element")
-                .with_hint("write `map(attribute=\"title\")` or `map(\"upper\")`")
-        })?;
-        return Ok(Filter::MapAttribute(attribute, default));
-    }
+/// The filter that `map("upper")` applies, with the arguments behind its name.
+fn applied_to_each(mut given: Arguments) -> Result<Filter, TemplateFault> {
     let first = given.positional.remove(0);
     let inner = constant_text(&first, "the filter that `map` applies")?;
     if matches!(inner, "map" | "select" | "selectattr" | "default") {
         return Err(arguments_fault(first.range.clone(), format!("`map` does not apply `{inner}`")));
     }
-    filter(inner, given, first.range.clone()).map(|filter| Filter::MapEach(Box::new(filter)))
+    filter(inner, given, first.range.clone())
 }
 
 /// `select(test, argument)` and `selectattr(attribute, test, argument)`.
-fn select(name: &str, mut given: Arguments, range: Range<usize>) -> Result<Filter, TemplateFault> {
-    let attribute = if name == "selectattr" {
+fn select(mut filter: Filter, mut given: Arguments, range: Range<usize>) -> Result<Filter, TemplateFault> {
+    if filter.kind() == FilterKind::SelectAttribute {
         if given.positional.is_empty() {
             return Err(arguments_fault(range, "`selectattr` needs the name of a member")
                 .with_hint("write `selectattr(\"severity\", \"==\", \"high\")`"));
         }
-        Some(attribute(&given.positional.remove(0))?)
-    } else {
-        None
-    };
-    let test = if given.positional.is_empty() {
-        None
-    } else {
+        filter.attribute = Some(attribute(&given.positional.remove(0))?);
+    }
+    if !given.positional.is_empty() {
         let first = given.positional.remove(0);
         let inner = constant_text(&first, "the name of a test")?;
         let given = std::mem::take(&mut given);
-        Some(test(inner, given, first.range.clone())?)
-    };
-    if let Some((unknown, expr)) = given.named.first() {
-        return Err(arguments_fault(expr.range.clone(), format!("`{name}` has no argument `{unknown}`")));
+        filter.test = Some(test(inner, given, first.range.clone())?);
     }
-    Ok(match attribute {
-        Some(attribute) => Filter::SelectAttribute(attribute, test),
-        None => Filter::Select(test),
-    })
+    if let Some((unknown, expr)) = given.named.first() {
+        let message = format!("`{}` has no argument `{unknown}`", filter.signature.name);
+        return Err(arguments_fault(expr.range.clone(), message));
+    }
+    Ok(filter)
 }
 
 /// Arguments as they are used up: those by position first, then those by name.
@@ -274,7 +217,13 @@ fn arguments_fault(range: Range<usize>, message: impl Into<String>) -> TemplateF
     TemplateFault::new(Code::FilterArguments, range, message)
 }
 
-fn unknown_name(kind: &str, name: &str, known: &[&'static str], range: Range<usize>) -> TemplateFault {
+fn unknown_name(
+    kind: &str,
+    name: &str,
+    known: impl IntoIterator<Item = &'static str>,
+    range: Range<usize>,
+) -> TemplateFault {
+    let known: Vec<&str> = known.into_iter().collect();
     let hint = match nearest(name, known.iter().copied()) {
         Some(near) => format!("did you mean `{near}`?"),
         None => format!("the {kind}s are {}", known.join(", ")),

@@ -5,9 +5,8 @@
 //! it looks at before it works.
 
 use std::cell::Cell;
-use std::ops::Range;
 
-use super::expr::{Comparison, Expr, Filter, Node, Path, Root, Segment, Test, TypeTest};
+use super::expr::{Comparison, Expr, FilterKind, Node, Path, Root, Segment, Test, TypeTest};
 use super::scope::{Found, MAX_NAMES, Scope, View};
 use super::{Cause, RenderError, Statement, filter, kind_name, number};
 use crate::canonical::Value;
@@ -214,7 +213,11 @@ pub(super) fn render_within(
 pub(super) fn value(expr: &Expr, scope: &dyn Scope) -> Result<Value, RenderError> {
     let meter = Meter::new();
     let value = keep(expr, &Env { scope, round: None, meter: &meter })?;
-    value.check_depth().map_err(|_| Cause::TooDeep.at(&expr.range))?;
+    checked_depth(value).map_err(|error| error.within(&expr.range))
+}
+
+fn checked_depth(value: Value) -> Result<Value, RenderError> {
+    value.check_depth().map_err(|_| Cause::TooDeep)?;
     Ok(value)
 }
 
@@ -229,11 +232,9 @@ pub(super) fn value_within(
     let env = Env { scope, round: None, meter };
     let view = eval(expr, &env)?;
     let size = Meter { work: Cell::new(MAX_WORK), made_bytes: Cell::new(max_bytes) };
-    size.copy_view(&view).map_err(|_| Cause::TooLarge { max_bytes }.at(&expr.range))?;
+    let copied = size.copy_view(&view).map_err(|_| Cause::TooLarge { max_bytes }.into());
     *left = size.made_bytes.get();
-    let value = view.into_value();
-    value.check_depth().map_err(|_| Cause::TooDeep.at(&expr.range))?;
-    Ok(value)
+    copied.and_then(|()| checked_depth(view.into_value())).map_err(|error: RenderError| error.within(&expr.range))
 }
 
 /// Whether a condition holds.
@@ -260,16 +261,16 @@ impl Output {
 fn run(statements: &[Statement], env: &Env<'_>, out: &mut Output) -> Result<(), RenderError> {
     for statement in statements {
         match statement {
-            Statement::Text(text) => out.push(text).map_err(|cause| cause.at(&(0..0)))?,
+            Statement::Text(text) => out.push(text)?,
             Statement::Print(expr) => {
                 let view = eval(expr, env)?;
-                print(expr, &view, out).map_err(|cause| cause.at(&expr.range))?;
+                print(expr, &view, out).map_err(|cause| RenderError::from(cause).within(&expr.range))?;
             }
             Statement::If { test, then, otherwise } => {
                 run(if truth(test, env)? { then } else { otherwise }, env, out)?;
             }
             Statement::For { names, over, body, otherwise } => {
-                let at = |cause: Cause| cause.at(&over.range);
+                let at = |cause: Cause| RenderError::from(cause).within(&over.range);
                 let list = whole_list(over, env).map_err(at)?;
                 let view = if list.is_some() { View::none() } else { eval(over, env)? };
                 let items = match (list, view.as_value()) {
@@ -349,28 +350,28 @@ fn keep(expr: &Expr, env: &Env<'_>) -> Result<Value, RenderError> {
     let view = eval(expr, env)?;
     // What was made on the way is paid for already.
     if !matches!(view, View::Owned(_)) {
-        env.meter.copy_view(&view).map_err(|cause| cause.at(&expr.range))?;
+        env.meter.copy_view(&view).map_err(|cause| RenderError::from(cause).within(&expr.range))?;
     }
     Ok(view.into_value())
 }
 
 /// The value of `expr`.
 pub(super) fn eval<'a>(expr: &'a Expr, env: &Env<'a>) -> Result<View<'a>, RenderError> {
-    let at = |cause: Cause| cause.at(&expr.range);
-    env.meter.work(1).map_err(at)?;
+    evaluated(expr, env).map_err(|error| error.within(&expr.range))
+}
+
+fn evaluated<'a>(expr: &'a Expr, env: &Env<'a>) -> Result<View<'a>, RenderError> {
+    env.meter.work(1)?;
     match &expr.node {
         Node::Const(value) => Ok(View::Value(value)),
-        Node::Path(path) => {
-            look_up(path, env).map_err(at)?.ok_or_else(|| Cause::BreaksOff(path.to_string()).at(&expr.range))
-        }
+        Node::Path(path) => look_up(path, env)?.ok_or_else(|| Cause::BreaksOff(path.to_string()).into()),
         Node::LoopIndex => {
             let index = env.round.map_or(0, |round| round.index);
             Ok(View::Owned(Value::from(u64::try_from(index).unwrap_or(u64::MAX))))
         }
         Node::Member(base, segment) => {
             let view = eval(base, env)?;
-            view.member(segment)
-                .ok_or_else(|| Cause::BreaksOff(format!("{}{segment}", described(base))).at(&expr.range))
+            view.member(segment).ok_or_else(|| Cause::BreaksOff(format!("{}{segment}", described(base))).into())
         }
         Node::List(items) => {
             let items: Result<Vec<Value>, RenderError> = items.iter().map(|item| keep(item, env)).collect();
@@ -378,34 +379,29 @@ pub(super) fn eval<'a>(expr: &'a Expr, env: &Env<'a>) -> Result<View<'a>, Render
         }
         Node::Negate(operand) => {
             let view = eval(operand, env)?;
-            number(&view, "-").and_then(number::negate).map(View::Owned).map_err(at)
+            Ok(View::Owned(number::negate(number(&view, "-")?)?))
         }
         Node::Arithmetic(operator, left, right) => {
             let (left, right) = (eval(left, env)?, eval(right, env)?);
-            let numbers =
-                number(&left, operator.symbol()).and_then(|left| Ok((left, number(&right, operator.symbol())?)));
-            numbers.and_then(|(left, right)| number::calculate(*operator, left, right)).map(View::Owned).map_err(at)
+            let (left, right) = (number(&left, operator.symbol())?, number(&right, operator.symbol())?);
+            Ok(View::Owned(number::calculate(*operator, left, right)?))
         }
         Node::Concat(left, right) => {
             let (left, right) = (eval(left, env)?, eval(right, env)?);
-            concat(&left, &right, env.meter).map(View::Owned).map_err(at)
+            Ok(View::Owned(concat(&left, &right, env.meter)?))
         }
         Node::If { test, then, otherwise } => eval(if truth(test, env)? { then } else { otherwise }, env),
-        Node::Filter(input, filter) => match &**filter {
-            Filter::Default(default) => match eval_leniently(input, env)? {
-                view if view.is_none() => eval(default, env),
-                view => Ok(view),
-            },
-            filter => {
-                if let Some(list) = whole_list(input, env).map_err(at)?
-                    && let Some(found) = filter::of_list(filter, list, env)
-                {
-                    return found.map_err(at);
-                }
-                let input = eval(input, env)?;
-                filter::apply(filter, input, &expr.range, env)
+        Node::Filter(input, filter) if filter.kind() == FilterKind::Default => {
+            filter::apply(filter, eval_leniently(input, env)?, env)
+        }
+        Node::Filter(input, filter) => {
+            if let Some(list) = whole_list(input, env)?
+                && let Some(found) = filter::of_list(filter, list, env)
+            {
+                return Ok(found?);
             }
-        },
+            filter::apply(filter, eval(input, env)?, env)
+        }
         Node::Not(_) | Node::And(..) | Node::Or(..) | Node::Compare(..) | Node::Test(..) => {
             truth(expr, env).map(|truth| View::Owned(Value::Bool(truth)))
         }
@@ -414,18 +410,18 @@ pub(super) fn eval<'a>(expr: &'a Expr, env: &Env<'a>) -> Result<View<'a>, Render
 
 /// The value of what stands before `default`: none, wherever its path breaks off.
 fn eval_leniently<'a>(expr: &'a Expr, env: &Env<'a>) -> Result<View<'a>, RenderError> {
-    match &expr.node {
-        Node::Path(path) => {
-            let found = env.meter.work(1).and_then(|()| look_up(path, env));
-            Ok(found.map_err(|cause| cause.at(&expr.range))?.unwrap_or_else(View::none))
+    let view = match &expr.node {
+        Node::Path(path) => env.meter.work(1).and_then(|()| look_up(path, env)).map_err(RenderError::from),
+        Node::Member(base, segment) => {
+            return Ok(eval_leniently(base, env)?.member(segment).unwrap_or_else(View::none));
         }
-        Node::Member(base, segment) => Ok(eval_leniently(base, env)?.member(segment).unwrap_or_else(View::none)),
-        Node::Filter(input, filter) if !matches!(**filter, Filter::Default(_)) => match eval_leniently(input, env)? {
-            view if view.is_none() => Ok(view),
-            view => filter::apply(filter, view, &expr.range, env),
+        Node::Filter(input, filter) if filter.kind() != FilterKind::Default => match eval_leniently(input, env)? {
+            view if view.is_none() => return Ok(view),
+            view => filter::apply(filter, view, env).map(Some),
         },
-        _ => eval(expr, env),
-    }
+        _ => return eval(expr, env),
+    };
+    Ok(view.map_err(|error| error.within(&expr.range))?.unwrap_or_else(View::none))
 }
 
 /// What a path leads to.
@@ -502,12 +498,15 @@ fn number<'v>(view: &'v View<'_>, operation: &'static str) -> Result<&'v Value, 
 
 /// Whether `expr` holds.
 pub(super) fn truth(expr: &Expr, env: &Env<'_>) -> Result<bool, RenderError> {
-    let at = |cause: Cause| cause.at(&expr.range);
-    env.meter.work(1).map_err(at)?;
+    is_true(expr, env).map_err(|error| error.within(&expr.range))
+}
+
+fn is_true(expr: &Expr, env: &Env<'_>) -> Result<bool, RenderError> {
+    env.meter.work(1)?;
     match &expr.node {
         Node::Path(path) => Ok(match path.whole_step() {
             Some(role) => env.scope.has_run(role),
-            None => match place(path, env).map_err(at)? {
+            None => match place(path, env)? {
                 None => false,
                 Some(Place::List(_)) => true,
                 Some(Place::View(view)) => match view.as_value() {
@@ -524,7 +523,7 @@ pub(super) fn truth(expr: &Expr, env: &Env<'_>) -> Result<bool, RenderError> {
             let mut left = eval(first, env)?;
             for (comparison, operand) in rest {
                 let right = eval(operand, env)?;
-                if !compare(*comparison, &left, &right, env.meter).map_err(at)? {
+                if !compare(*comparison, &left, &right, env.meter)? {
                     return Ok(false);
                 }
                 left = right;
@@ -534,14 +533,14 @@ pub(super) fn truth(expr: &Expr, env: &Env<'_>) -> Result<bool, RenderError> {
         Node::Test(input, test) => match &**test {
             Test::Defined => Ok(is_there(input, env)?),
             Test::None => Ok(!is_there(input, env)?),
-            test => holds(test, &eval(input, env)?, &expr.range, env),
+            test => holds(test, &eval(input, env)?, env),
         },
         _ => {
             let view = eval(expr, env)?;
             match view.as_value() {
                 Some(Value::Bool(truth)) => Ok(*truth),
                 Some(Value::Null) => Ok(false),
-                _ => Err(at(Cause::NotACondition(view.kind_name()))),
+                _ => Err(Cause::NotACondition(view.kind_name()).into()),
             }
         }
     }
@@ -553,15 +552,15 @@ fn is_there(expr: &Expr, env: &Env<'_>) -> Result<bool, RenderError> {
     {
         return Ok(env.scope.has_run(role));
     }
-    if whole_list(expr, env).map_err(|cause| cause.at(&expr.range))?.is_some() {
+    if whole_list(expr, env).map_err(|cause| RenderError::from(cause).within(&expr.range))?.is_some() {
         return Ok(true);
     }
     Ok(!eval_leniently(expr, env)?.is_none())
 }
 
 /// Whether a test holds of a value.
-pub(super) fn holds(test: &Test, view: &View<'_>, range: &Range<usize>, env: &Env<'_>) -> Result<bool, RenderError> {
-    let operand = |operation, view: &View<'_>| Cause::Operand { operation, found: view.kind_name() }.at(range);
+pub(super) fn holds(test: &Test, view: &View<'_>, env: &Env<'_>) -> Result<bool, RenderError> {
+    let operand = |operation, view: &View<'_>| Cause::Operand { operation, found: view.kind_name() };
     let integer = |operation| match view.as_value() {
         Some(Value::Int(number)) => Ok(*number),
         _ => Err(operand(operation, view)),
@@ -569,9 +568,7 @@ pub(super) fn holds(test: &Test, view: &View<'_>, range: &Range<usize>, env: &En
     match test {
         Test::Defined => Ok(!view.is_none()),
         Test::None => Ok(view.is_none()),
-        Test::Compare(comparison, other) => {
-            compare(*comparison, view, &eval(other, env)?, env.meter).map_err(|cause| cause.at(range))
-        }
+        Test::Compare(comparison, other) => Ok(compare(*comparison, view, &eval(other, env)?, env.meter)?),
         Test::Boolean(wanted) => Ok(matches!(view.as_value(), Some(Value::Bool(truth)) if truth == wanted)),
         Test::Type(wanted) => Ok(is_of_type(view, *wanted)),
         Test::Even(even) => Ok((integer("even")? % 2 == 0) == *even),
@@ -579,16 +576,16 @@ pub(super) fn holds(test: &Test, view: &View<'_>, range: &Range<usize>, env: &En
             let number = integer("divisibleby")?;
             let divisor = eval(divisor, env)?;
             match divisor.as_value() {
-                Some(Value::Int(0)) => Err(Cause::DivisionByZero.at(range)),
+                Some(Value::Int(0)) => Err(Cause::DivisionByZero.into()),
                 Some(Value::Int(divisor)) => Ok(number % divisor == 0),
-                _ => Err(operand("divisibleby", &divisor)),
+                _ => Err(operand("divisibleby", &divisor).into()),
             }
         }
         Test::StartingWith(part) | Test::EndingWith(part) => {
             let part = eval(part, env)?;
             let whole = view.as_str().ok_or_else(|| operand("startingwith", view))?;
             let part = part.as_str().ok_or_else(|| operand("startingwith", &part))?;
-            env.meter.look(part.len().min(whole.len())).map_err(|cause| cause.at(range))?;
+            env.meter.look(part.len().min(whole.len()))?;
             let is_start = matches!(test, Test::StartingWith(_));
             Ok(if is_start { whole.starts_with(part) } else { whole.ends_with(part) })
         }

@@ -249,91 +249,86 @@ pub(crate) enum TypeTest {
     Object,
 }
 
+macro_rules! filters {
+    ($($kind:ident $name:literal ($input:ident) $required:literal $parameters:expr;)*) => {
+        /// What a filter does.
+        #[derive(Debug, Clone, Copy, PartialEq, Eq)]
+        pub(crate) enum FilterKind {
+            $($kind),*
+        }
+
+        /// Every filter, by name.
+        pub(super) static FILTERS: [Signature; [$($name),*].len()] = [$(Signature {
+            kind: FilterKind::$kind,
+            name: $name,
+            input: Input::$input,
+            required: $required,
+            parameters: &$parameters,
+        }),*];
+    };
+}
+
+/// What a filter is declared to take.
+#[derive(Debug, PartialEq, Eq)]
+pub(crate) struct Signature {
+    pub(crate) kind: FilterKind,
+    pub(crate) name: &'static str,
+    pub(crate) input: Input,
+    /// How many of the parameters must be given.
+    pub(super) required: usize,
+    /// Names in the order of positional arguments. `attribute` and `method` are read when the template is parsed.
+    pub(super) parameters: &'static [&'static str],
+}
+
+/// The values that a filter applies to.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Input {
+    Anything,
+    Countable,
+    List,
+    ListOrText,
+    Map,
+    Number,
+    Text,
+}
+
+filters! {
+    Default "default" (Anything) 1 ["value"];
+    First "first" (ListOrText) 0 [];
+    Indent "indent" (Text) 0 ["width", "first", "blank"];
+    Items "items" (Map) 0 [];
+    Join "join" (List) 0 ["d", "attribute"];
+    Last "last" (ListOrText) 0 [];
+    Length "length" (Countable) 0 [];
+    Lower "lower" (Text) 0 [];
+    Map "map" (List) 0 ["attribute", "default"];
+    Replace "replace" (Text) 2 ["old", "new"];
+    Reverse "reverse" (ListOrText) 0 [];
+    Round "round" (Number) 0 ["precision", "method"];
+    Select "select" (List) 0 [];
+    SelectAttribute "selectattr" (List) 0 [];
+    Sort "sort" (List) 0 ["reverse", "case_sensitive", "attribute"];
+    Sum "sum" (List) 0 ["attribute"];
+    Title "title" (Text) 0 [];
+    ToJson "tojson" (Anything) 0 ["indent"];
+    Trim "trim" (Text) 0 ["chars"];
+    Truncate "truncate" (Text) 0 ["length", "killwords", "end"];
+    Unique "unique" (List) 0 ["case_sensitive", "attribute"];
+    Upper "upper" (Text) 0 [];
+}
+
 /// A filter with its arguments.
 #[derive(Debug, Clone, PartialEq)]
-pub(crate) enum Filter {
-    /// Another value for what is none.
-    Default(Expr),
-    /// The first element.
-    First,
-    /// Each line further to the right.
-    Indent {
-        /// By how many blanks.
-        width: Option<Expr>,
-        /// The first line too.
-        first: Option<Expr>,
-        /// Empty lines too.
-        blank: Option<Expr>,
-    },
-    /// The members of an object as pairs.
-    Items,
-    /// The elements as one text.
-    Join {
-        /// What stands between them.
-        separator: Option<Expr>,
-        /// What of each is meant.
-        attribute: Option<Attribute>,
-    },
-    /// The last element.
-    Last,
-    /// How many elements, members or characters.
-    Length,
-    /// In lower case.
-    Lower,
-    /// What of each element is meant.
-    MapAttribute(Attribute, Option<Expr>),
-    /// Each element through a filter.
-    MapEach(Box<Filter>),
-    /// One text for another, wherever it stands.
-    Replace(Expr, Expr),
-    /// From the last to the first.
-    Reverse,
-    /// A number with fewer digits after the point.
-    Round {
-        /// How many.
-        digits: Option<Expr>,
-        /// Which way.
-        rounding: Rounding,
-    },
-    /// The elements of which a test holds; without one, those that are true.
-    Select(Option<Test>),
-    /// The elements of whose member a test holds; without one, those that have it.
-    SelectAttribute(Attribute, Option<Test>),
-    /// In order.
-    Sort {
-        /// The last first.
-        reverse: Option<Expr>,
-        /// Whether upper and lower case differ.
-        case_sensitive: Option<Expr>,
-        /// By what of each.
-        attribute: Option<Attribute>,
-    },
-    /// The numbers added up.
-    Sum(Option<Attribute>),
-    /// Each word with an upper-case letter first.
-    Title,
-    /// As JSON.
-    ToJson(Option<Expr>),
-    /// Without what stands around it.
-    Trim(Option<Expr>),
-    /// Cut to a length.
-    Truncate {
-        /// To how many characters.
-        length: Option<Expr>,
-        /// Within a word too.
-        killwords: Option<Expr>,
-        /// What marks the cut.
-        end: Option<Expr>,
-    },
-    /// Each once.
-    Unique {
-        /// Whether upper and lower case differ.
-        case_sensitive: Option<Expr>,
-        /// By what of each.
-        attribute: Option<Attribute>,
-    },
-    /// In upper case.
-    Upper,
+pub(crate) struct Filter {
+    pub(crate) signature: &'static Signature,
+    /// In the order of the signature, without `attribute` and `method`; `None` = not given.
+    pub(super) given: Vec<Option<Expr>>,
+    pub(crate) attribute: Option<Attribute>,
+    pub(super) rounding: Rounding,
+    /// Of `select` and `selectattr`; without one they keep what is true.
+    pub(super) test: Option<Test>,
+    /// Of `map`: the filter that it applies to each element.
+    pub(crate) each: Option<Box<Filter>>,
 }
 
 /// What of an element is meant, such as `output.title`.
@@ -341,60 +336,23 @@ pub(crate) enum Filter {
 pub(crate) struct Attribute(pub(crate) Vec<Segment>);
 
 impl Filter {
-    /// How it is written.
-    pub(crate) fn name(&self) -> &'static str {
-        match self {
-            Self::Default(_) => "default",
-            Self::First => "first",
-            Self::Indent { .. } => "indent",
-            Self::Items => "items",
-            Self::Join { .. } => "join",
-            Self::Last => "last",
-            Self::Length => "length",
-            Self::Lower => "lower",
-            Self::MapAttribute(..) | Self::MapEach(_) => "map",
-            Self::Replace(..) => "replace",
-            Self::Reverse => "reverse",
-            Self::Round { .. } => "round",
-            Self::Select(_) => "select",
-            Self::SelectAttribute(..) => "selectattr",
-            Self::Sort { .. } => "sort",
-            Self::Sum(_) => "sum",
-            Self::Title => "title",
-            Self::ToJson(_) => "tojson",
-            Self::Trim(_) => "trim",
-            Self::Truncate { .. } => "truncate",
-            Self::Unique { .. } => "unique",
-            Self::Upper => "upper",
-        }
+    pub(super) fn new(signature: &'static Signature) -> Self {
+        Self { signature, given: Vec::new(), attribute: None, rounding: Rounding::Common, test: None, each: None }
+    }
+
+    pub(crate) fn kind(&self) -> FilterKind {
+        self.signature.kind
+    }
+
+    /// The argument at a position of the signature.
+    pub(crate) fn argument(&self, position: usize) -> Option<&Expr> {
+        self.given.get(position)?.as_ref()
     }
 
     /// The expressions among its arguments.
     pub(crate) fn arguments(&self) -> Vec<&Expr> {
-        match self {
-            Self::Default(value) => vec![value],
-            Self::Indent { width, first, blank } => [width, first, blank].into_iter().flatten().collect(),
-            Self::Join { separator, .. } => separator.iter().collect(),
-            Self::MapAttribute(_, default) => default.iter().collect(),
-            Self::MapEach(filter) => filter.arguments(),
-            Self::Replace(old, new) => vec![old, new],
-            Self::Round { digits, .. } => digits.iter().collect(),
-            Self::Select(test) | Self::SelectAttribute(_, test) => test.iter().filter_map(Test::argument).collect(),
-            Self::Sort { reverse, case_sensitive, .. } => [reverse, case_sensitive].into_iter().flatten().collect(),
-            Self::ToJson(indent) => indent.iter().collect(),
-            Self::Trim(characters) => characters.iter().collect(),
-            Self::Truncate { length, killwords, end } => [length, killwords, end].into_iter().flatten().collect(),
-            Self::Unique { case_sensitive, .. } => case_sensitive.iter().collect(),
-            Self::First
-            | Self::Items
-            | Self::Last
-            | Self::Length
-            | Self::Lower
-            | Self::Reverse
-            | Self::Sum(_)
-            | Self::Title
-            | Self::Upper => Vec::new(),
-        }
+        let inner = self.each.iter().flat_map(|filter| filter.arguments());
+        self.given.iter().flatten().chain(self.test.iter().filter_map(Test::argument)).chain(inner).collect()
     }
 }
 

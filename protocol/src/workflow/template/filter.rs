@@ -2,10 +2,9 @@
 //! it looks at, or pays for every time that it looks at one.
 
 use std::collections::{BTreeSet, HashSet};
-use std::ops::Range;
 
 use super::eval::{self, Env, List, Meter};
-use super::expr::{Attribute, Expr, Filter};
+use super::expr::{Arithmetic, Attribute, Filter, FilterKind};
 use super::scope::View;
 use super::{Cause, RenderError, kind_name, number};
 use crate::canonical::{self, Value};
@@ -17,100 +16,83 @@ const MAX_DIGITS: i32 = 15;
 /// How many bytes of text are looked up in a tree, character by character, for the price of one node.
 const BYTES_A_SEARCH: usize = 8;
 
-/// What `filter` makes of `input`. `default` is not one of these: it is for the evaluator, which must look at what stands
-/// before it.
-pub(super) fn apply<'a>(
-    filter: &'a Filter,
-    input: View<'a>,
-    range: &Range<usize>,
-    env: &Env<'a>,
-) -> Result<View<'a>, RenderError> {
-    let call = Call { name: filter.name(), range, env };
-    match filter {
-        Filter::Default(default) => {
+/// Applies `filter` to `input`. What `default` stands in for is evaluated leniently, which is up to the caller.
+pub(super) fn apply<'a>(filter: &'a Filter, input: View<'a>, env: &Env<'a>) -> Result<View<'a>, RenderError> {
+    let call = Call { filter, env: *env };
+    let meter = env.meter;
+    match filter.kind() {
+        FilterKind::Default => {
             if input.is_none() {
-                eval::eval(default, env)
+                call.value(0).map(Option::unwrap_or_default)
             } else {
                 Ok(input)
             }
         }
-        Filter::First | Filter::Last => call.end(&input, matches!(filter, Filter::First)),
-        Filter::Length => call.length(&input),
-        Filter::Items => call.items(&input),
-        Filter::Indent { width, first, blank } => {
-            let (width, first, blank) =
-                (call.count(width.as_ref(), 4, MAX_INDENT)?, call.flag(first.as_ref())?, call.flag(blank.as_ref())?);
-            call.text_made(&input, |text| indent(text, width, first, blank, env.meter))
+        FilterKind::First => call.end(&input, <[Value]>::first, |text| text.chars().next()),
+        FilterKind::Last => call.end(&input, <[Value]>::last, |text| text.chars().next_back()),
+        FilterKind::Length => call.length(&input),
+        FilterKind::Items => call.items(&input),
+        FilterKind::Indent => {
+            let (width, first, blank) = (call.count(0, 4, MAX_INDENT)?, call.flag(1)?, call.flag(2)?);
+            call.text_made(&input, |text| indent(text, width, first, blank, meter))
         }
-        Filter::Lower => call.text_made(&input, |text| Ok(text.to_lowercase())),
-        Filter::Upper => call.text_made(&input, |text| Ok(text.to_uppercase())),
-        Filter::Title => call.text_made(&input, |text| Ok(title(text))),
-        Filter::Replace(old, new) => {
-            let (old, new) = (eval::eval(old, env)?, eval::eval(new, env)?);
+        FilterKind::Lower => call.text_made(&input, |text| Ok(text.to_lowercase())),
+        FilterKind::Upper => call.text_made(&input, |text| Ok(text.to_uppercase())),
+        FilterKind::Title => call.text_made(&input, |text| Ok(title(text))),
+        FilterKind::Replace => {
+            let (old, new) = (call.value(0)?.unwrap_or_default(), call.value(1)?.unwrap_or_default());
             let (old, new) = (call.text(&old)?, call.text(&new)?);
-            call.look(old.len())?;
-            call.text_made(&input, |text| replace(text, old, new, env.meter))
+            meter.look(old.len())?;
+            call.text_made(&input, |text| replace(text, old, new, meter))
         }
-        Filter::Trim(characters) => {
-            let characters = characters.as_ref().map(|expr| eval::eval(expr, env)).transpose()?;
+        FilterKind::Trim => {
+            let characters = call.value(0)?;
             let characters = characters.as_ref().map(|view| call.text(view)).transpose()?;
-            let set = characters.map(|characters| Characters::of(characters, env.meter)).transpose();
-            let set = set.map_err(|cause| call.fault(cause))?;
+            let set = characters.map(|characters| Characters::of(characters, meter)).transpose()?;
             call.text_made(&input, |text| {
                 if set.as_ref().is_some_and(|set| !set.others.is_empty()) {
-                    env.meter.work(text.len() / BYTES_A_SEARCH)?;
+                    meter.work(text.len() / BYTES_A_SEARCH)?;
                 }
                 Ok(set.map_or_else(|| text.trim(), |set| text.trim_matches(|c| set.contains(c))).to_owned())
             })
         }
-        Filter::Truncate { length, killwords, end } => {
-            let length = call.count(length.as_ref(), 255, usize::MAX)?;
-            let killwords = call.flag(killwords.as_ref())?;
-            let end = end.as_ref().map(|expr| eval::eval(expr, env)).transpose()?;
+        FilterKind::Truncate => {
+            let (length, killwords) = (call.count(0, 255, usize::MAX)?, call.flag(1)?);
+            let end = call.value(2)?;
             let end = end.as_ref().map(|view| call.text(view)).transpose()?.unwrap_or("...");
-            call.look(end.len())?;
-            env.meter.make(end.len()).map_err(|cause| call.fault(cause))?;
+            meter.look(end.len())?;
+            meter.make(end.len())?;
             call.text_made(&input, |text| Ok(truncate(text, length, killwords, end)))
         }
-        Filter::Reverse => call.reverse(&input),
-        Filter::Round { digits, rounding } => {
-            let digits = call.integer(digits.as_ref(), 0)?;
-            let digits = i32::try_from(digits).unwrap_or(i32::MAX).clamp(-MAX_DIGITS, MAX_DIGITS);
+        FilterKind::Reverse => call.reverse(&input),
+        FilterKind::Round => {
+            let digits = i32::try_from(call.integer(0, 0)?).unwrap_or(i32::MAX).clamp(-MAX_DIGITS, MAX_DIGITS);
             let number = input.as_value().ok_or_else(|| call.refuse(&input))?;
-            number::round(number, digits, *rounding).map(View::Owned).map_err(|cause| call.fault(cause))
+            Ok(View::Owned(number::round(number, digits, filter.rounding)?))
         }
-        Filter::Join { separator, attribute } => call.join(&input, separator.as_ref(), attribute.as_ref()),
-        Filter::MapAttribute(attribute, default) => call.map_attribute(&input, attribute, default.as_ref()),
-        Filter::MapEach(inner) => call.each(&input, |item| {
-            // The element is copied, because what a filter gives back may be a part of it.
-            env.meter.copy(item).map_err(|cause| call.fault(cause))?;
-            apply(inner, View::Owned(item.clone()), range, env).map(|view| Some(view.into_value()))
-        }),
-        Filter::Select(test) => call.each(&input, |item| {
-            let holds = match test {
-                Some(test) => eval::holds(test, &View::Value(item), range, env)?,
-                None => call.is_true(item)?,
+        FilterKind::Join => call.join(&input),
+        FilterKind::Map => match &filter.each {
+            Some(inner) => call.each(&input, |item| {
+                // The element is copied, because what a filter gives back may be a part of it.
+                apply(inner, View::Owned(call.copy(item)?), env).map(|view| Some(view.into_value()))
+            }),
+            None => call.map_attribute(&input),
+        },
+        FilterKind::Select | FilterKind::SelectAttribute => call.each(&input, |item| {
+            let member = call.member(item);
+            let holds = match (&filter.test, member) {
+                (Some(test), member) => eval::holds(test, &View::Value(member), env)?,
+                (None, Value::Bool(truth)) => *truth,
+                (None, Value::Null) => false,
+                (None, _) if filter.attribute.is_some() => true,
+                (None, other) => return Err(Cause::NotACondition(kind_name(other)).into()),
             };
             call.kept(item, holds)
         }),
-        Filter::SelectAttribute(attribute, test) => call.each(&input, |item| {
-            let member = attribute.of(item).unwrap_or(&Value::Null);
-            let holds = match test {
-                Some(test) => eval::holds(test, &View::Value(member), range, env)?,
-                None => !matches!(member, Value::Null | Value::Bool(false)),
-            };
-            call.kept(item, holds)
-        }),
-        Filter::Sort { reverse, case_sensitive, attribute } => {
-            let (reverse, case_sensitive) = (call.flag(reverse.as_ref())?, call.flag(case_sensitive.as_ref())?);
-            call.sort(&input, reverse, case_sensitive, attribute.as_ref())
-        }
-        Filter::Sum(attribute) => call.sum(&input, attribute.as_ref()),
-        Filter::ToJson(indent) => call.to_json(&input, indent.as_ref()),
-        Filter::Unique { case_sensitive, attribute } => {
-            let case_sensitive = call.flag(case_sensitive.as_ref())?;
-            call.unique(&input, case_sensitive, attribute.as_ref())
-        }
+        FilterKind::Sort => call.sort(&input),
+        FilterKind::Sum => call.sum(&input),
+        FilterKind::ToJson => call.to_json(&input),
+        FilterKind::Unique => call.unique(&input),
     }
 }
 
@@ -118,11 +100,11 @@ pub(super) fn apply<'a>(
 /// it needs it.
 pub(super) fn of_list<'a>(filter: &'a Filter, list: List<'a>, env: &Env<'a>) -> Option<Result<View<'a>, Cause>> {
     let element = |index: usize| Ok(list.member(index, &[], env)?.unwrap_or_else(View::none));
-    match filter {
-        Filter::Length => Some(Ok(View::Owned(Value::from(u64::try_from(list.len()).unwrap_or(u64::MAX))))),
-        Filter::First => Some(element(0)),
-        Filter::Last => Some(element(list.len().saturating_sub(1))),
-        Filter::MapAttribute(attribute, None) => {
+    match (filter.kind(), &filter.attribute) {
+        (FilterKind::Length, _) => Some(Ok(View::Owned(Value::from(u64::try_from(list.len()).unwrap_or(u64::MAX))))),
+        (FilterKind::First, _) => Some(element(0)),
+        (FilterKind::Last, _) => Some(element(list.len().saturating_sub(1))),
+        (FilterKind::Map, Some(attribute)) if filter.argument(0).is_none() => {
             let member = |index: usize| {
                 env.meter.work(1)?;
                 let view = list.member(index, &attribute.0, env)?.unwrap_or_else(View::none);
@@ -173,27 +155,28 @@ impl Attribute {
 }
 
 /// One use of a filter.
-struct Call<'c, 'a> {
-    name: &'static str,
-    range: &'c Range<usize>,
-    env: &'c Env<'a>,
+struct Call<'a> {
+    filter: &'a Filter,
+    env: Env<'a>,
 }
 
-impl<'a> Call<'_, 'a> {
-    fn fault(&self, cause: Cause) -> RenderError {
-        cause.at(self.range)
-    }
-
+impl<'a> Call<'a> {
     fn refuse(&self, found: &View<'_>) -> RenderError {
-        self.fault(Cause::Operand { operation: self.name, found: found.kind_name() })
+        Cause::Operand { operation: self.filter.signature.name, found: found.kind_name() }.into()
     }
 
-    fn look(&self, bytes: usize) -> Result<(), RenderError> {
-        self.env.meter.look(bytes).map_err(|cause| self.fault(cause))
+    /// The argument at a position of the signature.
+    fn value(&self, position: usize) -> Result<Option<View<'a>>, RenderError> {
+        self.filter.argument(position).map(|expr| eval::eval(expr, &self.env)).transpose()
     }
 
     fn text<'v>(&self, view: &'v View<'_>) -> Result<&'v str, RenderError> {
         view.as_str().ok_or_else(|| self.refuse(view))
+    }
+
+    /// The part of an element that `attribute` names, or the element.
+    fn member<'v>(&self, item: &'v Value) -> &'v Value {
+        self.filter.attribute.as_ref().map_or(Some(item), |attribute| attribute.of(item)).unwrap_or(&Value::Null)
     }
 
     /// A text made of a text, or of a number or a boolean as it is printed. Nothing here makes a text much longer than
@@ -212,51 +195,36 @@ impl<'a> Call<'_, 'a> {
             }
             _ => return Err(self.refuse(input)),
         };
-        self.look(text.len())?;
-        self.env.meter.make(text.len()).map_err(|cause| self.fault(cause))?;
-        make(text).map(|text| View::Owned(Value::Str(text))).map_err(|cause| self.fault(cause))
+        self.env.meter.look(text.len())?;
+        self.env.meter.make(text.len())?;
+        Ok(View::Owned(Value::Str(make(text)?)))
     }
 
     /// An argument that counts something: cut to `max`.
-    fn count(&self, argument: Option<&'a Expr>, default: usize, max: usize) -> Result<usize, RenderError> {
-        let Some(expr) = argument else { return Ok(default) };
-        let view = eval::eval(expr, self.env)?;
-        match view.as_value() {
-            Some(Value::Int(count)) if *count >= 0 => Ok(usize::try_from(*count).unwrap_or(max).min(max)),
-            Some(Value::Int(_)) => Err(self.fault(Cause::NumberRange)),
-            _ => Err(self.refuse(&view)),
-        }
+    fn count(&self, position: usize, default: usize, max: usize) -> Result<usize, RenderError> {
+        let count = self.integer(position, i128::try_from(default).unwrap_or_default())?;
+        if count < 0 { Err(Cause::NumberRange.into()) } else { Ok(usize::try_from(count).unwrap_or(max).min(max)) }
     }
 
-    fn integer(&self, argument: Option<&'a Expr>, default: i128) -> Result<i128, RenderError> {
-        let Some(expr) = argument else { return Ok(default) };
-        let view = eval::eval(expr, self.env)?;
+    fn integer(&self, position: usize, default: i128) -> Result<i128, RenderError> {
+        let Some(view) = self.value(position)? else { return Ok(default) };
         match view.as_value() {
             Some(Value::Int(number)) => Ok(*number),
             _ => Err(self.refuse(&view)),
         }
     }
 
-    fn flag(&self, argument: Option<&'a Expr>) -> Result<bool, RenderError> {
-        let Some(expr) = argument else { return Ok(false) };
-        let view = eval::eval(expr, self.env)?;
+    fn flag(&self, position: usize) -> Result<bool, RenderError> {
+        let Some(view) = self.value(position)? else { return Ok(false) };
         match view.as_value() {
             Some(Value::Bool(flag)) => Ok(*flag),
             _ => Err(self.refuse(&view)),
         }
     }
 
-    fn is_true(&self, item: &Value) -> Result<bool, RenderError> {
-        match item {
-            Value::Bool(truth) => Ok(*truth),
-            Value::Null => Ok(false),
-            other => Err(self.fault(Cause::NotACondition(kind_name(other)))),
-        }
-    }
-
     /// A copy of `value`, paid for.
     fn copy(&self, value: &Value) -> Result<Value, RenderError> {
-        self.env.meter.copy(value).map_err(|cause| self.fault(cause))?;
+        self.env.meter.copy(value)?;
         Ok(value.clone())
     }
 
@@ -267,7 +235,7 @@ impl<'a> Call<'_, 'a> {
     /// The elements of a list, paid for.
     fn list<'v>(&self, view: &'v View<'_>) -> Result<&'v [Value], RenderError> {
         let Some(Value::List(items)) = view.as_value() else { return Err(self.refuse(view)) };
-        self.env.meter.work(items.len()).map_err(|cause| self.fault(cause))?;
+        self.env.meter.work(items.len())?;
         Ok(items)
     }
 
@@ -286,24 +254,25 @@ impl<'a> Call<'_, 'a> {
         Ok(View::Owned(Value::List(kept)))
     }
 
-    fn end(&self, input: &View<'a>, first: bool) -> Result<View<'a>, RenderError> {
+    fn end(
+        &self,
+        input: &View<'a>,
+        element: impl Fn(&[Value]) -> Option<&Value>,
+        character: impl Fn(&str) -> Option<char>,
+    ) -> Result<View<'a>, RenderError> {
         if let Some(text) = input.as_str() {
-            let end = if first { text.chars().next() } else { text.chars().next_back() };
-            return Ok(end.map_or_else(View::none, |end| View::Owned(Value::Str(end.to_string()))));
+            return Ok(character(text).map_or_else(View::none, |end| View::Owned(Value::Str(end.to_string()))));
         }
         if let View::Value(Value::List(items)) = input {
-            let end = if first { items.first() } else { items.last() };
-            return Ok(end.map_or_else(View::none, View::Value));
+            return Ok(element(items).map_or_else(View::none, View::Value));
         }
-        let items = self.list(input)?;
-        let end = if first { items.first() } else { items.last() };
-        end.map_or_else(|| Ok(View::none()), |end| self.copy(end).map(View::Owned))
+        element(self.list(input)?).map_or_else(|| Ok(View::none()), |end| self.copy(end).map(View::Owned))
     }
 
     fn length(&self, input: &View<'_>) -> Result<View<'a>, RenderError> {
         let length = match (input.as_str(), input.as_value()) {
             (Some(text), _) => {
-                self.look(text.len())?;
+                self.env.meter.look(text.len())?;
                 text.chars().count()
             }
             (None, Some(Value::List(items))) => items.len(),
@@ -318,8 +287,8 @@ impl<'a> Call<'_, 'a> {
         let pairs: Result<Vec<Value>, RenderError> = members
             .iter()
             .map(|(key, value)| {
-                self.look(key.len())?;
-                self.env.meter.make(key.len()).map_err(|cause| self.fault(cause))?;
+                self.env.meter.look(key.len())?;
+                self.env.meter.make(key.len())?;
                 Ok(Value::List(vec![Value::from(key.as_str()), self.copy(value)?]))
             })
             .collect();
@@ -335,87 +304,66 @@ impl<'a> Call<'_, 'a> {
         Ok(View::Owned(Value::List(items?)))
     }
 
-    fn join(
-        &self,
-        input: &View<'_>,
-        separator: Option<&'a Expr>,
-        attribute: Option<&Attribute>,
-    ) -> Result<View<'a>, RenderError> {
-        let separator = separator.map(|expr| eval::eval(expr, self.env)).transpose()?;
+    fn join(&self, input: &View<'_>) -> Result<View<'a>, RenderError> {
+        let separator = self.value(0)?;
         let separator = separator.as_ref().map(|view| self.text(view)).transpose()?.unwrap_or_default();
         let mut joined = String::new();
         for (index, item) in self.list(input)?.iter().enumerate() {
-            let item = attribute.map_or(Some(item), |attribute| attribute.of(item)).unwrap_or(&Value::Null);
+            let item = self.member(item);
             let length = joined.len();
             if index > 0 {
-                self.env.meter.make(separator.len()).map_err(|cause| self.fault(cause))?;
+                self.env.meter.make(separator.len())?;
                 joined.push_str(separator);
             }
             match item {
                 Value::Null | Value::List(_) | Value::Object(_) => return Err(self.refuse(&View::Value(item))),
                 Value::Str(text) => {
-                    self.env.meter.make(text.len()).map_err(|cause| self.fault(cause))?;
+                    self.env.meter.make(text.len())?;
                     joined.push_str(text);
                 }
                 scalar => eval::write_scalar(scalar, &mut joined),
             }
             // What a number takes is paid afterwards: it is at most a few bytes.
-            self.look(joined.len() - length)?;
+            self.env.meter.look(joined.len() - length)?;
         }
         Ok(View::Owned(Value::Str(joined)))
     }
 
-    fn map_attribute(
-        &self,
-        input: &View<'_>,
-        attribute: &Attribute,
-        default: Option<&'a Expr>,
-    ) -> Result<View<'a>, RenderError> {
-        let default = default.map(|expr| eval::eval(expr, self.env)).transpose()?;
-        self.each(input, |item| match (attribute.of(item).filter(|value| !value.is_null()), &default) {
-            (Some(value), _) => self.copy(value).map(Some),
-            (None, Some(default)) => {
-                self.env.meter.copy_view(default).map_err(|cause| self.fault(cause))?;
+    fn map_attribute(&self, input: &View<'_>) -> Result<View<'a>, RenderError> {
+        let default = self.value(0)?;
+        self.each(input, |item| match (self.member(item), &default) {
+            (Value::Null, Some(default)) => {
+                self.env.meter.copy_view(default)?;
                 Ok(Some(default.clone().into_value()))
             }
-            (None, None) => Ok(Some(Value::Null)),
+            (Value::Null, None) => Ok(Some(Value::Null)),
+            (value, _) => self.copy(value).map(Some),
         })
     }
 
-    fn sum(&self, input: &View<'_>, attribute: Option<&Attribute>) -> Result<View<'a>, RenderError> {
-        use super::expr::Arithmetic;
-        self.list(input)?
-            .iter()
-            .map(|item| attribute.map_or(Some(item), |attribute| attribute.of(item)).unwrap_or(&Value::Null))
-            .try_fold(Value::Int(0), |sum, item| {
-                number::calculate(Arithmetic::Add, &sum, item).map_err(|cause| match cause {
-                    Cause::Operand { found, .. } => self.fault(Cause::Operand { operation: "sum", found }),
-                    other => self.fault(other),
-                })
+    fn sum(&self, input: &View<'_>) -> Result<View<'a>, RenderError> {
+        let sum = self.list(input)?.iter().map(|item| self.member(item)).try_fold(Value::Int(0), |sum, item| {
+            number::calculate(Arithmetic::Add, &sum, item).map_err(|cause| match cause {
+                Cause::Operand { found, .. } => Cause::Operand { operation: "sum", found },
+                other => other,
             })
-            .map(View::Owned)
+        });
+        Ok(View::Owned(sum?))
     }
 
     /// What an element is sorted or told apart by: with upper case folded, unless it matters.
-    fn key(&self, item: &Value, case_sensitive: bool, attribute: Option<&Attribute>) -> Result<Value, RenderError> {
-        let key = attribute.map_or(Some(item), |attribute| attribute.of(item)).unwrap_or(&Value::Null);
-        let key = self.copy(key)?;
-        Ok(match key {
+    fn key(&self, item: &Value, case_sensitive: bool) -> Result<Value, RenderError> {
+        Ok(match self.copy(self.member(item))? {
             Value::Str(text) if !case_sensitive => Value::Str(text.to_lowercase()),
             other => other,
         })
     }
 
-    fn sort(
-        &self,
-        input: &View<'_>,
-        reverse: bool,
-        case_sensitive: bool,
-        attribute: Option<&Attribute>,
-    ) -> Result<View<'a>, RenderError> {
+    fn sort(&self, input: &View<'_>) -> Result<View<'a>, RenderError> {
+        let (reverse, case_sensitive) = (self.flag(0)?, self.flag(1)?);
         let mut keyed = Vec::new();
         for item in self.list(input)? {
-            keyed.push((self.key(item, case_sensitive, attribute)?, item));
+            keyed.push((self.key(item, case_sensitive)?, item));
         }
         // One pass of neighbours is enough to know that all can be ordered: only numbers go with numbers, and texts
         // with texts.
@@ -426,13 +374,13 @@ impl<'a> Call<'_, 'a> {
             _ => None,
         });
         if let Some(cause) = clash {
-            return Err(self.fault(cause));
+            return Err(cause.into());
         }
         // A comparison may look at whole keys, and each level of the sort at all of them.
         let levels = usize::try_from(keyed.len().checked_ilog2().unwrap_or(0)).unwrap_or(0);
         let key_bytes: usize = keyed.iter().filter_map(|(key, _)| key.as_str()).map(str::len).sum();
-        self.look(key_bytes.saturating_mul(levels))?;
-        self.env.meter.work(keyed.len().saturating_mul(levels)).map_err(|cause| self.fault(cause))?;
+        self.env.meter.look(key_bytes.saturating_mul(levels))?;
+        self.env.meter.work(keyed.len().saturating_mul(levels))?;
         keyed.sort_by(|(left, _), (right, _)| {
             let order = number::order(left, right).unwrap_or(std::cmp::Ordering::Equal);
             if reverse { order.reverse() } else { order }
@@ -441,28 +389,24 @@ impl<'a> Call<'_, 'a> {
         Ok(View::Owned(Value::List(sorted?)))
     }
 
-    fn unique(
-        &self,
-        input: &View<'_>,
-        case_sensitive: bool,
-        attribute: Option<&Attribute>,
-    ) -> Result<View<'a>, RenderError> {
+    fn unique(&self, input: &View<'_>) -> Result<View<'a>, RenderError> {
+        let case_sensitive = self.flag(0)?;
         // Canonical text tells values apart, and a hash of it keeps this linear.
         let mut seen = HashSet::new();
         self.each(input, |item| {
-            let text = self.json(&self.key(item, case_sensitive, attribute)?)?;
+            let text = self.json(&self.key(item, case_sensitive)?)?;
             self.kept(item, seen.insert(text))
         })
     }
 
-    fn to_json(&self, input: &View<'_>, indent: Option<&'a Expr>) -> Result<View<'a>, RenderError> {
-        let indent = self.count(indent, 0, MAX_INDENT)?;
+    fn to_json(&self, input: &View<'_>) -> Result<View<'a>, RenderError> {
+        let indent = self.count(0, 0, MAX_INDENT)?;
         // A text that is no value yet becomes one.
         let text;
         let value = if let Some(value) = input.as_value() {
             value
         } else {
-            self.env.meter.copy_view(input).map_err(|cause| self.fault(cause))?;
+            self.env.meter.copy_view(input)?;
             text = input.clone().into_value();
             &text
         };
@@ -471,17 +415,17 @@ impl<'a> Call<'_, 'a> {
             return Ok(View::Owned(Value::Str(plain)));
         }
         let mut json = String::new();
-        write_indented(value, indent, 0, &mut json, self.env.meter).map_err(|cause| self.fault(cause))?;
+        write_indented(value, indent, 0, &mut json, self.env.meter)?;
         Ok(View::Owned(Value::Str(json)))
     }
 
     /// The canonical text of a value, paid for.
     fn json(&self, value: &Value) -> Result<String, RenderError> {
-        self.env.meter.copy(value).map_err(|cause| self.fault(cause))?;
-        let text = String::from_utf8(canonical::to_bytes(value).map_err(|_| self.fault(Cause::TooDeep))?);
+        self.env.meter.copy(value)?;
+        let text = String::from_utf8(canonical::to_bytes(value).map_err(|_| Cause::TooDeep)?);
         let text = text.unwrap_or_default();
         // Escapes make it longer than the value.
-        self.env.meter.make(text.len()).map_err(|cause| self.fault(cause))?;
+        self.env.meter.make(text.len())?;
         Ok(text)
     }
 }

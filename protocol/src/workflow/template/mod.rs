@@ -153,9 +153,19 @@ pub enum Cause {
     TooMuchWork,
 }
 
-impl Cause {
-    fn at(self, range: &Range<usize>) -> RenderError {
-        RenderError { range: range.clone(), cause: self }
+impl From<Cause> for RenderError {
+    /// An error that has no place yet; the innermost expression around it gives it one.
+    fn from(cause: Cause) -> Self {
+        Self { range: 0..0, cause }
+    }
+}
+
+impl RenderError {
+    fn within(mut self, range: &Range<usize>) -> Self {
+        if self.range == (0..0) {
+            self.range = range.clone();
+        }
+        self
     }
 }
 

@@ -74,6 +74,12 @@ pub enum View<'s> {
     Owned(Value),
 }
 
+impl Default for View<'_> {
+    fn default() -> Self {
+        Self::none()
+    }
+}
+
 impl View<'_> {
     /// What is not there.
     pub fn none() -> Self {

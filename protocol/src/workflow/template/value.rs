@@ -55,7 +55,7 @@ impl ValueTemplate {
         // One meter for all texts, because a file may hold thousands of them.
         let value = render(&self.root, scope, &mut left, &Meter::new())?;
         // What a file writes around a text adds to the levels of what the text makes.
-        value.check_depth().map_err(|_| Cause::TooDeep.at(&(0..0)))?;
+        value.check_depth().map_err(|_| Cause::TooDeep)?;
         Ok(value)
     }
 
