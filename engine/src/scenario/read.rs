@@ -65,7 +65,7 @@ fn role_of(name: &str) -> &str {
 }
 
 /// JSON when the file's name ends in `.json`, else YAML.
-fn tree(file: &Source) -> source::Reading {
+fn tree(file: &Source) -> source::Parsed {
     let is_json = file.name().rsplit_once('.').is_some_and(|(_, end)| end.eq_ignore_ascii_case("json"));
     if is_json { source::read_json(file.text()) } else { source::read_yaml(file.text()) }
 }

@@ -5,6 +5,8 @@
 
 mod code;
 
+use std::ops::Range;
+
 use serde::Serialize;
 
 pub use code::Code;
@@ -32,6 +34,17 @@ impl Span {
     /// The span of `length` bytes from `offset`.
     pub fn new(offset: usize, length: usize) -> Self {
         Self { offset, length }
+    }
+
+    /// The bytes from its first to its last.
+    pub fn range(self) -> Range<usize> {
+        self.offset..self.offset + self.length
+    }
+}
+
+impl From<Range<usize>> for Span {
+    fn from(range: Range<usize>) -> Self {
+        Self::new(range.start, range.end.saturating_sub(range.start))
     }
 }
 

@@ -5,21 +5,21 @@ use std::borrow::Cow;
 use std::collections::BTreeSet;
 
 use super::{
-    Budget, Fault, Key, Kind, MAX_DEPTH, MAX_KEY_BYTES, Node, Reading, duplicate, integer_out_of_range, key_too_long,
-    not_finite, too_deep,
+    Budget, Key, Kind, MAX_DEPTH, MAX_KEY_BYTES, Node, Parsed, SourceError, duplicate, integer_out_of_range,
+    key_too_long, not_finite, too_deep,
 };
 use crate::canonical::MAX_INTEGER;
 use crate::diagnostic::{Code, Span};
 use crate::scan::{NO_ESCAPE, Scanner, Unfit};
 
 /// The tree of `text`. A fault of form ends the reading; duplicate keys and numbers out of range do not.
-pub(super) fn read(text: &str) -> Reading {
+pub(super) fn read(text: &str) -> Parsed {
     let start = if text.starts_with('\u{feff}') { 3 } else { 0 };
     let mut reader = Reader { scan: Scanner { text, at: start }, depth: 0, budget: Budget::new(), faults: Vec::new() };
     reader.scan.blanks();
     if reader.scan.peek().is_none() {
-        let fault = Fault::new(Code::EmptyFile, Span::new(start, 0), "the file is empty");
-        return Reading { root: None, faults: vec![fault] };
+        let fault = SourceError::new(Code::EmptyFile, Span::new(start, 0), "the file is empty");
+        return Parsed { root: None, faults: vec![fault] };
     }
     let root = reader.value().and_then(|root| {
         reader.scan.blanks();
@@ -29,12 +29,12 @@ pub(super) fn read(text: &str) -> Reading {
     match root {
         Ok(root) => {
             faults.sort_by_key(|fault| fault.span);
-            Reading { root: Some(root), faults }
+            Parsed { root: Some(root), faults }
         }
         Err(fault) => {
             faults.push(fault);
             faults.sort_by_key(|fault| fault.span);
-            Reading { root: None, faults }
+            Parsed { root: None, faults }
         }
     }
 }
@@ -43,18 +43,18 @@ struct Reader<'a> {
     scan: Scanner<'a>,
     depth: usize,
     budget: Budget,
-    faults: Vec<Fault>,
+    faults: Vec<SourceError>,
 }
 
 impl Reader<'_> {
-    fn fault(&self, what: &str) -> Fault {
+    fn fault(&self, what: &str) -> SourceError {
         let what = if matches!(self.scan.peek(), Some(b'/' | b'#')) { "JSON has no comments" } else { what };
         let length = self.scan.text.get(self.scan.at..).and_then(|rest| rest.chars().next()).map_or(0, char::len_utf8);
-        Fault::new(Code::JsonSyntax, Span::new(self.scan.at, length), what)
+        SourceError::new(Code::JsonSyntax, Span::new(self.scan.at, length), what)
     }
 
     /// Keeps a fault that does not end the reading.
-    fn note(&mut self, fault: Fault) {
+    fn note(&mut self, fault: SourceError) {
         if self.faults.len() < super::MAX_FAULTS {
             self.faults.push(fault);
         }
@@ -65,20 +65,20 @@ impl Reader<'_> {
     }
 
     /// The fault that a token is.
-    fn token<T>(&self, token: Result<T, Unfit>) -> Result<T, Fault> {
+    fn token<T>(&self, token: Result<T, Unfit>) -> Result<T, SourceError> {
         token.map_err(|Unfit { from, at, what }| match what {
             what if from == at => self.fault(what),
-            NO_ESCAPE => Fault::new(Code::JsonSyntax, Span::new(from, 1), "JSON has no such escape"),
-            what => Fault::new(Code::JsonSyntax, Span::new(from, at - from), what),
+            NO_ESCAPE => SourceError::new(Code::JsonSyntax, Span::new(from, 1), "JSON has no such escape"),
+            what => SourceError::new(Code::JsonSyntax, Span::new(from, at - from), what),
         })
     }
 
-    fn string(&mut self) -> Result<String, Fault> {
+    fn string(&mut self) -> Result<String, SourceError> {
         let text = self.scan.string();
         self.token(text).map(Cow::into_owned)
     }
 
-    fn value(&mut self) -> Result<Node, Fault> {
+    fn value(&mut self) -> Result<Node, SourceError> {
         let start = self.scan.at;
         self.budget.take(1, 0, Span::new(start, 0))?;
         let kind = match self.scan.peek() {
@@ -100,13 +100,13 @@ impl Reader<'_> {
         Ok(Node { span: self.span_from(start), kind })
     }
 
-    fn word(&mut self, word: &str, kind: Kind) -> Result<Kind, Fault> {
+    fn word(&mut self, word: &str, kind: Kind) -> Result<Kind, SourceError> {
         let word = self.scan.word(word);
         self.token(word).map(|()| kind)
     }
 
     /// A list or a map; like a flow map in YAML, it is found at its opening bracket.
-    fn nested(&mut self, read: fn(&mut Self) -> Result<Kind, Fault>) -> Result<Node, Fault> {
+    fn nested(&mut self, read: fn(&mut Self) -> Result<Kind, SourceError>) -> Result<Node, SourceError> {
         let span = Span::new(self.scan.at, 1);
         self.depth += 1;
         if self.depth > MAX_DEPTH {
@@ -119,7 +119,7 @@ impl Reader<'_> {
         Ok(Node { span, kind })
     }
 
-    fn list(&mut self) -> Result<Kind, Fault> {
+    fn list(&mut self) -> Result<Kind, SourceError> {
         let mut items = Vec::new();
         if self.scan.peek() == Some(b']') {
             self.scan.at += 1;
@@ -137,7 +137,7 @@ impl Reader<'_> {
         }
     }
 
-    fn map(&mut self) -> Result<Kind, Fault> {
+    fn map(&mut self) -> Result<Kind, SourceError> {
         let mut entries: Vec<(Key, Node)> = Vec::new();
         let mut seen = BTreeSet::new();
         if self.scan.peek() == Some(b'}') {
@@ -177,7 +177,7 @@ impl Reader<'_> {
     }
 
     /// Whether a comma and not the end follows.
-    fn another(&mut self, end: u8, expected: &str) -> Result<bool, Fault> {
+    fn another(&mut self, end: u8, expected: &str) -> Result<bool, SourceError> {
         self.scan.blanks();
         match self.scan.peek() {
             Some(b',') => {
@@ -193,7 +193,7 @@ impl Reader<'_> {
         }
     }
 
-    fn number(&mut self) -> Result<Kind, Fault> {
+    fn number(&mut self) -> Result<Kind, SourceError> {
         let start = self.scan.at;
         let number = self.scan.number();
         let (literal, is_integer) = self.token(number)?;

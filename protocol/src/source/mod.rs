@@ -75,7 +75,7 @@ pub enum Kind {
 /// What is wrong at a place of a text.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("{code}: {message}")]
-pub struct Fault {
+pub struct SourceError {
     /// What kind of fault.
     pub code: Code,
     /// Where.
@@ -86,9 +86,9 @@ pub struct Fault {
     pub hint: Option<String>,
 }
 
-impl Fault {
-    pub(crate) fn new(code: Code, span: Span, message: impl Into<String>) -> Self {
-        Self { code, span, message: message.into(), hint: None }
+impl SourceError {
+    pub(crate) fn new(code: Code, span: impl Into<Span>, message: impl Into<String>) -> Self {
+        Self { code, span: span.into(), message: message.into(), hint: None }
     }
 
     pub(crate) fn with_hint(mut self, hint: impl Into<String>) -> Self {
@@ -99,25 +99,25 @@ impl Fault {
 
 /// What a text comes to: as much of its tree as could be read, and all that is wrong with it, in source order.
 #[derive(Debug, Clone, Default, PartialEq)]
-pub struct Reading {
+pub struct Parsed {
     /// The tree. Where a fault left a hole, what stands there is the nearest guess, so that a walk over the tree can go
     /// on and find the other faults; `None` when there is nothing to walk.
     pub root: Option<Node>,
     /// The faults.
-    pub faults: Vec<Fault>,
+    pub faults: Vec<SourceError>,
 }
 
-impl Reading {
+impl Parsed {
     /// The tree of a text without faults.
     ///
     /// # Errors
     /// The first fault.
-    pub fn whole(self) -> Result<Node, Fault> {
+    pub fn whole(self) -> Result<Node, SourceError> {
         let first = self.faults.into_iter().next();
         match (first, self.root) {
             (None, Some(root)) => Ok(root),
             (Some(fault), _) => Err(fault),
-            (None, None) => Err(Fault::new(Code::EmptyFile, Span::default(), "there is nothing in the text")),
+            (None, None) => Err(SourceError::new(Code::EmptyFile, Span::default(), "there is nothing in the text")),
         }
     }
 }
@@ -125,26 +125,26 @@ impl Reading {
 /// The tree of a YAML text.
 ///
 /// # Errors
-/// The first [`Fault`].
-pub fn yaml(text: &str) -> Result<Node, Fault> {
+/// The first [`SourceError`].
+pub fn yaml(text: &str) -> Result<Node, SourceError> {
     read_yaml(text).whole()
 }
 
 /// The tree of a YAML text and everything that is wrong with it.
-pub fn read_yaml(text: &str) -> Reading {
+pub fn read_yaml(text: &str) -> Parsed {
     too_long(text).unwrap_or_else(|| yaml::read(text))
 }
 
 /// The tree of a JSON text (RFC 8259, strict) and everything that is wrong with it.
-pub fn read_json(text: &str) -> Reading {
+pub fn read_json(text: &str) -> Parsed {
     too_long(text).unwrap_or_else(|| json::read(text))
 }
 
 /// The reading of a text that is not looked at because of its length.
-fn too_long(text: &str) -> Option<Reading> {
+fn too_long(text: &str) -> Option<Parsed> {
     (text.len() > MAX_BYTES).then(|| {
         let message = format!("the text has {} bytes; {MAX_BYTES} are read", text.len());
-        Reading { root: None, faults: vec![Fault::new(Code::TooLarge, Span::default(), message)] }
+        Parsed { root: None, faults: vec![SourceError::new(Code::TooLarge, Span::default(), message)] }
     })
 }
 
@@ -243,38 +243,38 @@ impl Budget {
     }
 
     /// Takes `nodes` and `bytes` out of what is left, or says what is exceeded.
-    fn take(&mut self, nodes: usize, bytes: usize, span: Span) -> Result<(), Fault> {
+    fn take(&mut self, nodes: usize, bytes: usize, span: Span) -> Result<(), SourceError> {
         self.nodes = self.nodes.checked_sub(nodes).ok_or_else(|| {
-            Fault::new(Code::TooLarge, span, format!("there are more than {MAX_NODES} values"))
+            SourceError::new(Code::TooLarge, span, format!("there are more than {MAX_NODES} values"))
                 .with_hint("split the workflow, or move long texts into files of their own")
         })?;
         self.scalar_bytes = self.scalar_bytes.checked_sub(bytes).ok_or_else(|| {
-            Fault::new(Code::TooLarge, span, format!("the texts have more than {MAX_SCALAR_BYTES} bytes in all"))
+            SourceError::new(Code::TooLarge, span, format!("the texts have more than {MAX_SCALAR_BYTES} bytes in all"))
         })?;
         Ok(())
     }
 }
 
-fn too_deep(span: Span) -> Fault {
-    Fault::new(Code::TooLarge, span, format!("lists and maps are nested deeper than {MAX_DEPTH} levels"))
+fn too_deep(span: Span) -> SourceError {
+    SourceError::new(Code::TooLarge, span, format!("lists and maps are nested deeper than {MAX_DEPTH} levels"))
 }
 
-fn key_too_long(span: Span) -> Fault {
-    Fault::new(Code::TooLarge, span, format!("a key has more than {MAX_KEY_BYTES} bytes"))
+fn key_too_long(span: Span) -> SourceError {
+    SourceError::new(Code::TooLarge, span, format!("a key has more than {MAX_KEY_BYTES} bytes"))
 }
 
-fn duplicate(name: &str, span: Span) -> Fault {
-    Fault::new(Code::DuplicateKey, span, format!("the key `{}` stands twice in one map", excerpt(name)))
+fn duplicate(name: &str, span: Span) -> SourceError {
+    SourceError::new(Code::DuplicateKey, span, format!("the key `{}` stands twice in one map", excerpt(name)))
         .with_hint("merge the two entries or rename one")
 }
 
-fn integer_out_of_range(span: Span) -> Fault {
-    Fault::new(Code::NumberOutOfRange, span, "an integer is outside ±(2^64-1) and would lose digits")
+fn integer_out_of_range(span: Span) -> SourceError {
+    SourceError::new(Code::NumberOutOfRange, span, "an integer is outside ±(2^64-1) and would lose digits")
         .with_hint("quote it if it is a text")
 }
 
-fn not_finite(span: Span) -> Fault {
-    Fault::new(Code::NumberOutOfRange, span, "a number is not finite").with_hint("quote it if it is a text")
+fn not_finite(span: Span) -> SourceError {
+    SourceError::new(Code::NumberOutOfRange, span, "a number is not finite").with_hint("quote it if it is a text")
 }
 
 /// `text` cut to what fits into a message, without control characters.

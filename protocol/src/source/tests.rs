@@ -2,7 +2,7 @@ use proptest::prelude::*;
 
 use super::*;
 
-fn json(text: &str) -> Result<Node, Fault> {
+fn json(text: &str) -> Result<Node, SourceError> {
     read_json(text).whole()
 }
 

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use super::Fault;
+use super::SourceError;
 use crate::diagnostic::{Code, Diagnostic, Span};
 
 /// How many bytes lie between two counts of code points.
@@ -70,7 +70,7 @@ impl Source {
     }
 
     /// The diagnostic that a reader's fault comes to in this file.
-    pub fn report(&self, fault: Fault) -> Diagnostic {
+    pub fn report(&self, fault: SourceError) -> Diagnostic {
         let mut diagnostic = self.diagnostic(fault.code, fault.span, fault.message);
         diagnostic.hint = fault.hint;
         diagnostic

@@ -12,14 +12,14 @@ use std::collections::{BTreeMap, BTreeSet};
 use granit_parser::{ErrorKind, Event, Options, Parser, ScalarStyle, ScanError, StructureStyle};
 
 use super::{
-    Budget, Fault, Key, Kind, MAX_ALIASES, MAX_DEPTH, MAX_FAULTS, MAX_KEY_BYTES, Node, Reading, duplicate, excerpt,
-    integer_out_of_range, key_too_long, not_finite, too_deep,
+    Budget, Key, Kind, MAX_ALIASES, MAX_DEPTH, MAX_FAULTS, MAX_KEY_BYTES, Node, Parsed, SourceError, duplicate,
+    excerpt, integer_out_of_range, key_too_long, not_finite, too_deep,
 };
 use crate::canonical::MAX_INTEGER;
 use crate::diagnostic::{Code, Span};
 
 /// The tree of `text`. A fault of form or a budget that is used up ends the reading; other faults do not.
-pub(super) fn read(text: &str) -> Reading {
+pub(super) fn read(text: &str) -> Parsed {
     let mut builder = Builder {
         text,
         budget: Budget::new(),
@@ -37,7 +37,8 @@ pub(super) fn read(text: &str) -> Reading {
         Ok(()) if root.as_ref().is_none_or(|root| root.kind == Kind::Null) && faults.is_empty() => {
             root = None;
             faults.push(
-                Fault::new(Code::EmptyFile, Span::new(0, 0), "the file is empty").with_hint("`rondo init` writes one"),
+                SourceError::new(Code::EmptyFile, Span::new(0, 0), "the file is empty")
+                    .with_hint("`rondo init` writes one"),
             );
         }
         Ok(()) => {}
@@ -47,7 +48,7 @@ pub(super) fn read(text: &str) -> Reading {
         }
     }
     faults.sort_by_key(|fault| fault.span);
-    Reading { root, faults }
+    Parsed { root, faults }
 }
 
 /// A list or map that is still open.
@@ -85,11 +86,11 @@ struct Builder<'a> {
     anchors: BTreeMap<usize, Option<Node>>,
     documents: usize,
     root: Option<Node>,
-    faults: Vec<Fault>,
+    faults: Vec<SourceError>,
 }
 
 impl Builder<'_> {
-    fn run(&mut self) -> Result<(), Fault> {
+    fn run(&mut self) -> Result<(), SourceError> {
         let mut options = Options::default();
         options.simple_key_max_lookahead = MAX_KEY_BYTES;
         // One more than this reader allows, so that it is this reader that says so.
@@ -98,17 +99,16 @@ impl Builder<'_> {
         options.set_emit_comments(false);
         for event in Parser::new_from_str_with_options(self.text, options) {
             let (event, place) = event.map_err(|error| self.syntax(&error))?;
-            let bytes = place.byte_range().unwrap_or(0..0);
-            let span = Span::new(bytes.start, bytes.end.saturating_sub(bytes.start));
+            let span = Span::from(place.byte_range().unwrap_or(0..0));
             let tag = place.tag_span().and_then(|tag| tag.byte_range()).and_then(|range| {
-                self.tag(Span::new(range.start, range.end.saturating_sub(range.start)));
+                self.tag(range.clone().into());
                 self.text.get(range)
             });
             match event {
                 Event::DocumentStart(..) => {
                     self.documents += 1;
                     if self.documents > 1 {
-                        let fault = Fault::new(Code::SeveralDocuments, span, "a second document begins here")
+                        let fault = SourceError::new(Code::SeveralDocuments, span, "a second document begins here")
                             .with_hint("a file holds one document; put the other into a file of its own");
                         return Err(fault);
                     }
@@ -134,14 +134,14 @@ impl Builder<'_> {
     }
 
     /// Keeps a fault that does not end the reading.
-    fn note(&mut self, fault: Fault) {
+    fn note(&mut self, fault: SourceError) {
         if self.faults.len() < MAX_FAULTS {
             self.faults.push(fault);
         }
     }
 
     /// What the parser has against the text, or the trap that its author stepped into.
-    fn syntax(&self, error: &ScanError) -> Fault {
+    fn syntax(&self, error: &ScanError) -> SourceError {
         let mark = error.marker();
         let offset = mark.byte_offset().unwrap_or_else(|| {
             let line = mark.line().saturating_sub(1);
@@ -162,7 +162,7 @@ impl Builder<'_> {
             return unquoted_template(Span::new(at, 2));
         }
         if let Some(comment) = self.cutting_comment(offset) {
-            return Fault::new(Code::CutByComment, comment, "a comment cuts the unquoted text before it")
+            return SourceError::new(Code::CutByComment, comment, "a comment cuts the unquoted text before it")
                 .with_hint("put the text in quotes, or the comment on a line of its own");
         }
         // The parser stops one character before what it refuses.
@@ -171,9 +171,10 @@ impl Builder<'_> {
             Some((at, c)) => {
                 let message = format!("the control character U+{:04X} stands in the file", u32::from(c));
                 let span = Span::new(offset + at, c.len_utf8());
-                Fault::new(Code::YamlSyntax, span, message).with_hint("in double quotes it can be written as an escape")
+                SourceError::new(Code::YamlSyntax, span, message)
+                    .with_hint("in double quotes it can be written as an escape")
             }
-            None => Fault::new(Code::YamlSyntax, span, error.info().replace('`', "'")),
+            None => SourceError::new(Code::YamlSyntax, span, error.info().replace('`', "'")),
         }
     }
 
@@ -233,7 +234,8 @@ impl Builder<'_> {
 
     fn tag(&mut self, span: Span) {
         let tag = self.text.get(span.offset..span.offset + span.length).unwrap_or_default();
-        let fault = Fault::new(Code::YamlTag, span, format!("`{}` is a YAML tag; tags are not allowed", excerpt(tag)));
+        let fault =
+            SourceError::new(Code::YamlTag, span, format!("`{}` is a YAML tag; tags are not allowed", excerpt(tag)));
         let hint = if tag.starts_with("!!") {
             "leave it out: quotes make a text, and a field's declared type says the rest".to_owned()
         } else {
@@ -242,7 +244,7 @@ impl Builder<'_> {
         self.note(fault.with_hint(hint));
     }
 
-    fn scalar(&mut self, value: &str, style: ScalarStyle, anchor: usize, span: Span) -> Result<(), Fault> {
+    fn scalar(&mut self, value: &str, style: ScalarStyle, anchor: usize, span: Span) -> Result<(), SourceError> {
         if self.wants_key() {
             return self.key(value, style, span);
         }
@@ -270,18 +272,21 @@ impl Builder<'_> {
         matches!(self.stack.last(), Some(Frame { part: Part::Map { slot: Slot::Key, .. }, .. }))
     }
 
-    fn key(&mut self, name: &str, style: ScalarStyle, span: Span) -> Result<(), Fault> {
+    fn key(&mut self, name: &str, style: ScalarStyle, span: Span) -> Result<(), SourceError> {
         if name.len() > MAX_KEY_BYTES {
             return Err(key_too_long(span));
         }
         self.budget.take(0, name.len(), span)?;
         let fault = if style == ScalarStyle::Plain && name == "<<" {
             Some(
-                Fault::new(Code::MergeKey, span, "`<<` is a merge key; merge keys are not allowed")
+                SourceError::new(Code::MergeKey, span, "`<<` is a merge key; merge keys are not allowed")
                     .with_hint("write the entries out, or give the whole value an anchor"),
             )
         } else if style == ScalarStyle::Plain && plain(name) == Ok(Kind::Null) {
-            Some(Fault::new(Code::KeyNotText, span, "a key is empty or null").with_hint("quote it if it is a text"))
+            Some(
+                SourceError::new(Code::KeyNotText, span, "a key is empty or null")
+                    .with_hint("quote it if it is a text"),
+            )
         } else if let Some(Frame { part: Part::Map { seen, .. }, .. }) = self.stack.last()
             && seen.contains(name)
         {
@@ -304,7 +309,7 @@ impl Builder<'_> {
         Ok(())
     }
 
-    fn open(&mut self, part: Part, style: StructureStyle, anchor: usize, span: Span) -> Result<(), Fault> {
+    fn open(&mut self, part: Part, style: StructureStyle, anchor: usize, span: Span) -> Result<(), SourceError> {
         let is_key = self.wants_key();
         self.budget.take(1, 0, span)?;
         if self.stack.len() >= MAX_DEPTH {
@@ -345,7 +350,7 @@ impl Builder<'_> {
         // `{{ x }}` is a map whose key is a map; the outer one says so when it is closed.
         let outer = self.stack.last().map_or(0, |outer| outer.span.offset);
         if !self.text.get(outer..).is_some_and(|rest| rest.starts_with("{{")) {
-            let fault = Fault::new(Code::KeyNotText, frame.span, "a list or a map stands where a key should")
+            let fault = SourceError::new(Code::KeyNotText, frame.span, "a list or a map stands where a key should")
                 .with_hint("quote a text that begins with `[` or `{`");
             self.note(fault);
         }
@@ -354,17 +359,21 @@ impl Builder<'_> {
         }
     }
 
-    fn alias(&mut self, id: usize, span: Span) -> Result<(), Fault> {
+    fn alias(&mut self, id: usize, span: Span) -> Result<(), SourceError> {
         self.aliases += 1;
         if self.aliases > MAX_ALIASES {
-            return Err(Fault::new(Code::TooLarge, span, format!("there are more than {MAX_ALIASES} aliases")));
+            return Err(SourceError::new(Code::TooLarge, span, format!("there are more than {MAX_ALIASES} aliases")));
         }
         let Some(Some(node)) = self.anchors.get(&id) else {
-            return Err(Fault::new(Code::YamlSyntax, span, "an alias stands within what it names"));
+            return Err(SourceError::new(Code::YamlSyntax, span, "an alias stands within what it names"));
         };
         if self.wants_key() {
             let Kind::Str(name) = &node.kind else {
-                return Err(Fault::new(Code::KeyNotText, span, "an alias of something else than a text is a key"));
+                return Err(SourceError::new(
+                    Code::KeyNotText,
+                    span,
+                    "an alias of something else than a text is a key",
+                ));
             };
             let name = name.clone();
             return self.key(&name, ScalarStyle::DoubleQuoted, span);
@@ -392,8 +401,8 @@ impl Builder<'_> {
     }
 }
 
-fn unquoted_template(span: Span) -> Fault {
-    Fault::new(Code::UnquotedTemplate, span, "an unquoted value begins with `{{`, which YAML reads as a map")
+fn unquoted_template(span: Span) -> SourceError {
+    SourceError::new(Code::UnquotedTemplate, span, "an unquoted value begins with `{{`, which YAML reads as a map")
         .with_hint("put the whole text in double quotes, or write it as a block after `|`")
 }
 
@@ -426,7 +435,7 @@ impl Quotes {
 }
 
 /// What an unquoted scalar is.
-fn plain(text: &str) -> Result<Kind, fn(Span) -> Fault> {
+fn plain(text: &str) -> Result<Kind, fn(Span) -> SourceError> {
     match text {
         "" | "~" | "null" | "Null" | "NULL" => return Ok(Kind::Null),
         "true" => return Ok(Kind::Bool(true)),

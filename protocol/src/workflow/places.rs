@@ -219,10 +219,7 @@ impl Places {
                 let text = self.sources.get(place.value.source).map_or("", Source::text);
                 Spot { source: place.value.source, span: locate(text, place.value.span, value, &inner) }
             }
-            (Text::File, Some(inner)) => {
-                let span = Span::new(inner.start, inner.end.saturating_sub(inner.start));
-                Spot { source: place.value.source, span }
-            }
+            (Text::File, Some(inner)) => Spot { source: place.value.source, span: inner.into() },
             _ => whole,
         }
     }

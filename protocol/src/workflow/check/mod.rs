@@ -18,8 +18,6 @@ mod templates;
 mod types;
 mod typing;
 
-use std::ops::Range;
-
 use self::lanes::Lanes;
 use self::plan::Plan;
 use super::places::{Places, key};
@@ -51,7 +49,7 @@ fn graph(plan: &Plan<'_>, lanes: &Lanes, findings: &mut Findings<'_>) {
         let message = format!("the cycle {} has no bound", names.join(" -> "));
         let hint =
             "give one of its edges `max: n` with an `on_max`; a `per: ROLE` counts when ROLE is outside the cycle";
-        findings.at(Code::UnboundedCycle, path, message, Some(hint.to_owned()));
+        findings.at(Code::UnboundedCycle, path, message, hint);
     }
     let is_whole = !findings.is_incomplete("graph")
         && plan.ways.iter().all(|way| way.to != plan::To::Nowhere)
@@ -62,8 +60,8 @@ fn graph(plan: &Plan<'_>, lanes: &Lanes, findings: &mut Findings<'_>) {
     for (number, role) in plan.roles.iter().enumerate() {
         if role.in_graph && !lanes.reachable.contains(&number) {
             let message = format!("no path leads from `start` to `{}`", role.name);
-            let hint = "lead an edge to it, or remove it".to_owned();
-            findings.at_key(Code::UnreachableRole, &key("graph", role.name), message, Some(hint));
+            let hint = "lead an edge to it, or remove it";
+            findings.at_key(Code::UnreachableRole, &key("graph", role.name), message, hint);
         }
     }
     for role in cycles::dead_ends(plan, &lanes.callers, &lanes.reachable) {
@@ -72,8 +70,8 @@ fn graph(plan: &Plan<'_>, lanes: &Lanes, findings: &mut Findings<'_>) {
             continue;
         }
         let message = format!("no path leads from `{}` to `end` or `fail`", plan.name(role));
-        let hint = "lead one of its edges, or of those behind it, to an end".to_owned();
-        findings.at_key(Code::DeadEnd, &key("graph", plan.name(role)), message, Some(hint));
+        let hint = "lead one of its edges, or of those behind it, to an end";
+        findings.at_key(Code::DeadEnd, &key("graph", plan.name(role)), message, hint);
     }
 }
 
@@ -85,22 +83,13 @@ struct Findings<'f> {
 
 impl Findings<'_> {
     /// At a part.
-    fn at(&mut self, code: Code, path: &str, message: String, hint: Option<String>) {
-        self.within(code, path, None, message, hint);
+    fn at(&mut self, code: Code, path: &str, message: impl Into<String>, hint: impl Into<String>) {
+        self.found.push(self.places.fault(code, path, None, message).with_hint(hint));
     }
 
     /// At the key of a part.
-    fn at_key(&mut self, code: Code, path: &str, message: String, hint: Option<String>) {
-        let mut diagnostic = self.places.key_fault(code, path, message);
-        diagnostic.hint = hint;
-        self.found.push(diagnostic);
-    }
-
-    /// At a place within the text of a part.
-    fn within(&mut self, code: Code, path: &str, range: Option<Range<usize>>, message: String, hint: Option<String>) {
-        let mut diagnostic = self.places.fault(code, path, range, message);
-        diagnostic.hint = hint;
-        self.found.push(diagnostic);
+    fn at_key(&mut self, code: Code, path: &str, message: impl Into<String>, hint: impl Into<String>) {
+        self.found.push(self.places.key_fault(code, path, message).with_hint(hint));
     }
 
     fn is_incomplete(&self, path: &str) -> bool {
@@ -123,8 +112,8 @@ fn hint_near<'a>(word: &str, known: impl Iterator<Item = &'a str>) -> Option<Str
 }
 
 /// A hint at the nearest role.
-fn hint_role(word: &str, plan: &Plan<'_>) -> Option<String> {
-    hint_near(word, plan.names()).or_else(|| Some("declare it under `roles`".to_owned()))
+fn hint_role(word: &str, plan: &Plan<'_>) -> String {
+    hint_near(word, plan.names()).unwrap_or_else(|| "declare it under `roles`".to_owned())
 }
 
 #[cfg(test)]

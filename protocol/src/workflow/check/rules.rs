@@ -49,12 +49,7 @@ fn model_names(plan: &Plan<'_>, role: &Node<'_>, model: &ModelRole, path: &str, 
     let can_write = by.is_some_and(|by| matches!(by.kind, RoleKind::Model(_)) && by.output.len() == 1);
     if !can_write || compact.by.as_str() == role.name {
         let message = format!("`{}` cannot write the summaries of `{}`", compact.by, role.name);
-        findings.at(
-            Code::CompactingRole,
-            &path,
-            message,
-            Some("name another role of `kind: model` with one status".to_owned()),
-        );
+        findings.at(Code::CompactingRole, &path, message, "name another role of `kind: model` with one status");
     }
 }
 
@@ -64,7 +59,7 @@ fn known_model(plan: &Plan<'_>, model: &str, path: &str, findings: &mut Findings
     }
     let known = plan.workflow.models.keys().map(String::as_str).chain([DEFAULT_MODEL]);
     let hint = hint_near(model, known).unwrap_or_else(|| "declare it under `models`".to_owned());
-    findings.at(Code::UnknownModel, path, format!("there is no model `{model}`"), Some(hint));
+    findings.at(Code::UnknownModel, path, format!("there is no model `{model}`"), hint);
 }
 
 /// Whether there is a role of that name; says so if not.
@@ -101,8 +96,8 @@ pub(super) fn entries(plan: &Plan<'_>, findings: &mut Findings<'_>) {
         }
     }
     if !has_start && !findings.is_incomplete("graph.start") {
-        let hint = "write `start: { to: ROLE, prompt: ... }`".to_owned();
-        findings.at_key(Code::MissingStart, "graph", "the graph has no `start`".to_owned(), Some(hint));
+        let hint = "write `start: { to: ROLE, prompt: ... }`";
+        findings.at_key(Code::MissingStart, "graph", "the graph has no `start`", hint);
     }
     let compacting: BTreeSet<&str> = plan
         .roles
@@ -118,7 +113,7 @@ pub(super) fn entries(plan: &Plan<'_>, findings: &mut Findings<'_>) {
             if !compacting.contains(role.name) && !plan.workflow.graph.iter().any(|(name, _)| name == role.name) {
                 let hint = format!("add `{}:` under `graph`, with an edge for each of its statuses", role.name);
                 let message = format!("the role `{}` has no entry in the graph", role.name);
-                findings.at_key(Code::MissingGraphEntry, &key("roles", role.name), message, Some(hint));
+                findings.at_key(Code::MissingGraphEntry, &key("roles", role.name), message, hint);
             }
             continue;
         }
@@ -128,7 +123,7 @@ pub(super) fn entries(plan: &Plan<'_>, findings: &mut Findings<'_>) {
             if !answered.contains(&number) {
                 let message = format!("the status `{status}` of `{}` has no edge", role.name);
                 let hint = format!("add `{status}: {{ to: ... }}` here");
-                findings.at_key(Code::MissingEdge, &path, message, Some(hint));
+                findings.at_key(Code::MissingEdge, &path, message, hint);
             }
         }
     }
@@ -143,7 +138,7 @@ fn unknown_status(role: &Node<'_>, status: &str, path: &str, findings: &mut Find
     let listed: Vec<String> = known.clone().map(|known| format!("`{known}`")).collect();
     let hint = hint_near(status, known).unwrap_or_else(|| format!("it may answer with {}", listed.join(", ")));
     let message = format!("`{}` has no status `{status}`", role.name);
-    findings.at_key(Code::UnknownStatus, path, message, Some(hint));
+    findings.at_key(Code::UnknownStatus, path, message, hint);
 }
 
 /// What each edge may hold.
@@ -162,7 +157,7 @@ pub(super) fn edges(plan: &Plan<'_>, lanes: &Lanes, findings: &mut Findings<'_>)
             let role = way.from.map_or("", |(role, _)| plan.name(role));
             let message = format!("`{role}` runs in a lane, and `end` would end the thread from within it");
             let hint = format!("lead to the join: {}", joins(plan, lanes, way).join(" or "));
-            findings.at(Code::LaneEnd, &key(&way.path, "to"), message, Some(hint));
+            findings.at(Code::LaneEnd, &key(&way.path, "to"), message, hint);
         }
         if let Target::Fan(fan) = &way.edge.to {
             fan_out(plan, lanes, way, fan, findings);
@@ -188,7 +183,7 @@ fn targets(plan: &Plan<'_>, way: &Way<'_>, findings: &mut Findings<'_>) {
         Target::Role(name) => {
             if plan.number(name.as_str()).is_none() && !findings.is_declared(name.as_str()) {
                 let ends = plan.names().chain(["end", "fail", "back"]);
-                let hint = hint_near(name.as_str(), ends).or_else(|| hint_role(name.as_str(), plan));
+                let hint = hint_near(name.as_str(), ends).unwrap_or_else(|| hint_role(name.as_str(), plan));
                 findings.at(Code::UnknownRole, &to, format!("there is no role `{name}`"), hint);
             }
         }
@@ -211,43 +206,33 @@ fn bound(plan: &Plan<'_>, way: &Way<'_>, findings: &mut Findings<'_>) {
     }
     let edge = way.edge;
     if edge.max.is_some() && edge.on_max.is_none() {
-        let hint = "say where to go then: `on_max: { to: ... }`".to_owned();
-        findings.at_key(Code::IncompleteBound, &key(&way.path, "max"), "`max` without `on_max`".to_owned(), Some(hint));
+        let hint = "say where to go then: `on_max: { to: ... }`";
+        findings.at_key(Code::IncompleteBound, &key(&way.path, "max"), "`max` without `on_max`", hint);
     }
     if edge.max.is_none() && edge.on_max.is_some() {
-        let hint = "say how often the edge is taken first: `max: 3`".to_owned();
-        findings.at_key(
-            Code::IncompleteBound,
-            &key(&way.path, "on_max"),
-            "`on_max` without `max`".to_owned(),
-            Some(hint),
-        );
+        let hint = "say how often the edge is taken first: `max: 3`";
+        findings.at_key(Code::IncompleteBound, &key(&way.path, "on_max"), "`on_max` without `max`", hint);
     }
     if edge.max.is_none() && edge.per.as_ref().is_some_and(|per| plan.number(per.as_str()).is_some()) {
-        let hint = "say how often: `max: 3`".to_owned();
-        findings.at_key(Code::IncompleteBound, &key(&way.path, "per"), "`per` without `max`".to_owned(), Some(hint));
+        let hint = "say how often: `max: 3`";
+        findings.at_key(Code::IncompleteBound, &key(&way.path, "per"), "`per` without `max`", hint);
     }
 }
 
 fn terminal(way: &Way<'_>, findings: &mut Findings<'_>) {
     let ends = matches!(way.to, To::End | To::Fail);
     if way.edge.result.is_some() && !ends {
-        let message = "`result` belongs to an edge to `end` or `fail`".to_owned();
-        findings.at_key(Code::MisplacedKey, &key(&way.path, "result"), message, Some("remove it".to_owned()));
+        let message = "`result` belongs to an edge to `end` or `fail`";
+        findings.at_key(Code::MisplacedKey, &key(&way.path, "result"), message, "remove it");
     }
     if way.edge.reason.is_some() && way.to != To::Fail {
-        let message = "`reason` belongs to an edge to `fail`".to_owned();
-        findings.at_key(
-            Code::MisplacedKey,
-            &key(&way.path, "reason"),
-            message,
-            Some("remove it, or lead to `fail`".to_owned()),
-        );
+        let message = "`reason` belongs to an edge to `fail`";
+        findings.at_key(Code::MisplacedKey, &key(&way.path, "reason"), message, "remove it, or lead to `fail`");
     }
     if ends && !way.edge.prompt.is_empty() {
-        let message = "nobody reads the prompt of an edge that ends the thread".to_owned();
-        let hint = "remove it; `say:` is a line for the user, `reason:` says why it failed".to_owned();
-        findings.at_key(Code::MisplacedKey, &key(&way.path, "prompt"), message, Some(hint));
+        let message = "nobody reads the prompt of an edge that ends the thread";
+        let hint = "remove it; `say:` is a line for the user, `reason:` says why it failed";
+        findings.at_key(Code::MisplacedKey, &key(&way.path, "prompt"), message, hint);
     }
 }
 
@@ -264,8 +249,8 @@ fn prompt(plan: &Plan<'_>, way: &Way<'_>, findings: &mut Findings<'_>) {
                 && !plan.fans.iter().any(|fan| fan.join == role) =>
         {
             let message = format!("the edge gives `{}` no prompt", plan.name(role));
-            let hint = "add `prompt:`; `prompt: \"\"` says that nothing is to be said".to_owned();
-            findings.at(Code::MissingPrompt, &key(&way.path, "to"), message, Some(hint));
+            let hint = "add `prompt:`; `prompt: \"\"` says that nothing is to be said";
+            findings.at(Code::MissingPrompt, &key(&way.path, "to"), message, hint);
         }
         (To::Fan(_), Target::Fan(fan)) => {
             for (position, branch) in fan.branches.iter().enumerate() {
@@ -273,8 +258,8 @@ fn prompt(plan: &Plan<'_>, way: &Way<'_>, findings: &mut Findings<'_>) {
                 let is_model = plan.number(branch.to.as_str()).is_some_and(is_model);
                 if is_model && branch.prompt.is_empty() && missing(&path, findings) && missing(&way.path, findings) {
                     let message = format!("the branch gives `{}` no prompt", branch.to);
-                    let hint = "add `prompt:` to it or to the edge".to_owned();
-                    findings.at(Code::MissingPrompt, &path, message, Some(hint));
+                    let hint = "add `prompt:` to it or to the edge";
+                    findings.at(Code::MissingPrompt, &path, message, hint);
                 }
             }
         }
@@ -285,8 +270,8 @@ fn prompt(plan: &Plan<'_>, way: &Way<'_>, findings: &mut Findings<'_>) {
 fn back(plan: &Plan<'_>, lanes: &Lanes, way: &Way<'_>, findings: &mut Findings<'_>) {
     let path = key(&way.path, "to");
     let Some((role, _)) = way.from else {
-        let message = "`back` leads nowhere from `start`".to_owned();
-        findings.at(Code::BackWithoutCaller, &path, message, Some("name a role".to_owned()));
+        let message = "`back` leads nowhere from `start`";
+        findings.at(Code::BackWithoutCaller, &path, message, "name a role");
         return;
     };
     let name = plan.name(role);
@@ -304,26 +289,21 @@ fn back(plan: &Plan<'_>, lanes: &Lanes, way: &Way<'_>, findings: &mut Findings<'
     } else {
         return;
     };
-    findings.at(Code::BackWithoutCaller, &path, message, Some("name the role that is meant".to_owned()));
+    findings.at(Code::BackWithoutCaller, &path, message, "name the role that is meant");
 }
 
 fn fan_out(plan: &Plan<'_>, lanes: &Lanes, way: &Way<'_>, fan: &FanOut, findings: &mut Findings<'_>) {
     let to = key(&way.path, "to");
     if fan.branches.is_empty() {
-        findings.at(
-            Code::FanOutShape,
-            &to,
-            "a fan-out without branches".to_owned(),
-            Some("name at least one role".to_owned()),
-        );
+        findings.at(Code::FanOutShape, &to, "a fan-out without branches", "name at least one role");
     }
     if fan.each.is_some() && (fan.branches.len() > 1 || fan.branches.iter().any(|branch| branch.when.is_some())) {
-        let hint = "name one role; leave elements out of the list with `| selectattr(...)`".to_owned();
-        findings.at(Code::FanOutShape, &to, "`each` has exactly one target, without `when`".to_owned(), Some(hint));
+        let hint = "name one role; leave elements out of the list with `| selectattr(...)`";
+        findings.at(Code::FanOutShape, &to, "`each` has exactly one target, without `when`", hint);
     }
     if fan.branches.len() > FanOut::MAX_LANES {
         let message = format!("a fan-out has at most {} lanes, and this has {}", FanOut::MAX_LANES, fan.branches.len());
-        findings.at(Code::FanOutShape, &to, message, Some("split it, one behind the other".to_owned()));
+        findings.at(Code::FanOutShape, &to, message, "split it, one behind the other");
     }
     if let Need::Count(count) = fan.join.need {
         let needed = usize::try_from(count).unwrap_or(usize::MAX);
@@ -331,8 +311,8 @@ fn fan_out(plan: &Plan<'_>, lanes: &Lanes, way: &Way<'_>, fan: &FanOut, findings
         if needed == 0 || needed > lanes {
             let message =
                 format!("`need` asks for {count} of {}{lanes} lanes", if fan.each.is_some() { "at most " } else { "" });
-            let hint = "ask for at least one lane and not for more than there are".to_owned();
-            findings.at(Code::FanOutShape, &key(&key(&way.path, "join"), "need"), message, Some(hint));
+            let hint = "ask for at least one lane and not for more than there are";
+            findings.at(Code::FanOutShape, &key(&key(&way.path, "join"), "need"), message, hint);
         }
     }
     let To::Fan(number) = way.to else { return };
@@ -349,7 +329,7 @@ fn fan_out(plan: &Plan<'_>, lanes: &Lanes, way: &Way<'_>, fan: &FanOut, findings
         let path = item(&to, position);
         if *first == opened.join {
             let message = format!("a lane that begins at its join `{}` has no part", plan.name(*first));
-            findings.at(Code::LaneEnd, &path, message, Some("let another role stand in the lane".to_owned()));
+            findings.at(Code::LaneEnd, &path, message, "let another role stand in the lane");
         } else if is_reached
             && !ends_within
             && arrivals.get(position).is_some_and(Vec::is_empty)
@@ -358,7 +338,7 @@ fn fan_out(plan: &Plan<'_>, lanes: &Lanes, way: &Way<'_>, fan: &FanOut, findings
             let message =
                 format!("the lane of `{}` never reaches its join `{}`", plan.name(*first), plan.name(opened.join));
             let hint = format!("lead the lane's last edge there: `to: {}`", plan.name(opened.join));
-            findings.at(Code::LaneEnd, &path, message, Some(hint));
+            findings.at(Code::LaneEnd, &path, message, hint);
         }
     }
 }
@@ -372,14 +352,14 @@ fn nested(plan: &Plan<'_>, lanes: &Lanes, way: &Way<'_>, number: usize, findings
         Some(depth) if depth <= most => {}
         Some(depth) => {
             let message = format!("{depth} fan-outs stand one within the other; there may be {most}");
-            let hint = "let one of them follow the join of another".to_owned();
-            findings.at(Code::FanOutShape, &to, message, Some(hint));
+            let hint = "let one of them follow the join of another";
+            findings.at(Code::FanOutShape, &to, message, hint);
             return false;
         }
         None => {
             let message = format!("`{role}` opens lanes in which it runs again and opens more");
-            let hint = "let another role stand in the lane, or lead back from behind the join".to_owned();
-            findings.at(Code::FanOutShape, &to, message, Some(hint));
+            let hint = "let another role stand in the lane, or lead back from behind the join";
+            findings.at(Code::FanOutShape, &to, message, hint);
             return false;
         }
     }
@@ -390,7 +370,7 @@ fn nested(plan: &Plan<'_>, lanes: &Lanes, way: &Way<'_>, number: usize, findings
         let name = plan.name(join);
         let message = format!("lanes within a lane meet at `{name}`, where the outer lane ends");
         let hint = format!("let them meet at a role of their own, which leads on to `{name}`");
-        findings.at(Code::LaneEnd, &key(&key(&way.path, "join"), "to"), message, Some(hint));
+        findings.at(Code::LaneEnd, &key(&key(&way.path, "join"), "to"), message, hint);
         return false;
     }
     let leaving: Vec<&Way<'_>> = plan
@@ -407,7 +387,7 @@ fn nested(plan: &Plan<'_>, lanes: &Lanes, way: &Way<'_>, number: usize, findings
         let message =
             format!("`{from}` runs in a lane that meets at `{}`, and leads past it to `{outer}`", plan.name(join));
         let hint = format!("lead to the join: `to: {}`", plan.name(join));
-        findings.at(Code::LaneEnd, &key(&left.path, "to"), message, Some(hint));
+        findings.at(Code::LaneEnd, &key(&left.path, "to"), message, hint);
     }
     leaving.is_empty()
 }

@@ -1,7 +1,6 @@
 //! Every template of a workflow, each at its place.
 
 use std::collections::BTreeMap;
-use std::ops::Range;
 
 use super::Findings;
 use super::flow::{Flow, State};
@@ -10,8 +9,9 @@ use super::plan::{Plan, To, Way};
 use super::types::{Known, Type};
 use super::typing::{Place, Typing};
 use crate::canonical::Value;
+use crate::source::SourceError;
 use crate::workflow::places::{item, key};
-use crate::workflow::template::{Expr, Template, TemplateFault, ValueTemplate};
+use crate::workflow::template::{Expr, Template, ValueTemplate};
 use crate::workflow::{FailedLanes, FanOut, Need, Role, RoleKind, SelectBy};
 
 const AT_START: &str = "nothing has run yet";
@@ -360,9 +360,11 @@ impl<'p, 'w> Templates<'_, 'p, 'w, '_> {
         self.report(path, typing.finish());
     }
 
-    fn report(&mut self, path: &str, faults: Vec<TemplateFault>) {
-        for TemplateFault { range, code, message, hint } in faults {
-            self.findings.within(code, path, Some::<Range<usize>>(range), message, hint);
+    fn report(&mut self, path: &str, faults: Vec<SourceError>) {
+        for SourceError { span, code, message, hint } in faults {
+            let mut diagnostic = self.findings.places.fault(code, path, Some(span.range()), message);
+            diagnostic.hint = hint;
+            self.findings.found.push(diagnostic);
         }
     }
 }

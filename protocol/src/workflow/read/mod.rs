@@ -30,7 +30,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use super::{Checked, Limits, Ordered, Policy, Role, RolePolicy, Workflow, check};
 use crate::diagnostic::{Code, Diagnostic, Severity, Span};
 use crate::id::RoleName;
-use crate::source::{self, Reading, Source};
+use crate::source::{self, Parsed, Source, SourceError};
 
 use super::format::TOP;
 use super::places::Places;
@@ -96,7 +96,7 @@ impl<'a> Reader<'a> {
 
     fn read(mut self) -> Result<Checked, Vec<Diagnostic>> {
         let text = self.places.text();
-        let Reading { root, faults } = if self.is_json { source::read_json(text) } else { source::read_yaml(text) };
+        let Parsed { root, faults } = if self.is_json { source::read_json(text) } else { source::read_yaml(text) };
         if !faults.is_empty() {
             // A hole in the tree may hide any part.
             self.places.mark_incomplete("");
@@ -109,7 +109,7 @@ impl<'a> Reader<'a> {
         let repeated = root.scalar_bytes().saturating_sub(self.places.text().len());
         if self.family.open.len() > 1 && !self.family.take(repeated) {
             let message = format!("what the included files hold has more than {MAX_INCLUDED_BYTES} bytes in all");
-            self.keep_fault(source::Fault::new(Code::TooLarge, root.span, message));
+            self.keep_fault(SourceError::new(Code::TooLarge, root.span, message));
             return Err(self.end().0);
         }
         let read = self.top(&Part::root(&root));
@@ -194,13 +194,13 @@ impl<'a> Reader<'a> {
     }
 
     /// Keeps a fault, unless the reader of the text already has one at its place.
-    fn report(&mut self, fault: source::Fault) {
+    fn report(&mut self, fault: SourceError) {
         if !self.holes.contains(&fault.span.offset) || fault.span == Span::default() {
             self.keep_fault(fault);
         }
     }
 
-    fn keep_fault(&mut self, fault: source::Fault) {
+    fn keep_fault(&mut self, fault: SourceError) {
         let mut diagnostic = self.places.fault_at(fault.span, fault.code, fault.message);
         diagnostic.hint = fault.hint;
         self.keep(diagnostic);
@@ -213,7 +213,7 @@ impl<'a> Reader<'a> {
     }
 
     /// Keeps a fault of a part that is then left out.
-    fn refuse(&mut self, part: &Part<'_>, fault: source::Fault) {
+    fn refuse(&mut self, part: &Part<'_>, fault: SourceError) {
         self.places.mark_incomplete(&part.path);
         self.report(fault);
     }

@@ -2,7 +2,7 @@
 
 use super::Reader;
 use crate::diagnostic::{Code, Span, nearest};
-use crate::source::{Fault, Key, Kind, Node, excerpt};
+use crate::source::{Key, Kind, Node, SourceError, excerpt};
 use crate::workflow::format::KeySpec;
 use crate::workflow::places;
 
@@ -44,13 +44,13 @@ impl<'n> Part<'n> {
     }
 
     /// A fault at the part.
-    pub fn fault(&self, code: Code, message: impl Into<String>) -> Fault {
-        Fault::new(code, self.span(), message)
+    pub fn fault(&self, code: Code, message: impl Into<String>) -> SourceError {
+        SourceError::new(code, self.span(), message)
     }
 
     /// A fault at the part's key.
-    pub fn key_fault(&self, code: Code, message: impl Into<String>) -> Fault {
-        Fault::new(code, self.key_span(), message)
+    pub fn key_fault(&self, code: Code, message: impl Into<String>) -> SourceError {
+        SourceError::new(code, self.key_span(), message)
     }
 
     /// Its text, if it is one.

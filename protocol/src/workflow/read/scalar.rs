@@ -59,7 +59,7 @@ impl Reader<'_> {
         } else {
             (Code::CommentBehindText, "a comment stands behind an unquoted text")
         };
-        let fault = crate::source::Fault::new(code, span, message);
+        let fault = crate::source::SourceError::new(code, span, message);
         self.report(fault.with_hint("put the text in quotes, or the comment on a line of its own"));
     }
 

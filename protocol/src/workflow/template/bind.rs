@@ -2,11 +2,11 @@
 
 use std::ops::Range;
 
-use super::TemplateFault;
 use super::expr::{Attribute, Comparison, Expr, FILTERS, Filter, FilterKind, Node, Segment, Test, TypeTest};
 use super::number::Rounding;
 use crate::canonical::Value;
 use crate::diagnostic::{Code, nearest};
+use crate::source::SourceError;
 
 /// Every test by its first name, in order.
 const TESTS: [&str; 21] = [
@@ -49,7 +49,7 @@ pub(super) fn is_filter(name: &str) -> bool {
 }
 
 /// The filter of that name with its arguments.
-pub(super) fn filter(name: &str, mut given: Arguments, range: Range<usize>) -> Result<Filter, TemplateFault> {
+pub(super) fn filter(name: &str, mut given: Arguments, range: Range<usize>) -> Result<Filter, SourceError> {
     let Some(signature) = FILTERS.iter().find(|signature| signature.name == name) else {
         return Err(unknown_name("filter", name, FILTERS.iter().map(|signature| signature.name), range));
     };
@@ -80,7 +80,7 @@ pub(super) fn filter(name: &str, mut given: Arguments, range: Range<usize>) -> R
 }
 
 /// The test of that name with its arguments.
-pub(super) fn test(name: &str, mut given: Arguments, range: Range<usize>) -> Result<Test, TemplateFault> {
+pub(super) fn test(name: &str, mut given: Arguments, range: Range<usize>) -> Result<Test, SourceError> {
     let mut taken = Taken { name, given: &mut given, range: range.clone() };
     let comparison = match name {
         "==" | "eq" | "equalto" | "sameas" => Some(Comparison::Equal),
@@ -116,7 +116,7 @@ pub(super) fn test(name: &str, mut given: Arguments, range: Range<usize>) -> Res
 }
 
 /// The filter that `map("upper")` applies, with the arguments behind its name.
-fn applied_to_each(mut given: Arguments) -> Result<Filter, TemplateFault> {
+fn applied_to_each(mut given: Arguments) -> Result<Filter, SourceError> {
     let first = given.positional.remove(0);
     let inner = constant_text(&first, "the filter that `map` applies")?;
     if matches!(inner, "map" | "select" | "selectattr" | "default") {
@@ -126,7 +126,7 @@ fn applied_to_each(mut given: Arguments) -> Result<Filter, TemplateFault> {
 }
 
 /// `select(test, argument)` and `selectattr(attribute, test, argument)`.
-fn select(mut filter: Filter, mut given: Arguments, range: Range<usize>) -> Result<Filter, TemplateFault> {
+fn select(mut filter: Filter, mut given: Arguments, range: Range<usize>) -> Result<Filter, SourceError> {
     if filter.kind() == FilterKind::SelectAttribute {
         if given.positional.is_empty() {
             return Err(arguments_fault(range, "`selectattr` needs the name of a member")
@@ -163,16 +163,16 @@ impl Taken<'_> {
         Some(self.given.named.remove(at).1)
     }
 
-    fn required(&mut self, name: &str) -> Result<Expr, TemplateFault> {
+    fn required(&mut self, name: &str) -> Result<Expr, SourceError> {
         self.next(name)
             .ok_or_else(|| arguments_fault(self.range.clone(), format!("`{}` needs an argument `{name}`", self.name)))
     }
 
-    fn attribute(&mut self) -> Result<Option<Attribute>, TemplateFault> {
+    fn attribute(&mut self) -> Result<Option<Attribute>, SourceError> {
         self.next("attribute").map(|expr| attribute(&expr)).transpose()
     }
 
-    fn rounding(&mut self) -> Result<Rounding, TemplateFault> {
+    fn rounding(&mut self) -> Result<Rounding, SourceError> {
         let Some(expr) = self.next("method") else { return Ok(Rounding::Common) };
         match constant_text(&expr, "the way of rounding")? {
             "common" => Ok(Rounding::Common),
@@ -183,7 +183,7 @@ impl Taken<'_> {
         }
     }
 
-    fn finish(self) -> Result<(), TemplateFault> {
+    fn finish(self) -> Result<(), SourceError> {
         if let Some(expr) = self.given.positional.first() {
             return Err(arguments_fault(expr.range.clone(), format!("`{}` takes fewer arguments", self.name)));
         }
@@ -196,7 +196,7 @@ impl Taken<'_> {
     }
 }
 
-fn attribute(expr: &Expr) -> Result<Attribute, TemplateFault> {
+fn attribute(expr: &Expr) -> Result<Attribute, SourceError> {
     let text = constant_text(expr, "the name of a member")?;
     let names: Vec<&str> = text.split('.').collect();
     if names.len() > MAX_ATTRIBUTE_NAMES || names.iter().any(|name| name.is_empty()) {
@@ -206,15 +206,15 @@ fn attribute(expr: &Expr) -> Result<Attribute, TemplateFault> {
     Ok(Attribute(names.into_iter().map(segment).collect()))
 }
 
-fn constant_text<'a>(expr: &'a Expr, what: &str) -> Result<&'a str, TemplateFault> {
+fn constant_text<'a>(expr: &'a Expr, what: &str) -> Result<&'a str, SourceError> {
     match &expr.node {
         Node::Const(Value::Str(text)) => Ok(text),
         _ => Err(arguments_fault(expr.range.clone(), format!("{what} is a text in quotes"))),
     }
 }
 
-fn arguments_fault(range: Range<usize>, message: impl Into<String>) -> TemplateFault {
-    TemplateFault::new(Code::FilterArguments, range, message)
+fn arguments_fault(range: Range<usize>, message: impl Into<String>) -> SourceError {
+    SourceError::new(Code::FilterArguments, range, message)
 }
 
 fn unknown_name(
@@ -222,11 +222,11 @@ fn unknown_name(
     name: &str,
     known: impl IntoIterator<Item = &'static str>,
     range: Range<usize>,
-) -> TemplateFault {
+) -> SourceError {
     let known: Vec<&str> = known.into_iter().collect();
     let hint = match nearest(name, known.iter().copied()) {
         Some(near) => format!("did you mean `{near}`?"),
         None => format!("the {kind}s are {}", known.join(", ")),
     };
-    TemplateFault::new(Code::UnknownFilter, range, format!("there is no {kind} `{name}`")).with_hint(hint)
+    SourceError::new(Code::UnknownFilter, range, format!("there is no {kind} `{name}`")).with_hint(hint)
 }

@@ -27,7 +27,7 @@ pub use scope::{Found, MAX_NAMES, Scope, View};
 pub use value::ValueTemplate;
 
 use crate::canonical::{self, Value};
-use crate::diagnostic::Code;
+use crate::source::SourceError;
 
 /// The most bytes that a render produces unless its caller wants fewer.
 pub const MAX_RENDER_BYTES: usize = 1024 * 1024;
@@ -65,31 +65,6 @@ pub(crate) enum Statement {
         /// When there is none.
         otherwise: Vec<Statement>,
     },
-}
-
-/// What is wrong with the source of a template.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct TemplateFault {
-    /// Where, in bytes of the source.
-    pub range: Range<usize>,
-    /// What kind of fault.
-    pub code: Code,
-    /// What is wrong.
-    pub message: String,
-    /// What to do.
-    pub hint: Option<String>,
-}
-
-impl TemplateFault {
-    pub(crate) fn new(code: Code, range: Range<usize>, message: impl Into<String>) -> Self {
-        Self { range, code, message: message.into(), hint: None }
-    }
-
-    #[must_use]
-    pub(crate) fn with_hint(mut self, hint: impl Into<String>) -> Self {
-        self.hint = Some(hint.into());
-        self
-    }
 }
 
 /// Why a template could not be rendered or an expression has no value.
@@ -183,7 +158,7 @@ impl Template {
     ///
     /// # Errors
     /// Every fault of it, in source order; one alone when it cannot be read at all.
-    pub fn parse(source: &str) -> Result<Self, Vec<TemplateFault>> {
+    pub fn parse(source: &str) -> Result<Self, Vec<SourceError>> {
         Ok(Self { statements: parse::template(source)? })
     }
 
@@ -208,15 +183,24 @@ impl Template {
     /// The paths that it reads from its scope, in source order.
     pub fn uses(&self) -> Vec<Use<'_>> {
         let mut uses = Vec::new();
-        collect(&self.statements, &mut uses);
+        each(&self.statements, &mut |statement| match statement {
+            Statement::Text(_) => {}
+            Statement::Print(expr) | Statement::If { test: expr, .. } | Statement::For { over: expr, .. } => {
+                uses.extend(expr.uses());
+            }
+        });
         uses.sort_by_key(|found| (found.range.start, found.range.end));
         uses
     }
 
-    /// What its `{% if %}` ask for, in source order.
+    /// The conditions of its `{% if %}`, in source order.
     pub fn conditions(&self) -> Vec<&Expr> {
         let mut conditions = Vec::new();
-        collect_conditions(&self.statements, &mut conditions);
+        each(&self.statements, &mut |statement| {
+            if let Statement::If { test, .. } = statement {
+                conditions.push(test);
+            }
+        });
         conditions
     }
 
@@ -234,7 +218,7 @@ impl Expr {
     ///
     /// # Errors
     /// As [`Template::parse`]; braces are an error with that hint.
-    pub fn parse(source: &str) -> Result<Self, Vec<TemplateFault>> {
+    pub fn parse(source: &str) -> Result<Self, Vec<SourceError>> {
         parse::expression(source)
     }
 
@@ -246,19 +230,28 @@ impl Expr {
     /// The paths that it reads from its scope, in source order.
     pub fn uses(&self) -> Vec<Use<'_>> {
         let mut uses = Vec::new();
-        collect_expr(self, &mut uses);
+        self.walk(&mut |expr| match &expr.node {
+            expr::Node::Path(path) if !path.is_local() => uses.push(Use { path, range: expr.range.clone() }),
+            _ => {}
+        });
         uses.sort_by_key(|found| (found.range.start, found.range.end));
         uses
     }
 
     /// The values that are written out in it, in source order.
     pub fn constants(&self) -> Vec<&Value> {
-        let mut found = match &self.node {
-            expr::Node::Const(value) => vec![value],
-            _ => Vec::new(),
-        };
-        found.extend(self.parts().into_iter().flat_map(Self::constants));
-        found
+        let mut constants = Vec::new();
+        self.walk(&mut |expr| {
+            if let expr::Node::Const(value) = &expr.node {
+                constants.push(value);
+            }
+        });
+        constants
+    }
+
+    fn walk<'t>(&'t self, visit: &mut dyn FnMut(&'t Self)) {
+        visit(self);
+        self.parts().into_iter().for_each(|part| part.walk(visit));
     }
 
     /// Its value over `scope`.
@@ -278,49 +271,15 @@ impl Expr {
     }
 }
 
-fn collect<'t>(statements: &'t [Statement], uses: &mut Vec<Use<'t>>) {
+/// Visits each statement before those within it.
+fn each<'t>(statements: &'t [Statement], visit: &mut dyn FnMut(&'t Statement)) {
     for statement in statements {
-        match statement {
-            Statement::Text(_) => {}
-            Statement::Print(expr) => collect_expr(expr, uses),
-            Statement::If { test, then, otherwise } => {
-                collect_expr(test, uses);
-                collect(then, uses);
-                collect(otherwise, uses);
-            }
-            Statement::For { over, body, otherwise, .. } => {
-                collect_expr(over, uses);
-                collect(body, uses);
-                collect(otherwise, uses);
-            }
+        visit(statement);
+        if let Statement::If { then: body, otherwise, .. } | Statement::For { body, otherwise, .. } = statement {
+            each(body, visit);
+            each(otherwise, visit);
         }
     }
-}
-
-fn collect_conditions<'t>(statements: &'t [Statement], conditions: &mut Vec<&'t Expr>) {
-    for statement in statements {
-        match statement {
-            Statement::Text(_) | Statement::Print(_) => {}
-            Statement::If { test, then, otherwise } => {
-                conditions.push(test);
-                collect_conditions(then, conditions);
-                collect_conditions(otherwise, conditions);
-            }
-            Statement::For { body, otherwise, .. } => {
-                collect_conditions(body, conditions);
-                collect_conditions(otherwise, conditions);
-            }
-        }
-    }
-}
-
-fn collect_expr<'t>(expr: &'t Expr, uses: &mut Vec<Use<'t>>) {
-    if let expr::Node::Path(path) = &expr.node
-        && !path.is_local()
-    {
-        uses.push(Use { path, range: expr.range.clone() });
-    }
-    expr.parts().into_iter().for_each(|part| collect_expr(part, uses));
 }
 
 /// What a value is called in messages.

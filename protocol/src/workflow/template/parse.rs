@@ -8,11 +8,12 @@ use std::ops::Range;
 use minijinja::machinery::{self, Span, Token, ast};
 use minijinja::syntax::SyntaxConfig;
 
+use super::Statement;
 use super::bind::{self, Arguments};
 use super::expr::{Arithmetic, Comparison, Expr, Node, Path, Root, Segment};
-use super::{Statement, TemplateFault};
 use crate::canonical::{MAX_INTEGER, Value};
 use crate::diagnostic::Code;
+use crate::source::SourceError;
 
 /// The largest template, in bytes.
 const MAX_SOURCE_BYTES: usize = 64 * 1024;
@@ -24,7 +25,7 @@ const MAX_BLOCKS: usize = 16;
 const MAX_ELIF: usize = 32;
 
 /// The statements of a template.
-pub(super) fn template(source: &str) -> Result<Vec<Statement>, Vec<TemplateFault>> {
+pub(super) fn template(source: &str) -> Result<Vec<Statement>, Vec<SourceError>> {
     let syntax = syntax().map_err(|fault| vec![fault])?;
     scan(source, false, syntax.clone()).map_err(|fault| vec![fault])?;
     let root = machinery::parse(source, "template", syntax).map_err(|error| vec![syntax_fault(source, &error)])?;
@@ -37,7 +38,7 @@ pub(super) fn template(source: &str) -> Result<Vec<Statement>, Vec<TemplateFault
 }
 
 /// A bare expression.
-pub(super) fn expression(source: &str) -> Result<Expr, Vec<TemplateFault>> {
+pub(super) fn expression(source: &str) -> Result<Expr, Vec<SourceError>> {
     scan(source, true, SyntaxConfig::default()).map_err(|fault| vec![fault])?;
     let root = machinery::parse_expr(source).map_err(|error| vec![syntax_fault(source, &error)])?;
     let mut lowering = Lowering::default();
@@ -45,7 +46,7 @@ pub(super) fn expression(source: &str) -> Result<Expr, Vec<TemplateFault>> {
     lowering.finish(expr)
 }
 
-fn syntax() -> Result<SyntaxConfig, TemplateFault> {
+fn syntax() -> Result<SyntaxConfig, SourceError> {
     SyntaxConfig::builder()
         .trim_blocks(true)
         .lstrip_blocks(true)
@@ -54,10 +55,10 @@ fn syntax() -> Result<SyntaxConfig, TemplateFault> {
         .map_err(|error| syntax_fault("", &error))
 }
 
-fn syntax_fault(source: &str, error: &minijinja::Error) -> TemplateFault {
+fn syntax_fault(source: &str, error: &minijinja::Error) -> SourceError {
     let range = error.range().unwrap_or(0..source.len());
     let detail = error.detail().unwrap_or("it cannot be read");
-    TemplateFault::new(Code::TemplateSyntax, within(source, range), detail)
+    SourceError::new(Code::TemplateSyntax, within(source, range), detail)
 }
 
 /// The range, cut to what the source has and widened to whole characters.
@@ -68,8 +69,8 @@ fn within(source: &str, range: Range<usize>) -> Range<usize> {
 }
 
 /// Counts tokens against the ceilings, and refuses statements that the language does not have.
-fn scan(source: &str, is_expression: bool, syntax: SyntaxConfig) -> Result<(), TemplateFault> {
-    let too_large = |range, what: String| Err(TemplateFault::new(Code::TemplateTooLarge, range, what));
+fn scan(source: &str, is_expression: bool, syntax: SyntaxConfig) -> Result<(), SourceError> {
+    let too_large = |range, what: String| Err(SourceError::new(Code::TemplateTooLarge, range, what));
     if source.len() > MAX_SOURCE_BYTES {
         return too_large(0..source.len(), format!("a template holds at most {MAX_SOURCE_BYTES} bytes"));
     }
@@ -86,7 +87,7 @@ fn scan(source: &str, is_expression: bool, syntax: SyntaxConfig) -> Result<(), T
             return too_large(range, format!("an expression holds at most {MAX_EXPRESSION_TOKENS} tokens"));
         }
         if is_expression && matches!(token, Token::BraceOpen | Token::Mod) && brace == Some(range.start) {
-            let fault = TemplateFault::new(
+            let fault = SourceError::new(
                 Code::BracesInExpression,
                 range.start.saturating_sub(1)..range.end,
                 "braces stand in an expression",
@@ -123,7 +124,7 @@ fn scan(source: &str, is_expression: bool, syntax: SyntaxConfig) -> Result<(), T
     Ok(())
 }
 
-fn unknown_statement(word: &str, range: Range<usize>) -> TemplateFault {
+fn unknown_statement(word: &str, range: Range<usize>) -> SourceError {
     let hint = match word {
         "set" | "with" => "write the expression where it is needed, or let a `kind: rule` role compute it",
         "include" | "import" | "from" | "extends" => "a prompt may be a file: `prompt: { file: prompts/NAME.md }`",
@@ -131,7 +132,7 @@ fn unknown_statement(word: &str, range: Range<usize>) -> TemplateFault {
         "else if" | "elseif" | "elsif" => "it is written `elif`",
         _ => "the statements are `if`, `elif`, `else` and `for`",
     };
-    TemplateFault::new(Code::TemplateConstruct, range, format!("templates have no statement `{word}`")).with_hint(hint)
+    SourceError::new(Code::TemplateConstruct, range, format!("templates have no statement `{word}`")).with_hint(hint)
 }
 
 fn range_of(span: Span) -> Range<usize> {
@@ -143,22 +144,22 @@ fn range_of(span: Span) -> Range<usize> {
 /// is `none` meanwhile.
 #[derive(Default)]
 struct Lowering {
-    faults: Vec<TemplateFault>,
+    faults: Vec<SourceError>,
     /// The names that each open loop gives, outermost first.
     loops: Vec<Vec<Box<str>>>,
 }
 
 impl Lowering {
-    fn finish<T>(mut self, lowered: T) -> Result<T, Vec<TemplateFault>> {
+    fn finish<T>(mut self, lowered: T) -> Result<T, Vec<SourceError>> {
         if self.faults.is_empty() {
             return Ok(lowered);
         }
-        self.faults.sort_by_key(|fault| (fault.range.start, fault.range.end));
+        self.faults.sort_by_key(|fault| fault.span);
         Err(self.faults)
     }
 
     fn refuse(&mut self, range: Range<usize>, message: impl Into<String>, hint: &str) -> Node {
-        self.faults.push(TemplateFault::new(Code::TemplateConstruct, range, message).with_hint(hint));
+        self.faults.push(SourceError::new(Code::TemplateConstruct, range, message).with_hint(hint));
         Node::Const(Value::Null)
     }
 
@@ -296,7 +297,7 @@ impl Lowering {
         Expr { range: range(&node, own), node }
     }
 
-    fn fault(&mut self, fault: TemplateFault) -> Node {
+    fn fault(&mut self, fault: SourceError) -> Node {
         self.faults.push(fault);
         Node::Const(Value::Null)
     }

@@ -6,6 +6,7 @@ use proptest::prelude::*;
 
 use super::*;
 use crate::canonical;
+use crate::diagnostic::Code;
 
 mod work;
 
@@ -41,7 +42,7 @@ fn render(source: &str) -> String {
             let mut text = String::new();
             for fault in faults {
                 let hint = fault.hint.map(|hint| format!(" ({hint})")).unwrap_or_default();
-                writeln!(text, "{} at {:?}: {}{hint}", fault.code, fault.range, fault.message).unwrap();
+                writeln!(text, "{} at {:?}: {}{hint}", fault.code, fault.span.range(), fault.message).unwrap();
             }
             text
         }
@@ -502,7 +503,7 @@ proptest! {
         if let Err(faults) = Template::parse(&source) {
             prop_assert!(!faults.is_empty());
             for fault in faults {
-                prop_assert!(source.get(fault.range.clone()).is_some(), "{:?} of {source:?}", fault);
+                prop_assert!(source.get(fault.span.range()).is_some(), "{:?} of {source:?}", fault);
             }
         }
         if let Ok(expr) = Expr::parse(&source) {

@@ -1,8 +1,9 @@
 //! Templates at the leaves of a JSON value: `args` of a tool, `input` of a workflow, `result`.
 
 use super::eval::{self, Meter};
-use super::{Cause, MAX_RENDER_BYTES, RenderError, Scope, Template, TemplateFault};
+use super::{Cause, MAX_RENDER_BYTES, RenderError, Scope, Template};
 use crate::canonical::Value;
+use crate::source::SourceError;
 
 /// A JSON value whose texts are templates, in its checked form. A text that is exactly one `{{ expr }}` keeps the type of
 /// what it yields, and is then `null` where that is none.
@@ -33,7 +34,7 @@ impl ValueTemplate {
     ///
     /// # Errors
     /// The faults of each text that has some, with the way to it as in [`Leaf::place`].
-    pub fn parse(source: &Value) -> Result<Self, Vec<(String, Vec<TemplateFault>)>> {
+    pub fn parse(source: &Value) -> Result<Self, Vec<(String, Vec<SourceError>)>> {
         let mut faults = Vec::new();
         let root = parse(source, &mut String::new(), &mut faults);
         if faults.is_empty() { Ok(Self { root }) } else { Err(faults) }
@@ -75,7 +76,7 @@ impl ValueTemplate {
     }
 }
 
-fn parse(source: &Value, place: &mut String, faults: &mut Vec<(String, Vec<TemplateFault>)>) -> Part {
+fn parse(source: &Value, place: &mut String, faults: &mut Vec<(String, Vec<SourceError>)>) -> Part {
     match source {
         Value::Str(text) => match Template::parse(text) {
             Ok(template) => Part::Text(template),

@@ -7,7 +7,7 @@ use std::collections::BTreeMap;
 
 use crate::canonical::Value;
 use crate::diagnostic::{Code, nearest};
-use crate::source::{Fault, Key, Kind, Node, excerpt};
+use crate::source::{Key, Kind, Node, SourceError, excerpt};
 
 /// The most values of one field's schema.
 const MAX_VALUES: usize = 1_000;
@@ -91,21 +91,21 @@ const REFUSED: [&str; 12] = [
 
 /// The JSON Schema of the type that `node` declares for the field `name`, and what is wrong with it. With faults the
 /// schema is only as much as could be read.
-pub fn expand(node: &Node, name: &str) -> (Value, Vec<Fault>) {
+pub fn expand(node: &Node, name: &str) -> (Value, Vec<SourceError>) {
     let mut expander = Expander { faults: Vec::new(), values: 0, name };
     let schema = expander.field(node, 1);
     (schema, expander.faults)
 }
 
 struct Expander<'a> {
-    faults: Vec<Fault>,
+    faults: Vec<SourceError>,
     values: usize,
     /// The field, for words in hints.
     name: &'a str,
 }
 
 impl Expander<'_> {
-    fn fault(&mut self, fault: Fault) {
+    fn fault(&mut self, fault: SourceError) {
         if self.faults.len() < MAX_FAULTS {
             self.faults.push(fault);
         }
@@ -117,7 +117,7 @@ impl Expander<'_> {
         let within = self.values <= MAX_VALUES && depth <= MAX_DEPTH;
         if !within && !self.faults.iter().any(|fault| fault.code == Code::SchemaTooLarge) {
             let message = format!("the schema has more than {MAX_VALUES} values or {MAX_DEPTH} levels");
-            self.fault(Fault::new(Code::SchemaTooLarge, node.span, message));
+            self.fault(SourceError::new(Code::SchemaTooLarge, node.span, message));
         }
         within
     }
@@ -141,7 +141,7 @@ impl Expander<'_> {
             }
             _ => {
                 let message = format!("`{}` wants a type, found {}", excerpt(self.name), node.describe());
-                let fault = Fault::new(Code::WrongType, node.span, message);
+                let fault = SourceError::new(Code::WrongType, node.span, message);
                 self.fault(fault.with_hint("such as `string`, `integer`, `\"string[]\"`, `\"low | high\"`"));
                 Value::Null
             }
@@ -157,7 +157,7 @@ impl Expander<'_> {
             return schema;
         }
         let message = format!("there is no type `{}`", excerpt(text));
-        let mut fault = Fault::new(Code::UnknownType, node.span, message);
+        let mut fault = SourceError::new(Code::UnknownType, node.span, message);
         let base = text.trim_end_matches("[]");
         let usual = match base {
             "str" | "text" => Some("string"),
@@ -184,13 +184,13 @@ impl Expander<'_> {
         for word in text.split('|').map(str::trim) {
             self.values += 1;
             if word.is_empty() {
-                let fault = Fault::new(Code::UnknownType, node.span, "a word of the enum is empty");
+                let fault = SourceError::new(Code::UnknownType, node.span, "a word of the enum is empty");
                 self.fault(fault.with_hint("write words between `|`, such as `low | mid | high`"));
                 return Value::Null;
             }
             if words.contains(&word) {
                 let message = format!("the enum has `{}` twice", excerpt(word));
-                self.fault(Fault::new(Code::UnknownType, node.span, message));
+                self.fault(SourceError::new(Code::UnknownType, node.span, message));
                 return Value::Null;
             }
             words.push(word);
@@ -215,7 +215,7 @@ impl Expander<'_> {
             let schema = self.field(node, depth + 1);
             if properties.insert(name.to_owned(), schema).is_some() {
                 let message = format!("`{}` stands twice, with and without `?`", excerpt(name));
-                self.fault(Fault::new(Code::DuplicateKey, key.span, message));
+                self.fault(SourceError::new(Code::DuplicateKey, key.span, message));
             }
             if !optional {
                 required.push(Value::from(name));
@@ -240,7 +240,7 @@ impl Expander<'_> {
             })
             .take(4)
             .collect();
-        let fault = Fault::new(
+        let fault = SourceError::new(
             Code::FieldCalledType,
             key.span,
             "a map with the key `type` is JSON Schema, so a shorthand cannot have a field of that name",
@@ -256,13 +256,13 @@ impl Expander<'_> {
             Kind::Bool(truth) => return Value::Bool(*truth),
             Kind::Str(word) if word_schema(word).is_some() => {
                 let message = "a shorthand stands inside a schema, where only JSON Schema holds";
-                let fault = Fault::new(Code::InvalidSchema, node.span, message);
+                let fault = SourceError::new(Code::InvalidSchema, node.span, message);
                 self.fault(fault.with_hint(format!("write `{{ type: {word} }}`")));
                 return Value::Null;
             }
             _ => {
                 let message = format!("a schema is a map, found {}", node.describe());
-                self.fault(Fault::new(Code::InvalidSchema, node.span, message));
+                self.fault(SourceError::new(Code::InvalidSchema, node.span, message));
                 return Value::Null;
             }
         };
@@ -298,7 +298,7 @@ impl Expander<'_> {
             return false;
         }
         let mut fault =
-            Fault::new(Code::UnknownType, node.span, format!("JSON Schema has no type `{}`", excerpt(word)));
+            SourceError::new(Code::UnknownType, node.span, format!("JSON Schema has no type `{}`", excerpt(word)));
         fault.hint = nearest(word, TYPES).map(|near| format!("did you mean `{near}`?"));
         self.fault(fault);
         true
@@ -306,7 +306,7 @@ impl Expander<'_> {
 
     fn schemas(&mut self, node: &Node, depth: usize) -> Value {
         let Kind::List(items) = &node.kind else {
-            self.fault(Fault::new(Code::InvalidSchema, node.span, "a list of schemas is wanted"));
+            self.fault(SourceError::new(Code::InvalidSchema, node.span, "a list of schemas is wanted"));
             return Value::Null;
         };
         let mut schemas = Vec::new();
@@ -321,7 +321,7 @@ impl Expander<'_> {
 
     fn named_schemas(&mut self, node: &Node, depth: usize) -> Value {
         let Kind::Map(entries) = &node.kind else {
-            self.fault(Fault::new(Code::InvalidSchema, node.span, "a map of schemas is wanted"));
+            self.fault(SourceError::new(Code::InvalidSchema, node.span, "a map of schemas is wanted"));
             return Value::Null;
         };
         let mut schemas = BTreeMap::new();
@@ -338,12 +338,12 @@ impl Expander<'_> {
         match &node.kind {
             Kind::Null => {
                 let message = format!("`{}` has no value", key.name);
-                self.fault(Fault::new(Code::NullValue, key.span, message));
+                self.fault(SourceError::new(Code::NullValue, key.span, message));
                 Value::Null
             }
             Kind::Str(pattern) if key.name == "pattern" && pattern.len() > MAX_PATTERN_BYTES => {
                 let message = format!("the pattern has more than {MAX_PATTERN_BYTES} bytes");
-                self.fault(Fault::new(Code::SchemaTooLarge, node.span, message));
+                self.fault(SourceError::new(Code::SchemaTooLarge, node.span, message));
                 Value::Null
             }
             Kind::List(items) => Value::List(
@@ -367,12 +367,12 @@ impl Expander<'_> {
     fn unknown_keyword(&mut self, key: &Key) {
         if REFUSED.contains(&key.name.as_str()) {
             let message = format!("`{}` is refused in a schema", key.name);
-            let fault = Fault::new(Code::SchemaReference, key.span, message);
+            let fault = SourceError::new(Code::SchemaReference, key.span, message);
             self.fault(fault.with_hint("write the schema out; a YAML anchor repeats a part that is needed twice"));
             return;
         }
         let message = format!("`{}` is not a keyword of JSON Schema", excerpt(&key.name));
-        let mut fault = Fault::new(Code::UnknownKeyword, key.span, message);
+        let mut fault = SourceError::new(Code::UnknownKeyword, key.span, message);
         let known = ONE.into_iter().chain(MANY).chain(NAMED).chain(DATA);
         fault.hint = nearest(&key.name, known).map(|near| format!("did you mean `{near}`?"));
         self.fault(fault);

@@ -11,8 +11,9 @@ use super::plan::Plan;
 use super::types::{Known, Type};
 use crate::canonical::Value;
 use crate::diagnostic::Code;
+use crate::source::SourceError;
 use crate::workflow::template::expr::{Comparison, Node, Test};
-use crate::workflow::template::{Expr, Statement, TemplateFault};
+use crate::workflow::template::{Expr, Statement};
 
 /// What a template can see at its place.
 pub(super) struct Place<'p, 'w> {
@@ -48,7 +49,7 @@ enum Want {
 /// The walk over one template.
 pub(super) struct Typing<'p, 'w> {
     place: &'p Place<'p, 'w>,
-    faults: Vec<TemplateFault>,
+    faults: Vec<SourceError>,
     /// Paths that are known to be there, as they are written.
     present: Vec<String>,
     /// What the names of each open loop stand for.
@@ -61,8 +62,8 @@ impl<'p, 'w> Typing<'p, 'w> {
     }
 
     /// What was found, in source order.
-    pub(super) fn finish(mut self) -> Vec<TemplateFault> {
-        self.faults.sort_by_key(|fault| (fault.range.start, fault.range.end));
+    pub(super) fn finish(mut self) -> Vec<SourceError> {
+        self.faults.sort_by_key(|fault| fault.span);
         self.faults
     }
 
@@ -175,7 +176,7 @@ impl<'p, 'w> Typing<'p, 'w> {
     }
 
     fn fault(&mut self, code: Code, range: &Range<usize>, message: String, hint: impl Into<String>) {
-        self.faults.push(TemplateFault::new(code, range.clone(), message).with_hint(hint));
+        self.faults.push(SourceError::new(code, range.clone(), message).with_hint(hint));
     }
 
     fn printed(&mut self, expr: &Expr) {
