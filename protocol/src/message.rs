@@ -64,7 +64,6 @@ impl TryFrom<Written> for Message {
 }
 
 impl From<Parts> for Message {
-    /// A message of the assistant.
     fn from(parts: Parts) -> Self {
         Self { parts: parts.into_vec(), role: Speaker::Assistant }
     }

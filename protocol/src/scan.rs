@@ -3,7 +3,7 @@
 
 use std::borrow::Cow;
 
-/// A way through a text.
+/// A cursor over a text.
 #[derive(Clone, Copy)]
 pub(crate) struct Scanner<'a> {
     pub text: &'a str,
@@ -11,7 +11,7 @@ pub(crate) struct Scanner<'a> {
     pub at: usize,
 }
 
-/// Why no token stands where one is wanted.
+/// Why the next bytes are not the expected token.
 pub(crate) struct Unfit {
     /// Where what is wrong begins.
     pub from: usize,
@@ -49,7 +49,7 @@ impl<'a> Scanner<'a> {
         Unfit { from: self.at, at: self.at, what }
     }
 
-    /// What stands from `start` up to here.
+    /// The text from `start` to the cursor.
     fn since(&self, start: usize) -> &'a str {
         self.text.get(start..self.at).unwrap_or_default()
     }

@@ -55,8 +55,8 @@ fn plain(text: &str) -> Option<Cow<'_, [u8]>> {
     Some(Cow::Owned(pass.out))
 }
 
-/// One way through a text. What is written is `out` and, behind it, the run `text[from..at]`, which is copied only when
-/// something interrupts it.
+/// One pass over a text. The output is `out` followed by the run `text[from..at]`, which is copied only when it is
+/// interrupted.
 struct Pass<'a> {
     scan: Scanner<'a>,
     from: usize,
@@ -79,7 +79,6 @@ impl<'a> Pass<'a> {
         self.scan.text.as_bytes().get(self.from..self.scan.at).unwrap_or_default()
     }
 
-    /// How many bytes are written.
     fn written(&self) -> usize {
         self.out.len() + (self.scan.at - self.from)
     }

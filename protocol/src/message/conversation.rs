@@ -20,9 +20,7 @@ struct Link {
     message: Message,
     /// The chain with this message.
     chain: Digest,
-    /// How many messages there are with this one.
     length: usize,
-    /// How many bytes of text they hold.
     size_bytes: usize,
 }
 

@@ -64,7 +64,6 @@ impl Reader<'_> {
         Span::new(start, self.scan.at - start)
     }
 
-    /// The fault that a token is.
     fn token<T>(&self, token: Result<T, Unfit>) -> Result<T, SourceError> {
         token.map_err(|Unfit { from, at, what }| match what {
             what if from == at => self.fault(what),

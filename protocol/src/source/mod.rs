@@ -32,7 +32,6 @@ pub const MAX_DEPTH: usize = 32;
 pub const MAX_KEY_BYTES: usize = 1024;
 /// The most bytes of all texts of a tree, those that an alias repeats counted again.
 const MAX_SCALAR_BYTES: usize = 8 << 20;
-/// The most faults that are listed for one text.
 const MAX_FAULTS: usize = 1_000;
 
 /// A value with its place.
@@ -188,7 +187,6 @@ impl Node {
         }
     }
 
-    /// How many nodes it is made of, itself included.
     fn count(&self) -> usize {
         match &self.kind {
             Kind::List(items) => 1 + items.iter().map(Self::count).sum::<usize>(),

@@ -51,7 +51,6 @@ pub(super) fn read(text: &str) -> Parsed {
     Parsed { root, faults }
 }
 
-/// A list or map that is still open.
 struct Frame {
     span: Span,
     anchor: usize,

@@ -26,14 +26,12 @@ pub fn item(path: &str, position: usize) -> String {
     format!("{path}[{position}]")
 }
 
-/// A span in one of the files.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 struct Spot {
     source: usize,
     span: Span,
 }
 
-/// Where one part stands.
 #[derive(Debug, Clone, PartialEq, Eq)]
 struct Place {
     key: Option<Spot>,
@@ -46,11 +44,9 @@ struct Place {
 /// How a place within a text is found in its file.
 #[derive(Debug, Clone, PartialEq, Eq)]
 enum Text {
-    /// It is not a text.
     None,
     /// It is written in the workflow file, with quotes, escapes or indentation.
     Written(String),
-    /// It is a whole file.
     File,
 }
 
@@ -142,12 +138,10 @@ impl Places {
         });
     }
 
-    /// The content of the workflow file.
     pub(super) fn text(&self) -> &str {
         self.sources.first().map_or("", Source::text)
     }
 
-    /// Whether `file` is the workflow file.
     pub(super) fn is_main(&self, file: &str) -> bool {
         self.sources.first().is_some_and(|source| source.name() == file)
     }
@@ -157,7 +151,7 @@ impl Places {
         self.children.insert(role.to_owned(), places);
     }
 
-    /// Says that the part at `path` could not be read whole.
+    /// Marks the part at `path` as not fully read.
     pub(super) fn mark_incomplete(&mut self, path: &str) {
         self.incomplete.insert(path.to_owned());
     }
@@ -173,14 +167,14 @@ impl Places {
         self.insert(path, Place { key, value: Spot { source: 0, span: value }, holds, text: Text::None });
     }
 
-    /// Says that the value at `path` is the text `value`, within which places may be asked for.
+    /// Records that the value at `path` is the text `value`, within which locations can be found.
     pub(super) fn put_text(&mut self, path: &str, value: &str) {
         if let Some(place) = self.parts.get_mut(path) {
             place.text = Text::Written(value.to_owned());
         }
     }
 
-    /// Says that the value at `path` is the whole of a file.
+    /// Records that the value at `path` is the content of a file.
     pub(super) fn put_file(&mut self, path: &str, source: Source) {
         let span = Span::new(0, 0);
         // The same file may be included many times.
@@ -195,7 +189,7 @@ impl Places {
         }
     }
 
-    /// Says that the part at `to` is what stands at `from`.
+    /// Gives the part at `to` the location of `from`.
     pub(super) fn share(&mut self, from: &str, to: &str) {
         if let Some(place) = self.parts.get(from).cloned() {
             self.insert(to, place);

@@ -54,7 +54,6 @@ fn words(words: &[(&str, &str)]) -> Value {
     json!({ "oneOf": words.iter().map(word).collect::<Vec<_>>() })
 }
 
-/// What the schema refers to, by name.
 #[derive(Default)]
 struct Definitions(Map<String, Value>);
 
@@ -186,7 +185,6 @@ impl Definitions {
         })
     }
 
-    /// One use of a kind at the top of a file.
     fn hook(&mut self, kind: &HookKind) -> Value {
         let mut hook = self.map(&[&HOOK[..], kind.settings].concat());
         let at: Vec<&str> = kind.stands_at.iter().map(|at| at.name()).collect();

@@ -9,7 +9,6 @@ use petgraph::visit::EdgeRef;
 
 use super::plan::{Plan, To};
 
-/// How often an edge may be taken.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Bound {
     /// As often as it is asked for.
@@ -115,7 +114,6 @@ fn way_back(graph: &Graph, from: NodeIndex, to: NodeIndex) -> Vec<usize> {
     roles
 }
 
-/// The roles among `reachable` from which no path leads to `end` or `fail`.
 pub(super) fn dead_ends(plan: &Plan<'_>, callers: &[Vec<usize>], reachable: &BTreeSet<usize>) -> Vec<usize> {
     let graph = build(plan, callers);
     let mut live: BTreeSet<usize> = plan

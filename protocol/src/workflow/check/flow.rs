@@ -37,7 +37,6 @@ impl State {
     }
 }
 
-/// What is known where.
 pub(super) struct Flow<'p, 'w> {
     plan: &'p Plan<'w>,
     lanes: &'p Lanes,
@@ -85,12 +84,10 @@ impl<'p, 'w> Flow<'p, 'w> {
         flow
     }
 
-    /// What is known before a role runs.
     pub(super) fn before(&self, role: usize) -> Option<&State> {
         self.states.get(role)?.as_ref()
     }
 
-    /// What is known on an edge.
     pub(super) fn on(&self, way: usize) -> Option<State> {
         let edge = self.plan.ways.get(way)?;
         let mut state = match edge.from {
@@ -129,7 +126,6 @@ impl<'p, 'w> Flow<'p, 'w> {
         self.meet(fan, &exits)
     }
 
-    /// Whether a role may not have run.
     pub(super) fn may_be_missing(&self, state: &State, role: usize) -> bool {
         state.has(self.not_run_bit(role))
     }
@@ -239,7 +235,7 @@ impl<'p, 'w> Flow<'p, 'w> {
         }
     }
 
-    /// Passes on what is known on an edge.
+    /// Propagates the state along an edge.
     fn follow(&mut self, way: usize, open: &mut BTreeSet<usize>, fans: &mut BTreeSet<usize>) {
         let Some(edge) = self.plan.ways.get(way) else { return };
         match edge.to {

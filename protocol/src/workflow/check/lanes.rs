@@ -8,11 +8,8 @@ use std::collections::BTreeSet;
 
 use super::plan::{Plan, To};
 
-/// The contexts of a workflow.
 pub(super) struct Lanes {
-    /// Every role that can be reached.
     pub(super) reachable: BTreeSet<usize>,
-    /// The roles of the trunk.
     pub(super) trunk: BTreeSet<usize>,
     /// For each fan-out the edges of each branch that lead to its join.
     pub(super) arrivals: Vec<Vec<Vec<usize>>>,
@@ -69,7 +66,6 @@ impl Lanes {
         Self { around: around.collect(), callers: callers(plan, &reachable), reachable, trunk, arrivals, contexts }
     }
 
-    /// Whether a role runs in a lane.
     pub(super) fn is_in_lane(&self, role: usize) -> bool {
         self.contexts.get(role).is_some_and(|contexts| !contexts.is_empty())
     }

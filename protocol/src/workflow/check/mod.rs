@@ -75,19 +75,16 @@ fn graph(plan: &Plan<'_>, lanes: &Lanes, findings: &mut Findings<'_>) {
     }
 }
 
-/// What was found, each with its place.
 struct Findings<'f> {
     places: &'f Places,
     found: Vec<Diagnostic>,
 }
 
 impl Findings<'_> {
-    /// At a part.
     fn at(&mut self, code: Code, path: &str, message: impl Into<String>, hint: impl Into<String>) {
         self.found.push(self.places.fault(code, path, None, message).with_hint(hint));
     }
 
-    /// At the key of a part.
     fn at_key(&mut self, code: Code, path: &str, message: impl Into<String>, hint: impl Into<String>) {
         self.found.push(self.places.key_fault(code, path, message).with_hint(hint));
     }
@@ -106,12 +103,10 @@ impl Findings<'_> {
     }
 }
 
-/// A hint at the nearest of some names.
 fn hint_near<'a>(word: &str, known: impl Iterator<Item = &'a str>) -> Option<String> {
     nearest(word, known).map(|near| format!("did you mean `{near}`?"))
 }
 
-/// A hint at the nearest role.
 fn hint_role(word: &str, plan: &Plan<'_>) -> String {
     hint_near(word, plan.names()).unwrap_or_else(|| "declare it under `roles`".to_owned())
 }

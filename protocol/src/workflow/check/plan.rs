@@ -9,9 +9,7 @@ use crate::workflow::{Edge, FailedLanes, FanOut, Need, Outgoing, Role, RoleKind,
 /// The statuses that the runtime itself may give a step, in the order of their numbers.
 pub(super) const RESERVED: [&str; 3] = [reserved::ERROR, reserved::LIMIT, reserved::TIMEOUT];
 
-/// The graph of a workflow.
 pub(super) struct Plan<'w> {
-    /// The workflow.
     pub(super) workflow: &'w Workflow,
     /// Its roles, in file order.
     pub(super) roles: Vec<Node<'w>>,
@@ -22,58 +20,43 @@ pub(super) struct Plan<'w> {
     numbers: BTreeMap<&'w str, usize>,
 }
 
-/// A role in the graph.
 pub(super) struct Node<'w> {
-    /// Its name.
     pub(super) name: &'w str,
-    /// The role.
     pub(super) role: &'w Role,
     /// What it may answer with, then [`RESERVED`].
     pub(super) statuses: Vec<&'w str>,
-    /// Its edges.
     pub(super) ways: Vec<usize>,
-    /// Whether the graph has an entry for it.
     pub(super) in_graph: bool,
 }
 
-/// An edge where it stands.
+/// An edge with its place in the graph.
 pub(super) struct Way<'w> {
     /// The path of its part in the file.
     pub(super) path: String,
-    /// The edge.
     pub(super) edge: &'w Edge,
     /// From which role and with which of its statuses; `None` = from `start`.
     pub(super) from: Option<(usize, usize)>,
     /// The edge of whose `on_max` this is.
     pub(super) spent: Option<usize>,
-    /// Where it leads.
     pub(super) to: To,
 }
 
-/// Where an edge leads.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum To {
-    /// To a role.
     Role(usize),
-    /// To the end of the thread, well or not.
     End,
-    /// To `fail`.
     Fail,
-    /// To whoever led here.
+    /// To the role that led here.
     Back,
-    /// Into the lanes of a fan-out.
     Fan(usize),
-    /// To a role that is not there.
+    /// To a role that does not exist.
     Nowhere,
 }
 
-/// A fan-out.
 pub(super) struct Fan {
-    /// Its edge.
     pub(super) way: usize,
     /// The first role of each branch, and whether its lane is opened whatever happens.
     pub(super) branches: Vec<(usize, bool)>,
-    /// The role at which the lanes meet.
     pub(super) join: usize,
     /// Whether every lane that was opened has arrived when it goes on.
     pub(super) waits_for_all: bool,
@@ -103,17 +86,14 @@ impl<'w> Plan<'w> {
         plan
     }
 
-    /// The number of a role.
     pub(super) fn number(&self, name: &str) -> Option<usize> {
         self.numbers.get(name).copied()
     }
 
-    /// The role of that number.
     pub(super) fn role(&self, number: usize) -> Option<&Node<'w>> {
         self.roles.get(number)
     }
 
-    /// The name of a role, for messages.
     pub(super) fn name(&self, number: usize) -> &'w str {
         self.roles.get(number).map_or("", |role| role.name)
     }
@@ -132,7 +112,6 @@ impl<'w> Plan<'w> {
         }
     }
 
-    /// The edges of a role.
     pub(super) fn ways_of(&self, role: usize) -> impl Iterator<Item = (usize, &Way<'w>)> {
         self.roles
             .get(role)
@@ -141,12 +120,10 @@ impl<'w> Plan<'w> {
             .filter_map(|number| self.ways.get(*number).map(|way| (*number, way)))
     }
 
-    /// The names of all roles.
     pub(super) fn names(&self) -> impl Iterator<Item = &'w str> + use<'_, 'w> {
         self.roles.iter().map(|role| role.name)
     }
 
-    /// The fan-out that an edge opens.
     pub(super) fn fan_of(&self, way: &Way<'w>) -> Option<(&Fan, &'w FanOut)> {
         match (way.to, &way.edge.to) {
             (To::Fan(number), Target::Fan(fan)) => Some((self.fans.get(number)?, fan)),

@@ -141,7 +141,6 @@ fn unknown_status(role: &Node<'_>, status: &str, path: &str, findings: &mut Find
     findings.at_key(Code::UnknownStatus, path, message, hint);
 }
 
-/// What each edge may hold.
 pub(super) fn edges(plan: &Plan<'_>, lanes: &Lanes, findings: &mut Findings<'_>) {
     for way in &plan.ways {
         targets(plan, way, findings);

@@ -20,7 +20,6 @@ const AT_JOIN: &str = "several lanes lead here";
 /// The names that lanes give, with what they stand for.
 type Names<'w> = Vec<(&'w str, Known<'w>)>;
 
-/// Checks every template.
 pub(super) fn check(plan: &Plan<'_>, lanes: &Lanes, findings: &mut Findings<'_>) {
     let flow = Flow::new(plan, lanes);
     let mut templates = Templates { plan, lanes, flow: &flow, given: BTreeMap::new(), findings };

@@ -6,20 +6,13 @@ use crate::workflow::template::Segment;
 /// The deepest nesting of lists that is looked into.
 const MAX_DEPTH: usize = 16;
 
-/// What is known of a value's type.
 #[derive(Debug, Clone, PartialEq)]
 pub(super) enum Type<'w> {
-    /// Nothing.
     Any,
-    /// It is none.
     None,
-    /// A text.
     Text,
-    /// A number.
     Number,
-    /// A boolean.
     Boolean,
-    /// A list of such.
     List(Box<Known<'w>>),
     /// An object that this schema describes.
     Schema(&'w Value),
@@ -33,7 +26,6 @@ pub(super) enum Type<'w> {
     PastStep(usize),
 }
 
-/// A type, and whether the value may be absent.
 #[derive(Debug, Clone, PartialEq)]
 pub(super) struct Known<'w> {
     pub(super) kind: Type<'w>,
@@ -46,9 +38,7 @@ impl<'w> From<Type<'w>> for Known<'w> {
     }
 }
 
-/// What a member that was asked for is.
 pub(super) enum Member<'w> {
-    /// This.
     Known(Known<'w>),
     /// There is none of that name; these are known.
     Unknown(Vec<String>),
@@ -57,13 +47,11 @@ pub(super) enum Member<'w> {
 }
 
 impl<'w> Known<'w> {
-    /// The same, which may be absent.
     pub(super) fn or_absent(mut self, optional: bool) -> Self {
         self.optional |= optional;
         self
     }
 
-    /// What a schema says.
     pub(super) fn of(schema: &'w Value) -> Self {
         Self::of_depth(schema, 0)
     }
@@ -107,7 +95,6 @@ impl<'w> Known<'w> {
 }
 
 impl<'w> Type<'w> {
-    /// The type of a value written out.
     pub(super) fn of_value(value: &Value) -> Self {
         match value {
             Value::Null => Self::None,
@@ -119,12 +106,10 @@ impl<'w> Type<'w> {
         }
     }
 
-    /// A list of what is not known.
     pub(super) fn list() -> Self {
         Self::List(Box::new(Self::Any.into()))
     }
 
-    /// What it is called in messages.
     pub(super) fn name(&self) -> &'static str {
         match self {
             Self::Any => "value",
@@ -138,7 +123,6 @@ impl<'w> Type<'w> {
         }
     }
 
-    /// Whether it is an object of any kind.
     pub(super) fn is_object(&self) -> bool {
         matches!(self, Self::Schema(_) | Self::Fields(_) | Self::Object | Self::Step(_) | Self::PastStep(_))
     }

@@ -37,7 +37,6 @@ impl Reader<'_> {
         Some((WorkflowRole { input, statuses, workflow }, output))
     }
 
-    /// The child that the part names, read and checked.
     fn child(&mut self, part: &Part<'_>) -> Option<Checked> {
         let depth = self.family.open.len();
         let included = self.included(part)?;

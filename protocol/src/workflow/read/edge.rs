@@ -100,7 +100,6 @@ impl Reader<'_> {
         self.refuse(edge, fault.with_hint(hint));
     }
 
-    /// One edge.
     fn edge(&mut self, part: &Part<'_>) -> Option<Edge> {
         if let Some(target) = part.as_str() {
             let hint = format!("write `{{ to: {} }}`", crate::source::excerpt(target));

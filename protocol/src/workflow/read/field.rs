@@ -12,7 +12,6 @@ use crate::workflow::types::{self, Field, Validator};
 use crate::workflow::{Ordered, places};
 
 impl Reader<'_> {
-    /// The inputs of a thread.
     pub(super) fn inputs(&mut self, part: &Part<'_>) -> Ordered<FieldName, Field> {
         self.typed(part, Self::input_name)
     }

@@ -7,7 +7,6 @@ use super::part::Part;
 use crate::diagnostic::Code;
 use crate::source::{Source, excerpt};
 
-/// The most bytes of one included file.
 const MAX_FILE_BYTES: usize = crate::source::MAX_BYTES;
 /// The most bytes of all included files together, and what anchors in them repeat.
 pub const MAX_INCLUDED_BYTES: usize = 8 << 20;
@@ -15,7 +14,6 @@ pub const MAX_INCLUDED_BYTES: usize = 8 << 20;
 pub const MAX_CHILD_DEPTH: usize = 8;
 /// The most child workflows in all.
 pub const MAX_CHILDREN: usize = 256;
-/// The longest path of a file.
 const MAX_PATH_BYTES: usize = 1024;
 
 /// Where a workflow's files come from.
@@ -82,7 +80,6 @@ impl Family {
     }
 }
 
-/// A file that was read.
 pub(super) struct Included {
     /// Its path as [`Files`] knows it.
     pub path: String,

@@ -38,7 +38,6 @@ use file::Family;
 pub use file::{FileError, Files, MAX_CHILD_DEPTH, MAX_CHILDREN, MAX_INCLUDED_BYTES};
 use part::Part;
 
-/// The most faults that are listed for one file.
 const MAX_FAULTS: usize = 1_000;
 
 /// Reads and checks the workflow `text`, which is the content of `file`; a name that ends in `.json` is read as JSON.
@@ -52,7 +51,6 @@ pub fn read(file: &str, text: &str, files: &dyn Files) -> Result<Checked, Vec<Di
     Reader::new(file, text, "", files, &mut family).read()
 }
 
-/// The walk over one file.
 struct Reader<'a> {
     files: &'a dyn Files,
     /// What all files of one workflow share.
@@ -67,7 +65,7 @@ struct Reader<'a> {
     /// Faults of child workflows, in the order in which the children are named.
     child_faults: Vec<Diagnostic>,
     not_yet: Vec<Diagnostic>,
-    /// Where the reader of the text found faults: what stands there is a guess.
+    /// Offsets of syntax errors; the tree is a guess there.
     holes: BTreeSet<usize>,
     /// The names under `roles`, also of roles that could not be read.
     role_names: Vec<String>,

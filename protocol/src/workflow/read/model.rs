@@ -64,7 +64,6 @@ impl Reader<'_> {
         Some(Value::List(items.iter().filter_map(|item| self.nonempty(item)).map(Value::Str).collect()))
     }
 
-    /// A text with at least one character.
     pub(super) fn nonempty(&mut self, part: &Part<'_>) -> Option<String> {
         let text = self.text(part)?;
         if text.trim().is_empty() {

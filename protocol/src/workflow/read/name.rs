@@ -11,7 +11,6 @@ const RESERVED_ROLES: [&str; 12] =
 const RESERVED_STATUSES: [&str; 9] = ["error", "limit", "timeout", "true", "false", "yes", "no", "on", "off"];
 const RESERVED_FIELDS: [&str; 3] = ["status", "body", "when"];
 
-/// The longest name.
 const LONGEST: usize = 64;
 
 impl Reader<'_> {
@@ -21,7 +20,6 @@ impl Reader<'_> {
         self.unreserved(part, "role", |text| RESERVED_ROLES.contains(&text) || text == "body").then_some(name)
     }
 
-    /// The name of a status.
     pub(super) fn status_name(&mut self, part: &Part<'_>) -> Option<Status> {
         let is_reserved = |text: &str| RESERVED_STATUSES.contains(&text) || text == "null" || text.starts_with("on_");
         if is_reserved(part.name()) {

@@ -6,7 +6,6 @@ use crate::diagnostic::Code;
 use crate::workflow::{ModelRole, RoleKind, Workflow, places};
 
 impl Reader<'_> {
-    /// Notes what cannot be run yet.
     pub(super) fn not_yet_run(&mut self, workflow: &Workflow) {
         for (name, role) in &workflow.roles {
             let path = places::key("roles", name.as_str());

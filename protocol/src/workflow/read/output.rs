@@ -7,7 +7,6 @@ use crate::source::Kind;
 use crate::workflow::types::Field;
 use crate::workflow::{Ordered, Rule};
 
-/// Statuses with their fields, in file order.
 pub(super) type Output = Ordered<Status, Ordered<FieldName, Field>>;
 
 impl Reader<'_> {

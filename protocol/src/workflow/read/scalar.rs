@@ -12,7 +12,6 @@ use crate::source::{Kind, comment_behind, excerpt};
 use crate::workflow::format::{Named, Shape};
 
 impl Reader<'_> {
-    /// A text.
     pub(super) fn text(&mut self, part: &Part<'_>) -> Option<String> {
         match &part.node.kind {
             Kind::Str(text) => Some(text.clone()),
@@ -63,7 +62,6 @@ impl Reader<'_> {
         self.report(fault.with_hint("put the text in quotes, or the comment on a line of its own"));
     }
 
-    /// `true` or `false`.
     pub(super) fn boolean(&mut self, part: &Part<'_>) -> Option<bool> {
         if let Kind::Bool(truth) = part.node.kind {
             return Some(truth);

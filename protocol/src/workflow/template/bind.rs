@@ -33,22 +33,18 @@ const TESTS: [&str; 21] = [
     "string",
 ];
 
-/// The most names in an `attribute`.
 const MAX_ATTRIBUTE_NAMES: usize = 8;
 
-/// What a filter or a test is given.
 #[derive(Default)]
 pub(super) struct Arguments {
     pub(super) positional: Vec<Expr>,
     pub(super) named: Vec<(Box<str>, Expr)>,
 }
 
-/// Whether there is a filter of that name.
 pub(super) fn is_filter(name: &str) -> bool {
     FILTERS.iter().any(|signature| signature.name == name)
 }
 
-/// The filter of that name with its arguments.
 pub(super) fn filter(name: &str, mut given: Arguments, range: Range<usize>) -> Result<Filter, SourceError> {
     let Some(signature) = FILTERS.iter().find(|signature| signature.name == name) else {
         return Err(unknown_name("filter", name, FILTERS.iter().map(|signature| signature.name), range));
@@ -79,7 +75,6 @@ pub(super) fn filter(name: &str, mut given: Arguments, range: Range<usize>) -> R
     Ok(filter)
 }
 
-/// The test of that name with its arguments.
 pub(super) fn test(name: &str, mut given: Arguments, range: Range<usize>) -> Result<Test, SourceError> {
     let mut taken = Taken { name, given: &mut given, range: range.clone() };
     let comparison = match name {

@@ -11,14 +11,11 @@ use crate::canonical::Value;
 pub struct Expr {
     /// Where it stands in the source, in bytes.
     pub(crate) range: Range<usize>,
-    /// What it says.
     pub(crate) node: Node,
 }
 
-/// What an expression says.
 #[derive(Debug, Clone, PartialEq)]
 pub(crate) enum Node {
-    /// A value written out.
     Const(Value),
     /// A path from a root or a loop's name.
     Path(Path),
@@ -26,17 +23,11 @@ pub(crate) enum Node {
     LoopIndex,
     /// A member of something that is not a path.
     Member(Box<Expr>, Segment),
-    /// A list written out.
     List(Vec<Expr>),
-    /// `not`.
     Not(Box<Expr>),
-    /// A number with its sign turned.
     Negate(Box<Expr>),
-    /// `and`.
     And(Box<Expr>, Box<Expr>),
-    /// `or`.
     Or(Box<Expr>, Box<Expr>),
-    /// A calculation with two numbers.
     Arithmetic(Arithmetic, Box<Expr>, Box<Expr>),
     /// `~`: two texts as one.
     Concat(Box<Expr>, Box<Expr>),
@@ -44,32 +35,23 @@ pub(crate) enum Node {
     Compare(Box<Expr>, Vec<(Comparison, Expr)>),
     /// `then if test else otherwise`.
     If {
-        /// The condition.
         test: Box<Expr>,
-        /// What it is when the condition holds.
         then: Box<Expr>,
-        /// What it is otherwise.
         otherwise: Box<Expr>,
     },
-    /// A value through a filter.
     Filter(Box<Expr>, Box<Filter>),
-    /// A test of a value.
     Test(Box<Expr>, Box<Test>),
 }
 
 /// A path such as `steps.writer.output.title`.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Path {
-    /// Where it begins.
     pub(crate) root: Root,
-    /// How it goes on.
     pub(crate) segments: Vec<Segment>,
 }
 
-/// Where a path begins.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) enum Root {
-    /// At a name of the scope.
     Name(Box<str>),
     /// At a name that a loop gives: how many loops out, and which of its names.
     Local {
@@ -77,7 +59,6 @@ pub(crate) enum Root {
         up: usize,
         /// 0 = the first name.
         slot: usize,
-        /// The name.
         name: Box<str>,
     },
 }
@@ -154,7 +135,6 @@ impl Segment {
     }
 }
 
-/// A calculation.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Arithmetic {
     Add,
@@ -167,7 +147,6 @@ pub(crate) enum Arithmetic {
 }
 
 impl Arithmetic {
-    /// How it is written.
     pub(crate) fn symbol(self) -> &'static str {
         match self {
             Self::Add => "+",
@@ -181,7 +160,6 @@ impl Arithmetic {
     }
 }
 
-/// A comparison.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Comparison {
     Equal,
@@ -195,7 +173,6 @@ pub(crate) enum Comparison {
 }
 
 impl Comparison {
-    /// How it is written.
     pub(crate) fn symbol(self) -> &'static str {
         match self {
             Self::Equal => "==",
@@ -209,7 +186,6 @@ impl Comparison {
         }
     }
 
-    /// Whether it asks which of two is the larger.
     pub(crate) fn is_order(self) -> bool {
         matches!(self, Self::Less | Self::LessOrEqual | Self::Greater | Self::GreaterOrEqual)
     }
@@ -218,27 +194,19 @@ impl Comparison {
 /// A test after `is`, or in `select` and `selectattr`.
 #[derive(Debug, Clone, PartialEq)]
 pub(crate) enum Test {
-    /// Not none.
     Defined,
-    /// None.
     None,
-    /// A comparison with a value.
     Compare(Comparison, Expr),
     /// The boolean `true` or `false`.
     Boolean(bool),
-    /// A value of one type.
     Type(TypeTest),
     /// An integer that 2 divides, or does not.
     Even(bool),
-    /// An integer that another divides.
     DivisibleBy(Expr),
-    /// A text that begins with another.
     StartingWith(Expr),
-    /// A text that ends with another.
     EndingWith(Expr),
 }
 
-/// A type that a value can be tested for.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum TypeTest {
     Text,
@@ -251,7 +219,6 @@ pub(crate) enum TypeTest {
 
 macro_rules! filters {
     ($($kind:ident $name:literal ($input:ident) $required:literal $parameters:expr;)*) => {
-        /// What a filter does.
         #[derive(Debug, Clone, Copy, PartialEq, Eq)]
         pub(crate) enum FilterKind {
             $($kind),*
@@ -317,7 +284,6 @@ filters! {
     Upper "upper" (Text) 0 [];
 }
 
-/// A filter with its arguments.
 #[derive(Debug, Clone, PartialEq)]
 pub(crate) struct Filter {
     pub(crate) signature: &'static Signature,
@@ -349,7 +315,6 @@ impl Filter {
         self.given.get(position)?.as_ref()
     }
 
-    /// The expressions among its arguments.
     pub(crate) fn arguments(&self) -> Vec<&Expr> {
         let inner = self.each.iter().flat_map(|filter| filter.arguments());
         self.given.iter().flatten().chain(self.test.iter().filter_map(Test::argument)).chain(inner).collect()

@@ -119,7 +119,7 @@ pub(super) fn of_list<'a>(filter: &'a Filter, list: List<'a>, env: &Env<'a>) -> 
     }
 }
 
-/// A set of characters that `trim` takes away: asked in the same time however many there are.
+/// The characters that `trim` removes, with lookup in constant time.
 struct Characters {
     ascii: u128,
     others: BTreeSet<char>,
@@ -148,13 +148,12 @@ impl Characters {
 }
 
 impl Attribute {
-    /// What is meant of `item`, if it is there.
+    /// The part of `item` that this names.
     fn of<'v>(&self, item: &'v Value) -> Option<&'v Value> {
         self.0.iter().try_fold(item, |value, segment| segment.of(value))
     }
 }
 
-/// One use of a filter.
 struct Call<'a> {
     filter: &'a Filter,
     env: Env<'a>,
@@ -222,7 +221,6 @@ impl<'a> Call<'a> {
         }
     }
 
-    /// A copy of `value`, paid for.
     fn copy(&self, value: &Value) -> Result<Value, RenderError> {
         self.env.meter.copy(value)?;
         Ok(value.clone())
@@ -419,7 +417,6 @@ impl<'a> Call<'a> {
         Ok(View::Owned(Value::Str(json)))
     }
 
-    /// The canonical text of a value, paid for.
     fn json(&self, value: &Value) -> Result<String, RenderError> {
         self.env.meter.copy(value)?;
         let text = String::from_utf8(canonical::to_bytes(value).map_err(|_| Cause::TooDeep)?);

@@ -38,31 +38,23 @@ pub struct Template {
     statements: Vec<Statement>,
 }
 
-/// A part of a template.
 #[derive(Debug, Clone, PartialEq)]
 pub(crate) enum Statement {
-    /// Text as it stands.
     Text(Box<str>),
     /// `{{ }}`.
     Print(Expr),
     /// `{% if %}`, with `elif` nested in `otherwise`.
     If {
-        /// The condition.
         test: Expr,
-        /// When it holds.
         then: Vec<Statement>,
-        /// When it does not.
         otherwise: Vec<Statement>,
     },
     /// `{% for %}`.
     For {
         /// One name, or two for pairs.
         names: Vec<Box<str>>,
-        /// The list.
         over: Expr,
-        /// For each element.
         body: Vec<Statement>,
-        /// When there is none.
         otherwise: Vec<Statement>,
     },
 }
@@ -162,7 +154,6 @@ impl Template {
         Ok(Self { statements: parse::template(source)? })
     }
 
-    /// Its parts.
     pub(crate) fn statements(&self) -> &[Statement] {
         &self.statements
     }

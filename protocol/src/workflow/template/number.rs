@@ -12,7 +12,6 @@ use crate::canonical::{MAX_INTEGER, Value};
 /// 2^64, beyond every integer.
 const INTEGER_END: f64 = 18_446_744_073_709_551_616.0;
 
-/// The result of `left operator right`.
 pub(super) fn calculate(operator: Arithmetic, left: &Value, right: &Value) -> Result<Value, Cause> {
     match (left, right) {
         (Value::Int(left), Value::Int(right)) => integers(operator, *left, *right),
@@ -26,7 +25,6 @@ pub(super) fn calculate(operator: Arithmetic, left: &Value, right: &Value) -> Re
     }
 }
 
-/// The number with its sign turned.
 pub(super) fn negate(value: &Value) -> Result<Value, Cause> {
     match value {
         Value::Int(number) => Ok(Value::Int(-number)),
@@ -47,7 +45,6 @@ pub(super) fn order(left: &Value, right: &Value) -> Option<Ordering> {
     }
 }
 
-/// `number` rounded to `digits` digits after the point.
 pub(super) fn round(number: &Value, digits: i32, rounding: Rounding) -> Result<Value, Cause> {
     match number {
         Value::Int(_) if digits >= 0 => Ok(number.clone()),
@@ -69,14 +66,11 @@ pub(super) fn round(number: &Value, digits: i32, rounding: Rounding) -> Result<V
     }
 }
 
-/// Which neighbour a number is rounded to.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Rounding {
     /// The nearest, halves away from zero.
     Common,
-    /// The one below.
     Floor,
-    /// The one above.
     Ceil,
 }
 

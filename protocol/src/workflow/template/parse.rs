@@ -15,16 +15,13 @@ use crate::canonical::{MAX_INTEGER, Value};
 use crate::diagnostic::Code;
 use crate::source::SourceError;
 
-/// The largest template, in bytes.
 const MAX_SOURCE_BYTES: usize = 64 * 1024;
 /// The most tokens between `{{` and `}}`, or `{%` and `%}`.
 const MAX_EXPRESSION_TOKENS: usize = 256;
-/// The deepest nesting of `if` and `for`.
 const MAX_BLOCKS: usize = 16;
 /// The most `elif` that are open at one place.
 const MAX_ELIF: usize = 32;
 
-/// The statements of a template.
 pub(super) fn template(source: &str) -> Result<Vec<Statement>, Vec<SourceError>> {
     let syntax = syntax().map_err(|fault| vec![fault])?;
     scan(source, false, syntax.clone()).map_err(|fault| vec![fault])?;
@@ -37,7 +34,6 @@ pub(super) fn template(source: &str) -> Result<Vec<Statement>, Vec<SourceError>>
     lowering.finish(statements)
 }
 
-/// A bare expression.
 pub(super) fn expression(source: &str) -> Result<Expr, Vec<SourceError>> {
     scan(source, true, SyntaxConfig::default()).map_err(|fault| vec![fault])?;
     let root = machinery::parse_expr(source).map_err(|error| vec![syntax_fault(source, &error)])?;

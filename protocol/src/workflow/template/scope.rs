@@ -109,7 +109,6 @@ impl View<'_> {
         }
     }
 
-    /// What it is called in messages.
     pub(super) fn kind_name(&self) -> &'static str {
         self.as_value().map_or("text", super::kind_name)
     }

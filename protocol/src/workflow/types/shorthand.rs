@@ -13,9 +13,7 @@ use crate::source::{Key, Kind, Node, SourceError, excerpt};
 const MAX_VALUES: usize = 1_000;
 /// The deepest nesting of one field's schema.
 const MAX_DEPTH: usize = 16;
-/// The longest pattern.
 const MAX_PATTERN_BYTES: usize = 1_000;
-/// The most faults of one field.
 const MAX_FAULTS: usize = 100;
 
 const WORDS: [&str; 4] = ["string", "integer", "number", "boolean"];
@@ -73,7 +71,6 @@ const DATA: [&str; 31] = [
     "uniqueItems",
     "writeOnly",
 ];
-/// Keywords that are refused.
 const REFUSED: [&str; 12] = [
     "$anchor",
     "$defs",
@@ -122,7 +119,6 @@ impl Expander<'_> {
         within
     }
 
-    /// A field: a shorthand or a schema.
     fn field(&mut self, node: &Node, depth: usize) -> Value {
         if !self.enter(node, depth) {
             return Value::Null;
@@ -203,7 +199,6 @@ impl Expander<'_> {
         [("enum", Value::List(words)), ("type", Value::from("string"))].into_iter().collect()
     }
 
-    /// An object whose fields are shorthands.
     fn object(&mut self, entries: &[(Key, Node)], depth: usize) -> Value {
         let mut properties = BTreeMap::new();
         let mut required = Vec::new();
@@ -249,7 +244,6 @@ impl Expander<'_> {
         self.fault(fault.with_hint(excerpt_of_hint(&hint)));
     }
 
-    /// JSON Schema.
     fn schema(&mut self, node: &Node, depth: usize) -> Value {
         let entries = match &node.kind {
             Kind::Map(entries) => entries,
@@ -379,7 +373,6 @@ impl Expander<'_> {
     }
 }
 
-/// The schema of `string`, `integer[]` and the like.
 fn word_schema(text: &str) -> Option<Value> {
     if let Some(item) = text.strip_suffix("[]") {
         // One level of list in one word; more are written as JSON Schema.

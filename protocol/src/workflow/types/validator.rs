@@ -12,9 +12,7 @@ use crate::workflow::Ordered;
 
 /// The most violations that are listed for one value.
 const MAX_VIOLATIONS: usize = 20;
-/// The largest compiled pattern.
 const MAX_PATTERN_BYTES: usize = 1 << 20;
-/// The longest message, in characters.
 const MAX_MESSAGE: usize = 200;
 
 /// A schema ready to hold values to.

@@ -15,7 +15,7 @@ use crate::source::SourceError;
 use crate::workflow::template::expr::{Comparison, Node, Test};
 use crate::workflow::template::{Expr, Statement};
 
-/// What a template can see at its place.
+/// What a template can read.
 pub(super) struct Place<'p, 'w> {
     pub(super) plan: &'p Plan<'w>,
     pub(super) flow: &'p Flow<'p, 'w>,
@@ -34,7 +34,6 @@ pub(super) struct Place<'p, 'w> {
 /// What an expression is wanted for.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Want {
-    /// To be printed.
     Print,
     /// For an operator or a filter, which does not take none.
     Operand,
@@ -46,7 +45,6 @@ enum Want {
     Presence,
 }
 
-/// The walk over one template.
 pub(super) struct Typing<'p, 'w> {
     place: &'p Place<'p, 'w>,
     faults: Vec<SourceError>,
@@ -61,13 +59,11 @@ impl<'p, 'w> Typing<'p, 'w> {
         Self { place, faults: Vec::new(), present: Vec::new(), loops: Vec::new() }
     }
 
-    /// What was found, in source order.
     pub(super) fn finish(mut self) -> Vec<SourceError> {
         self.faults.sort_by_key(|fault| fault.span);
         self.faults
     }
 
-    /// A template that becomes a text.
     pub(super) fn text(&mut self, statements: &[Statement]) {
         for statement in statements {
             match statement {
@@ -127,7 +123,6 @@ impl<'p, 'w> Typing<'p, 'w> {
         }
     }
 
-    /// A condition.
     pub(super) fn condition(&mut self, expr: &Expr) {
         match &expr.node {
             Node::Not(operand) => self.condition(operand),

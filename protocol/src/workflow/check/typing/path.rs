@@ -333,7 +333,6 @@ fn common_fields<'w>(plan: &Plan<'w>, steps: &[(usize, usize)]) -> Type<'w> {
     Type::Fields(common.into_iter().map(|(name, known)| (name.to_owned(), known)).collect())
 }
 
-/// An entry of `branches`.
 fn branch<'w>() -> Type<'w> {
     let text = || Known::from(Type::Text);
     let absent = || Known { kind: Type::Any, optional: true };

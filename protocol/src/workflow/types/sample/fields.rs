@@ -65,7 +65,6 @@ pub fn objects(fields: &Ordered<FieldName, Field>, crossed: &BTreeSet<String>, w
     gathering.objects
 }
 
-/// The values of one field.
 struct Made<'f> {
     name: &'f str,
     values: Vec<Value>,

@@ -137,12 +137,10 @@ impl Plain {
         Self { keywords, constants }
     }
 
-    /// Whether nothing is said of the value.
     pub(super) fn allows_anything(&self) -> bool {
         self.keywords.is_empty()
     }
 
-    /// The values that `const` or `enum` lists.
     pub(super) fn constants(&self) -> &[Value] {
         &self.constants
     }
@@ -151,12 +149,10 @@ impl Plain {
         self.keywords.get(key)
     }
 
-    /// Whether the keyword is `true`.
     pub(super) fn is(&self, key: &str) -> bool {
         self.get(key) == Some(&Value::Bool(true))
     }
 
-    /// A keyword that counts something.
     pub(super) fn count(&self, key: &str) -> Option<usize> {
         match self.get(key)? {
             Value::Int(count) => usize::try_from(*count).ok(),
@@ -164,7 +160,6 @@ impl Plain {
         }
     }
 
-    /// The elements of a keyword that is a list.
     pub(super) fn list(&self, key: &str) -> &[Value] {
         match self.get(key) {
             Some(Value::List(items)) => items,

@@ -32,19 +32,15 @@ pub const MAX_SAMPLES: usize = 48;
 pub const USUAL_ITEMS: usize = 3;
 /// The most elements of any list.
 pub const MAX_ITEMS: usize = 64;
-/// The most bytes of one value.
 const MAX_VALUE_BYTES: usize = 512 * 1024;
-/// The most bytes of all values of one schema.
 const MAX_BYTES: usize = 2 * 1024 * 1024;
 /// The most schemas that are looked at to make the values of one.
 const MAX_WORK: usize = 20_000;
 /// How many members an object gets whose schema names none.
 const UNNAMED_MEMBERS: usize = 2;
 
-/// How much a value is to hold.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Extent {
-    /// As little as the schema allows.
     Least,
     /// As much as it allows, within what is usual.
     Most,
@@ -104,7 +100,7 @@ fn anything() -> Vec<Value> {
     ]
 }
 
-/// Makes candidates: what they are worth is for the validator to say.
+/// Makes candidates, which the validator then accepts or rejects.
 struct Maker {
     left_bytes: usize,
     work: usize,
@@ -198,7 +194,6 @@ impl Maker {
         found
     }
 
-    /// A list of `length` elements.
     fn list(&mut self, plain: &Plain, length: usize, extent: Extent) -> Option<Value> {
         let mut items = Vec::new();
         let contained = plain.get("contains");

@@ -59,7 +59,6 @@ pub(super) fn near(constants: &[Value]) -> Vec<i128> {
     integers.take(MAX_NEAR).flat_map(|number| [number, number - 1, number + 1]).collect()
 }
 
-/// What a number may be.
 struct Bounds {
     lowest: Option<f64>,
     highest: Option<f64>,
@@ -101,7 +100,6 @@ impl Bounds {
         [below, below + step].into_iter().find(|number| (lowest..=highest).contains(number))
     }
 
-    /// A number between the bounds that is no integer.
     fn fraction(&self) -> Option<Value> {
         let middle = match (self.lowest, self.highest) {
             (Some(low), Some(high)) => low + (high - low) / 2.0,

@@ -5,7 +5,6 @@
 
 use regex_syntax::hir::{Class, Hir, HirKind};
 
-/// The most characters of a text.
 const MAX_CHARS: usize = 4096;
 /// The characters that a class is shown by, if it allows one of them.
 const USUAL: &str = "abcdefghijklmnopqrstuvwxyz1234567890 -_";

@@ -5,7 +5,6 @@ use super::{Extent, pattern};
 
 /// How long the longest text is where nothing bounds it, in characters.
 pub(super) const USUAL_CHARS: usize = 200;
-/// The longest text of any schema, in characters.
 const MAX_CHARS: usize = 64 * 1024;
 /// The most a repetition of a pattern is stretched to reach a length.
 const MAX_STRETCH: usize = 64;
