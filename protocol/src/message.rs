@@ -164,9 +164,20 @@ impl Message {
         }
     }
 
-    /// The canonical bytes, which always exist: a message holds texts and no numbers, a few levels deep.
+    /// The canonical bytes, which always exist: a message is made of texts.
     pub fn canonical_bytes(&self) -> Vec<u8> {
-        canonical::to_bytes(self).unwrap_or_default()
+        let mut out = Vec::with_capacity(64);
+        out.extend_from_slice(b"{\"parts\":[");
+        for (at, part) in self.parts.iter().enumerate() {
+            if at > 0 {
+                out.push(b',');
+            }
+            part.write(&mut out);
+        }
+        out.extend_from_slice(b"],\"role\":");
+        canonical::push_text(&mut out, self.role.as_str());
+        out.push(b'}');
+        out
     }
 
     /// The digest.

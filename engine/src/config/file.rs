@@ -9,7 +9,7 @@ use rondo_agent_kit::model::openai::{KeepFor, KeepPrefix, ResponseFormat};
 use rondo_protocol::Value;
 use rondo_protocol::diagnostic::{Code, Diagnostic, Span, nearest, position};
 use rondo_protocol::event::Durability;
-use rondo_protocol::workflow::hooks;
+use rondo_protocol::workflow::read_hook;
 use toml::Spanned;
 use toml::de::{DeTable, DeValue};
 
@@ -341,7 +341,7 @@ impl Reader<'_> {
                 self.wrong("impose", "a table with the keys of a hook", item);
                 continue;
             };
-            match hooks::read_alone(&stated) {
+            match read_hook(&stated) {
                 Ok(hook) => imposed.push(Imposed { hook, stated, from }),
                 Err(faults) => self.fault(Code::SettingsValue, &item.span(), format!("[[impose]]: {faults}")),
             }

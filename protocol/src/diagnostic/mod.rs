@@ -106,8 +106,7 @@ impl std::fmt::Display for Diagnostic {
 
 /// Line and column of a byte offset, both from 1, the column in code points.
 pub fn position(text: &str, offset: usize) -> (u32, u32) {
-    let offset = (0..=offset.min(text.len())).rev().find(|at| text.is_char_boundary(*at)).unwrap_or(0);
-    let before = text.get(..offset).unwrap_or_default();
+    let before = text.get(..text.floor_char_boundary(offset)).unwrap_or_default();
     let line_start = before.rfind('\n').map_or(0, |newline| newline + 1);
     let line = before.bytes().filter(|byte| *byte == b'\n').count() + 1;
     let column = before.get(line_start..).unwrap_or_default().trim_start_matches('\u{feff}').chars().count() + 1;

@@ -4,6 +4,7 @@ use std::borrow::Cow;
 
 use serde::{Deserialize, Serialize};
 
+use crate::canonical::push_text;
 use crate::digest::Digest;
 
 /// A tool that a model asked for. `arguments` is text as received, whether or not it is JSON.
@@ -67,6 +68,44 @@ pub enum Part {
 }
 
 impl Part {
+    /// Appends the canonical bytes.
+    pub(super) fn write(&self, out: &mut Vec<u8>) {
+        let mut member = |key: &str, text: &str| {
+            out.extend_from_slice(key.as_bytes());
+            push_text(out, text);
+        };
+        match self {
+            Self::Text { text } => member("{\"kind\":\"text\",\"text\":", text),
+            Self::Reasoning { opaque, text } => {
+                match opaque {
+                    Some(Opaque { data, provider }) => {
+                        member("{\"kind\":\"reasoning\",\"opaque\":{\"data\":", data);
+                        member(",\"provider\":", provider);
+                        out.push(b'}');
+                    }
+                    None => out.extend_from_slice(b"{\"kind\":\"reasoning\",\"opaque\":null"),
+                }
+                out.extend_from_slice(b",\"text\":");
+                push_text(out, text);
+            }
+            Self::ToolCall(ToolUse { arguments, id, name }) => {
+                member("{\"arguments\":", arguments);
+                member(",\"id\":", id);
+                member(",\"kind\":\"tool_call\",\"name\":", name);
+            }
+            Self::ToolResult { failed, id, text } => {
+                member(if *failed { "{\"failed\":true,\"id\":" } else { "{\"failed\":false,\"id\":" }, id);
+                member(",\"kind\":\"tool_result\",\"text\":", text);
+            }
+            Self::File { digest, media_type, name } => {
+                member("{\"digest\":", &digest.to_string());
+                member(",\"kind\":\"file\",\"media_type\":", media_type);
+                member(",\"name\":", name);
+            }
+        }
+        out.push(b'}');
+    }
+
     /// Bytes of text that it holds.
     pub(super) fn size_bytes(&self) -> usize {
         match self {

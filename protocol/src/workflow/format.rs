@@ -39,6 +39,8 @@ pub enum Shape {
     Cost,
     /// Bytes: an integer or a size such as `8MiB`.
     Size,
+    /// A duration of more than 0.
+    Duration,
     /// A duration; `0` or `none` for one that never ends.
     DurationOrNever,
     /// One of these words.
@@ -220,8 +222,8 @@ const ROLE: [(&[Kind], KeySpec); 25] = [
     (SPEAKS, key("limits", Shape::Named(&ROLE_LIMITS), "")),
     (SPEAKS, key("retry", Shape::Named(&RETRY), "")),
     (SPEAKS, key("fallback", List(&NonEmpty, 0), "")),
-    (SPEAKS, key("timeout", Shape::Named(&DURATION), "")),
-    (&[Kind::Human], key("timeout", Shape::Named(&DURATION), "")),
+    (SPEAKS, key("timeout", Shape::Duration, "")),
+    (&[Kind::Human], key("timeout", Shape::Duration, "")),
     (SPEAKS, key("compact", Shape::Named(&COMPACT), "")),
     (SPEAKS, key("with", Shape::With, "")),
 ];
@@ -260,7 +262,7 @@ named! {
         key("tool_calls", COUNT, ""),
         key("tokens", COUNT, ""),
         key("cost_usd", Cost, "US dollars."),
-        key("wall_time", Shape::Named(&DURATION), ""),
+        key("wall_time", Shape::Duration, ""),
         key("depth", COUNT, ""),
     ];
     ROLE_LIMITS "RoleLimits" "Limits of a role." Keys &[
@@ -296,7 +298,7 @@ named! {
     ];
     RETRY "Retry" "How an attempt that failed is repeated." Keys &[
         key("attempts", Count(1, MAX_ATTEMPTS), ""),
-        key("backoff", Shape::Named(&DURATION), ""),
+        key("backoff", Shape::Duration, ""),
         key("faults", List(&Shape::Named(&RETRY_FAULT), 0), ""),
     ];
     RETRY_FAULT "RetryFault" "A fault that another attempt may cure." Words &[

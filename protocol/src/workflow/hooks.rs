@@ -42,48 +42,6 @@ impl HookUse {
     }
 }
 
-/// Reads a use of a hook that stands outside every file: what a file writes under `hooks`, as JSON.
-///
-/// # Errors
-/// Every fault, in words.
-pub fn read_alone(hook: &Value) -> Result<HookUse, String> {
-    // A file around it, with the roles that it names one after another, so that it is read as any other is.
-    let named = hook.get("roles").map_or_else(Vec::new, |roles| match roles {
-        Value::List(names) => names.iter().filter_map(Value::as_str).collect(),
-        _ => Vec::new(),
-    });
-    let roles = if named.is_empty() { vec!["anybody"] } else { named };
-    let object = |members: Vec<(&str, Value)>| {
-        Value::Object(members.into_iter().map(|(name, value)| (name.to_owned(), value)).collect())
-    };
-    let edge = |to: &str| match to {
-        "end" => object(vec![("to", to.into())]),
-        role => object(vec![("to", role.into()), ("prompt", "x".into())]),
-    };
-    let ends = roles.iter().skip(1).copied().chain(["end"]);
-    let start = [("start", edge(roles.first().copied().unwrap_or_default()))].into_iter();
-    let graph = start.chain(roles.iter().copied().zip(ends).map(|(role, to)| (role, object(vec![("done", edge(to))]))));
-    let role = || object(vec![("system", "x".into())]);
-    let file = object(vec![
-        ("rondo", Value::from(1_u64)),
-        ("name", "alone".into()),
-        ("roles", object(roles.iter().map(|name| (*name, role())).collect())),
-        ("graph", object(graph.collect())),
-        ("hooks", Value::from(vec![hook.clone()])),
-    ]);
-    let checked = super::read("hook.json", &file.to_text(), &BTreeMap::new());
-    let told = |faults: Vec<crate::diagnostic::Diagnostic>| {
-        let told = faults.iter().map(|fault| match &fault.hint {
-            Some(hint) => format!("{} ({hint})", fault.message),
-            None => fault.message.clone(),
-        });
-        told.collect::<Vec<_>>().join("; ")
-    };
-    let checked = checked.map_err(told)?;
-    let mut hooks = checked.workflow.hooks.into_iter().chain(checked.policy.hooks);
-    hooks.next().ok_or_else(|| "this is no hook".to_owned())
-}
-
 /// What happens to a call when a hook in front of it fails.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]

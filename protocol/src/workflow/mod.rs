@@ -29,7 +29,7 @@ use crate::object::Parameters;
 pub use hooks::{HookUse, OnHookError};
 pub use limits::{Limits, RoleLimits};
 pub use places::Places;
-pub use read::{Files, read};
+pub use read::{Files, read, read_hook};
 pub use types::Field;
 
 /// A list of names with values, in file order.

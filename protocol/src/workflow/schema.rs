@@ -119,6 +119,7 @@ impl Definitions {
             }
             Shape::Cost => json!({ "type": "number", "format": "double", "exclusiveMinimum": 0 }),
             Shape::Size => self.named(&format::SIZE),
+            Shape::Duration => self.named(&format::DURATION),
             Shape::DurationOrNever => {
                 json!({ "anyOf": [self.named(&format::DURATION), { "enum": ["none", 0] }] })
             }

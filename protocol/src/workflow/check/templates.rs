@@ -237,20 +237,13 @@ impl<'p, 'w> Templates<'_, 'p, 'w, '_> {
     }
 
     fn role(&mut self, number: usize, role: &'w Role) {
-        let needs_place = match &role.kind {
-            RoleKind::Tool(_) | RoleKind::Rule(_) | RoleKind::Workflow(_) => true,
-            RoleKind::Selector(selector) => matches!(selector.by, SelectBy::Expression(_)),
-            RoleKind::Model(_) | RoleKind::Human => false,
-        };
-        if !needs_place {
-            return;
-        }
-        let place = self.place_before(number);
+        let place = || self.place_before(number);
         let path = key("roles", self.plan.name(number));
         match &role.kind {
-            RoleKind::Tool(tool) => self.value(&key(&path, "args"), &tool.args.0, place.as_ref()),
-            RoleKind::Workflow(child) => self.value(&key(&path, "input"), &child.input.0, place.as_ref()),
+            RoleKind::Tool(tool) => self.value(&key(&path, "args"), &tool.args.0, place().as_ref()),
+            RoleKind::Workflow(child) => self.value(&key(&path, "input"), &child.input.0, place().as_ref()),
             RoleKind::Rule(decision) => {
+                let place = place();
                 for (status, rule) in &decision.rules {
                     let path = key(&key(&path, "output"), status.as_str());
                     if let Some(when) = &rule.when {
@@ -263,7 +256,7 @@ impl<'p, 'w> Templates<'_, 'p, 'w, '_> {
             }
             RoleKind::Selector(selector) => {
                 if let SelectBy::Expression(source) = &selector.by {
-                    self.expression(&key(&key(&path, "by"), "expression"), source, place.as_ref());
+                    self.expression(&key(&key(&path, "by"), "expression"), source, place().as_ref());
                 }
             }
             RoleKind::Model(_) | RoleKind::Human => {}

@@ -3,14 +3,43 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use super::Reader;
+use super::file::Family;
 use super::part::{self, Fields, Part};
 use crate::call::CallKind;
 use crate::canonical::Value;
 use crate::diagnostic::{Code, nearest};
 use crate::id::RoleName;
-use crate::source::excerpt;
+use crate::source::{self, excerpt};
 use crate::workflow::format::{HOOK, MAX_HOOKS};
 use crate::workflow::hooks::{HookKind, HookUse, OnHookError};
+
+/// Reads a use of a hook outside a workflow file: what a file writes under `hooks`, as JSON. Any role may be named.
+///
+/// # Errors
+/// Every fault with its hint, as one text.
+pub fn read_hook(hook: &Value) -> Result<HookUse, String> {
+    let text = hook.to_text();
+    let node = source::read_json(&text).whole().map_err(|fault| fault.message)?;
+    let files = BTreeMap::new();
+    let mut family = Family::new("");
+    let mut reader = Reader::new("hook.json", &text, "", &files, &mut family);
+    if let Some(Value::List(names)) = hook.get("roles") {
+        reader.role_names = names.iter().filter_map(|name| name.as_str().map(str::to_owned)).collect();
+    }
+    let hook = reader.hook(&Part::root(&node));
+    let (faults, _) = reader.end();
+    let faults: Vec<String> = faults
+        .into_iter()
+        .map(|fault| match fault.hint {
+            Some(hint) => format!("{} ({hint})", fault.message),
+            None => fault.message,
+        })
+        .collect();
+    match hook {
+        Some((_, hook)) if faults.is_empty() => Ok(hook),
+        _ => Err(faults.join("; ")),
+    }
+}
 
 /// What changes what is said, and what does not.
 pub(super) type Split<T> = (T, T);

@@ -1,49 +1,39 @@
 //! Limits of a thread and of a role.
 
+use serde::Serialize;
+use serde::de::DeserializeOwned;
+
 use super::Reader;
 use super::part::Part;
-use crate::workflow::format::{LIMITS, ROLE_LIMITS};
+use crate::canonical::{self, Value};
+use crate::workflow::format::{KeySpec, LIMITS, ROLE_LIMITS, Shape};
 use crate::workflow::{Limits, RoleLimits};
 
 impl Reader<'_> {
     pub(super) fn limits(&mut self, part: &Part<'_>) -> Limits {
-        let mut limits = Limits::default();
-        let Some(fields) = self.fields(part, LIMITS.keys()) else { return limits };
-        for field in fields.iter() {
-            match field.name() {
-                "cost_usd" => limits.cost_usd = self.cost(field),
-                "wall_time" => limits.wall_time_ms = self.duration(field),
-                "visits" => limits.visits = self.count(field),
-                "tokens" => limits.tokens = self.count(field),
-                "steps" => limits.steps = self.count(field).unwrap_or(limits.steps),
-                "model_calls" => limits.model_calls = self.count(field).unwrap_or(limits.model_calls),
-                "tool_calls" => limits.tool_calls = self.count(field).unwrap_or(limits.tool_calls),
-                _ => limits.depth = self.count(field).unwrap_or(limits.depth),
-            }
-        }
-        limits
+        self.with_defaults(part, LIMITS.keys())
     }
 
     pub(super) fn role_limits(&mut self, part: &Part<'_>) -> RoleLimits {
-        let mut limits = RoleLimits::default();
-        let Some(fields) = self.fields(part, ROLE_LIMITS.keys()) else { return limits };
-        for field in fields.iter() {
-            match field.name() {
-                "cost_usd" => limits.cost_usd = self.cost(field),
-                "visits" => limits.visits = self.count(field),
-                "tokens" => limits.tokens = self.count(field),
-                "model_calls" => limits.model_calls = self.count(field),
-                _ => limits.tool_calls = self.count(field),
-            }
+        self.with_defaults(part, ROLE_LIMITS.keys())
+    }
+
+    /// The defaults of `T` under what the file says. A duration is stored as milliseconds, under a name with `_ms`.
+    pub(super) fn with_defaults<T>(&mut self, part: &Part<'_>, keys: &[KeySpec]) -> T
+    where
+        T: Default + Serialize + DeserializeOwned,
+    {
+        let defaults = T::default();
+        let (Some(fields), Ok(Value::Object(mut members))) =
+            (self.fields(part, keys), Value::from_serialize(&defaults))
+        else {
+            return defaults;
+        };
+        for key in keys {
+            let Some(value) = fields.get(key.name).and_then(|part| self.value(part, key.shape)) else { continue };
+            let unit = if matches!(key.shape, Shape::Duration) { "_ms" } else { "" };
+            members.insert(format!("{}{unit}", key.name), value);
         }
-        limits
-    }
-
-    fn count(&mut self, part: &Part<'_>) -> Option<u64> {
-        self.integer(part, 1, u64::MAX)
-    }
-
-    fn cost(&mut self, part: &Part<'_>) -> Option<f64> {
-        self.number(part, "US dollars, more than 0", |dollars| dollars > 0.0)
+        canonical::from_value(Value::Object(members)).unwrap_or(defaults)
     }
 }

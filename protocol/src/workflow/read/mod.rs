@@ -36,6 +36,7 @@ use super::format::TOP;
 use super::places::Places;
 use file::Family;
 pub use file::{FileError, Files, MAX_CHILD_DEPTH, MAX_CHILDREN, MAX_INCLUDED_BYTES};
+pub use hook::read_hook;
 use part::Part;
 
 const MAX_FAULTS: usize = 1_000;

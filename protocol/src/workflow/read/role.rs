@@ -10,8 +10,7 @@ use crate::diagnostic::Code;
 use crate::id::{FieldName, Status};
 use crate::source::Kind;
 use crate::workflow::format::{
-    CHOSEN_CONTEXT, COMPACT, CONTEXT_WHAT, FORMAT, HISTORY, Kind as Word, MAX_ATTEMPTS, RETRY, RETRY_FAULT,
-    SELECT_EXPRESSION, SELECT_WORD,
+    CHOSEN_CONTEXT, COMPACT, CONTEXT_WHAT, FORMAT, HISTORY, Kind as Word, RETRY, SELECT_EXPRESSION, SELECT_WORD,
 };
 use crate::workflow::limits::DEFAULT_STEP_TIMEOUT_MS;
 use crate::workflow::types::Field;
@@ -138,24 +137,9 @@ impl Reader<'_> {
     }
 
     fn retry(&mut self, part: &Part<'_>) -> Retry {
-        let mut retry = Retry::default();
-        let Some(fields) = self.fields(part, RETRY.keys()) else { return retry };
-        if let Some(attempts) = fields.get("attempts").and_then(|part| self.integer(part, 1, MAX_ATTEMPTS)) {
-            retry.attempts = u32::try_from(attempts).unwrap_or(retry.attempts);
-        }
-        if let Some(backoff_ms) = fields.get("backoff").and_then(|part| self.duration(part)) {
-            retry.backoff_ms = backoff_ms;
-        }
-        if let Some(items) = fields.get("faults").and_then(|part| self.items(part)) {
-            retry.faults = Vec::new();
-            for item in items {
-                if let Some(fault) = self.word(&item, &RETRY_FAULT)
-                    && !retry.faults.contains(&fault)
-                {
-                    retry.faults.push(fault);
-                }
-            }
-        }
+        let mut retry: Retry = self.with_defaults(part, RETRY.keys());
+        let mut listed = BTreeSet::new();
+        retry.faults.retain(|fault| listed.insert(*fault));
         retry
     }
 

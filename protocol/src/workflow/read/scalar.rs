@@ -9,7 +9,7 @@ use super::part::{Part, listed};
 use crate::canonical::{self, Value};
 use crate::diagnostic::{Code, nearest};
 use crate::source::{Kind, comment_behind, excerpt};
-use crate::workflow::format::{Named, Shape};
+use crate::workflow::format::{Form, Named, Shape};
 
 impl Reader<'_> {
     pub(super) fn text(&mut self, part: &Part<'_>) -> Option<String> {
@@ -154,8 +154,13 @@ impl Reader<'_> {
                 }
                 integer
             }
+            Shape::Duration => self.duration(part).map(Value::from),
             Shape::DurationOrNever => self.duration_or_never(part),
+            Shape::Cost => {
+                self.number(part, "US dollars, more than 0", |dollars| dollars > 0.0).map(|_| part.node.to_value())
+            }
             Shape::Word(words) => self.one_of(part, words.iter().map(|(word, _)| (*word, *word))).map(Value::from),
+            Shape::Named(Named { form: Form::Words(words), .. }) => self.value(part, Shape::Word(words)),
             Shape::List(element, _) => {
                 let items = self.items(part)?;
                 Some(Value::List(items.iter().filter_map(|item| self.value(item, *element)).collect()))

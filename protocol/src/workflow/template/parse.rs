@@ -59,9 +59,8 @@ fn syntax_fault(source: &str, error: &minijinja::Error) -> SourceError {
 
 /// The range, cut to what the source has and widened to whole characters.
 fn within(source: &str, range: Range<usize>) -> Range<usize> {
-    let end = (range.end..source.len()).find(|at| source.is_char_boundary(*at)).unwrap_or(source.len());
-    let start = (0..=range.start.min(end)).rev().find(|at| source.is_char_boundary(*at)).unwrap_or(0);
-    start..end
+    let end = source.ceil_char_boundary(range.end.min(source.len()));
+    source.floor_char_boundary(range.start.min(end))..end
 }
 
 /// Counts tokens against the ceilings, and refuses statements that the language does not have.
