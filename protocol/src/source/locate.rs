@@ -17,8 +17,8 @@ pub fn locate(text: &str, span: Span, value: &str, inner: &Range<usize>) -> Span
             return None;
         }
         match written.chars().next() {
-            Some('"') => in_double_quotes(written, value, at),
-            Some('\'') => in_single_quotes(written, value, at),
+            Some('"') => in_quotes(written, value, at, skip_escape),
+            Some('\'') => in_quotes(written, value, at, skip_doubled),
             _ => in_lines(written, value, at, indent),
         }
     };
@@ -29,23 +29,28 @@ pub fn locate(text: &str, span: Span, value: &str, inner: &Range<usize>) -> Span
     }
 }
 
-/// Between double quotes, escapes stand for characters; YAML and JSON differ only in which there are.
-fn in_double_quotes(written: &str, value: &str, at: usize) -> Option<usize> {
+/// Between quotes. Double ones hold escapes, in which YAML and JSON differ; in single ones two quotes stand for one.
+fn in_quotes(
+    written: &str,
+    value: &str,
+    at: usize,
+    escaped: fn(&mut Chars<'_>, char, char) -> Option<()>,
+) -> Option<usize> {
     let mut rest = written.get(1..)?.chars();
     let mut done = 0;
     while done < at {
         let wanted = value.get(done..)?.chars().next()?;
-        match rest.next()? {
-            '\\' => skip_escape(&mut rest, wanted)?,
-            found if found == wanted && found != '\n' => {}
-            _ => return None,
-        }
+        let found = rest.next().filter(|found| *found != '\n')?;
+        escaped(&mut rest, found, wanted)?;
         done += wanted.len_utf8();
     }
     Some(written.len() - rest.as_str().len())
 }
 
-fn skip_escape(rest: &mut Chars<'_>, wanted: char) -> Option<()> {
+fn skip_escape(rest: &mut Chars<'_>, found: char, wanted: char) -> Option<()> {
+    if found != '\\' {
+        return (found == wanted).then_some(());
+    }
     let digits = match rest.next()? {
         'x' => 2,
         // JSON writes what lies beyond the basic plane as two escapes.
@@ -58,19 +63,9 @@ fn skip_escape(rest: &mut Chars<'_>, wanted: char) -> Option<()> {
     (0..digits).try_for_each(|_| rest.next().map(drop))
 }
 
-/// Between single quotes, two quotes stand for one.
-fn in_single_quotes(written: &str, value: &str, at: usize) -> Option<usize> {
-    let mut rest = written.get(1..)?.chars();
-    let mut done = 0;
-    while done < at {
-        let wanted = value.get(done..)?.chars().next()?;
-        let found = rest.next()?;
-        if found != wanted || found == '\n' || (found == '\'' && rest.next()? != '\'') {
-            return None;
-        }
-        done += wanted.len_utf8();
-    }
-    Some(written.len() - rest.as_str().len())
+fn skip_doubled(rest: &mut Chars<'_>, found: char, wanted: char) -> Option<()> {
+    let is_pair = found != '\'' || rest.next()? == '\'';
+    (found == wanted && is_pair).then_some(())
 }
 
 /// In plain texts and blocks, lines are indented, and line breaks may be folded to a blank.

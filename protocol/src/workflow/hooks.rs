@@ -63,8 +63,6 @@ pub struct HookKind {
     pub at: CallKind,
     /// At which calls it may stand.
     pub stands_at: &'static [CallKind],
-    /// What happens when it fails, unless the file says otherwise.
-    pub on_error: OnHookError,
     /// Whether a use of it must have at least one of its settings.
     pub needs_setting: bool,
     /// Its settings, sorted by name.
@@ -75,39 +73,39 @@ const SCOPE: Shape = Shape::Word(&[("thread", ""), ("workflow", ""), ("store", "
 const TEXTS: Shape = Shape::List(&Shape::NonEmpty, 0);
 
 impl HookKind {
+    const fn transparent(
+        name: &'static str,
+        at: CallKind,
+        stands_at: &'static [CallKind],
+        settings: &'static [KeySpec],
+    ) -> Self {
+        Self { name, transparent: true, at, stands_at, needs_setting: false, settings }
+    }
+
+    /// A kind that may stand anywhere and changes what is said.
+    const fn altering(name: &'static str, at: CallKind, settings: &'static [KeySpec]) -> Self {
+        Self { transparent: false, ..Self::transparent(name, at, &CallKind::ALL, settings) }
+    }
+
     /// Every kind.
     pub const ALL: [Self; 6] = [
-        Self {
-            name: "log",
-            transparent: true,
-            at: CallKind::Model,
-            stands_at: &CallKind::ALL,
-            on_error: OnHookError::Bypass,
-            needs_setting: false,
-            settings: &[],
-        },
-        Self {
-            name: "response_cache",
-            transparent: true,
-            at: CallKind::Model,
-            stands_at: &[CallKind::Turn, CallKind::Model],
-            on_error: OnHookError::Bypass,
-            needs_setting: false,
-            settings: &[
+        Self::transparent("log", CallKind::Model, &CallKind::ALL, &[]),
+        Self::transparent(
+            "response_cache",
+            CallKind::Model,
+            &[CallKind::Turn, CallKind::Model],
+            &[
                 key("bytes", Shape::Size, ""),
                 key("entries", COUNT, ""),
                 key("scope", SCOPE, ""),
                 key("ttl", Shape::DurationOrNever, ""),
             ],
-        },
-        Self {
-            name: "tool_cache",
-            transparent: true,
-            at: CallKind::Tool,
-            stands_at: &[CallKind::Tool],
-            on_error: OnHookError::Bypass,
-            needs_setting: false,
-            settings: &[
+        ),
+        Self::transparent(
+            "tool_cache",
+            CallKind::Tool,
+            &[CallKind::Tool],
+            &[
                 key("bytes", Shape::Size, ""),
                 key("entries", COUNT, ""),
                 key("exclude", TEXTS, ""),
@@ -117,37 +115,26 @@ impl HookKind {
                 key("tools", TEXTS, ""),
                 key("ttl", Shape::DurationOrNever, ""),
             ],
-        },
+        ),
         Self {
-            name: "rate_limit",
-            transparent: true,
-            at: CallKind::Model,
-            stands_at: &[CallKind::Model, CallKind::Tool],
-            on_error: OnHookError::Bypass,
             needs_setting: true,
-            settings: &[key("concurrent", COUNT, ""), key("per_minute", COUNT, "")],
+            ..Self::transparent(
+                "rate_limit",
+                CallKind::Model,
+                &[CallKind::Model, CallKind::Tool],
+                &[key("concurrent", COUNT, ""), key("per_minute", COUNT, "")],
+            )
         },
-        Self {
-            name: "redact",
-            transparent: false,
-            // Whatever enters in a turn: what its models and its tools say.
-            at: CallKind::Turn,
-            stands_at: &CallKind::ALL,
-            on_error: OnHookError::Fail,
-            needs_setting: false,
-            settings: &[required("patterns", TEXTS, "")],
-        },
-        Self {
-            name: "command",
-            transparent: false,
-            at: CallKind::Model,
-            stands_at: &CallKind::ALL,
-            on_error: OnHookError::Fail,
-            needs_setting: false,
-            // The program itself, its arguments and its deadline are the operator's.
-            settings: &[required("name", Shape::NonEmpty, "")],
-        },
+        // At a turn, because it covers what models say and what tools return.
+        Self::altering("redact", CallKind::Turn, &[required("patterns", TEXTS, "")]),
+        // The program itself, its arguments and its deadline are the operator's.
+        Self::altering("command", CallKind::Model, &[required("name", Shape::NonEmpty, "")]),
     ];
+
+    /// What happens when it fails, unless the file says otherwise.
+    pub fn on_error(&self) -> OnHookError {
+        if self.transparent { OnHookError::Bypass } else { OnHookError::Fail }
+    }
 
     /// The kind of that name.
     pub fn find(name: &str) -> Option<&'static Self> {

@@ -513,7 +513,12 @@ impl Workflow {
 impl Edge {
     /// Whether it leads to several roles at once, or does once it has been taken often enough.
     pub fn fans_out(&self) -> bool {
-        std::iter::successors(Some(self), |edge| edge.on_max.as_deref()).any(|edge| matches!(edge.to, Target::Fan(_)))
+        self.with_on_max().any(|edge| matches!(edge.to, Target::Fan(_)))
+    }
+
+    /// This edge, then those that are taken in its place.
+    pub(crate) fn with_on_max(&self) -> impl Iterator<Item = &Self> {
+        std::iter::successors(Some(self), |edge| edge.on_max.as_deref())
     }
 }
 

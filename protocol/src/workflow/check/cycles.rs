@@ -5,7 +5,7 @@ use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use petgraph::Direction;
 use petgraph::algo::tarjan_scc;
 use petgraph::graph::{DiGraph, NodeIndex};
-use petgraph::visit::EdgeRef;
+use petgraph::visit::{Dfs, EdgeRef, Reversed, VisitMap, Visitable};
 
 use super::plan::{Plan, To};
 
@@ -116,21 +116,11 @@ fn way_back(graph: &Graph, from: NodeIndex, to: NodeIndex) -> Vec<usize> {
 
 pub(super) fn dead_ends(plan: &Plan<'_>, callers: &[Vec<usize>], reachable: &BTreeSet<usize>) -> Vec<usize> {
     let graph = build(plan, callers);
-    let mut live: BTreeSet<usize> = plan
-        .ways
-        .iter()
-        .filter(|way| matches!(way.to, To::End | To::Fail | To::Nowhere))
-        .filter_map(|way| way.from.map(|(role, _)| role))
-        .collect();
-    let mut open: Vec<usize> = live.iter().copied().collect();
-    while let Some(role) = open.pop() {
-        for before in graph.neighbors_directed(NodeIndex::new(role), Direction::Incoming) {
-            if live.insert(before.index()) {
-                open.push(before.index());
-            }
-        }
-    }
-    reachable.iter().copied().filter(|role| !live.contains(role)).collect()
+    let ends = plan.ways.iter().filter(|way| matches!(way.to, To::End | To::Fail | To::Nowhere));
+    let ends = ends.filter_map(|way| way.from.map(|(role, _)| NodeIndex::new(role))).collect();
+    let mut live = Dfs::from_parts(ends, graph.visit_map());
+    while live.next(Reversed(&graph)).is_some() {}
+    reachable.iter().copied().filter(|role| !live.discovered.is_visited(role)).collect()
 }
 
 /// The graph of roles. A fan-out leads to each of its branches, and straight to its join where it may go on without a

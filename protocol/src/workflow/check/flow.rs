@@ -101,7 +101,7 @@ impl<'p, 'w> Flow<'p, 'w> {
         // An edge that is used up has been taken: whom it led to without a condition has run.
         let mut spent = edge.spent;
         while let Some(before) = spent.and_then(|number| self.plan.ways.get(number)) {
-            for role in self.sure_targets(before.to) {
+            for role in self.plan.sure_targets(before.to) {
                 state.set(self.not_run_bit(role), false);
             }
             spent = before.spent;
@@ -185,22 +185,6 @@ impl<'p, 'w> Flow<'p, 'w> {
         let count = self.plan.role(role).map_or(0, |role| role.statuses.len());
         for bit in first..=first + count {
             state.set(bit, bit == first + 1 + status);
-        }
-    }
-
-    fn sure_targets(&self, to: To) -> Vec<usize> {
-        match to {
-            To::Role(role) => vec![role],
-            To::Fan(fan) => self
-                .plan
-                .fans
-                .get(fan)
-                .into_iter()
-                .flat_map(|fan| {
-                    fan.branches.iter().filter(|(_, is_sure)| *is_sure).map(|(role, _)| *role).chain([fan.join])
-                })
-                .collect(),
-            To::End | To::Fail | To::Back | To::Nowhere => Vec::new(),
         }
     }
 

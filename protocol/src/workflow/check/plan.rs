@@ -100,14 +100,21 @@ impl<'w> Plan<'w> {
 
     /// The roles that an edge leads to, the join of a fan-out last.
     pub(super) fn targets(&self, to: To) -> Vec<usize> {
+        self.targets_if(to, |_| true)
+    }
+
+    /// The same, with those branches only whose lane is opened in any case.
+    pub(super) fn sure_targets(&self, to: To) -> Vec<usize> {
+        self.targets_if(to, |is_sure| is_sure)
+    }
+
+    fn targets_if(&self, to: To, wanted: fn(bool) -> bool) -> Vec<usize> {
         match to {
             To::Role(role) => vec![role],
-            To::Fan(fan) => self
-                .fans
-                .get(fan)
-                .into_iter()
-                .flat_map(|fan| fan.branches.iter().map(|(role, _)| *role).chain([fan.join]))
-                .collect(),
+            To::Fan(fan) => self.fans.get(fan).map_or_else(Vec::new, |fan| {
+                let branches = fan.branches.iter().filter(|(_, is_sure)| wanted(*is_sure));
+                branches.map(|(role, _)| *role).chain([fan.join]).collect()
+            }),
             To::End | To::Fail | To::Back | To::Nowhere => Vec::new(),
         }
     }

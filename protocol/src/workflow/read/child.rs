@@ -103,7 +103,7 @@ fn end_statuses(workflow: &Workflow) -> Vec<Status> {
     for (_, outgoing) in &workflow.graph {
         let Outgoing::Role(outgoing) = outgoing else { continue };
         for (status, edges) in outgoing {
-            if edges.iter().any(|edge| !ends(edge).is_empty()) && !statuses.contains(status) {
+            if edges.iter().flat_map(ends).next().is_some() && !statuses.contains(status) {
                 statuses.push(status.clone());
             }
         }
@@ -111,11 +111,9 @@ fn end_statuses(workflow: &Workflow) -> Vec<Status> {
     statuses
 }
 
-/// The edge and what follows it under `on_max`, as far as they lead to the end.
-fn ends(edge: &Edge) -> Vec<&Edge> {
-    std::iter::successors(Some(edge), |edge| edge.on_max.as_deref())
-        .filter(|edge| matches!(edge.to, Target::End))
-        .collect()
+/// The edge and those in its place, as far as they lead to the end.
+fn ends(edge: &Edge) -> impl Iterator<Item = &Edge> {
+    edge.with_on_max().filter(|edge| matches!(edge.to, Target::End))
 }
 
 fn child_output(workflow: &Workflow, ends: &[Status], mapped: Option<&[(String, Status)]>) -> Output {
@@ -141,12 +139,8 @@ fn child_output(workflow: &Workflow, ends: &[Status], mapped: Option<&[(String, 
 /// The fields of the child's results: one that not every result has is optional, one that is not always of the same
 /// type may hold anything. A result that is not declared has none.
 fn result_fields(workflow: &Workflow) -> Ordered<FieldName, Field> {
-    let edges = workflow.graph.iter().flat_map(|(_, outgoing)| match outgoing {
-        Outgoing::Start(edges) => edges.iter().collect::<Vec<_>>(),
-        Outgoing::Role(outgoing) => outgoing.iter().flat_map(|(_, edges)| edges).collect(),
-    });
     let results: Vec<Option<&Template>> =
-        edges.flat_map(ends).map(|edge| edge.result.as_ref().or(workflow.result.as_ref())).collect();
+        workflow.edges().flat_map(ends).map(|edge| edge.result.as_ref().or(workflow.result.as_ref())).collect();
     let mut fields: Ordered<FieldName, Field> = Vec::new();
     for result in results.iter().flatten() {
         let Value::Object(members) = &result.0 else { continue };

@@ -97,7 +97,7 @@ impl Reader<'_> {
         };
         let at = fields.get("at").map_or(Some(kind.at), |at| self.hook_place(at, kind));
         let words = [("bypass", OnHookError::Bypass), ("fail", OnHookError::Fail)];
-        let on_error = fields.get("on_error").map_or(Some(kind.on_error), |part| self.one_of(part, words));
+        let on_error = fields.get("on_error").map_or(Some(kind.on_error()), |part| self.one_of(part, words));
         let roles = fields.get("roles").map(|roles| self.hook_roles(roles));
         let settings = self.settings(part, &fields, kind);
         Some((kind, HookUse { at: at?, on_error: on_error?, roles, settings, kind: kind.name.to_owned() }))

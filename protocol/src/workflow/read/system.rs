@@ -1,7 +1,7 @@
 //! System texts: a text, a file, or a list of both; never a template.
 
 use super::Reader;
-use super::part::{Fields, Part};
+use super::part::Part;
 use crate::diagnostic::Code;
 use crate::source::Kind;
 use crate::workflow::format::{PROMPT_FILE, SYSTEM_KEYS};
@@ -34,34 +34,22 @@ impl Reader<'_> {
             Kind::Map(_) => {
                 let fields = self.fields(part, &SYSTEM_KEYS)?;
                 let raw = fields.get("raw").and_then(|raw| self.boolean(raw)).unwrap_or(false);
-                self.system_map(part, &fields, raw)
-            }
-            _ => {
-                self.wrong_type(part, "a text, `{file: PATH}` or a list of them", None);
-                None
-            }
-        }
-    }
-
-    fn system_map(&mut self, part: &Part<'_>, fields: &Fields<'_>, raw: bool) -> Option<String> {
-        match (fields.get("file"), fields.get("text")) {
-            (Some(file), None) => {
-                let text = self.included_text(part, file)?;
+                let (part, text) = match (fields.get("file"), fields.get("text")) {
+                    (Some(file), None) => (part, self.included_text(part, file)?),
+                    (None, Some(text)) => (text, self.template(text)?),
+                    _ => {
+                        let fault = part.key_fault(Code::MissingKey, "one of `file` and `text` is wanted");
+                        self.refuse(part, fault);
+                        return None;
+                    }
+                };
                 if !raw {
                     self.no_braces(part, &text);
                 }
                 Some(text)
             }
-            (None, Some(text_part)) => {
-                let text = self.template(text_part)?;
-                if !raw {
-                    self.no_braces(text_part, &text);
-                }
-                Some(text)
-            }
             _ => {
-                let fault = part.key_fault(Code::MissingKey, "one of `file` and `text` is wanted");
-                self.refuse(part, fault);
+                self.wrong_type(part, "a text, `{file: PATH}` or a list of them", None);
                 None
             }
         }

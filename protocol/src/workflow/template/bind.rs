@@ -8,29 +8,41 @@ use crate::canonical::Value;
 use crate::diagnostic::{Code, nearest};
 use crate::source::SourceError;
 
-/// Every test by its first name, in order.
-const TESTS: [&str; 21] = [
-    "boolean",
-    "defined",
-    "divisibleby",
-    "endingwith",
-    "eq",
-    "even",
-    "false",
-    "ge",
-    "gt",
-    "in",
-    "integer",
-    "le",
-    "list",
-    "lt",
-    "mapping",
-    "ne",
-    "none",
-    "number",
-    "odd",
-    "startingwith",
-    "string",
+/// How a test is made.
+enum Make {
+    Plain(Test),
+    /// Of one argument, which has this name.
+    Of(&'static str, fn(Expr) -> Test),
+}
+
+const fn compare(make: fn(Expr) -> Test) -> Make {
+    Make::Of("other", make)
+}
+
+/// Every test with its names, in the order of the first.
+static TESTS: [(&[&str], Make); 22] = [
+    (&["boolean"], Make::Plain(Test::Type(TypeTest::Boolean))),
+    (&["defined"], Make::Plain(Test::Defined)),
+    (&["divisibleby"], Make::Of("num", Test::DivisibleBy)),
+    (&["endingwith"], Make::Of("suffix", Test::EndingWith)),
+    (&["eq", "==", "equalto", "sameas"], compare(|other| Test::Compare(Comparison::Equal, other))),
+    (&["even"], Make::Plain(Test::Even(true))),
+    (&["false"], Make::Plain(Test::Boolean(false))),
+    (&["ge", ">="], compare(|other| Test::Compare(Comparison::GreaterOrEqual, other))),
+    (&["gt", ">", "greaterthan"], compare(|other| Test::Compare(Comparison::Greater, other))),
+    (&["in"], compare(|other| Test::Compare(Comparison::In, other))),
+    (&["integer"], Make::Plain(Test::Type(TypeTest::Integer))),
+    (&["le", "<="], compare(|other| Test::Compare(Comparison::LessOrEqual, other))),
+    (&["list", "sequence"], Make::Plain(Test::Type(TypeTest::List))),
+    (&["lt", "<", "lessthan"], compare(|other| Test::Compare(Comparison::Less, other))),
+    (&["mapping"], Make::Plain(Test::Type(TypeTest::Object))),
+    (&["ne", "!="], compare(|other| Test::Compare(Comparison::NotEqual, other))),
+    (&["none", "undefined"], Make::Plain(Test::None)),
+    (&["number"], Make::Plain(Test::Type(TypeTest::Number))),
+    (&["odd"], Make::Plain(Test::Even(false))),
+    (&["startingwith"], Make::Of("prefix", Test::StartingWith)),
+    (&["string"], Make::Plain(Test::Type(TypeTest::Text))),
+    (&["true"], Make::Plain(Test::Boolean(true))),
 ];
 
 const MAX_ATTRIBUTE_NAMES: usize = 8;
@@ -76,35 +88,14 @@ pub(super) fn filter(name: &str, mut given: Arguments, range: Range<usize>) -> R
 }
 
 pub(super) fn test(name: &str, mut given: Arguments, range: Range<usize>) -> Result<Test, SourceError> {
-    let mut taken = Taken { name, given: &mut given, range: range.clone() };
-    let comparison = match name {
-        "==" | "eq" | "equalto" | "sameas" => Some(Comparison::Equal),
-        "!=" | "ne" => Some(Comparison::NotEqual),
-        "<" | "lt" | "lessthan" => Some(Comparison::Less),
-        "<=" | "le" => Some(Comparison::LessOrEqual),
-        ">" | "gt" | "greaterthan" => Some(Comparison::Greater),
-        ">=" | "ge" => Some(Comparison::GreaterOrEqual),
-        "in" => Some(Comparison::In),
-        _ => None,
+    let Some((_, make)) = TESTS.iter().find(|(names, _)| names.contains(&name)) else {
+        let known = TESTS.iter().filter_map(|(names, _)| names.first().copied());
+        return Err(unknown_name("test", name, known, range));
     };
-    let test = match (comparison, name) {
-        (Some(comparison), _) => Test::Compare(comparison, taken.required("other")?),
-        (None, "defined") => Test::Defined,
-        (None, "none" | "undefined") => Test::None,
-        (None, "true") => Test::Boolean(true),
-        (None, "false") => Test::Boolean(false),
-        (None, "string") => Test::Type(TypeTest::Text),
-        (None, "number") => Test::Type(TypeTest::Number),
-        (None, "integer") => Test::Type(TypeTest::Integer),
-        (None, "boolean") => Test::Type(TypeTest::Boolean),
-        (None, "list" | "sequence") => Test::Type(TypeTest::List),
-        (None, "mapping") => Test::Type(TypeTest::Object),
-        (None, "even") => Test::Even(true),
-        (None, "odd") => Test::Even(false),
-        (None, "divisibleby") => Test::DivisibleBy(taken.required("num")?),
-        (None, "startingwith") => Test::StartingWith(taken.required("prefix")?),
-        (None, "endingwith") => Test::EndingWith(taken.required("suffix")?),
-        (None, unknown) => return Err(unknown_name("test", unknown, TESTS, range)),
+    let mut taken = Taken { name, given: &mut given, range };
+    let test = match make {
+        Make::Plain(test) => test.clone(),
+        Make::Of(parameter, make) => make(taken.required(parameter)?),
     };
     taken.finish()?;
     Ok(test)

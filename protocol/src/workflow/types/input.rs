@@ -26,6 +26,10 @@ impl InputFault {
     fn new(code: Code, name: &str, message: String) -> Self {
         Self { code, name: name.to_owned(), message, hint: None }
     }
+
+    fn with_hint(self, hint: impl Into<String>) -> Self {
+        Self { hint: Some(hint.into()), ..self }
+    }
 }
 
 /// The input of a thread: `given` with defaults filled in. An optional input that is not given is left out.
@@ -51,10 +55,9 @@ pub fn check_input(workflow: &Workflow, given: BTreeMap<String, Value>) -> Resul
             }
             None if field.optional => {}
             None => {
-                let mut fault =
+                let fault =
                     InputFault::new(Code::MissingInput, name.as_str(), format!("the input `{name}` is missing"));
-                fault.hint = Some(format!("give it with `-i {name}=...`"));
-                faults.push(fault);
+                faults.push(fault.with_hint(format!("give it with `-i {name}=...`")));
             }
         }
     }
@@ -91,9 +94,7 @@ pub fn parse_input_text(name: &str, field: &Field, text: &str) -> Result<Value, 
 
 fn too_deep(name: &str) -> InputFault {
     let message = format!("the input `{}` does not fit: {}", excerpt(name), canonical::Error::ValueTooDeep);
-    let mut fault = InputFault::new(Code::InvalidInput, name, message);
-    fault.hint = Some("give it as a text, or with fewer levels".to_owned());
-    fault
+    InputFault::new(Code::InvalidInput, name, message).with_hint("give it as a text, or with fewer levels")
 }
 
 fn is_declared(workflow: &Workflow, name: &str) -> bool {
@@ -102,14 +103,13 @@ fn is_declared(workflow: &Workflow, name: &str) -> bool {
 
 fn unknown(workflow: &Workflow, name: &str) -> InputFault {
     let message = format!("the workflow declares no input `{}`", excerpt(name));
-    let mut fault = InputFault::new(Code::UnknownInput, name, message);
     let declared: Vec<&str> = workflow.input.iter().map(|(name, _)| name.as_str()).collect();
-    fault.hint = Some(match nearest(name, declared.iter().copied()) {
+    let hint = match nearest(name, declared.iter().copied()) {
         Some(near) => format!("did you mean `{near}`?"),
         None if declared.is_empty() => "it declares none at all".to_owned(),
         None => format!("it declares `{}`", declared.join("`, `")),
-    });
-    fault
+    };
+    InputFault::new(Code::UnknownInput, name, message).with_hint(hint)
 }
 
 fn violation(name: &str, field: &Field, value: &Value) -> Option<InputFault> {
