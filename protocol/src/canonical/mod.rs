@@ -112,6 +112,16 @@ impl Value {
         }
     }
 
+    /// The number as a double, if this is one; digits beyond 53 bits are lost.
+    #[expect(clippy::cast_precision_loss, reason = "a double has no more digits")]
+    pub(crate) fn as_f64(&self) -> Option<f64> {
+        match self {
+            Self::Int(number) => Some(*number as f64),
+            Self::Float(number) => Some(*number),
+            _ => None,
+        }
+    }
+
     /// Whether this is `null`.
     pub fn is_null(&self) -> bool {
         matches!(self, Self::Null)

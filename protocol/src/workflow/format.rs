@@ -5,35 +5,23 @@
 //! nothing else. What a value means beyond its shape (names that exist, templates, durations within range) is the
 //! reader's to know.
 
-/// A key of a map.
 #[derive(Debug, Clone, Copy)]
 pub struct KeySpec {
-    /// As it stands in files.
     pub name: &'static str,
-    /// What it holds.
     pub shape: Shape,
-    /// Whether the map must have it.
     pub required: bool,
     /// What it is for, in one line; empty where its shape says it.
     pub about: &'static str,
 }
 
-/// What a key, or an element of a list, holds.
 #[derive(Debug, Clone, Copy)]
 pub enum Shape {
-    /// A text.
     Text,
-    /// A text that is not empty.
     NonEmpty,
-    /// A text of this pattern.
     Pattern(&'static str),
-    /// `true` or `false`.
     Boolean,
-    /// An integer from the first to the last of these.
     Count(u64, u64),
-    /// Any integer.
     Integer,
-    /// A number from the first to the last of these.
     Number(i8, i8),
     /// US dollars, more than 0.
     Cost,
@@ -43,11 +31,9 @@ pub enum Shape {
     Duration,
     /// A duration; `0` or `none` for one that never ends.
     DurationOrNever,
-    /// One of these words.
     Word(&'static [(&'static str, &'static str)]),
     /// A list of at least so many.
     List(&'static Shape, usize),
-    /// A map from any name.
     Map(&'static Shape),
     /// Any value but nothing; its texts are templates.
     Template,
@@ -55,7 +41,6 @@ pub enum Shape {
     Templates,
     /// What is named, because it stands in more than one place or within itself.
     Named(&'static Named),
-    /// The name of a workflow.
     WorkflowName,
     /// Fields or inputs: a type for each name.
     Fields,
@@ -69,38 +54,30 @@ pub enum Shape {
     Roles,
     /// Edges for `start` and for each status of each role.
     Graph,
-    /// Uses of hook kinds.
     Hooks,
     /// Settings by hook kind.
     With,
 }
 
-/// A shape with a name.
 #[derive(Debug)]
 pub struct Named {
     /// By which the schema knows it.
     pub name: &'static str,
-    /// What it is, in one line.
     pub about: &'static str,
-    /// What it holds.
     pub form: Form,
 }
 
-/// What something named holds.
 #[derive(Debug, Clone, Copy)]
 pub enum Form {
     /// A map with these keys and no others.
     Keys(&'static [KeySpec]),
-    /// Any of these.
     Either(&'static [Shape]),
     /// One of these words, each with what it means.
     Words(&'static [(&'static str, &'static str)]),
-    /// A text of this pattern.
     Pattern(&'static str),
 }
 
 impl Named {
-    /// Its keys, if it is a map.
     pub fn keys(&self) -> &'static [KeySpec] {
         match self.form {
             Form::Keys(keys) => keys,
@@ -108,7 +85,6 @@ impl Named {
         }
     }
 
-    /// Its words, if it is made of words.
     pub fn words(&self) -> &'static [(&'static str, &'static str)] {
         match self.form {
             Form::Words(words) => words,
@@ -117,12 +93,10 @@ impl Named {
     }
 }
 
-/// A key that may be left out.
 pub const fn key(name: &'static str, shape: Shape, about: &'static str) -> KeySpec {
     KeySpec { name, shape, required: false, about }
 }
 
-/// A key that must stand there.
 pub const fn required(name: &'static str, shape: Shape, about: &'static str) -> KeySpec {
     KeySpec { name, shape, required: true, about }
 }
@@ -139,13 +113,10 @@ use Shape::{Boolean, Cost, Count, Integer, List, Map, NonEmpty, Number, Template
 pub const COUNT: Shape = Count(1, u64::MAX);
 /// An integer from 1 of a smaller range.
 const SMALL: Shape = Count(1, u32::MAX as u64);
-/// The most attempts at one request.
 pub const MAX_ATTEMPTS: u64 = 100;
-/// The most hooks of a file.
 pub const MAX_HOOKS: usize = 64;
 /// The most texts at which an answer may be told to stop.
 pub const MAX_STOPS: usize = 16;
-/// The most lanes that may run at once.
 pub const MAX_LANES: u64 = 1024;
 
 /// The top of a file. What begins with `x-` is ignored there.
@@ -165,22 +136,15 @@ pub static TOP: [KeySpec; 10] = [
 /// What a role is, by the word under `kind`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Kind {
-    /// A model answers.
     Model,
-    /// The next edge is chosen.
     Selector,
-    /// A person answers.
     Human,
-    /// One tool is run.
     Tool,
-    /// Expressions decide.
     Rule,
-    /// Another workflow runs.
     Workflow,
 }
 
 impl Kind {
-    /// Each kind with its word and what it is.
     pub const ALL: [(&'static str, Self, &'static str); 6] = [
         ("model", Self::Model, "A role that a model plays."),
         ("selector", Self::Selector, "A model role whose statuses are those of its edges."),
@@ -190,7 +154,6 @@ impl Kind {
         ("workflow", Self::Workflow, "Another workflow runs."),
     ];
 
-    /// The keys of a role of that kind.
     pub fn keys(self) -> Vec<KeySpec> {
         ROLE.iter().filter(|(kinds, _)| kinds.contains(&self)).map(|(_, key)| *key).collect()
     }

@@ -66,7 +66,7 @@ pub struct HookKind {
     /// Whether a use of it must have at least one of its settings.
     pub needs_setting: bool,
     /// Its settings, sorted by name.
-    pub settings: &'static [KeySpec],
+    pub(crate) settings: &'static [KeySpec],
 }
 
 const SCOPE: Shape = Shape::Word(&[("thread", ""), ("workflow", ""), ("store", "")]);
@@ -143,7 +143,7 @@ impl HookKind {
     }
 
     /// Its settings, none of which a role's `with` must have.
-    pub fn optional(&self) -> Vec<KeySpec> {
+    pub(crate) fn optional(&self) -> Vec<KeySpec> {
         self.settings.iter().map(|setting| KeySpec { required: false, ..*setting }).collect()
     }
 

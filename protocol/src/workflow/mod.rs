@@ -8,7 +8,7 @@
 //! `graph` are lists of `[name, value]` in file order.
 
 pub mod check;
-pub mod format;
+mod format;
 pub mod hooks;
 pub mod limits;
 pub mod places;

@@ -98,6 +98,10 @@ impl<'w> Plan<'w> {
         self.roles.get(number).map_or("", |role| role.name)
     }
 
+    pub(super) fn is_join(&self, role: usize) -> bool {
+        self.fans.iter().any(|fan| fan.join == role)
+    }
+
     /// The roles that an edge leads to, the join of a fan-out last.
     pub(super) fn targets(&self, to: To) -> Vec<usize> {
         self.targets_if(to, |_| true)

@@ -242,10 +242,7 @@ fn prompt(plan: &Plan<'_>, way: &Way<'_>, findings: &mut Findings<'_>) {
     match (way.to, &way.edge.to) {
         // A lane's last edge has `{{ body }}` for its part.
         (To::Role(role), _)
-            if is_model(role)
-                && way.edge.prompt.is_empty()
-                && missing(&way.path, findings)
-                && !plan.fans.iter().any(|fan| fan.join == role) =>
+            if is_model(role) && way.edge.prompt.is_empty() && missing(&way.path, findings) && !plan.is_join(role) =>
         {
             let message = format!("the edge gives `{}` no prompt", plan.name(role));
             let hint = "add `prompt:`; `prompt: \"\"` says that nothing is to be said";
@@ -274,10 +271,9 @@ fn back(plan: &Plan<'_>, lanes: &Lanes, way: &Way<'_>, findings: &mut Findings<'
         return;
     };
     let name = plan.name(role);
-    let is_join = plan.fans.iter().any(|fan| fan.join == role);
     let by_fan = plan.fans.iter().any(|fan| fan.branches.iter().any(|(first, _)| *first == role));
     let by_start = plan.ways.iter().any(|way| way.from.is_none() && way.to == To::Role(role));
-    let message = if is_join {
+    let message = if plan.is_join(role) {
         format!("`{name}` is a join role: several lanes lead to it, and `back` leads to one role")
     } else if by_fan {
         format!("`{name}` is entered by a fan-out, and `back` leads to a role")

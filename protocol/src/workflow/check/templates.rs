@@ -119,17 +119,22 @@ impl<'p, 'w> Templates<'_, 'p, 'w, '_> {
         })
     }
 
-    /// How many branches there are at least whenever a role runs; `None` where it is not entered by joins alone.
-    fn branches_at(&self, role: usize) -> Option<usize> {
-        let enters = |(number, way): (usize, &Way<'_>)| match way.to {
-            To::Role(to) => to == role && self.flow.leads_on(number, role),
-            To::Fan(fan) => {
-                self.plan.fans.get(fan).is_some_and(|fan| fan.branches.iter().any(|(first, _)| *first == role))
-            }
+    /// Whether an edge leads to a role otherwise than through a join.
+    fn enters(&self, way: &Way<'_>, role: usize) -> bool {
+        match way.to {
+            To::Role(to) => to == role,
+            To::Fan(fan) => self.plan.fans.get(fan).is_some_and(|fan| fan.branches.iter().any(|(to, _)| *to == role)),
             To::Back => way
                 .from
                 .is_some_and(|(from, _)| self.lanes.callers.get(from).is_some_and(|callers| callers.contains(&role))),
             To::End | To::Fail | To::Nowhere => false,
+        }
+    }
+
+    /// How many branches there are at least whenever a role runs; `None` where it is not entered by joins alone.
+    fn branches_at(&self, role: usize) -> Option<usize> {
+        let enters = |(number, way): (usize, &Way<'_>)| {
+            self.enters(way, role) && (!matches!(way.to, To::Role(_)) || self.flow.leads_on(number, role))
         };
         if self.plan.ways.iter().enumerate().any(enters) {
             return None;
@@ -201,28 +206,10 @@ impl<'p, 'w> Templates<'_, 'p, 'w, '_> {
 
     /// What a prompt to a role sees, whichever edge leads to it.
     fn place_before(&self, role: usize) -> Option<Place<'p, 'w>> {
-        let mut steps = Vec::new();
-        let mut without_step = None;
-        for way in &self.plan.ways {
-            let leads = match way.to {
-                To::Role(to) => to == role,
-                To::Fan(fan) => self.plan.fans.get(fan).is_some_and(|fan| {
-                    if fan.join == role {
-                        without_step = Some(AT_JOIN);
-                    }
-                    fan.branches.iter().any(|(to, _)| *to == role)
-                }),
-                To::Back => way.from.is_some_and(|(from, _)| {
-                    self.lanes.callers.get(from).is_some_and(|callers| callers.contains(&role))
-                }),
-                To::End | To::Fail | To::Nowhere => false,
-            };
-            match way.from {
-                Some(step) if leads => steps.push(step),
-                None if leads => without_step = without_step.or(Some(AT_START)),
-                _ => {}
-            }
-        }
+        let entering = || self.plan.ways.iter().filter(|way| self.enters(way, role));
+        let mut steps: Vec<_> = entering().filter_map(|way| way.from).collect();
+        let from_start = || entering().any(|way| way.from.is_none()).then_some(AT_START);
+        let without_step = if self.plan.is_join(role) { Some(AT_JOIN) } else { from_start() };
         steps.sort_unstable();
         steps.dedup();
         Some(Place {

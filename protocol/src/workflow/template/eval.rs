@@ -4,6 +4,7 @@
 //! meter counts what is done and made; every loop here, every comparison and every filter pays it for the bytes that
 //! it looks at before it works.
 
+use std::borrow::Cow;
 use std::cell::Cell;
 
 use super::expr::{Comparison, Expr, FilterKind, Node, Path, Root, Segment, Test, TypeTest};
@@ -312,27 +313,19 @@ fn unpack(item: &Value, names: usize) -> Result<[Option<Named<'_>>; 2], Cause> {
 }
 
 fn print(expr: &Expr, view: &View<'_>, out: &mut Output) -> Result<(), Cause> {
-    if let Some(text) = view.as_str() {
-        return out.push(text);
-    }
-    match view.as_value().unwrap_or(&Value::Null) {
-        Value::Null => Err(Cause::NonePrinted(described(expr))),
-        Value::List(_) => Err(Cause::NotPrintable("list")),
-        Value::Object(_) => Err(Cause::NotPrintable("map")),
-        other => {
-            let mut text = String::new();
-            write_scalar(other, &mut text);
-            out.push(&text)
-        }
+    match printed(view)? {
+        Some(text) => out.push(&text),
+        None => Err(Cause::NonePrinted(described(expr))),
     }
 }
 
-/// Appends a boolean, a number or a text as it is printed.
-pub(super) fn write_scalar(value: &Value, out: &mut String) {
-    match value {
-        Value::Bool(truth) => out.push_str(if *truth { "true" } else { "false" }),
-        Value::Str(text) => out.push_str(text),
-        other => number::write(other, out),
+/// A text, a number or a boolean as it is printed; `None` for none.
+pub(super) fn printed<'v>(view: &'v View<'_>) -> Result<Option<Cow<'v, str>>, Cause> {
+    match (view.as_str(), view.as_value()) {
+        (Some(text), _) => Ok(Some(Cow::Borrowed(text))),
+        (None, None | Some(Value::Null)) => Ok(None),
+        (None, Some(value @ (Value::List(_) | Value::Object(_)))) => Err(Cause::NotPrintable(kind_name(value))),
+        (None, Some(scalar)) => Ok(Some(Cow::Owned(scalar.to_text()))),
     }
 }
 
@@ -704,15 +697,8 @@ fn concat(left: &View<'_>, right: &View<'_>, meter: &Meter) -> Result<Value, Cau
         if let Some(part) = side.as_str() {
             meter.look(part.len())?;
             meter.make(part.len())?;
-            text.push_str(part);
-            continue;
         }
-        match side.as_value().unwrap_or(&Value::Null) {
-            Value::Null => return Err(Cause::Operand { operation: "~", found: "none" }),
-            Value::List(_) => return Err(Cause::NotPrintable("list")),
-            Value::Object(_) => return Err(Cause::NotPrintable("map")),
-            other => write_scalar(other, &mut text),
-        }
+        text.push_str(&printed(side)?.ok_or(Cause::Operand { operation: "~", found: "none" })?);
     }
     Ok(Value::Str(text))
 }

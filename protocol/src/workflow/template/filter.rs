@@ -185,18 +185,10 @@ impl<'a> Call<'a> {
         input: &View<'_>,
         make: impl FnOnce(&str) -> Result<String, Cause>,
     ) -> Result<View<'a>, RenderError> {
-        let mut scalar = String::new();
-        let text = match (input.as_str(), input.as_value()) {
-            (Some(text), _) => text,
-            (None, Some(value @ (Value::Bool(_) | Value::Int(_) | Value::Float(_)))) => {
-                eval::write_scalar(value, &mut scalar);
-                &scalar
-            }
-            _ => return Err(self.refuse(input)),
-        };
+        let text = eval::printed(input).ok().flatten().ok_or_else(|| self.refuse(input))?;
         self.env.meter.look(text.len())?;
         self.env.meter.make(text.len())?;
-        Ok(View::Owned(Value::Str(make(text)?)))
+        Ok(View::Owned(Value::Str(make(&text)?)))
     }
 
     /// An argument that counts something: cut to `max`.
@@ -313,14 +305,11 @@ impl<'a> Call<'a> {
                 self.env.meter.make(separator.len())?;
                 joined.push_str(separator);
             }
-            match item {
-                Value::Null | Value::List(_) | Value::Object(_) => return Err(self.refuse(&View::Value(item))),
-                Value::Str(text) => {
-                    self.env.meter.make(text.len())?;
-                    joined.push_str(text);
-                }
-                scalar => eval::write_scalar(scalar, &mut joined),
+            if let Value::Str(text) = item {
+                self.env.meter.make(text.len())?;
             }
+            let view = View::Value(item);
+            joined.push_str(&eval::printed(&view).ok().flatten().ok_or_else(|| self.refuse(&view))?);
             // What a number takes is paid afterwards: it is at most a few bytes.
             self.env.meter.look(joined.len() - length)?;
         }

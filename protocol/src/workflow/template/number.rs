@@ -16,7 +16,7 @@ pub(super) fn calculate(operator: Arithmetic, left: &Value, right: &Value) -> Re
     match (left, right) {
         (Value::Int(left), Value::Int(right)) => integers(operator, *left, *right),
         (Value::Int(_) | Value::Float(_), Value::Int(_) | Value::Float(_)) => {
-            floats(operator, to_float(left), to_float(right))
+            floats(operator, left.as_f64().unwrap_or(f64::NAN), right.as_f64().unwrap_or(f64::NAN))
         }
         _ => {
             let wrong = if matches!(left, Value::Int(_) | Value::Float(_)) { right } else { left };
@@ -50,7 +50,7 @@ pub(super) fn round(number: &Value, digits: i32, rounding: Rounding) -> Result<V
         Value::Int(_) if digits >= 0 => Ok(number.clone()),
         Value::Int(_) | Value::Float(_) => {
             let scale = 10_f64.powi(digits);
-            let scaled = to_float(number) * scale;
+            let scaled = number.as_f64().unwrap_or(f64::NAN) * scale;
             // A number too large to be scaled has no digits after the point.
             if !scaled.is_finite() {
                 return Ok(number.clone());
@@ -74,19 +74,6 @@ pub(crate) enum Rounding {
     Ceil,
 }
 
-/// Appends the number as canonical JSON writes it.
-pub(super) fn write(number: &Value, out: &mut String) {
-    use std::fmt::Write as _;
-    match number {
-        Value::Int(number) => {
-            // Writing to a `String` cannot fail.
-            let _ = write!(out, "{number}");
-        }
-        Value::Float(number) => out.push_str(ryu_js::Buffer::new().format(*number)),
-        _ => {}
-    }
-}
-
 fn integers(operator: Arithmetic, left: i128, right: i128) -> Result<Value, Cause> {
     let result = match operator {
         Arithmetic::Add => left.checked_add(right),
@@ -96,13 +83,21 @@ fn integers(operator: Arithmetic, left: i128, right: i128) -> Result<Value, Caus
             return Err(Cause::DivisionByZero);
         }
         Arithmetic::Divide if left % right != 0 => {
-            return floats(operator, to_float(&Value::Int(left)), to_float(&Value::Int(right)));
+            return floats(
+                operator,
+                Value::Int(left).as_f64().unwrap_or(f64::NAN),
+                Value::Int(right).as_f64().unwrap_or(f64::NAN),
+            );
         }
         Arithmetic::Divide => left.checked_div(right),
         Arithmetic::FloorDivide => Some(floor_division(left, right)),
         Arithmetic::Remainder => Some(left - floor_division(left, right) * right),
         Arithmetic::Power if right < 0 => {
-            return floats(operator, to_float(&Value::Int(left)), to_float(&Value::Int(right)));
+            return floats(
+                operator,
+                Value::Int(left).as_f64().unwrap_or(f64::NAN),
+                Value::Int(right).as_f64().unwrap_or(f64::NAN),
+            );
         }
         Arithmetic::Power => power(left, right),
     };
@@ -144,15 +139,6 @@ fn floats(operator: Arithmetic, left: f64, right: f64) -> Result<Value, Cause> {
 
 fn finite(number: f64) -> Result<Value, Cause> {
     Value::number(number).map_err(|_| Cause::NumberRange)
-}
-
-#[expect(clippy::cast_precision_loss, reason = "arithmetic that mixes integers and floats is done on floats")]
-fn to_float(number: &Value) -> f64 {
-    match number {
-        Value::Int(number) => *number as f64,
-        Value::Float(number) => *number,
-        _ => f64::NAN,
-    }
 }
 
 /// A float is never integral within the range of integers, so the two are never equal.

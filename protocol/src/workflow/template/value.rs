@@ -15,7 +15,8 @@ pub struct ValueTemplate {
 #[derive(Debug, Clone, PartialEq)]
 enum Part {
     Fixed(Value),
-    Text(Template),
+    /// With the way to it, as in [`Leaf::place`].
+    Text(String, Template),
     List(Vec<Part>),
     Object(Vec<(String, Part)>),
 }
@@ -24,7 +25,7 @@ enum Part {
 #[derive(Debug, Clone, PartialEq)]
 pub struct Leaf<'t> {
     /// Where it stands: `.key` and `[index]`, one after the other; empty at the root.
-    pub place: String,
+    pub place: &'t str,
     /// The template.
     pub template: &'t Template,
 }
@@ -36,14 +37,14 @@ impl ValueTemplate {
     /// The faults of each text that has some, with the way to it as in [`Leaf::place`].
     pub fn parse(source: &Value) -> Result<Self, Vec<(String, Vec<SourceError>)>> {
         let mut faults = Vec::new();
-        let root = parse(source, &mut String::new(), &mut faults);
+        let root = parse(source, "", &mut faults);
         if faults.is_empty() { Ok(Self { root }) } else { Err(faults) }
     }
 
     /// Its templates, in the order of its keys.
     pub fn leaves(&self) -> Vec<Leaf<'_>> {
         let mut leaves = Vec::new();
-        gather(&self.root, &mut String::new(), &mut leaves);
+        gather(&self.root, &mut leaves);
         leaves
     }
 
@@ -72,67 +73,45 @@ impl ValueTemplate {
             };
             found.as_ref() == Some(error)
         };
-        self.leaves().into_iter().find(fails).map(|leaf| leaf.place)
+        self.leaves().into_iter().find(fails).map(|leaf| leaf.place.to_owned())
     }
 }
 
-fn parse(source: &Value, place: &mut String, faults: &mut Vec<(String, Vec<SourceError>)>) -> Part {
+fn parse(source: &Value, place: &str, faults: &mut Vec<(String, Vec<SourceError>)>) -> Part {
     match source {
         Value::Str(text) => match Template::parse(text) {
-            Ok(template) => Part::Text(template),
+            Ok(template) => Part::Text(place.to_owned(), template),
             Err(found) => {
-                faults.push((place.clone(), found));
+                faults.push((place.to_owned(), found));
                 Part::Fixed(Value::Null)
             }
         },
-        Value::List(items) => Part::List(
-            items
-                .iter()
-                .enumerate()
-                .map(|(index, item)| within(place, &format!("[{index}]"), |place| parse(item, place, faults)))
-                .collect(),
-        ),
-        Value::Object(members) => Part::Object(
-            members
-                .iter()
-                .map(|(key, value)| {
-                    (key.clone(), within(place, &format!(".{key}"), |place| parse(value, place, faults)))
-                })
-                .collect(),
-        ),
+        Value::List(items) => {
+            let items = items.iter().enumerate();
+            Part::List(items.map(|(index, item)| parse(item, &format!("{place}[{index}]"), faults)).collect())
+        }
+        Value::Object(members) => {
+            let member =
+                |(key, value): (&String, &Value)| (key.clone(), parse(value, &format!("{place}.{key}"), faults));
+            Part::Object(members.iter().map(member).collect())
+        }
         fixed => Part::Fixed(fixed.clone()),
     }
 }
 
-fn gather<'t>(part: &'t Part, place: &mut String, leaves: &mut Vec<Leaf<'t>>) {
+fn gather<'t>(part: &'t Part, leaves: &mut Vec<Leaf<'t>>) {
     match part {
         Part::Fixed(_) => {}
-        Part::Text(template) => leaves.push(Leaf { place: place.clone(), template }),
-        Part::List(items) => {
-            for (index, item) in items.iter().enumerate() {
-                within(place, &format!("[{index}]"), |place| gather(item, place, leaves));
-            }
-        }
-        Part::Object(members) => {
-            for (key, value) in members {
-                within(place, &format!(".{key}"), |place| gather(value, place, leaves));
-            }
-        }
+        Part::Text(place, template) => leaves.push(Leaf { place, template }),
+        Part::List(items) => items.iter().for_each(|item| gather(item, leaves)),
+        Part::Object(members) => members.iter().for_each(|(_, value)| gather(value, leaves)),
     }
-}
-
-fn within<T>(place: &mut String, part: &str, then: impl FnOnce(&mut String) -> T) -> T {
-    let length = place.len();
-    place.push_str(part);
-    let result = then(place);
-    place.truncate(length);
-    result
 }
 
 fn render(part: &Part, scope: &dyn Scope, left: &mut usize, meter: &Meter) -> Result<Value, RenderError> {
     match part {
         Part::Fixed(value) => Ok(value.clone()),
-        Part::Text(template) => {
+        Part::Text(_, template) => {
             if let Some(expr) = template.single() {
                 return eval::value_within(expr, scope, left, meter);
             }

@@ -15,7 +15,7 @@ const LARGE_FLOAT: f64 = 1e300;
 
 /// Whether one number is less than another; false for anything else.
 pub(super) fn is_less(left: &Value, right: &Value) -> bool {
-    match (as_float(left), as_float(right)) {
+    match (left.as_f64(), right.as_f64()) {
         (Some(left), Some(right)) => left.partial_cmp(&right) == Some(Ordering::Less),
         _ => false,
     }
@@ -69,7 +69,7 @@ struct Bounds {
 
 impl Bounds {
     fn of(plain: &Plain) -> Self {
-        let number = |key: &str| plain.get(key).and_then(as_float);
+        let number = |key: &str| plain.get(key).and_then(Value::as_f64);
         let (above, below) = (number("exclusiveMinimum"), number("exclusiveMaximum"));
         let step = match plain.get("multipleOf") {
             Some(Value::Int(step)) if *step > 0 => Some(*step),
@@ -114,13 +114,4 @@ impl Bounds {
 #[expect(clippy::cast_possible_truncation, reason = "clamped to the range of integers, which an i128 holds")]
 fn clamped(number: f64) -> i128 {
     (number as i128).clamp(-MAX_INTEGER, MAX_INTEGER)
-}
-
-#[expect(clippy::cast_precision_loss, reason = "a bound that loses digits is held to the schema afterwards")]
-fn as_float(value: &Value) -> Option<f64> {
-    match value {
-        Value::Int(number) => Some(*number as f64),
-        Value::Float(number) => Some(*number),
-        _ => None,
-    }
 }
