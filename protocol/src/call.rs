@@ -14,7 +14,7 @@ use crate::digest::Digest;
 use crate::id::{LanePath, RoleName, Status, ThreadId};
 use crate::message::Conversation;
 use crate::object::{AnsweredBy, Head, ModelReply, Transcript, Usage};
-use crate::seen::Seen;
+use crate::seen::ReadSet;
 
 /// Which of the three a call is.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
@@ -215,14 +215,13 @@ pub struct TurnReply {
     /// Attempts at a port that it took, failed ones too.
     #[serde(default)]
     pub attempts: u64,
-    /// What its tool calls saw, all of which only looked; `None` = one of them did more, failed, or cannot tell.
+    /// What its tool calls read; `None` = one of them did more than read, failed, or has no read set.
     #[serde(skip)]
-    pub seen: Option<Seen>,
+    pub seen: Option<ReadSet>,
 }
 
 impl TurnReply {
-    /// A visit that chose a status by an answer without fields, and of which nothing else is known: nobody was asked
-    /// anything, and nothing was counted.
+    /// A visit that answered with a status and no fields, without any model or tool call.
     pub fn said(status: Status, answer: impl Into<String>) -> Self {
         Self {
             transcript: Transcript::default(),
@@ -262,9 +261,9 @@ pub struct ToolReply {
     /// Of a call that failed: the code of its fault.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub code: Option<String>,
-    /// What it saw of the file system; `None` = nobody can tell.
+    /// What it read of the file system; `None` = unknown.
     #[serde(skip)]
-    pub seen: Option<Seen>,
+    pub seen: Option<ReadSet>,
 }
 
 impl ToolReply {
@@ -287,7 +286,7 @@ pub struct Fault {
     pub code: Code,
     /// What kind of fault it is, which decides whether another attempt may cure it.
     pub class: FaultClass,
-    /// What happened and what to do, without any key.
+    /// What happened and what to do, without secrets.
     pub message: String,
     /// How long the other side asked to wait, not yet clamped.
     pub retry_after_ms: Option<u64>,
@@ -315,7 +314,7 @@ pub enum FaultClass {
     Limit,
     /// Something is not permitted.
     Denied,
-    /// Nobody knows whether a tool call had its effect.
+    /// It is not known whether a tool call had its effect.
     InDoubt,
     /// A hook failed that must not be bypassed.
     Hook,

@@ -1,4 +1,4 @@
-//! Events: what a run tells whoever watches it. A closed list; one JSON object a line with `--json`.
+//! Events: what a run reports while it runs. A closed list; one JSON object a line with `--json`.
 
 use std::fmt;
 use std::str::FromStr;
@@ -130,7 +130,7 @@ pub enum LaneEnd {
 }
 
 impl Visit {
-    /// The visit that what leaves the beginning of a thread is told with.
+    /// The visit that stands for the beginning of a thread in events.
     pub fn beginning() -> Option<Self> {
         let role = RoleName::new("start").ok()?;
         Some(Self { role, visit: 0, lane: LanePath::trunk() })
@@ -284,7 +284,7 @@ pub enum What {
         from: String,
         /// The status that chose it.
         status: Option<Status>,
-        /// Whom it leads to; nobody at `end` and `fail`.
+        /// The visits it leads to; none at `end` and `fail`.
         to: Vec<Target>,
     },
     /// A lane of a fan-out has ended.
@@ -332,7 +332,7 @@ pub enum What {
         message: String,
         /// Where.
         #[serde(rename = "where")]
-        place: Option<Place>,
+        place: Option<Location>,
     },
 }
 
@@ -391,7 +391,7 @@ impl Outcome {
 /// Where an error is.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(untagged)]
-pub enum Place {
+pub enum Location {
     /// In a file; lines and columns count from 1, columns in code points.
     File {
         /// As it was given.

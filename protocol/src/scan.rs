@@ -1,5 +1,5 @@
-//! The tokens of JSON (RFC 8259): blanks, words, strings and numbers, one after another. Whoever reads a text decides
-//! what they come to, and how lists and objects are made of them.
+//! The tokens of JSON (RFC 8259): white space, words, strings and numbers. Its two readers build lists and objects from
+//! them.
 
 use std::borrow::Cow;
 
@@ -20,7 +20,7 @@ pub(crate) struct Unfit {
     pub what: &'static str,
 }
 
-/// What is said of an unknown letter behind a backslash.
+/// The message for an unknown escape.
 pub(crate) const NO_ESCAPE: &str = "not an escape of JSON";
 
 impl<'a> Scanner<'a> {

@@ -1,6 +1,7 @@
-//! What a call saw of the file system: enough for whoever keeps its result to tell later whether it would be the same.
+//! The read set of a call: the files and folders it looked at, so that a cache can tell whether a kept result is still
+//! valid.
 //!
-//! It says what was looked at, not what was in it. Nothing here is hashed or shown.
+//! It names what was read and not its content, and is neither hashed nor shown.
 
 use serde::{Deserialize, Serialize};
 
@@ -8,23 +9,22 @@ use crate::digest::Digest;
 
 /// Everything that a call looked at, each name once, by path.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Seen {
+pub struct ReadSet {
     /// By path and kind.
     pub sights: Vec<Sight>,
 }
 
-/// One name that was looked at, and how it stood.
+/// One path that was looked at, and its state then.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 pub struct Sight {
     /// Below the workspace's root with `/` between its parts, `.` for the root; absolute when it lies elsewhere.
     pub path: String,
     /// How it was looked at.
     pub kind: SightKind,
-    /// What stood there; `None` = nothing.
+    /// The state of the file or folder; `None` if there was none.
     pub mark: Option<Mark>,
-    /// Of a listing, the SHA-256 of its entries; of a file that was so young that its times may not tell a change, of
-    /// the bytes that were read; of a name from which links led elsewhere, of the path that they led to, which is a
-    /// sight of its own; of a name that could not be opened, of the reason. Otherwise there is none.
+    /// A SHA-256: of a listing's entries; of the bytes read from a file so new that its times may hide a change; of the
+    /// target of a link, which has an entry of its own; of the reason why a path could not be opened. Otherwise `None`.
     pub digest: Option<Digest>,
     /// How many bytes from the file's beginning the digest is of.
     pub read_bytes: u64,
@@ -44,8 +44,8 @@ pub enum SightKind {
     Absent,
 }
 
-/// What a file system says of what stands under a name. Two equal marks of one path mean that it has not changed, as
-/// far as a file system tells.
+/// The metadata of a file or folder. Two equal marks of one path mean that it has not changed, as far as the file
+/// system can tell.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 pub struct Mark {
     /// Bytes.

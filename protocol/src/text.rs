@@ -1,8 +1,7 @@
-//! Characters that do something else than being read: they steer a terminal, turn the direction of writing, or are
-//! there without being seen.
+//! Characters that are not read but act: terminal controls, bidirectional formatting, invisible characters.
 //!
-//! Text of models, tools, servers and files is shown to people and put into requests. Whoever passes it on asks here
-//! what must not be passed on as it is, so that what a person sees and what a model is told are the same.
+//! Text from models, tools, servers and files is shown to people and put into requests. It is filtered here first, so
+//! that a person and a model read the same.
 //!
 //! Laws:
 //! - [`plain`] leaves no character for which [`is_steering`] or [`is_invisible`] holds, but for one selector of a

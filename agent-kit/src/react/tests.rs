@@ -9,7 +9,7 @@ use rondo_protocol::id::{LanePath, RoleName, Status, ThreadId};
 use rondo_protocol::message::Message;
 use rondo_protocol::message::{Parts, ToolUse};
 use rondo_protocol::object::{AnsweredBy, Entry, Finish, ModelReply, Parameters};
-use rondo_protocol::seen::{Mark, Seen, Sight, SightKind};
+use rondo_protocol::seen::{Mark, ReadSet, Sight, SightKind};
 use rondo_protocol::workflow::AnswerFormat;
 
 use super::*;
@@ -342,11 +342,11 @@ fn sight(path: &str, size_bytes: u64) -> Sight {
 }
 
 fn saw(sights: &[Sight]) -> Reply {
-    Reply::Tool(ToolReply { seen: Some(Seen { sights: sights.to_vec() }), ..ToolReply::said("seen") })
+    Reply::Tool(ToolReply { seen: Some(ReadSet { sights: sights.to_vec() }), ..ToolReply::said("seen") })
 }
 
 /// What a turn saw whose calls, with these arguments, were answered so.
-fn seen_by(calls: &[(&str, &str, Reply)]) -> Option<Seen> {
+fn seen_by(calls: &[(&str, &str, Reply)]) -> Option<ReadSet> {
     let ids: Vec<String> = (0..calls.len()).map(|index| index.to_string()).collect();
     let uses: Vec<_> =
         calls.iter().zip(&ids).map(|((name, arguments, _), id)| (id.as_str(), *name, *arguments)).collect();
@@ -359,13 +359,13 @@ fn seen_by(calls: &[(&str, &str, Reply)]) -> Option<Seen> {
 #[test]
 fn a_turn_that_only_looked_tells_what_its_calls_saw_each_name_once() {
     let (reply, _) = turn(vec![says("what?", Finish::Stop, &[]), says(GOOD, Finish::Stop, &[])]);
-    assert_eq!(reply.unwrap().seen, Some(Seen::default()), "nothing was looked at");
+    assert_eq!(reply.unwrap().seen, Some(ReadSet::default()), "nothing was looked at");
     let calls = vec![
         ("b", r#"{"path":"x"}"#, saw(&[sight("x", 1), sight("y", 1)])),
         ("a", "{}", done("pure")),
         ("b", r#"{"path":"y"}"#, saw(&[sight("a", 1), sight("y", 1)])),
     ];
-    assert_eq!(seen_by(&calls), Some(Seen { sights: vec![sight("a", 1), sight("x", 1), sight("y", 1)] }));
+    assert_eq!(seen_by(&calls), Some(ReadSet { sights: vec![sight("a", 1), sight("x", 1), sight("y", 1)] }));
 }
 
 #[test]

@@ -9,7 +9,7 @@ use rondo_agent_kit::sandbox::files::{Access, Workspace};
 use rondo_agent_kit::tool::{Error, Invocation, Tool, file_tools};
 use rondo_protocol::call::Effect;
 use rondo_protocol::canonical;
-use rondo_protocol::seen::Seen;
+use rondo_protocol::seen::ReadSet;
 use serde_json::Value;
 use tempfile::TempDir;
 
@@ -57,7 +57,7 @@ impl Scene {
     }
 
     /// What a call answers, and what it saw.
-    pub fn watched(&self, tool: &str, arguments: &Value) -> (Result<String, Error>, Option<Seen>) {
+    pub fn watched(&self, tool: &str, arguments: &Value) -> (Result<String, Error>, Option<ReadSet>) {
         let arguments = canonical::from_slice(arguments.to_string().as_bytes()).unwrap();
         let invocation = Invocation::new("key").redacted_by(&self.redactor);
         let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();

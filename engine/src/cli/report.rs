@@ -5,7 +5,7 @@ use std::fmt;
 
 use miette::{GraphicalReportHandler, GraphicalTheme, LabeledSpan, NamedSource, SourceCode};
 use rondo_protocol::diagnostic::{Code, Diagnostic, Severity};
-use rondo_protocol::event::Place;
+use rondo_protocol::event::Location;
 use rondo_protocol::text::{is_invisible, is_steering};
 use serde::Serialize;
 
@@ -132,11 +132,11 @@ pub struct ErrorLine {
     code: Code,
     message: String,
     #[serde(rename = "where")]
-    place: Option<Place>,
+    place: Option<Location>,
 }
 
 impl ErrorLine {
-    fn new(code: Code, message: String, place: Option<Place>) -> Self {
+    fn new(code: Code, message: String, place: Option<Location>) -> Self {
         let now = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH).unwrap_or_default();
         let at_ms = u64::try_from(now.as_millis()).unwrap_or(u64::MAX);
         Self { event: "error", id: None, thread: None, parent: None, durability: None, at_ms, code, message, place }
@@ -144,7 +144,7 @@ impl ErrorLine {
 }
 
 fn error_line(fault: &Diagnostic) -> ErrorLine {
-    let place = Place::File { file: fault.file.clone(), line: fault.line, column: fault.column };
+    let place = Location::File { file: fault.file.clone(), line: fault.line, column: fault.column };
     ErrorLine::new(fault.code, with_hint(&fault.message, fault.hint.as_deref()), Some(place))
 }
 

@@ -8,7 +8,7 @@ use std::path::PathBuf;
 use rondo_agent_kit::tool::ToolSet;
 use rondo_protocol::diagnostic::{Code, Diagnostic, Severity};
 use rondo_protocol::id::RoleName;
-use rondo_protocol::workflow::{Checked, ModelRole, Places, RoleKind, Workflow};
+use rondo_protocol::workflow::{Checked, ModelRole, RoleKind, SourceMap, Workflow};
 use serde::Serialize;
 
 use super::consent::by_settings;
@@ -170,7 +170,7 @@ impl Prospects {
     }
 
     /// What is odd about the prefixes of a workflow.
-    fn of(&self, workflow: &Workflow, places: &Places) -> Result<Vec<Diagnostic>, Failure> {
+    fn of(&self, workflow: &Workflow, places: &SourceMap) -> Result<Vec<Diagnostic>, Failure> {
         let names_tools =
             |workflow: &Workflow| resolved_roles::model_roles(workflow).any(|(_, _, role)| !role.tools.is_empty());
         if self.tools.get().is_none() && any(workflow, &names_tools) {

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use petgraph::stable_graph::{NodeIndex, StableDiGraph};
 use rondo_protocol::call::CallKind;
 use rondo_protocol::id::{RoleName, Status};
-use rondo_protocol::workflow::places::{item, key};
+use rondo_protocol::workflow::source_map::{item, key};
 use rondo_protocol::workflow::template::{Expr, Segment, Template, Use, ValueTemplate};
 use rondo_protocol::workflow::{self, HookUse, Outgoing, Policy, RoleKind, RolePolicy, Target, Workflow};
 

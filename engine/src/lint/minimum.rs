@@ -8,7 +8,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use rondo_agent_kit::model::minimum::Minimum;
 use rondo_agent_kit::prefix;
 use rondo_protocol::diagnostic::{Code, Diagnostic};
-use rondo_protocol::workflow::{Edge, History, Outgoing, Places, Target, Workflow};
+use rondo_protocol::workflow::{Edge, History, Outgoing, SourceMap, Target, Workflow};
 
 use super::volatile::without_tags;
 use super::{Part, grouped};
@@ -16,7 +16,7 @@ use super::{Part, grouped};
 /// The most edges that are walked to see whether a role is visited again.
 const MAX_WALKED: usize = 1_000_000;
 
-pub(super) fn lint(workflow: &Workflow, parts: &[Part<'_>], places: &Places) -> Vec<Diagnostic> {
+pub(super) fn lint(workflow: &Workflow, parts: &[Part<'_>], places: &SourceMap) -> Vec<Diagnostic> {
     let again = visited_again(workflow);
     let prompts = longest_prompts(workflow);
     let mut found = Vec::new();

@@ -21,8 +21,8 @@ use std::collections::BTreeMap;
 use rondo_protocol::diagnostic::Diagnostic;
 use rondo_protocol::id::RoleName;
 use rondo_protocol::object::{Head, Parameters, ToolSpec};
-use rondo_protocol::workflow::places::key;
-use rondo_protocol::workflow::{ModelRole, Places, RoleKind, Workflow};
+use rondo_protocol::workflow::source_map::key;
+use rondo_protocol::workflow::{ModelRole, RoleKind, SourceMap, Workflow};
 
 use crate::resolved_roles;
 
@@ -62,7 +62,7 @@ impl Part<'_> {
 /// [`resolved_roles::Error`] when a contract cannot be written, which a checked workflow's always can.
 pub fn lint(
     workflow: &Workflow,
-    places: &Places,
+    places: &SourceMap,
     resolved_roles: &dyn Fn(&Workflow) -> BTreeMap<RoleName, ResolvedRoles>,
 ) -> Result<Vec<Diagnostic>, resolved_roles::Error> {
     let mut found = Vec::new();

@@ -9,7 +9,7 @@ use rondo_agent_kit::model::minimum::Minimum;
 use rondo_agent_kit::prefix;
 use rondo_protocol::diagnostic::{Code, Diagnostic};
 use rondo_protocol::object::Head;
-use rondo_protocol::workflow::{AnswerFormat, Places};
+use rondo_protocol::workflow::{AnswerFormat, SourceMap};
 
 use super::{Part, grouped};
 
@@ -19,7 +19,7 @@ const SHORTEST_TOKENS: u64 = 128;
 /// The most roles that are compared with each other.
 const MAX_ROLES: usize = 200;
 
-pub(super) fn lint(parts: &[Part<'_>], places: &Places) -> Vec<Diagnostic> {
+pub(super) fn lint(parts: &[Part<'_>], places: &SourceMap) -> Vec<Diagnostic> {
     let mut found = Vec::new();
     for (at, later) in parts.iter().enumerate().take(MAX_ROLES) {
         let earlier = parts.iter().take(at).filter(|earlier| earlier.model == later.model);
@@ -76,7 +76,7 @@ impl<'p> Lost<'p> {
         })
     }
 
-    fn told(&self, later: &Part<'_>, places: &Places) -> Diagnostic {
+    fn told(&self, later: &Part<'_>, places: &SourceMap) -> Diagnostic {
         let Self { other, bytes, why } = self;
         let (name, path) = (later.name, later.system());
         let many = grouped(prefix::tokens(count(*bytes)));
@@ -119,7 +119,12 @@ fn count(bytes: usize) -> u64 {
 
 /// Where the bytes from `first` of a system text stand, if it is one text. In a list the pieces are joined, and a place
 /// is not known.
-fn later_place(part: &Part<'_>, places: &Places, first: usize, own: usize) -> Option<(String, std::ops::Range<usize>)> {
+fn later_place(
+    part: &Part<'_>,
+    places: &SourceMap,
+    first: usize,
+    own: usize,
+) -> Option<(String, std::ops::Range<usize>)> {
     let texts = places.texts(&part.system());
     let [(path, text)] = texts.as_slice() else { return None };
     let end = first.saturating_add(own).min(text.len());

@@ -9,9 +9,9 @@ use std::ops::Range;
 
 use rondo_agent_kit::prefix::volatile::{Found, Volatile, find};
 use rondo_protocol::diagnostic::{Code, Diagnostic};
-use rondo_protocol::workflow::places::{item, key};
+use rondo_protocol::workflow::source_map::{item, key};
 use rondo_protocol::workflow::template::{Segment, Template};
-use rondo_protocol::workflow::{Edge, Outgoing, Places, Target, Workflow};
+use rondo_protocol::workflow::{Edge, Outgoing, SourceMap, Target, Workflow};
 
 use super::Part;
 
@@ -40,7 +40,7 @@ const MAX_OF_A_TEXT: usize = 20;
 /// The most characters of a finding that are shown.
 const SHOWN_CHARS: usize = 60;
 
-pub(super) fn lint(workflow: &Workflow, parts: &[Part<'_>], places: &Places) -> Vec<Diagnostic> {
+pub(super) fn lint(workflow: &Workflow, parts: &[Part<'_>], places: &SourceMap) -> Vec<Diagnostic> {
     let mut found = Vec::new();
     for part in parts {
         system_text(part, places, &mut found);
@@ -58,7 +58,7 @@ pub(super) fn lint(workflow: &Workflow, parts: &[Part<'_>], places: &Places) -> 
     found
 }
 
-fn system_text(part: &Part<'_>, places: &Places, found: &mut Vec<Diagnostic>) {
+fn system_text(part: &Part<'_>, places: &SourceMap, found: &mut Vec<Diagnostic>) {
     for (path, text) in places.texts(&part.system()) {
         for volatile in find(text).into_iter().take(MAX_OF_A_TEXT) {
             let shown = shown(text, &volatile.at);
@@ -71,7 +71,7 @@ fn system_text(part: &Part<'_>, places: &Places, found: &mut Vec<Diagnostic>) {
 }
 
 /// Tools stand before the system text, so that what they say of themselves breaks everything.
-fn tools(part: &Part<'_>, places: &Places, found: &mut Vec<Diagnostic>) {
+fn tools(part: &Part<'_>, places: &SourceMap, found: &mut Vec<Diagnostic>) {
     for spec in &part.head.tools {
         let texts = [("description", &spec.description), ("schema", &spec.parameters)];
         let volatile = texts.iter().find_map(|(of, text)| find(text).into_iter().next().map(|found| (of, text, found)));
@@ -96,7 +96,7 @@ fn names(named: &str, wire: &str) -> bool {
 }
 
 /// What stands in an opening prompt as it is written.
-fn written(path: &str, source: &str, places: &Places, found: &mut Vec<Diagnostic>) {
+fn written(path: &str, source: &str, places: &SourceMap, found: &mut Vec<Diagnostic>) {
     let text = without_tags(source);
     let in_front = |found: &Found| has_words(text.get(found.at.end..));
     for volatile in find(&text).into_iter().filter(in_front).take(MAX_OF_A_TEXT) {
@@ -109,7 +109,7 @@ fn written(path: &str, source: &str, places: &Places, found: &mut Vec<Diagnostic
 }
 
 /// What an opening prompt prints of inputs that change with every run.
-fn printed(path: &str, source: &str, places: &Places, found: &mut Vec<Diagnostic>) {
+fn printed(path: &str, source: &str, places: &SourceMap, found: &mut Vec<Diagnostic>) {
     let Ok(template) = Template::parse(source) else { return };
     let text = without_tags(source);
     for used in template.uses().into_iter().take(MAX_OF_A_TEXT) {

@@ -16,7 +16,7 @@ use rondo_agent_kit::tool::Toolbox;
 use rondo_protocol::call::{CallKind, Fault, FaultClass, Site, TurnReply};
 use rondo_protocol::diagnostic::Code;
 use rondo_protocol::digest::Kind;
-use rondo_protocol::event::{self, Outcome, Place, What};
+use rondo_protocol::event::{self, Location, Outcome, What};
 use rondo_protocol::id::{LanePath, RoleName, ThreadId};
 use rondo_protocol::object::{Entry, Followed, HookNote, Note, Observation, Transcript};
 use rondo_protocol::workflow::{History, RolePolicy};
@@ -557,7 +557,7 @@ impl<'a> Driver<'a> {
             (role, before + 1)
         });
         let (role, visit) = visit.unzip();
-        let place = Place::Thread { thread: self.parts.thread.clone(), role, visit };
+        let place = Location::Thread { thread: self.parts.thread.clone(), role, visit };
         let (code, message) = (fault.code.to_string(), fault.message.clone());
         self.parts.sink.emit(What::Error { code, message, place: Some(place) });
         Ended::Stopped(fault)

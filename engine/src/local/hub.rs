@@ -10,7 +10,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use rondo_protocol::Value;
-use rondo_protocol::event::{Event, EventId, Place, What};
+use rondo_protocol::event::{Event, EventId, Location, What};
 use rondo_protocol::id::ThreadId;
 use tokio::sync::Notify;
 
@@ -343,7 +343,7 @@ impl Subscription {
 
     /// The stored events cannot be read: the reader gets one error, and then new events only.
     fn failed(&mut self, error: &store::Error) {
-        let place = Some(Place::Thread { thread: self.thread.clone(), role: None, visit: None });
+        let place = Some(Location::Thread { thread: self.thread.clone(), role: None, visit: None });
         self.replayed.push_back(Event {
             id: None,
             thread: self.thread.clone(),

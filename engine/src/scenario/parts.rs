@@ -7,7 +7,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use rondo_protocol::canonical;
 use rondo_protocol::id::RoleName;
-use rondo_protocol::workflow::places::{item, key};
+use rondo_protocol::workflow::source_map::{item, key};
 use rondo_protocol::workflow::{Edge, ModelRole, Ordered, Outgoing, Role, RoleKind, Workflow};
 use rondo_protocol::{Digest, Value};
 use serde::Serialize;

@@ -8,7 +8,7 @@ use rondo_protocol::Value;
 use rondo_protocol::diagnostic::{Code, Diagnostic};
 use rondo_protocol::id::FieldName;
 use rondo_protocol::workflow::Checked;
-use rondo_protocol::workflow::places::key;
+use rondo_protocol::workflow::source_map::key;
 use rondo_protocol::workflow::template::Cause;
 
 use super::answers::Repertoire;

@@ -18,7 +18,7 @@ use rondo_protocol::Value;
 use rondo_protocol::diagnostic::Code;
 use rondo_protocol::id::{LanePath, RoleName};
 use rondo_protocol::workflow::Limits;
-use rondo_protocol::workflow::places::key;
+use rondo_protocol::workflow::source_map::key;
 use rondo_protocol::workflow::template::Cause;
 
 use super::answers::{Answer, Repertoire};

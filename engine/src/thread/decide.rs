@@ -14,7 +14,7 @@ use rondo_protocol::event::{Outcome, Target};
 use rondo_protocol::id::{LanePath, RoleName, Status};
 use rondo_protocol::object::{BoundedEdge, EdgeTaken, FaultKind, Followed, Observation};
 use rondo_protocol::workflow::FailedLanes;
-use rondo_protocol::workflow::places::key;
+use rondo_protocol::workflow::source_map::key;
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 

@@ -14,7 +14,7 @@ use rondo_protocol::diagnostic::Code;
 use rondo_protocol::event::{self, LaneEnd, Outcome};
 use rondo_protocol::id::{LanePath, RoleName};
 use rondo_protocol::object::{CancelledLane, EdgeTaken, Followed, Observation};
-use rondo_protocol::workflow::places::key;
+use rondo_protocol::workflow::source_map::key;
 use rondo_protocol::workflow::template::{Template, ValueTemplate};
 use rondo_protocol::workflow::{self};
 use std::collections::{BTreeMap, BTreeSet};

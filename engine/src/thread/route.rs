@@ -9,7 +9,7 @@ use rondo_protocol::diagnostic::Code;
 use rondo_protocol::event::Visit;
 use rondo_protocol::id::{LanePath, RoleName, Status};
 use rondo_protocol::object::{EdgeTaken, Observation};
-use rondo_protocol::workflow::places::key;
+use rondo_protocol::workflow::source_map::key;
 use rondo_protocol::workflow::template::{Expr, RenderError, Template, ValueTemplate, kind_name};
 use rondo_protocol::{Digest, Value};
 

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use rondo_agent_kit::conversation::Episode;
 use rondo_protocol::Value;
 use rondo_protocol::call::Fault;
-use rondo_protocol::workflow::template::{Found, Scope, View};
+use rondo_protocol::workflow::template::{Lookup, Scope, View};
 
 use super::fan::Branches;
 use super::lane::{Lane, VisibleVisits};
@@ -84,32 +84,32 @@ impl<'a> LaneScope<'a> {
         found.map_err(|fault| *self.fault.borrow_mut() = Some(fault)).ok()
     }
 
-    fn step(&self, path: &[&str]) -> Found<'_> {
-        let Some(role) = path.get(1) else { return Found::none(1) };
-        let Some(seen) = self.lane.view(role) else { return Found::none(2) };
+    fn step(&self, path: &[&str]) -> Lookup<'_> {
+        let Some(role) = path.get(1) else { return Lookup::none(1) };
+        let Some(seen) = self.lane.view(role) else { return Lookup::none(2) };
         let field = path.get(2).copied();
         if field == Some("visits") {
-            return Found::new(Value::from(seen.visits), 3);
+            return Lookup::new(Value::from(seen.visits), 3);
         }
         if let Some(last) = self.last.as_ref().filter(|last| last.seq == seen.latest) {
             // Most templates read the step that leads to them: it is borrowed.
             return match field {
-                Some("output") => Found::new(&last.output, 3),
-                Some("body") => Found::new(last.body.as_str(), 3),
-                Some("prompt") => Found::new(last.prompt.as_str(), 3),
-                Some("status") => Found::new(last.status.as_str(), 3),
-                Some(_) => Found::none(3),
-                None => Found::new(self.whole(&seen), 2),
+                Some("output") => Lookup::new(&last.output, 3),
+                Some("body") => Lookup::new(last.body.as_str(), 3),
+                Some("prompt") => Lookup::new(last.prompt.as_str(), 3),
+                Some("status") => Lookup::new(last.status.as_str(), 3),
+                Some(_) => Lookup::none(3),
+                None => Lookup::new(self.whole(&seen), 2),
             };
         }
-        let Some(latest) = self.recalled(self.world.episode(seen.latest)) else { return Found::none(2) };
+        let Some(latest) = self.recalled(self.world.episode(seen.latest)) else { return Lookup::none(2) };
         match field {
-            Some("output") => Found::new(latest.output.clone(), 3),
-            Some("body") => Found::new(Value::from(latest.body.as_str()), 3),
-            Some("prompt") => Found::new(Value::from(latest.prompt.as_str()), 3),
-            Some("status") => Found::new(Value::from(latest.status.as_str()), 3),
-            Some(_) => Found::none(3),
-            None => Found::new(self.whole(&seen), 2),
+            Some("output") => Lookup::new(latest.output.clone(), 3),
+            Some("body") => Lookup::new(Value::from(latest.body.as_str()), 3),
+            Some("prompt") => Lookup::new(Value::from(latest.prompt.as_str()), 3),
+            Some("status") => Lookup::new(Value::from(latest.status.as_str()), 3),
+            Some(_) => Lookup::none(3),
+            None => Lookup::new(self.whole(&seen), 2),
         }
     }
 
@@ -123,16 +123,16 @@ impl<'a> LaneScope<'a> {
     }
 
     /// One visit of a role, of those that templates list.
-    fn visit(&self, seq: u64, visit: u64, path: &[&str]) -> Found<'_> {
-        let Some(episode) = self.recalled(self.world.episode(seq)) else { return Found::none(0) };
+    fn visit(&self, seq: u64, visit: u64, path: &[&str]) -> Lookup<'_> {
+        let Some(episode) = self.recalled(self.world.episode(seq)) else { return Lookup::none(0) };
         match path.first().copied() {
-            None => Found::new(one(&episode, visit), 0),
-            Some("status") => Found::new(Value::from(episode.status.as_str()), 1),
-            Some("output") => Found::new(episode.output.clone(), 1),
-            Some("body") => Found::new(Value::from(episode.body.as_str()), 1),
-            Some("prompt") => Found::new(Value::from(episode.prompt.as_str()), 1),
-            Some("visit") => Found::new(Value::from(visit), 1),
-            Some(_) => Found::none(1),
+            None => Lookup::new(one(&episode, visit), 0),
+            Some("status") => Lookup::new(Value::from(episode.status.as_str()), 1),
+            Some("output") => Lookup::new(episode.output.clone(), 1),
+            Some("body") => Lookup::new(Value::from(episode.body.as_str()), 1),
+            Some("prompt") => Lookup::new(Value::from(episode.prompt.as_str()), 1),
+            Some("visit") => Lookup::new(Value::from(visit), 1),
+            Some(_) => Lookup::none(1),
         }
     }
 
@@ -144,23 +144,23 @@ impl<'a> LaneScope<'a> {
 }
 
 impl Scope for LaneScope<'_> {
-    fn find<'s>(&'s self, path: &[&str]) -> Found<'s> {
+    fn find<'s>(&'s self, path: &[&str]) -> Lookup<'s> {
         let last = self.last.as_deref();
         match (path.first().copied(), last) {
-            (Some("input"), _) => Found::new(self.world.input, 1),
+            (Some("input"), _) => Lookup::new(self.world.input, 1),
             (Some("steps"), _) => self.step(path),
-            (Some("output"), Some(last)) => Found::new(&last.output, 1),
-            (Some("body"), Some(last)) => Found::new(last.body.as_str(), 1),
-            (Some("status"), Some(last)) => Found::new(last.status.as_str(), 1),
+            (Some("output"), Some(last)) => Lookup::new(&last.output, 1),
+            (Some("body"), Some(last)) => Lookup::new(last.body.as_str(), 1),
+            (Some("status"), Some(last)) => Lookup::new(last.status.as_str(), 1),
             (Some("index"), _) => match &self.lane.item {
-                Some(item) => Found::new(Value::from(u64::from(item.index)), 1),
-                None => Found { view: View::none(), used: 1 },
+                Some(item) => Lookup::new(Value::from(u64::from(item.index)), 1),
+                None => Lookup { view: View::none(), used: 1 },
             },
             (Some(name), _) => match self.element(name) {
-                Some(value) => Found::new(value, 1),
-                None => Found { view: View::none(), used: 1 },
+                Some(value) => Lookup::new(value, 1),
+                None => Lookup { view: View::none(), used: 1 },
             },
-            _ => Found { view: View::none(), used: 1 },
+            _ => Lookup { view: View::none(), used: 1 },
         }
     }
 
@@ -172,21 +172,21 @@ impl Scope for LaneScope<'_> {
         }
     }
 
-    fn item<'s>(&'s self, list: &[&str], index: usize, path: &[&str]) -> Found<'s> {
+    fn item<'s>(&'s self, list: &[&str], index: usize, path: &[&str]) -> Lookup<'s> {
         match list {
             ["branches"] => {
                 let found = self.branches.as_ref().map(|branches| branches.find(index, path, self.world));
                 match found.and_then(|found| self.recalled(found)) {
-                    Some(found) => Found::new(found.0, found.1),
-                    None => Found::none(0),
+                    Some(found) => Lookup::new(found.0, found.1),
+                    None => Lookup::none(0),
                 }
             }
             ["steps", role, "all"] => {
-                let Some(seen) = self.lane.view(role) else { return Found::none(0) };
+                let Some(seen) = self.lane.view(role) else { return Lookup::none(0) };
                 let visit = u64::try_from(index).unwrap_or(u64::MAX).saturating_add(1);
-                seen.all.get(index).map_or_else(|| Found::none(0), |seq| self.visit(*seq, visit, path))
+                seen.all.get(index).map_or_else(|| Lookup::none(0), |seq| self.visit(*seq, visit, path))
             }
-            _ => Found::none(0),
+            _ => Lookup::none(0),
         }
     }
 

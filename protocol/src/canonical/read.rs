@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use super::{Error, MAX_DEPTH, MAX_INTEGER, MAX_VALUE_DEPTH, Value};
 use crate::scan::{Scanner, Unfit};
 
-/// The value of a whole JSON text that somebody wrote: what enters a thread is read by this.
+/// The value of a JSON text from outside: everything that enters a thread is read by this.
 ///
 /// # Errors
 /// [`Error::Syntax`] with a byte offset, [`Error::DuplicateKey`], [`Error::IntegerRange`], [`Error::NotFinite`] for a
@@ -15,9 +15,9 @@ pub fn parse(bytes: &[u8]) -> Result<Value, Error> {
 }
 
 /// The value of canonical bytes. A float of 2^64 or more is written by ECMAScript with all its digits up to 1e21, so an
-/// integer literal in exactly that form is read back as the float it was; [`parse`] refuses it, because whoever writes
-/// such a literal by hand would lose digits. A value with all that is stored around it may be [`MAX_DEPTH`] levels deep,
-/// as [`to_bytes`](super::to_bytes) writes it.
+/// integer literal in exactly that form is read back as the float it was; [`parse`] refuses it, because such a literal
+/// written by hand would lose digits. A value with all that is stored around it may be [`MAX_DEPTH`] levels deep, as
+/// [`to_bytes`](super::to_bytes) writes it.
 ///
 /// # Errors
 /// As [`parse`], but [`Error::TooDeep`].

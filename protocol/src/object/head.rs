@@ -19,7 +19,7 @@ pub struct Head {
     pub tools: Vec<ToolSpec>,
 }
 
-/// A tool as a model is told of it.
+/// A tool as it is offered to a model.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct ToolSpec {

@@ -87,7 +87,7 @@ pub struct ToolNote {
 pub struct HookNote {
     /// Its node.
     pub node: String,
-    /// The calls that it answered in place of what lies behind it, in order.
+    /// The calls that it answered itself, in order.
     #[serde(default)]
     pub answered: Vec<HookAnswer>,
     /// Its own figures of this visit; an object, or `null` where it has none.
@@ -110,13 +110,13 @@ pub struct HookAnswer {
     pub saved: Option<Usage>,
 }
 
-/// What followed from a step, or from the beginning: what the events after it tell.
+/// What followed from a step or from the start, as its events report it.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Followed {
     /// An edge was taken.
     Edge {
-        /// Whom it leads to; nobody at `end` and `fail`.
+        /// The visits it leads to; none at `end` and `fail`.
         #[serde(with = "targets")]
         to: Vec<Target>,
     },
@@ -179,7 +179,7 @@ pub struct Note {
     /// them all again would make a long thread slow to resume; `None` = they have to be read.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub told: Option<String>,
-    /// What followed from the step, in the order in which it is told.
+    /// What followed from the step, in the order of its events.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub after: Vec<Followed>,
     /// Of a step in a lane: for each part of the lane's path the step that opened this round; 0 = `start`.

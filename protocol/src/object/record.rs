@@ -4,8 +4,8 @@ use super::step::{Compaction, Rebind, Step};
 use crate::canonical;
 use crate::digest::{Digest, Kind};
 
-/// What stands at one sequence number of a thread. All three are digested as `step`, and each begins with what it
-/// follows and whose thread it is of, so that a chain of them is followed without knowing which is which.
+/// The record at one sequence number of a thread. All three kinds are digested as `step` and hold `prev` and `start`,
+/// so that a chain can be followed without knowing the kinds.
 #[derive(Debug, Clone, PartialEq)]
 pub enum Record {
     /// A visit of a role.
@@ -16,7 +16,7 @@ pub enum Record {
     Compaction(Box<Compaction>),
 }
 
-/// The member by which they are told apart.
+/// The member that names the kind.
 #[derive(Deserialize)]
 struct Kinded {
     kind: String,

@@ -93,7 +93,7 @@ pub enum Observation {
         /// The digest of its beginning.
         start: Digest,
     },
-    /// The answer was put in by whoever made the fork; nobody was asked.
+    /// The answer was given by the user who forked the thread; no role ran.
     Given {},
 }
 

@@ -10,7 +10,7 @@ pub fn comment_behind(text: &str, node: &Node) -> Option<Span> {
         return None;
     }
     let written = text.get(node.span.offset..)?.get(..node.span.length)?;
-    // Quoted texts end visibly, and of a block the span ends behind its last line.
+    // Quoted texts end with their quote, and the span of a block ends after its last line.
     if written.is_empty() || written.starts_with(['"', '\'', '*']) || written.ends_with(['\n', '\r']) {
         return None;
     }

@@ -1,11 +1,11 @@
 //! Files as spanned trees: YAML or JSON text in, one tree out, every key and value with its place.
 //!
-//! The only module that knows a YAML parser. It reads and never interprets: which keys may stand where is for whoever
-//! walks the tree. Workflow files, scripts, scenarios and front matter are all read here.
+//! The only module that knows a YAML parser. It never interprets: the caller decides which keys are allowed where.
+//! Workflow files, scripts, scenarios and front matter are all read here.
 //!
 //! Laws: no text makes it panic, overflow a stack or take more than a fixed share of memory; the same document in YAML
-//! and in JSON gives trees with equal values; what a YAML parser would take silently for something else than its author
-//! meant (a tag, a merge key, a second document, digits that would be lost) is a fault.
+//! and in JSON gives trees with equal values; what YAML would silently read as something else (a tag, a merge key, a
+//! second document, digits that would be lost) is a fault.
 
 mod comment;
 mod json;
@@ -96,11 +96,11 @@ impl SourceError {
     }
 }
 
-/// What a text comes to: as much of its tree as could be read, and all that is wrong with it, in source order.
+/// The result of parsing a text: as much of its tree as could be read, and every fault, in source order.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub struct Parsed {
-    /// The tree. Where a fault left a hole, what stands there is the nearest guess, so that a walk over the tree can go
-    /// on and find the other faults; `None` when there is nothing to walk.
+    /// The tree; `None` if there is none. At a fault it holds the nearest guess, so that the walk can find further
+    /// faults.
     pub root: Option<Node>,
     /// The faults.
     pub faults: Vec<SourceError>,
@@ -139,7 +139,7 @@ pub fn read_json(text: &str) -> Parsed {
     too_long(text).unwrap_or_else(|| json::read(text))
 }
 
-/// The reading of a text that is not looked at because of its length.
+/// The result for a text that is too long to parse.
 fn too_long(text: &str) -> Option<Parsed> {
     (text.len() > MAX_BYTES).then(|| {
         let message = format!("the text has {} bytes; {MAX_BYTES} are read", text.len());
@@ -153,8 +153,8 @@ impl Node {
         self.kind.describe()
     }
 
-    /// Where to point for it: its own place, or where that has no length, as of block lists and maps, its first key or
-    /// `owner`, the key that it belongs to.
+    /// Where a diagnostic points: the node's own span, or if that is empty, as in block lists and maps, its first key
+    /// or `owner`, its own key.
     pub fn place(&self, owner: Span) -> Span {
         match &self.kind {
             Kind::Map(members) if !members.is_empty() => members.first().map_or(owner, |(key, _)| key.span),

@@ -55,7 +55,7 @@ impl Source {
         }
     }
 
-    /// The diagnostic that a reader's fault comes to in this file.
+    /// The fault as a diagnostic in this file.
     pub fn report(&self, fault: SourceError) -> Diagnostic {
         let mut diagnostic = self.diagnostic(fault.code, fault.span, fault.message);
         diagnostic.hint = fault.hint;

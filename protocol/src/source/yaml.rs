@@ -4,8 +4,8 @@
 //! Differences from the core schema: only `true` and `false` are booleans, and digits with a leading zero are a text.
 //! Tags, merge keys and second documents are faults, and numbers that would lose digits or are not finite.
 //!
-//! The tree is built with a stack of its own, so that no nesting can overflow the thread's; an alias is paid for out of
-//! the same budget as what it repeats.
+//! The tree is built with an explicit stack, so that no nesting overflows the thread's; an alias counts against the
+//! same budget as what it repeats.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -139,7 +139,7 @@ impl Builder<'_> {
         }
     }
 
-    /// What the parser has against the text, or the trap that its author stepped into.
+    /// The parser's error, or the common mistake behind it.
     fn syntax(&self, error: &ScanError) -> SourceError {
         let mark = error.marker();
         let offset = mark.byte_offset().unwrap_or_else(|| {
@@ -199,8 +199,8 @@ impl Builder<'_> {
         }
     }
 
-    /// The comment that begins behind something else, directly followed by a letter or a digit, where the parser gave
-    /// up: at `offset`, or within the list or map in brackets that is still open there.
+    /// A comment that cuts off a value where the parser stopped: it follows other text, and a letter or digit follows
+    /// its `#`. It is on the line of `offset`, or within the flow list or map still open there.
     fn cutting_comment(&self, offset: usize) -> Option<Span> {
         let open = self.stack.iter().rev().find(|frame| frame.flow).map(|frame| frame.span.offset);
         let start = self.line_start(open.unwrap_or(offset));
@@ -344,7 +344,7 @@ impl Builder<'_> {
         self.put(node);
     }
 
-    /// A list or a map stands where a key should.
+    /// Reports a list or a map as a key.
     fn key_of_many(&mut self, frame: &Frame) {
         // `{{ x }}` is a map whose key is a map; the outer one says so when it is closed.
         let outer = self.stack.last().map_or(0, |outer| outer.span.offset);
@@ -386,7 +386,7 @@ impl Builder<'_> {
         Ok(())
     }
 
-    /// Puts a finished node where it belongs.
+    /// Adds a finished node to the innermost open list or map.
     fn put(&mut self, node: Node) {
         match self.stack.last_mut().map(|frame| &mut frame.part) {
             None => self.root = Some(node),

@@ -1,6 +1,6 @@
-//! The hook kinds that a file may name, and the split of what it uses by whether it changes what is said.
+//! The hook kinds that a file may name. Their uses are split into altering and transparent ones.
 //!
-//! The table knows of each kind what the file's reader must know. What a kind does stands where it is built.
+//! The table holds what the reader of files needs; what a kind does is in the engine's `hook/kinds`.
 
 use std::collections::BTreeMap;
 
@@ -20,7 +20,7 @@ pub struct HookUse {
     pub at: CallKind,
     /// What happens when the hook itself fails.
     pub on_error: OnHookError,
-    /// In front of whom; `None` = every role.
+    /// The roles it applies to; `None` = every role.
     pub roles: Option<Vec<RoleName>>,
     /// The kind's own settings: durations as milliseconds, sizes as bytes, `null` for a duration that never ends.
     pub settings: BTreeMap<String, Value>,
@@ -46,7 +46,7 @@ impl HookUse {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum OnHookError {
-    /// It goes on as if the hook were not there.
+    /// The call continues without the hook.
     Bypass,
     /// It fails.
     Fail,
@@ -66,7 +66,7 @@ pub struct HookKind {
     /// Whether a use of it must have at least one of its settings.
     pub needs_setting: bool,
     /// Its settings, sorted by name.
-    pub(crate) settings: &'static [KeySpec],
+    pub settings: &'static [KeySpec],
 }
 
 const SCOPE: Shape = Shape::Word(&[("thread", ""), ("workflow", ""), ("store", "")]);
@@ -147,8 +147,8 @@ impl HookKind {
         self.settings.iter().map(|setting| KeySpec { required: false, ..*setting }).collect()
     }
 
-    /// Whether, with these settings, it changes what is said: an altering kind does, and so does a transparent one that
-    /// names a tool of a server (`server.tool`), whose effects nobody here knows.
+    /// Whether, with these settings, it can change a thread: an altering kind can, and so can a transparent one that
+    /// names a server's tool (`server.tool`), whose effects are unknown.
     pub fn is_altering(&self, settings: &BTreeMap<String, Value>) -> bool {
         let names_server = |name: &str| name.contains('.');
         let by_list = match settings.get("tools") {

@@ -2,7 +2,7 @@
 //!
 //! A file becomes a spanned tree ([`crate::source`]), then a definition ([`read`](self::read())) whose every fault has
 //! a place, then, when the checker has nothing against it, a [`Checked`]: the hashed [`Workflow`] and the [`Policy`]
-//! that may change between runs. Whoever runs a workflow sees nothing of files.
+//! that may change between runs. A running workflow knows nothing of files.
 //!
 //! Order is data where it has a meaning: `input`, `roles`, the statuses of an output, the fields of a status and
 //! `graph` are lists of `[name, value]` in file order.
@@ -11,9 +11,9 @@ pub mod check;
 mod format;
 pub mod hooks;
 pub mod limits;
-pub mod places;
 pub mod read;
 pub mod schema;
+pub mod source_map;
 pub mod template;
 pub mod types;
 
@@ -28,14 +28,14 @@ use crate::object::Parameters;
 
 pub use hooks::{HookUse, OnHookError};
 pub use limits::{Limits, RoleLimits};
-pub use places::Places;
 pub use read::{Files, read, read_hook};
+pub use source_map::SourceMap;
 pub use types::Field;
 
 /// A list of names with values, in file order.
 pub type Ordered<N, V> = Vec<(N, V)>;
 
-/// What a file comes to when nothing is wrong with it.
+/// The result of reading a file without faults.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Checked {
     /// What is hashed.
@@ -44,10 +44,10 @@ pub struct Checked {
     pub policy: Policy,
     /// What is odd but not wrong, in source order.
     pub warnings: Vec<Diagnostic>,
-    /// What is right but not run by this version, in source order: `validate` prints it, `run` refuses because of it.
+    /// What is valid but cannot be run by this version, in source order: `validate` prints it, `run` refuses it.
     pub not_yet: Vec<Diagnostic>,
     /// Where each part stands, for what is found out about the workflow later.
-    pub places: Places,
+    pub places: SourceMap,
 }
 
 /// The checked definition, object kind `workflow`: files inlined, shorthands expanded, defaults written out,
@@ -73,7 +73,7 @@ pub struct Workflow {
     pub rondo: u32,
 }
 
-/// What of a workflow may change between runs without changing what is said, object kind `policy`.
+/// What of a workflow may change between runs without changing its threads, object kind `policy`.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Policy {
@@ -201,11 +201,11 @@ impl RoleKind {
 pub struct ModelRole {
     /// Older visits are put into one text.
     pub compact: Option<Compact>,
-    /// What of the other roles' steps is told.
+    /// How much of the other roles' steps it sees.
     pub context: Context,
     /// How answers are written.
     pub format: AnswerFormat,
-    /// What of its own earlier visits is told.
+    /// How much of its own earlier visits it sees.
     pub history: History,
     /// The logical model.
     pub model: String,
@@ -226,7 +226,7 @@ pub enum AnswerFormat {
     Json,
 }
 
-/// What of a role's own earlier visits is told.
+/// How much of its own earlier visits a role sees.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum History {
@@ -239,11 +239,11 @@ pub enum History {
     None,
 }
 
-/// What of the other roles' steps since a role's last visit is told.
+/// How much of the other roles' steps since its last visit a role sees.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Context {
-    /// Of whom; `None` = everybody.
+    /// Of which roles; `None` = all.
     pub from: Option<Vec<RoleName>>,
     /// The most bytes of it.
     pub max_bytes: u64,
@@ -257,7 +257,7 @@ impl Default for Context {
     }
 }
 
-/// How much of a step is told.
+/// How much of a step another role sees.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum ContextWhat {
@@ -302,7 +302,7 @@ pub enum SelectBy {
     Model,
     /// Each in turn.
     RoundRobin,
-    /// Whoever spoke least recently.
+    /// The role that spoke least recently.
     LeastRecent,
     /// A person.
     Human,
@@ -460,7 +460,7 @@ pub struct Join {
     pub need: Need,
     /// Template source; `None` = the parts with a blank line between.
     pub prompt: Option<String>,
-    /// The role that goes on.
+    /// The role that runs next.
     pub to: RoleName,
 }
 

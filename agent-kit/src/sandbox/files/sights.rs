@@ -3,7 +3,7 @@
 use std::collections::{BTreeMap, btree_map};
 
 use rondo_protocol::digest::Digest;
-use rondo_protocol::seen::{Mark, Seen, Sight, SightKind};
+use rondo_protocol::seen::{Mark, ReadSet, Sight, SightKind};
 
 /// What was looked at, each name once a kind.
 #[derive(Debug, Clone, Default)]
@@ -38,10 +38,10 @@ impl Sights {
     }
 
     /// All of them, by path and kind.
-    pub(crate) fn into_seen(mut self) -> Seen {
+    pub(crate) fn into_seen(mut self) -> ReadSet {
         self.drop_entered();
         let sight = |((path, kind), Look { mark, digest, read_bytes })| Sight { path, kind, mark, digest, read_bytes };
-        Seen { sights: self.0.into_iter().map(sight).collect() }
+        ReadSet { sights: self.0.into_iter().map(sight).collect() }
     }
 
     /// Leaves out folders that were listed too: to be listed again they have to be entered.

@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 use std::time::Instant;
 
 use rondo_protocol::digest::{Digest, Hasher};
-use rondo_protocol::seen::{Seen, Sight, SightKind};
+use rondo_protocol::seen::{ReadSet, Sight, SightKind};
 
 use super::sights::stands_alike;
 use super::{Error, Folder, Found, OpenFile, Workspace};
@@ -38,7 +38,7 @@ pub struct Reach {
 
 impl Workspace {
     /// Looks again at everything that was seen, by the rules of this workspace: what it does not grant has changed.
-    pub fn still(&self, seen: &Seen, until: Instant) -> Still {
+    pub fn still(&self, seen: &ReadSet, until: Instant) -> Still {
         let workspace = self.unwatched();
         let mut again = Again { workspace: &workspace, until, folder: None };
         for sight in &seen.sights {
@@ -73,7 +73,7 @@ impl Workspace {
     }
 
     /// Whether a write to one of these paths could change anything of what was seen. On doubt it could.
-    pub fn touches(&self, seen: &Seen, written: &[String]) -> bool {
+    pub fn touches(&self, seen: &ReadSet, written: &[String]) -> bool {
         self.reach(written).touches(seen)
     }
 
@@ -101,7 +101,7 @@ impl Reach {
     }
 
     /// Whether such a write could change anything of what was seen. On doubt it could.
-    pub fn touches(&self, seen: &Seen) -> bool {
+    pub fn touches(&self, seen: &ReadSet) -> bool {
         seen.sights.iter().any(|sight| self.touches_sight(sight))
     }
 

@@ -8,7 +8,7 @@ use std::time::{SystemTime, UNIX_EPOCH};
 
 use cap_std::fs::Dir;
 use rondo_protocol::digest::{Digest, Hasher};
-use rondo_protocol::seen::{Mark, Seen, Sight, SightKind};
+use rondo_protocol::seen::{Mark, ReadSet, Sight, SightKind};
 
 use super::rules::Identities;
 use super::sights::Sights;
@@ -61,7 +61,7 @@ impl Watch {
 
     /// Everything that was looked at; `None` = nobody can tell: it was not begun, was given up, has been taken already,
     /// a file is still open, or a name was seen in two states.
-    pub fn take(&self) -> Option<Seen> {
+    pub fn take(&self) -> Option<ReadSet> {
         let mut state = self.state();
         let State { stage, open, sights } = &mut *state;
         let sights = std::mem::take(sights);
@@ -263,7 +263,7 @@ mod tests {
         watch.clone().note(sight(1));
         watch.note(sight(2));
         watch.begin();
-        assert_eq!(watch.take(), Some(Seen { sights: vec![sight(1), sight(2)] }));
+        assert_eq!(watch.take(), Some(ReadSet { sights: vec![sight(1), sight(2)] }));
         watch.begin();
         assert_eq!(watch.take(), None, "told already");
         let watch = Watch::default();

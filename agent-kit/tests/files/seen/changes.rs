@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 
 use rondo_agent_kit::sandbox::files::{Access, Still, Watch, Workspace};
 use rondo_protocol::Digest;
-use rondo_protocol::seen::{Seen, Sight, SightKind};
+use rondo_protocol::seen::{ReadSet, Sight, SightKind};
 use rustix::fs::{CWD, FileType, Mode};
 use serde_json::{Value, json};
 
@@ -205,7 +205,7 @@ fn time_that_is_up_and_sights_that_nobody_noted_are_no_hold() {
     let (_, whole) = seen(&scene, "search_files", &json!({ "pattern": "alpha" }));
     let before = Instant::now();
     assert_eq!(scene.workspace.still(&whole, before), Still::TooLate);
-    assert_eq!(scene.workspace.still(&Seen::default(), before), Still::Holds);
+    assert_eq!(scene.workspace.still(&ReadSet::default(), before), Still::Holds);
     // The clock is looked at within a long file too.
     write_young(scene.path().join("long"), vec![0; 16 << 20]);
     let watch = Watch::default();
@@ -215,13 +215,13 @@ fn time_that_is_up_and_sights_that_nobody_noted_are_no_hold() {
     assert_eq!(scene.workspace.still(&long, Instant::now() + Duration::from_millis(1)), Still::TooLate);
     assert_eq!(scene.workspace.still(&long, soon()), Still::Holds);
     write_young(scene.path().join("a.txt"), "alpha\n");
-    let (_, Seen { sights }) = seen(&scene, "read_file", &json!({ "path": "a.txt" }));
+    let (_, ReadSet { sights }) = seen(&scene, "read_file", &json!({ "path": "a.txt" }));
     let [sight] = &*sights else { panic!("{sights:?}") };
     let mark = sight.mark.unwrap();
     let forged = |change: &dyn Fn(&mut Sight)| {
         let mut sight = sight.clone();
         change(&mut sight);
-        scene.workspace.still(&Seen { sights: vec![sight] }, soon())
+        scene.workspace.still(&ReadSet { sights: vec![sight] }, soon())
     };
     assert_eq!(forged(&|_| {}), Still::Holds);
     let changes: [&dyn Fn(&mut Sight); 12] = [
@@ -267,5 +267,5 @@ fn writes_touch_what_they_could_change() {
     assert!(list("src", &["src/new"]) && list("src", &["src/deep/new/file"]) && list("src/deep", &["src/.ignore"]));
     assert!(list("src/deep", &[".gitignore"]) && list("src/deep", &["src"]));
     assert!(!list("src/deep", &["src/lib.rs"]) && !list("src/deep", &["src/new", "new"]));
-    assert!(!scene.workspace.touches(&Seen::default(), &[]), "nothing was seen");
+    assert!(!scene.workspace.touches(&ReadSet::default(), &[]), "nothing was seen");
 }

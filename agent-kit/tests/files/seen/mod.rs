@@ -10,7 +10,7 @@ use std::path::Path;
 use std::time::{Duration, Instant, SystemTime};
 
 use rondo_agent_kit::sandbox::files::Still;
-use rondo_protocol::seen::{Seen, SightKind};
+use rondo_protocol::seen::{ReadSet, SightKind};
 use serde_json::Value;
 
 use crate::scene::Scene;
@@ -35,7 +35,7 @@ fn project() -> Scene {
 }
 
 /// What a call says and saw, which still stands.
-fn seen(scene: &Scene, tool: &str, arguments: &Value) -> (String, Seen) {
+fn seen(scene: &Scene, tool: &str, arguments: &Value) -> (String, ReadSet) {
     let (text, seen) = scene.watched(tool, arguments);
     let seen = seen.unwrap();
     assert_eq!(scene.workspace.still(&seen, soon()), Still::Holds, "{tool} {arguments}");
@@ -43,7 +43,7 @@ fn seen(scene: &Scene, tool: &str, arguments: &Value) -> (String, Seen) {
 }
 
 /// As it would have been noted had every file been old: by its mark alone.
-fn aged(mut seen: Seen) -> Seen {
+fn aged(mut seen: ReadSet) -> ReadSet {
     for sight in &mut seen.sights {
         if sight.kind == SightKind::File && sight.read_bytes > 0 {
             (sight.digest, sight.read_bytes) = (None, 0);

@@ -20,12 +20,12 @@ mod typing;
 
 use self::lanes::Lanes;
 use self::plan::Plan;
-use super::places::{Places, key};
+use super::source_map::{SourceMap, key};
 use super::{Policy, Workflow};
 use crate::diagnostic::{Code, Diagnostic, nearest};
 
 /// Everything that is wrong with a workflow, and what is odd about it, in source order.
-pub fn check(workflow: &Workflow, policy: &Policy, places: &Places) -> Vec<Diagnostic> {
+pub fn check(workflow: &Workflow, policy: &Policy, places: &SourceMap) -> Vec<Diagnostic> {
     let plan = Plan::new(workflow);
     let lanes = Lanes::new(&plan);
     let mut findings = Findings { places, found: Vec::new() };
@@ -76,7 +76,7 @@ fn graph(plan: &Plan<'_>, lanes: &Lanes, findings: &mut Findings<'_>) {
 }
 
 struct Findings<'f> {
-    places: &'f Places,
+    places: &'f SourceMap,
     found: Vec<Diagnostic>,
 }
 

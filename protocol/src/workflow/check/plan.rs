@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 
 use crate::id::{Status, reserved};
-use crate::workflow::places::{item, key};
+use crate::workflow::source_map::{item, key};
 use crate::workflow::{Edge, FailedLanes, FanOut, Need, Outgoing, Role, RoleKind, Target, Workflow};
 
 /// The statuses that the runtime itself may give a step, in the order of their numbers.
@@ -58,7 +58,7 @@ pub(super) struct Fan {
     /// The first role of each branch, and whether its lane is opened whatever happens.
     pub(super) branches: Vec<(usize, bool)>,
     pub(super) join: usize,
-    /// Whether every lane that was opened has arrived when it goes on.
+    /// Whether the join waits until every open lane has arrived.
     pub(super) waits_for_all: bool,
     /// Whether it may go on without any lane that arrived.
     pub(super) may_be_empty: bool,

@@ -6,7 +6,7 @@ use super::lanes::Lanes;
 use super::plan::{Node, Plan, RESERVED, To, Way};
 use super::{Findings, hint_near, hint_role};
 use crate::diagnostic::Code;
-use crate::workflow::places::{item, key};
+use crate::workflow::source_map::{item, key};
 use crate::workflow::{FanOut, ModelRole, Need, Outgoing, Policy, RoleKind, Target};
 
 /// The model that a role has which names none.
@@ -235,7 +235,7 @@ fn terminal(way: &Way<'_>, findings: &mut Findings<'_>) {
     }
 }
 
-/// A model role that is told nothing.
+/// Warns of a model role without a prompt.
 fn prompt(plan: &Plan<'_>, way: &Way<'_>, findings: &mut Findings<'_>) {
     let is_model = |role: usize| plan.role(role).is_some_and(|role| matches!(role.role.kind, RoleKind::Model(_)));
     let missing = |path: &str, findings: &Findings<'_>| !findings.has(&key(path, "prompt"));

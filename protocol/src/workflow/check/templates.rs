@@ -1,4 +1,4 @@
-//! Every template of a workflow, each at its place.
+//! Every template of a workflow, each at its env.
 
 use std::collections::BTreeMap;
 
@@ -7,10 +7,10 @@ use super::flow::{Flow, State};
 use super::lanes::Lanes;
 use super::plan::{Plan, To, Way};
 use super::types::{Known, Type};
-use super::typing::{Place, Typing};
+use super::typing::{TypeEnv, Typing};
 use crate::canonical::Value;
 use crate::source::SourceError;
-use crate::workflow::places::{item, key};
+use crate::workflow::source_map::{item, key};
 use crate::workflow::template::{Expr, Template, ValueTemplate};
 use crate::workflow::{FailedLanes, FanOut, Need, Role, RoleKind, SelectBy};
 
@@ -81,8 +81,8 @@ impl<'p, 'w> Templates<'_, 'p, 'w, '_> {
     }
 
     fn element(&self, way: usize, over: &str) -> Known<'w> {
-        match (Expr::parse(over), self.place_on(way)) {
-            (Ok(expr), Some(place)) => Typing::new(&place).element(&expr),
+        match (Expr::parse(over), self.env_on(way)) {
+            (Ok(expr), Some(env)) => Typing::new(&env).element(&expr),
             _ => Type::Any.into(),
         }
     }
@@ -106,9 +106,9 @@ impl<'p, 'w> Templates<'_, 'p, 'w, '_> {
     }
 
     /// What a template on an edge sees.
-    fn place_on(&self, way: usize) -> Option<Place<'p, 'w>> {
+    fn env_on(&self, way: usize) -> Option<TypeEnv<'p, 'w>> {
         let edge = self.plan.ways.get(way)?;
-        Some(Place {
+        Some(TypeEnv {
             plan: self.plan,
             flow: self.flow,
             state: self.flow.on(way)?,
@@ -144,33 +144,33 @@ impl<'p, 'w> Templates<'_, 'p, 'w, '_> {
     }
 
     fn edge(&mut self, number: usize, way: &Way<'w>) {
-        let place = self.place_on(number);
+        let env = self.env_on(number);
         let path = &way.path;
         if let Some(when) = &way.edge.when {
-            self.condition(&key(path, "when"), when, place.as_ref());
+            self.condition(&key(path, "when"), when, env.as_ref());
         }
         if !matches!(way.to, To::Fan(_)) {
-            self.text(&key(path, "prompt"), &way.edge.prompt, place.as_ref());
+            self.text(&key(path, "prompt"), &way.edge.prompt, env.as_ref());
         }
         for (name, source) in [("say", &way.edge.say), ("reason", &way.edge.reason)] {
             if let Some(source) = source {
-                self.text(&key(path, name), source, place.as_ref());
+                self.text(&key(path, name), source, env.as_ref());
             }
         }
         if let Some(result) = &way.edge.result {
-            self.value(&key(path, "result"), &result.0, place.as_ref());
+            self.value(&key(path, "result"), &result.0, env.as_ref());
         }
         if let Some((_, fan)) = self.plan.fan_of(way) {
-            self.fan_out(path, way.to, fan, place);
+            self.fan_out(path, way.to, fan, env);
         }
     }
 
-    fn fan_out(&mut self, path: &str, to: To, fan: &'w FanOut, place: Option<Place<'p, 'w>>) {
+    fn fan_out(&mut self, path: &str, to: To, fan: &'w FanOut, env: Option<TypeEnv<'p, 'w>>) {
         let To::Fan(number) = to else { return };
         if let Some(each) = &fan.each {
-            self.list(&key(path, "each"), &each.over, place.as_ref());
+            self.list(&key(path, "each"), &each.over, env.as_ref());
         }
-        let lane = place.map(|place| Place { names: self.given.get(&number).cloned().unwrap_or_default(), ..place });
+        let lane = env.map(|env| TypeEnv { names: self.given.get(&number).cloned().unwrap_or_default(), ..env });
         for (position, branch) in fan.branches.iter().enumerate() {
             let path = item(&key(path, "to"), position);
             if let Some(when) = &branch.when {
@@ -186,7 +186,7 @@ impl<'p, 'w> Templates<'_, 'p, 'w, '_> {
             }
         }
         if let Some(prompt) = &fan.join.prompt {
-            let joined = self.flow.joined(number).zip(lane).map(|(state, lane)| Place {
+            let joined = self.flow.joined(number).zip(lane).map(|(state, lane)| TypeEnv {
                 state,
                 steps: Vec::new(),
                 without_step: Some(AT_JOIN),
@@ -205,14 +205,14 @@ impl<'p, 'w> Templates<'_, 'p, 'w, '_> {
     }
 
     /// What a prompt to a role sees, whichever edge leads to it.
-    fn place_before(&self, role: usize) -> Option<Place<'p, 'w>> {
+    fn env_before(&self, role: usize) -> Option<TypeEnv<'p, 'w>> {
         let entering = || self.plan.ways.iter().filter(|way| self.enters(way, role));
         let mut steps: Vec<_> = entering().filter_map(|way| way.from).collect();
         let from_start = || entering().any(|way| way.from.is_none()).then_some(AT_START);
         let without_step = if self.plan.is_join(role) { Some(AT_JOIN) } else { from_start() };
         steps.sort_unstable();
         steps.dedup();
-        Some(Place {
+        Some(TypeEnv {
             plan: self.plan,
             flow: self.flow,
             state: self.flow.before(role)?.clone(),
@@ -224,26 +224,26 @@ impl<'p, 'w> Templates<'_, 'p, 'w, '_> {
     }
 
     fn role(&mut self, number: usize, role: &'w Role) {
-        let place = || self.place_before(number);
+        let env = || self.env_before(number);
         let path = key("roles", self.plan.name(number));
         match &role.kind {
-            RoleKind::Tool(tool) => self.value(&key(&path, "args"), &tool.args.0, place().as_ref()),
-            RoleKind::Workflow(child) => self.value(&key(&path, "input"), &child.input.0, place().as_ref()),
+            RoleKind::Tool(tool) => self.value(&key(&path, "args"), &tool.args.0, env().as_ref()),
+            RoleKind::Workflow(child) => self.value(&key(&path, "input"), &child.input.0, env().as_ref()),
             RoleKind::Rule(decision) => {
-                let place = place();
+                let env = env();
                 for (status, rule) in &decision.rules {
                     let path = key(&key(&path, "output"), status.as_str());
                     if let Some(when) = &rule.when {
-                        self.condition(&key(&path, "when"), when, place.as_ref());
+                        self.condition(&key(&path, "when"), when, env.as_ref());
                     }
                     for (field, source) in &rule.fields {
-                        self.expression(&key(&path, field.as_str()), source, place.as_ref());
+                        self.expression(&key(&path, field.as_str()), source, env.as_ref());
                     }
                 }
             }
             RoleKind::Selector(selector) => {
                 if let SelectBy::Expression(source) = &selector.by {
-                    self.expression(&key(&key(&path, "by"), "expression"), source, place().as_ref());
+                    self.expression(&key(&key(&path, "by"), "expression"), source, env().as_ref());
                 }
             }
             RoleKind::Model(_) | RoleKind::Human => {}
@@ -261,7 +261,7 @@ impl<'p, 'w> Templates<'_, 'p, 'w, '_> {
             .filter(|(_, way)| way.to == To::End && way.edge.result.is_none())
             .collect();
         let state = Flow::union(ends.iter().filter_map(|(number, _)| self.flow.on(*number)));
-        let place = state.map(|state: State| Place {
+        let env = state.map(|state: State| TypeEnv {
             plan: self.plan,
             flow: self.flow,
             state,
@@ -270,21 +270,21 @@ impl<'p, 'w> Templates<'_, 'p, 'w, '_> {
             branches: None,
             names: Vec::new(),
         });
-        self.value("result", &result.0, place.as_ref());
+        self.value("result", &result.0, env.as_ref());
     }
 
-    fn text(&mut self, path: &str, source: &str, place: Option<&Place<'p, 'w>>) {
+    fn text(&mut self, path: &str, source: &str, env: Option<&TypeEnv<'p, 'w>>) {
         match Template::parse(source) {
-            Ok(template) => self.walk(path, place, |typing| typing.text(template.statements())),
+            Ok(template) => self.walk(path, env, |typing| typing.text(template.statements())),
             Err(faults) => self.report(path, faults),
         }
     }
 
-    fn value(&mut self, path: &str, source: &Value, place: Option<&Place<'p, 'w>>) {
+    fn value(&mut self, path: &str, source: &Value, env: Option<&TypeEnv<'p, 'w>>) {
         match ValueTemplate::parse(source) {
             Ok(template) => {
                 for leaf in template.leaves() {
-                    self.walk(&format!("{path}{}", leaf.place), place, |typing| match leaf.template.single() {
+                    self.walk(&format!("{path}{}", leaf.place), env, |typing| match leaf.template.single() {
                         Some(expr) => {
                             typing.value(expr);
                         }
@@ -293,27 +293,27 @@ impl<'p, 'w> Templates<'_, 'p, 'w, '_> {
                 }
             }
             Err(found) => {
-                for (place, faults) in found {
-                    self.report(&format!("{path}{place}"), faults);
+                for (way, faults) in found {
+                    self.report(&format!("{path}{way}"), faults);
                 }
             }
         }
     }
 
-    fn condition(&mut self, path: &str, source: &str, place: Option<&Place<'p, 'w>>) {
-        self.parsed(path, source, place, |typing, expr| {
+    fn condition(&mut self, path: &str, source: &str, env: Option<&TypeEnv<'p, 'w>>) {
+        self.parsed(path, source, env, |typing, expr| {
             typing.condition(expr);
         });
     }
 
-    fn expression(&mut self, path: &str, source: &str, place: Option<&Place<'p, 'w>>) {
-        self.parsed(path, source, place, |typing, expr| {
+    fn expression(&mut self, path: &str, source: &str, env: Option<&TypeEnv<'p, 'w>>) {
+        self.parsed(path, source, env, |typing, expr| {
             typing.value(expr);
         });
     }
 
-    fn list(&mut self, path: &str, source: &str, place: Option<&Place<'p, 'w>>) {
-        self.parsed(path, source, place, |typing, expr| {
+    fn list(&mut self, path: &str, source: &str, env: Option<&TypeEnv<'p, 'w>>) {
+        self.parsed(path, source, env, |typing, expr| {
             typing.element(expr);
         });
     }
@@ -322,19 +322,19 @@ impl<'p, 'w> Templates<'_, 'p, 'w, '_> {
         &mut self,
         path: &str,
         source: &str,
-        place: Option<&Place<'p, 'w>>,
+        env: Option<&TypeEnv<'p, 'w>>,
         walk: impl FnOnce(&mut Typing<'_, 'w>, &Expr),
     ) {
         match Expr::parse(source) {
-            Ok(expr) => self.walk(path, place, |typing| walk(typing, &expr)),
+            Ok(expr) => self.walk(path, env, |typing| walk(typing, &expr)),
             Err(faults) => self.report(path, faults),
         }
     }
 
-    /// Without a place nothing leads here, and that is said elsewhere.
-    fn walk(&mut self, path: &str, place: Option<&Place<'p, 'w>>, walk: impl FnOnce(&mut Typing<'_, 'w>)) {
-        let Some(place) = place else { return };
-        let mut typing = Typing::new(place);
+    /// Without an environment nothing leads here, which is another fault.
+    fn walk(&mut self, path: &str, env: Option<&TypeEnv<'p, 'w>>, walk: impl FnOnce(&mut Typing<'_, 'w>)) {
+        let Some(env) = env else { return };
+        let mut typing = Typing::new(env);
         walk(&mut typing);
         self.report(path, typing.finish());
     }

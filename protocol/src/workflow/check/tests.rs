@@ -7,7 +7,7 @@ use crate::canonical;
 use crate::diagnostic::Code;
 use crate::id::{RoleName, Status};
 use crate::source::Source;
-use crate::workflow::places::Places;
+use crate::workflow::source_map::SourceMap;
 use crate::workflow::{Edge, Limits, Outgoing, Policy, Role, Target, Workflow, read};
 
 const HEAD: &str = "rondo: 1\nname: test\n";
@@ -686,7 +686,7 @@ fn large_graphs_are_checked_without_recursion() {
     }
     let policy =
         Policy { description: String::new(), hooks: Vec::new(), limits: Limits::default(), roles: BTreeMap::new() };
-    let found = super::check(&workflow, &policy, &Places::new(Source::new("w.yaml", "")));
+    let found = super::check(&workflow, &policy, &SourceMap::new(Source::new("w.yaml", "")));
     // `r0` answers with a number only under one of its statuses; that is all.
     assert!(found.iter().all(|fault| fault.code == Code::FieldNotInEveryStatus), "{:?}", found.first());
 }

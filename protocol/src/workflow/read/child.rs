@@ -161,7 +161,7 @@ fn result_fields(workflow: &Workflow) -> Ordered<FieldName, Field> {
     fields
 }
 
-/// The schema of what one value of a result comes to: a text that is exactly one `{{ expr }}` may yield anything.
+/// The schema of one value of a result: a text that is exactly one `{{ expr }}` may yield anything.
 fn result_schema(value: &Value) -> Value {
     let of = |word: &str| [("type", Value::from(word))].into_iter().collect();
     match value {

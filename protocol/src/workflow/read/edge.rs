@@ -6,7 +6,7 @@ use crate::diagnostic::Code;
 use crate::id::{FieldName, RoleName};
 use crate::source::Kind;
 use crate::workflow::format::{EDGE, FAILED_LANES, FULL_BRANCH, FULL_JOIN, MAX_LANES};
-use crate::workflow::{Branch, Each, Edge, FailedLanes, FanOut, Join, Need, Target, places};
+use crate::workflow::{Branch, Each, Edge, FailedLanes, FanOut, Join, Need, Target, source_map};
 
 /// How many lanes of an `each` run at once unless it says so.
 const LANES: u64 = 8;
@@ -14,7 +14,7 @@ impl Reader<'_> {
     /// One edge, or a list that is tried in order; at `path`, one edge is a list of one.
     pub(super) fn edges(&mut self, part: &Part<'_>, path: &str) -> Vec<Edge> {
         if !matches!(part.node.kind, Kind::List(_)) {
-            let one = part.moved(places::item(path, 0));
+            let one = part.moved(source_map::item(path, 0));
             self.place(&one);
             return self.edge_alone(&one).into_iter().collect();
         }
@@ -187,7 +187,7 @@ impl Reader<'_> {
     /// The branches, under `to[0]`, `to[1]`...
     fn branches(&mut self, to: &Part<'_>, shared: Option<&Part<'_>>, prompt: &str) -> Option<Vec<Branch>> {
         if !matches!(to.node.kind, Kind::List(_)) {
-            let one = to.moved(places::item(&to.path, 0));
+            let one = to.moved(source_map::item(&to.path, 0));
             self.place(&one);
             let branch = self.branch(&one, shared, prompt)?;
             return Some(vec![branch]);
@@ -203,7 +203,7 @@ impl Reader<'_> {
 
     fn branch(&mut self, part: &Part<'_>, shared: Option<&Part<'_>>, prompt: &str) -> Option<Branch> {
         if !matches!(part.node.kind, Kind::Map(_)) {
-            let target = part.moved(places::key(&part.path, "to"));
+            let target = part.moved(source_map::key(&part.path, "to"));
             self.place(&target);
             let to = self.branch_target(&target)?;
             self.share_prompt(part, shared);
@@ -231,7 +231,7 @@ impl Reader<'_> {
     /// The place of a prompt that a branch has from its edge.
     fn share_prompt(&mut self, branch: &Part<'_>, shared: Option<&Part<'_>>) {
         if let Some(shared) = shared {
-            self.places.share(&shared.path, &places::key(&branch.path, "prompt"));
+            self.places.share(&shared.path, &source_map::key(&branch.path, "prompt"));
         }
     }
 
@@ -270,7 +270,7 @@ impl Reader<'_> {
 
     fn join(&mut self, part: &Part<'_>) -> Option<Join> {
         if !matches!(part.node.kind, Kind::Map(_)) {
-            let target = part.moved(places::key(&part.path, "to"));
+            let target = part.moved(source_map::key(&part.path, "to"));
             self.place(&target);
             let to = self.branch_target(&target)?;
             return Some(Join { failed: FailedLanes::default(), need: Need::default(), prompt: None, to });

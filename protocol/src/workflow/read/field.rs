@@ -9,7 +9,7 @@ use crate::diagnostic::Code;
 use crate::id::FieldName;
 use crate::source::Kind;
 use crate::workflow::types::{self, Field, Validator};
-use crate::workflow::{Ordered, places};
+use crate::workflow::{Ordered, source_map};
 
 impl Reader<'_> {
     pub(super) fn inputs(&mut self, part: &Part<'_>) -> Ordered<FieldName, Field> {
@@ -39,7 +39,7 @@ impl Reader<'_> {
             let schema = self.schema(&entry);
             let Some((name, optional)) = name else { continue };
             // The `?` is not part of the name by which the field is known.
-            self.place(&entry.moved(places::key(&part.path, name.as_str())));
+            self.place(&entry.moved(source_map::key(&part.path, name.as_str())));
             if !seen.insert(name.clone()) {
                 let message = format!("`{name}` stands twice, with and without `?`");
                 self.refuse(&entry, entry.key_fault(Code::DuplicateKey, message));
@@ -47,13 +47,13 @@ impl Reader<'_> {
             }
             match schema {
                 Some(schema) => fields.push((name, Field { optional, schema })),
-                None => self.places.mark_incomplete(&places::key(&part.path, name.as_str())),
+                None => self.places.mark_incomplete(&source_map::key(&part.path, name.as_str())),
             }
         }
         fields
     }
 
-    /// The JSON Schema that a type comes to.
+    /// The JSON Schema of a declared type.
     fn schema(&mut self, part: &Part<'_>) -> Option<Value> {
         let (schema, faults) = types::expand(part.node, part.name());
         if !faults.is_empty() {
@@ -94,7 +94,7 @@ impl Reader<'_> {
             && let Some(violation) = validator.violations(default).into_iter().next()
         {
             let message = format!("the default does not follow its own type: {violation}");
-            let at = Part { path: places::key(&part.path, "default"), key: None, node };
+            let at = Part { path: source_map::key(&part.path, "default"), key: None, node };
             self.refuse(part, at.fault(Code::InvalidDefault, message));
             return None;
         }

@@ -19,7 +19,7 @@ const MAX_PATH_BYTES: usize = 1024;
 /// Where a workflow's files come from.
 ///
 /// Paths are relative to the folder of the workflow file, have `/` between their parts, and neither begin with `/` nor
-/// hold `.` or `..`. That a link leads nowhere outside the folder is for whoever implements this.
+/// hold `.` or `..`. The implementation makes sure that no link leads out of the folder.
 pub trait Files {
     /// The text of the file at `path`, of at most `max_bytes`.
     ///

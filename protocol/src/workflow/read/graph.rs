@@ -9,7 +9,7 @@ use crate::diagnostic::Code;
 use crate::id::RoleName;
 use crate::id::{Status, reserved};
 use crate::source::Kind;
-use crate::workflow::{Edge, Ordered, Outgoing, Role, RoleKind, places};
+use crate::workflow::{Edge, Ordered, Outgoing, Role, RoleKind, source_map};
 
 impl Reader<'_> {
     /// The graph. What stands under a selector also says which statuses it has.
@@ -60,7 +60,7 @@ impl Reader<'_> {
             }
             let is_reserved = reserved.is_some();
             let Some(name) = reserved.or_else(|| self.status_name(&entry)) else { continue };
-            let path = places::key(&part.path, name.as_str());
+            let path = source_map::key(&part.path, name.as_str());
             self.place(&entry.moved(path.clone()));
             let edges = self.edges(&entry, &path);
             if !is_reserved {

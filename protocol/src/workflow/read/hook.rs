@@ -41,7 +41,7 @@ pub fn read_hook(hook: &Value) -> Result<HookUse, String> {
     }
 }
 
-/// What changes what is said, and what does not.
+/// The altering part and the transparent part.
 pub(super) type Split<T> = (T, T);
 
 impl Reader<'_> {

@@ -1,9 +1,8 @@
 //! The reader of workflow files: from a spanned tree to a [`Workflow`] and its [`Policy`], with every fault at its
 //! place.
 //!
-//! The walk never stops at a fault. What could not be read is left out and marked in [`Places`], so that the checker
-//! says nothing about it that would only follow. What an author may leave out is written out here: defaults,
-//! shorthands, the statuses of roles that do not declare them.
+//! The walk never stops at a fault. What could not be read is left out and marked in [`SourceMap`], so that the checker
+//! reports no faults that only follow from it. Defaults, shorthands and undeclared statuses are filled in here.
 //!
 //! It must never know how templates are evaluated or what a graph may look like: that is for the checker. It reads no
 //! file itself; it is given [`Files`].
@@ -33,7 +32,7 @@ use crate::id::RoleName;
 use crate::source::{self, Parsed, Source, SourceError};
 
 use super::format::TOP;
-use super::places::Places;
+use super::source_map::SourceMap;
 use file::Family;
 pub use file::{FileError, Files, MAX_CHILD_DEPTH, MAX_CHILDREN, MAX_INCLUDED_BYTES};
 pub use hook::read_hook;
@@ -61,7 +60,7 @@ struct Reader<'a> {
     /// The folder of the file as [`Files`] knows it, with `/` at its end, or empty.
     folder: String,
     is_json: bool,
-    places: Places,
+    places: SourceMap,
     faults: Vec<Diagnostic>,
     /// Faults of child workflows, in the order in which the children are named.
     child_faults: Vec<Diagnostic>,
@@ -83,7 +82,7 @@ impl<'a> Reader<'a> {
             shown_folder: shown_folder.to_owned(),
             folder: folder.to_owned(),
             is_json: file.to_ascii_lowercase().ends_with(".json"),
-            places: Places::new(Source::new(file, text)),
+            places: SourceMap::new(Source::new(file, text)),
             faults: Vec::new(),
             child_faults: Vec::new(),
             not_yet: Vec::new(),
@@ -132,7 +131,7 @@ impl<'a> Reader<'a> {
     }
 
     /// All faults in order.
-    fn end(mut self) -> (Vec<Diagnostic>, Places) {
+    fn end(mut self) -> (Vec<Diagnostic>, SourceMap) {
         self.places.sort(&mut self.faults);
         self.faults.dedup();
         for fault in self.child_faults {
@@ -185,14 +184,14 @@ impl<'a> Reader<'a> {
         None
     }
 
-    /// Whether a fault of the checker stands on a line behind something that the reader of the text had to guess.
+    /// Whether a fault of the checker follows a syntax error on the same line.
     fn follows_a_hole(&self, fault: &Diagnostic) -> bool {
         let hole = self.holes.range(..=fault.span.offset).next_back();
         let between = hole.and_then(|hole| self.places.text().get(*hole..fault.span.offset));
         self.places.is_main(&fault.file) && between.is_some_and(|text| !text.contains('\n'))
     }
 
-    /// Keeps a fault, unless the reader of the text already has one at its place.
+    /// Keeps a fault, unless there is a syntax error at the same offset.
     fn report(&mut self, fault: SourceError) {
         if !self.holes.contains(&fault.span.offset) || fault.span == Span::default() {
             self.keep_fault(fault);

@@ -3,18 +3,18 @@
 
 use super::Reader;
 use crate::diagnostic::Code;
-use crate::workflow::{ModelRole, RoleKind, Workflow, places};
+use crate::workflow::{ModelRole, RoleKind, Workflow, source_map};
 
 impl Reader<'_> {
     pub(super) fn not_yet_run(&mut self, workflow: &Workflow) {
         for (name, role) in &workflow.roles {
-            let path = places::key("roles", name.as_str());
+            let path = source_map::key("roles", name.as_str());
             match &role.kind {
                 RoleKind::Model(ModelRole { compact: Some(_), .. }) => {
-                    self.not_yet(&places::key(&path, "compact"), "`compact`");
+                    self.not_yet(&source_map::key(&path, "compact"), "`compact`");
                 }
                 RoleKind::Model(_) | RoleKind::Tool(_) => {}
-                kind => self.not_yet(&places::key(&path, "kind"), &format!("a {} role", kind.name())),
+                kind => self.not_yet(&source_map::key(&path, "kind"), &format!("a {} role", kind.name())),
             }
         }
     }

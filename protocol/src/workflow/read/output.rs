@@ -26,8 +26,8 @@ impl Reader<'_> {
         output
     }
 
-    /// The statuses of a rule role: each with its condition and an expression for each field, and what that comes to as
-    /// an output.
+    /// The statuses of a rule role: each with its condition and an expression for each field, and the output that
+    /// follows.
     pub(super) fn rules(&mut self, part: &Part<'_>) -> (Ordered<Status, Rule>, Output) {
         let (mut rules, mut output) = (Vec::new(), Vec::new());
         let entries = self.entries(part).unwrap_or_default();

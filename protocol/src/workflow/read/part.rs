@@ -4,9 +4,9 @@ use super::Reader;
 use crate::diagnostic::{Code, Span, nearest};
 use crate::source::{Key, Kind, Node, SourceError, excerpt};
 use crate::workflow::format::KeySpec;
-use crate::workflow::places;
+use crate::workflow::source_map;
 
-/// A node with the path by which [`Places`](crate::workflow::Places) knows it.
+/// A node with the path by which [`SourceMap`](crate::workflow::SourceMap) knows it.
 #[derive(Debug, Clone)]
 pub(super) struct Part<'n> {
     pub path: String,
@@ -103,7 +103,7 @@ impl Reader<'_> {
             entries.iter().filter(unknown).filter_map(|entry| nearest(entry.name(), known.iter().copied())).collect();
         for KeySpec { name, .. } in keys.iter().filter(|key| key.required) {
             if !entries.iter().any(|entry| entry.name() == *name) && !misspelt.contains(name) {
-                self.places.mark_incomplete(&places::key(&part.path, name));
+                self.places.mark_incomplete(&source_map::key(&part.path, name));
                 self.report(part.key_fault(Code::MissingKey, format!("the key `{name}` is missing")));
             }
         }
@@ -125,7 +125,7 @@ impl Reader<'_> {
         Some(Fields(fields))
     }
 
-    /// Whether the part is not `null`, which is said.
+    /// Whether the part has a value; reports it if not.
     pub(super) fn is_given(&mut self, part: &Part<'_>) -> bool {
         let given = part.node.kind != Kind::Null;
         if !given {
@@ -144,7 +144,7 @@ impl Reader<'_> {
         };
         let parts: Vec<_> = entries
             .iter()
-            .map(|(key, node)| Part { path: places::key(&part.path, &key.name), key: Some(key), node })
+            .map(|(key, node)| Part { path: source_map::key(&part.path, &key.name), key: Some(key), node })
             .collect();
         for part in &parts {
             self.place(part);
@@ -152,7 +152,7 @@ impl Reader<'_> {
         Some(parts)
     }
 
-    /// The entries of a list, without those that are empty, which is said.
+    /// The entries of a list. Empty ones are reported and left out.
     pub(super) fn items<'n>(&mut self, part: &Part<'n>) -> Option<Vec<Part<'n>>> {
         let Kind::List(items) = &part.node.kind else {
             self.wrong_type(part, "a list", None);
@@ -161,7 +161,7 @@ impl Reader<'_> {
         let parts: Vec<_> = items
             .iter()
             .enumerate()
-            .map(|(position, node)| Part { path: places::item(&part.path, position), key: None, node })
+            .map(|(position, node)| Part { path: source_map::item(&part.path, position), key: None, node })
             .collect();
         for part in &parts {
             self.place(part);
@@ -174,7 +174,7 @@ impl Reader<'_> {
         self.places.put(&part.path, part.key.map(|key| key.span), part.node.span, part.holds());
     }
 
-    /// Says what was expected instead of the part.
+    /// Reports what was expected instead of the part.
     pub(super) fn wrong_type(&mut self, part: &Part<'_>, expected: &str, hint: Option<&str>) {
         let subject = if part.key.is_some() {
             format!("`{}` wants {expected}", excerpt(part.name()))

@@ -1,14 +1,13 @@
 //! Rendering: statements and expressions over a scope.
 //!
-//! Values are borrowed from the scope as long as nothing changes them, and what is only looked at is never copied. The
-//! meter counts what is done and made; every loop here, every comparison and every filter pays it for the bytes that
-//! it looks at before it works.
+//! Values are borrowed from the scope until something changes them. The meter counts work and allocations: every loop,
+//! comparison and filter pays for the bytes it reads before it reads them.
 
 use std::borrow::Cow;
 use std::cell::Cell;
 
 use super::expr::{Comparison, Expr, FilterKind, Node, Path, Root, Segment, Test, TypeTest};
-use super::scope::{Found, MAX_NAMES, Scope, View};
+use super::scope::{Lookup, MAX_NAMES, Scope, View};
 use super::{Cause, RenderError, Statement, filter, kind_name, number};
 use crate::canonical::Value;
 
@@ -160,13 +159,13 @@ impl<'a> List<'a> {
         self.length
     }
 
-    /// What stands at `path` in its element `index`; `None` where the path breaks off.
+    /// The value at `path` in the element `index`; `None` where the path breaks off.
     pub(super) fn member(self, index: usize, path: &'a [Segment], env: &Env<'a>) -> Result<Option<View<'a>>, Cause> {
         if index >= self.length {
             return Ok(path.iter().try_fold(View::none(), View::member));
         }
         let names = Names::leading(None, path);
-        let Found { view, used } = env.scope.item(self.names.as_slice(), index, names.as_slice());
+        let Lookup { view, used } = env.scope.item(self.names.as_slice(), index, names.as_slice());
         walk(view, path.get(used..), env.meter)
     }
 
@@ -184,7 +183,7 @@ impl<'a> List<'a> {
     }
 }
 
-/// The end of the path that goes on from what a scope has found. What was made for the occasion is paid as a copy.
+/// Follows the rest of a path from what a scope returned. An owned value is paid for as a copy.
 fn walk<'a>(view: View<'a>, rest: Option<&'a [Segment]>, meter: &Meter) -> Result<Option<View<'a>>, Cause> {
     if let View::Owned(value) = &view {
         meter.copy(value)?;
@@ -418,17 +417,17 @@ fn eval_leniently<'a>(expr: &'a Expr, env: &Env<'a>) -> Result<View<'a>, RenderE
 }
 
 /// What a path leads to.
-enum Place<'a> {
+enum Resolved<'a> {
     View(View<'a>),
     /// A whole list that the scope gives one by one.
     List(List<'a>),
 }
 
-/// What stands at a path; `None` where it breaks off.
+/// The value at a path; `None` where it breaks off.
 fn look_up<'a>(path: &'a Path, env: &Env<'a>) -> Result<Option<View<'a>>, Cause> {
     match place(path, env)? {
-        Some(Place::View(view)) => Ok(Some(view)),
-        Some(Place::List(list)) => list.view(env).map(Some),
+        Some(Resolved::View(view)) => Ok(Some(view)),
+        Some(Resolved::List(list)) => list.view(env).map(Some),
         None => Ok(None),
     }
 }
@@ -450,7 +449,7 @@ fn list_at<'a>(root: &'a str, segments: &'a [Segment], scope: &dyn Scope) -> Opt
     length.map(|length| List { names, length })
 }
 
-fn place<'a>(path: &'a Path, env: &Env<'a>) -> Result<Option<Place<'a>>, Cause> {
+fn place<'a>(path: &'a Path, env: &Env<'a>) -> Result<Option<Resolved<'a>>, Cause> {
     let segments = path.segments.as_slice();
     let view = match &path.root {
         Root::Local { up, slot, .. } => match local(*up, *slot, env) {
@@ -463,17 +462,17 @@ fn place<'a>(path: &'a Path, env: &Env<'a>) -> Result<Option<Place<'a>>, Cause> 
         Root::Name(root) => {
             if let Some(list) = list_at(root, segments, env.scope) {
                 let Some([Segment::Index(index), rest @ ..]) = segments.get(list.names.count - 1..) else {
-                    return Ok(Some(Place::List(list)));
+                    return Ok(Some(Resolved::List(list)));
                 };
                 list.member(*index, rest, env)?
             } else {
                 let names = Names::leading(Some(root), segments);
-                let Found { view, used } = env.scope.find(names.as_slice());
+                let Lookup { view, used } = env.scope.find(names.as_slice());
                 walk(view, segments.get(used.saturating_sub(1)..), env.meter)?
             }
         }
     };
-    Ok(view.map(Place::View))
+    Ok(view.map(Resolved::View))
 }
 
 fn local<'a>(up: usize, slot: usize, env: &Env<'a>) -> Option<Named<'a>> {
@@ -501,8 +500,8 @@ fn is_true(expr: &Expr, env: &Env<'_>) -> Result<bool, RenderError> {
             Some(role) => env.scope.has_run(role),
             None => match place(path, env)? {
                 None => false,
-                Some(Place::List(_)) => true,
-                Some(Place::View(view)) => match view.as_value() {
+                Some(Resolved::List(_)) => true,
+                Some(Resolved::View(view)) => match view.as_value() {
                     Some(Value::Null) => false,
                     Some(Value::Bool(truth)) => *truth,
                     _ => true,

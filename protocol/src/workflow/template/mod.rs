@@ -23,7 +23,7 @@ mod value;
 use std::ops::Range;
 
 pub use expr::{Expr, Path, Segment};
-pub use scope::{Found, MAX_NAMES, Scope, View};
+pub use scope::{Lookup, MAX_NAMES, Scope, View};
 pub use value::ValueTemplate;
 
 use crate::canonical::{self, Value};
@@ -75,7 +75,7 @@ pub enum Cause {
     /// Something printed is none.
     #[error("{0} is none and cannot be printed")]
     NonePrinted(String),
-    /// A path goes on where there is nothing.
+    /// A path continues below a value that is absent.
     #[error("{0} is not there: the path breaks off")]
     BreaksOff(String),
     /// A list or an object printed as it is.

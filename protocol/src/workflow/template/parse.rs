@@ -135,8 +135,8 @@ fn range_of(span: Span) -> Range<usize> {
     offset(span.start_offset)..offset(span.end_offset)
 }
 
-/// The walk over minijinja's tree. It goes on after a fault, so that all of them are found; what could not be lowered
-/// is `none` meanwhile.
+/// Lowers minijinja's tree. It continues after a fault, so that all are found, with `none` in the place of what could
+/// not be lowered.
 #[derive(Default)]
 struct Lowering {
     faults: Vec<SourceError>,

@@ -1,7 +1,7 @@
 //! What a template can see, looked up name by name.
 //!
-//! A template asks only for what it reads, so that whoever renders one never builds the whole context. A list may be
-//! given one element at a time, so that a loop over ten thousand of them holds one.
+//! A template asks only for what it reads, so that the whole context is never built. A list may be given one element at
+//! a time, so that a loop over ten thousand of them holds one.
 
 use crate::canonical::Value;
 
@@ -14,10 +14,10 @@ pub const MAX_NAMES: usize = 4;
 /// `each` gives to the element. What is not there is `none`: the checker has made sure that a template asks for
 /// nothing else.
 pub trait Scope {
-    /// What stands at the beginning of `path`, and how many of its names were needed to find it. `path` holds the
-    /// leading names of a path, at least one and at most [`MAX_NAMES`]; the template walks the rest itself. So
-    /// `steps.writer.output.title` may be answered with the role's whole output and `used: 3`, borrowed.
-    fn find<'s>(&'s self, path: &[&str]) -> Found<'s>;
+    /// The value at a prefix of `path`, and the length of that prefix. `path` holds the leading names of a path, at
+    /// least one and at most [`MAX_NAMES`]; the template walks the rest itself. So `steps.writer.output.title` may be
+    /// answered with the role's whole output and `used: 3`, borrowed.
+    fn find<'s>(&'s self, path: &[&str]) -> Lookup<'s>;
 
     /// How many elements the list at `list` has, where this scope gives its elements one by one: such a list is asked
     /// for with [`item`](Self::item) and never with [`find`](Self::find). `None` for everything else.
@@ -28,11 +28,11 @@ pub trait Scope {
         None
     }
 
-    /// What stands at the beginning of `path` within the element `index` of such a list, and how many names of `path`
-    /// were needed to find it; the whole element where `path` is empty. `path` holds at most [`MAX_NAMES`] names, and
-    /// `index` is below [`length`](Self::length).
-    fn item<'s>(&'s self, _list: &[&str], _index: usize, _path: &[&str]) -> Found<'s> {
-        Found::none(0)
+    /// The value at a prefix of `path` within the element `index` of such a list, and the length of that prefix; the
+    /// whole element if `path` is empty. `path` holds at most [`MAX_NAMES`] names, and `index` is below
+    /// [`length`](Self::length).
+    fn item<'s>(&'s self, _list: &[&str], _index: usize, _path: &[&str]) -> Lookup<'s> {
+        Lookup::none(0)
     }
 
     /// Whether `role` has run: the question behind `{% if steps.ROLE %}`, asked often and answered without building
@@ -42,22 +42,22 @@ pub trait Scope {
     }
 }
 
-/// What a [`Scope`] has found.
+/// The result of a lookup in a [`Scope`].
 #[derive(Debug)]
-pub struct Found<'s> {
+pub struct Lookup<'s> {
     /// The value at that place.
     pub view: View<'s>,
     /// How many names of the path lead to it.
     pub used: usize,
 }
 
-impl<'s> Found<'s> {
-    /// `view` stands at the first `used` names.
+impl<'s> Lookup<'s> {
+    /// `view` is at the first `used` names.
     pub fn new(view: impl Into<View<'s>>, used: usize) -> Self {
         Self { view: view.into(), used }
     }
 
-    /// Nothing: the path breaks off after `used` names.
+    /// None: the path ends after `used` names.
     pub fn none(used: usize) -> Self {
         Self { view: View::none(), used }
     }
@@ -113,7 +113,7 @@ impl View<'_> {
         self.as_value().map_or("text", super::kind_name)
     }
 
-    /// The value for keeping. Whoever keeps one pays for the copy first.
+    /// The value itself. The caller pays for the copy first.
     pub(super) fn into_value(self) -> Value {
         match self {
             Self::Value(value) => value.clone(),
@@ -152,10 +152,10 @@ impl From<Value> for View<'_> {
 
 /// An object is a scope whose roots are its members.
 impl Scope for Value {
-    fn find<'s>(&'s self, path: &[&str]) -> Found<'s> {
+    fn find<'s>(&'s self, path: &[&str]) -> Lookup<'s> {
         match path.first().and_then(|root| self.get(root)) {
-            Some(value) => Found::new(value, 1),
-            None => Found::none(1),
+            Some(value) => Lookup::new(value, 1),
+            None => Lookup::none(1),
         }
     }
 

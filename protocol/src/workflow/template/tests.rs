@@ -401,9 +401,9 @@ fn work_and_output_have_ceilings() {
 struct Asked(std::cell::RefCell<Vec<String>>, Value);
 
 impl Scope for Asked {
-    fn find<'s>(&'s self, path: &[&str]) -> Found<'s> {
+    fn find<'s>(&'s self, path: &[&str]) -> Lookup<'s> {
         self.0.borrow_mut().push(path.join("."));
-        Found::new(&self.1, path.len())
+        Lookup::new(&self.1, path.len())
     }
 }
 

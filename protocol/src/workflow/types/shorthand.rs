@@ -285,7 +285,7 @@ impl Expander<'_> {
         Value::Object(members)
     }
 
-    /// Whether what stands under `type` is a word that names none, which is said.
+    /// Whether the value of `type` is a word that names no type; reports it.
     fn names_no_type(&mut self, node: &Node) -> bool {
         let Kind::Str(word) = &node.kind else { return false };
         if TYPES.contains(&word.as_str()) {

@@ -3,7 +3,7 @@
 use rondo_protocol::call::{ModelAnswer, TurnReply};
 use rondo_protocol::message::Part;
 use rondo_protocol::object::{Entry, Finish, ModelReply, Usage};
-use rondo_protocol::seen::Seen;
+use rondo_protocol::seen::ReadSet;
 use rondo_protocol::{Digest, canonical};
 use serde::{Deserialize, Serialize};
 
@@ -33,7 +33,7 @@ pub enum Said {
     /// By a model.
     Model(ModelReply),
     /// In a whole turn, and what its tools saw.
-    Turn(Box<TurnReply>, Seen),
+    Turn(Box<TurnReply>, ReadSet),
 }
 
 impl Answer {

@@ -2,7 +2,7 @@
 
 use rondo_protocol::call::ToolReply;
 use rondo_protocol::canonical;
-use rondo_protocol::seen::Seen;
+use rondo_protocol::seen::ReadSet;
 
 use super::dependents::Dependents;
 use crate::hook::shelf::Content;
@@ -18,7 +18,7 @@ pub struct Kept {
     /// What the tool said.
     pub text: String,
     /// What it saw of the file system; `None` = it stands on its arguments alone.
-    pub seen: Option<Seen>,
+    pub seen: Option<ReadSet>,
 }
 
 impl Kept {

@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 
 use rondo_agent_kit::sandbox::files::{Reach, Workspace};
 use rondo_protocol::call::Effect;
-use rondo_protocol::seen::{Seen, Sight, SightKind};
+use rondo_protocol::seen::{ReadSet, Sight, SightKind};
 use serde::{Deserialize, Serialize};
 
 /// The names that a result stands on: as many as it takes for every write that touches one of all its sights to touch
@@ -20,7 +20,7 @@ pub struct Extent {
 
 impl Extent {
     /// That of what was seen in a workspace.
-    pub fn of(seen: &Seen, root: &Path) -> Self {
+    pub fn of(seen: &ReadSet, root: &Path) -> Self {
         let Some(root) = root.to_str() else { return Self::any() };
         let kept: Vec<&Sight> = {
             let plain = |sight: &'_ Sight| if sight.path == "." { PathBuf::new() } else { PathBuf::from(&sight.path) };
@@ -99,6 +99,6 @@ impl Touch {
             digest: None,
             read_bytes: 0,
         };
-        reach.touches(&Seen { sights: names.iter().map(sight).collect() })
+        reach.touches(&ReadSet { sights: names.iter().map(sight).collect() })
     }
 }

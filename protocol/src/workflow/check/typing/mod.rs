@@ -1,4 +1,4 @@
-//! Types and presence within one template: what each path stands for at its place, and whether it may stand there.
+//! Types and presence within one template: what each path stands for at its env, and whether it may stand there.
 
 mod filter;
 mod path;
@@ -16,7 +16,7 @@ use crate::workflow::template::expr::{Comparison, Node, Test};
 use crate::workflow::template::{Expr, Statement};
 
 /// What a template can read.
-pub(super) struct Place<'p, 'w> {
+pub(super) struct TypeEnv<'p, 'w> {
     pub(super) plan: &'p Plan<'w>,
     pub(super) flow: &'p Flow<'p, 'w>,
     /// What has run.
@@ -46,7 +46,7 @@ enum Want {
 }
 
 pub(super) struct Typing<'p, 'w> {
-    place: &'p Place<'p, 'w>,
+    env: &'p TypeEnv<'p, 'w>,
     faults: Vec<SourceError>,
     /// Paths that are known to be there, as they are written.
     present: Vec<String>,
@@ -55,8 +55,8 @@ pub(super) struct Typing<'p, 'w> {
 }
 
 impl<'p, 'w> Typing<'p, 'w> {
-    pub(super) fn new(place: &'p Place<'p, 'w>) -> Self {
-        Self { place, faults: Vec::new(), present: Vec::new(), loops: Vec::new() }
+    pub(super) fn new(env: &'p TypeEnv<'p, 'w>) -> Self {
+        Self { env, faults: Vec::new(), present: Vec::new(), loops: Vec::new() }
     }
 
     pub(super) fn finish(mut self) -> Vec<SourceError> {

@@ -1,10 +1,10 @@
-//! What a path stands for at its place, and whether it may stand there.
+//! What a path stands for at its env, and whether it may stand there.
 
 use std::ops::Range;
 
 use super::super::plan::Plan;
 use super::super::types::{Known, Member, Type};
-use super::{Place, Typing, Want, either};
+use super::{TypeEnv, Typing, Want, either};
 use crate::diagnostic::{Code, nearest};
 use crate::id::FieldName;
 use crate::workflow::Field;
@@ -16,7 +16,7 @@ impl<'w> Typing<'_, 'w> {
     pub(super) fn member(&mut self, base: &Known<'w>, segment: &Segment, range: &Range<usize>) -> Known<'w> {
         let found = match base.kind {
             Type::Step(role) | Type::PastStep(role) => {
-                step_member(self.place, &base.kind, segment, &all_statuses(self.place, role))
+                step_member(self.env, &base.kind, segment, &all_statuses(self.env, role))
             }
             _ => base.kind.member(segment),
         };
@@ -90,10 +90,10 @@ impl<'w> Typing<'_, 'w> {
             }
             let found = match known.kind {
                 Type::Step(role) => {
-                    let statuses = self.place.flow.statuses(&self.place.state, role);
-                    step_member(self.place, &known.kind, segment, &statuses)
+                    let statuses = self.env.flow.statuses(&self.env.state, role);
+                    step_member(self.env, &known.kind, segment, &statuses)
                 }
-                Type::PastStep(role) => step_member(self.place, &known.kind, segment, &all_statuses(self.place, role)),
+                Type::PastStep(role) => step_member(self.env, &known.kind, segment, &all_statuses(self.env, role)),
                 ref kind => kind.member(segment),
             };
             let of = format!("`{written}`");
@@ -125,7 +125,7 @@ impl<'w> Typing<'_, 'w> {
 
     /// Whether `branches` is always long enough for this index.
     fn is_sure_branch(&self, segment: &Segment) -> bool {
-        matches!(segment, Segment::Index(index) if self.place.branches.is_some_and(|least| *index < least))
+        matches!(segment, Segment::Index(index) if self.env.branches.is_some_and(|least| *index < least))
     }
 
     fn absent(&mut self, written: &str, range: &Range<usize>) {
@@ -149,9 +149,9 @@ impl<'w> Typing<'_, 'w> {
         let without: Vec<&str> = steps
             .iter()
             .filter(|(role, status)| {
-                !fields_of(self.place.plan, *role, *status).iter().any(|(field, _)| **field == **name)
+                !fields_of(self.env.plan, *role, *status).iter().any(|(field, _)| **field == **name)
             })
-            .filter_map(|(role, status)| self.place.plan.role(*role)?.statuses.get(*status).copied())
+            .filter_map(|(role, status)| self.env.plan.role(*role)?.statuses.get(*status).copied())
             .collect();
         if without.is_empty() || without.len() == steps.len() {
             return self.unknown_member(of, segment, names, range);
@@ -169,40 +169,40 @@ impl<'w> Typing<'_, 'w> {
     fn statuses_of(&self, of: &str) -> Vec<(usize, usize)> {
         let written = of.trim_matches('`');
         let role = written.strip_prefix("steps.").and_then(|rest| rest.strip_suffix(".output"));
-        match role.and_then(|role| self.place.plan.number(role)) {
+        match role.and_then(|role| self.env.plan.number(role)) {
             Some(role) => {
-                self.place.flow.statuses(&self.place.state, role).into_iter().map(|status| (role, status)).collect()
+                self.env.flow.statuses(&self.env.state, role).into_iter().map(|status| (role, status)).collect()
             }
-            None => self.place.steps.clone(),
+            None => self.env.steps.clone(),
         }
     }
 
     fn root(&mut self, name: &str, range: &Range<usize>) -> Option<Known<'w>> {
-        let place = self.place;
-        if let Some((_, known)) = place.names.iter().find(|(given, _)| *given == name) {
+        let env = self.env;
+        if let Some((_, known)) = env.names.iter().find(|(given, _)| *given == name) {
             return Some(known.clone());
         }
         match name {
             "input" => {
-                let inputs = place.plan.workflow.input.iter();
+                let inputs = env.plan.workflow.input.iter();
                 return Some(
                     Type::Fields(inputs.map(|(name, field)| (name.as_str().to_owned(), input(field))).collect()).into(),
                 );
             }
             "output" | "body" | "status" => {
-                if let Some(why) = place.without_step {
+                if let Some(why) = env.without_step {
                     let message = format!("`{name}` is not in scope: {why}");
-                    let hint = if place.branches.is_some() { "use `branches`, or `steps.ROLE`" } else { "use `input`" };
+                    let hint = if env.branches.is_some() { "use `branches`, or `steps.ROLE`" } else { "use `input`" };
                     self.fault(Code::UnknownVariable, range, message, hint);
                     return None;
                 }
                 return Some(if name == "output" {
-                    common_fields(place.plan, &place.steps).into()
+                    common_fields(env.plan, &env.steps).into()
                 } else {
                     Type::Text.into()
                 });
             }
-            "branches" if place.branches.is_some() => return Some(Type::List(Box::new(branch().into())).into()),
+            "branches" if env.branches.is_some() => return Some(Type::List(Box::new(branch().into())).into()),
             _ => {}
         }
         let hint = self.meant(name);
@@ -212,18 +212,18 @@ impl<'w> Typing<'_, 'w> {
 
     /// What may be meant by a name that is not in scope.
     fn meant(&self, name: &str) -> String {
-        let place = self.place;
-        let is_field = place
+        let env = self.env;
+        let is_field = env
             .steps
             .iter()
-            .any(|(role, status)| fields_of(place.plan, *role, *status).iter().any(|(field, _)| **field == *name));
-        if place.plan.workflow.input.iter().any(|(input, _)| input.as_str() == name) {
+            .any(|(role, status)| fields_of(env.plan, *role, *status).iter().any(|(field, _)| **field == *name));
+        if env.plan.workflow.input.iter().any(|(input, _)| input.as_str() == name) {
             return format!("an input is written `input.{name}`");
         }
         if is_field {
             return format!("a field is written `output.{name}`");
         }
-        if place.plan.number(name).is_some() {
+        if env.plan.number(name).is_some() {
             return format!("a role's step is written `steps.{name}`");
         }
         match name {
@@ -232,23 +232,23 @@ impl<'w> Typing<'_, 'w> {
             _ => {}
         }
         let roots = ["input", "output", "body", "status", "steps"].into_iter();
-        match nearest(name, roots.chain(place.names.iter().map(|(given, _)| *given))) {
+        match nearest(name, roots.chain(env.names.iter().map(|(given, _)| *given))) {
             Some(near) => format!("did you mean `{near}`?"),
             None => "in scope are `input`, `output`, `body`, `status` and `steps`".to_owned(),
         }
     }
 
     fn step(&mut self, role: &str, range: &Range<usize>, want: Want) -> Option<Known<'w>> {
-        let place = self.place;
-        let Some(number) = place.plan.number(role) else {
-            let hint = match nearest(role, place.plan.names()) {
+        let env = self.env;
+        let Some(number) = env.plan.number(role) else {
+            let hint = match nearest(role, env.plan.names()) {
                 Some(near) => format!("did you mean `{near}`?"),
-                None => format!("the roles are {}", listed(place.plan.names())),
+                None => format!("the roles are {}", listed(env.plan.names())),
             };
             self.fault(Code::UnknownField, range, format!("there is no role `{role}`"), hint);
             return None;
         };
-        let missing = place.flow.may_be_missing(&place.state, number);
+        let missing = env.flow.may_be_missing(&env.state, number);
         if missing && want != Want::Presence && !self.is_present(&format!("steps.{role}")) {
             let message = format!("`{role}` may not have run when this is read");
             let hint = format!("ask first, `{{% if steps.{role} %}}`, or write `| default(...)` behind it");
@@ -260,14 +260,14 @@ impl<'w> Typing<'_, 'w> {
 }
 
 /// A member of a role's step, which may have one of these statuses.
-fn step_member<'w>(place: &Place<'_, 'w>, kind: &Type<'w>, segment: &Segment, statuses: &[usize]) -> Member<'w> {
+fn step_member<'w>(env: &TypeEnv<'_, 'w>, kind: &Type<'w>, segment: &Segment, statuses: &[usize]) -> Member<'w> {
     let (Type::Step(role) | Type::PastStep(role)) = *kind else { return Member::NotAnObject };
     let Segment::Name(name) = segment else { return Member::NotAnObject };
     let steps: Vec<(usize, usize)> = statuses.iter().map(|status| (role, *status)).collect();
     let is_latest = matches!(kind, Type::Step(_));
     match &**name {
         "status" | "body" | "prompt" => Member::Known(Type::Text.into()),
-        "output" => Member::Known(common_fields(place.plan, &steps).into()),
+        "output" => Member::Known(common_fields(env.plan, &steps).into()),
         "visits" if is_latest => Member::Known(Type::Number.into()),
         "all" if is_latest => Member::Known(Type::List(Box::new(Type::PastStep(role).into())).into()),
         "visit" if !is_latest => Member::Known(Type::Number.into()),
@@ -280,9 +280,9 @@ fn step_member<'w>(place: &Place<'_, 'w>, kind: &Type<'w>, segment: &Segment, st
     }
 }
 
-fn all_statuses(place: &Place<'_, '_>, role: usize) -> Vec<usize> {
+fn all_statuses(env: &TypeEnv<'_, '_>, role: usize) -> Vec<usize> {
     // A step with a reserved status is there only where an edge takes it.
-    place.plan.role(role).map_or_else(Vec::new, |role| (0..role.role.output.len()).collect())
+    env.plan.role(role).map_or_else(Vec::new, |role| (0..role.role.output.len()).collect())
 }
 
 fn listed<'a>(names: impl Iterator<Item = &'a str>) -> String {

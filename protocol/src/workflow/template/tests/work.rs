@@ -22,11 +22,11 @@ impl Big {
 }
 
 impl Scope for Big {
-    fn find<'s>(&'s self, path: &[&str]) -> Found<'s> {
+    fn find<'s>(&'s self, path: &[&str]) -> Lookup<'s> {
         match path {
-            ["body", ..] => Found::new(self.body.as_str(), 1),
-            ["input", "list", ..] => Found::new(&self.list, 2),
-            _ => Found::none(1),
+            ["body", ..] => Lookup::new(self.body.as_str(), 1),
+            ["input", "list", ..] => Lookup::new(&self.list, 2),
+            _ => Lookup::none(1),
         }
     }
 
@@ -34,15 +34,15 @@ impl Scope for Big {
         (list == ["branches"]).then_some(self.branches)
     }
 
-    fn item<'s>(&'s self, list: &[&str], index: usize, path: &[&str]) -> Found<'s> {
+    fn item<'s>(&'s self, list: &[&str], index: usize, path: &[&str]) -> Lookup<'s> {
         assert_eq!((list, index < self.branches), (["branches"].as_slice(), true));
         self.asked.borrow_mut().push(format!("{index}.{}", path.join(".")));
         let output = || Value::from_iter([("x", Value::from(u64::try_from(index).unwrap()))]);
         match path {
-            ["output", ..] => Found::new(output(), 1),
-            ["body", ..] => Found::new(self.body.as_str(), 1),
-            [] => Found::new(Value::from_iter([("output", output()), ("body", Value::from(self.body.as_str()))]), 0),
-            _ => Found::none(1),
+            ["output", ..] => Lookup::new(output(), 1),
+            ["body", ..] => Lookup::new(self.body.as_str(), 1),
+            [] => Lookup::new(Value::from_iter([("output", output()), ("body", Value::from(self.body.as_str()))]), 0),
+            _ => Lookup::none(1),
         }
     }
 }
@@ -130,8 +130,8 @@ fn a_loop_that_looks_at_a_large_text_ends_when_its_work_is_spent() {
 fn what_a_scope_makes_for_the_occasion_is_paid_as_a_copy() {
     struct Making;
     impl Scope for Making {
-        fn find<'s>(&'s self, path: &[&str]) -> Found<'s> {
-            Found::new(Value::from("x".repeat(MIB)), path.len())
+        fn find<'s>(&'s self, path: &[&str]) -> Lookup<'s> {
+            Lookup::new(Value::from("x".repeat(MIB)), path.len())
         }
     }
     let (_, _, made) = cost("{{ 1 if steps.writer.body == 'x' }}", &Making);

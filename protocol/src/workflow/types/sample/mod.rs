@@ -6,8 +6,8 @@
 //! always gives the same values.
 //!
 //! Laws: every value given follows its schema, because each is held to it by the same [`Validator`] that holds answers;
-//! where none can be made (a pattern that nothing simple matches, bounds that exclude each other), there is none and
-//! the caller is told; what is made is bounded in number, size and work, whatever the schema says.
+//! where none can be made (a pattern that nothing simple matches, bounds that exclude each other), there are none; what
+//! is made is bounded in number, size and work, whatever the schema says.
 //!
 //! This module knows nothing of graphs, roles or answers.
 

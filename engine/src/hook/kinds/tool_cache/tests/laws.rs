@@ -3,7 +3,7 @@
 use std::path::Path;
 
 use proptest::prelude::*;
-use rondo_protocol::seen::{Mark, Seen, Sight, SightKind};
+use rondo_protocol::seen::{Mark, ReadSet, Sight, SightKind};
 
 use super::*;
 use crate::hook::kinds::tool_cache::dependents::Dependents;
@@ -30,11 +30,11 @@ fn sight(path: String, kind: SightKind) -> Sight {
     Sight { path, kind, mark: Some(mark), digest: None, read_bytes: 0 }
 }
 
-fn seen() -> impl Strategy<Value = Seen> {
+fn seen() -> impl Strategy<Value = ReadSet> {
     let one = (path(), kind()).prop_map(|(path, kind)| sight(path, kind));
     prop::collection::vec(one, 0..8).prop_map(|mut sights| {
         sights.sort();
-        Seen { sights }
+        ReadSet { sights }
     })
 }
 
@@ -124,7 +124,7 @@ fn a_card_is_bounded_and_never_claims_to_stand_on_less() {
     let touch = |path: &str| Touch::of(&Effect::Writes(vec![path.to_owned()]), Some(&desk.files)).unwrap();
     for count in [1, 10, 100, 1000] {
         let sights = (0..count).map(|at| sight(format!("folder/with/a/name/{at:05}"), SightKind::File)).collect();
-        let extent = Extent::of(&Seen { sights }, desk.files.path());
+        let extent = Extent::of(&ReadSet { sights }, desk.files.path());
         let bytes = about(Some(extent), &"\u{1}".repeat(2000)).to_bytes();
         assert!(bytes.len() <= 4096, "{count}: {}", bytes.len());
         let kept = About::extent(&bytes).unwrap();
@@ -138,7 +138,8 @@ fn a_card_is_bounded_and_never_claims_to_stand_on_less() {
     // A search that listed a folder stands on that listing, however many files were in it.
     let mut sights: Vec<Sight> = (0..1000).map(|at| sight(format!("deep/{at}"), SightKind::File)).collect();
     sights.push(sight("deep".to_owned(), SightKind::Listing));
-    let kept = About::extent(&about(Some(Extent::of(&Seen { sights }, desk.files.path())), "{}").to_bytes()).unwrap();
+    let kept =
+        About::extent(&about(Some(Extent::of(&ReadSet { sights }, desk.files.path())), "{}").to_bytes()).unwrap();
     assert!(touch("deep/999").touches(&kept) && touch("deep/new").touches(&kept) && !touch("else").touches(&kept));
 }
 
@@ -146,7 +147,7 @@ fn a_card_is_bounded_and_never_claims_to_stand_on_less() {
 #[test]
 fn folders_of_two_workspaces_are_told_apart() {
     let (one, other) = (Desk::new(Vec::new()), Desk::new(Vec::new()));
-    let seen = Seen { sights: vec![sight("x".to_owned(), SightKind::File)] };
+    let seen = ReadSet { sights: vec![sight("x".to_owned(), SightKind::File)] };
     let touch = Touch::of(&Effect::Writes(vec!["x".to_owned()]), Some(&one.files)).unwrap();
     assert!(touch.touches(&Extent::of(&seen, one.files.path())));
     assert!(!touch.touches(&Extent::of(&seen, other.files.path())));

@@ -224,7 +224,7 @@ fn the_record_is_bounded_and_what_it_lost_counts_as_anything() {
         Arc::new(Touch::of(&Effect::Writes(vec!["z".to_owned()]), Some(&files)).unwrap())
     };
     let touch = elsewhere();
-    let seen = rondo_protocol::seen::Seen::default();
+    let seen = rondo_protocol::seen::ReadSet::default();
     let extent = Extent::of(&seen, std::path::Path::new("/nowhere"));
     assert!(!touch.touches(&extent));
     let early = writes.reading();

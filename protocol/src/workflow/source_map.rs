@@ -1,4 +1,4 @@
-//! Where each part of a workflow stands in its files.
+//! Where each part of a workflow is written in its files.
 //!
 //! A part has a path, made of the names and positions that lead to it in a [`Workflow`](super::Workflow):
 //! `roles.writer.system`, `graph.writer.drafted[0].prompt`, `graph.start[0].on_max.to`. One edge is a list of one;
@@ -16,7 +16,7 @@ use crate::source::{Source, locate};
 /// The most bytes of paths that are kept. What lies beyond is found at the part that holds it.
 const MAX_PATH_BYTES: usize = 16 << 20;
 
-/// The path of the entry `name` of what stands at `path`.
+/// The path of the member `name` of the part at `path`.
 pub fn key(path: &str, name: &str) -> String {
     if path.is_empty() { name.to_owned() } else { format!("{path}.{name}") }
 }
@@ -27,21 +27,21 @@ pub fn item(path: &str, position: usize) -> String {
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-struct Spot {
+struct Location {
     source: usize,
     span: Span,
 }
 
 #[derive(Debug, Clone, PartialEq, Eq)]
-struct Place {
-    key: Option<Spot>,
-    value: Spot,
+struct Entry {
+    key: Option<Location>,
+    value: Location,
     /// Whether the value is a list or a map, which is better pointed at by its key.
     holds: bool,
     text: Text,
 }
 
-/// How a place within a text is found in its file.
+/// How a position within a text is mapped to its file.
 #[derive(Debug, Clone, PartialEq, Eq)]
 enum Text {
     None,
@@ -50,19 +50,19 @@ enum Text {
     File,
 }
 
-/// The places of one workflow's parts.
+/// Maps the parts of one workflow to where they are written.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub struct Places {
+pub struct SourceMap {
     sources: Vec<Source>,
-    parts: BTreeMap<String, Place>,
+    parts: BTreeMap<String, Entry>,
     path_bytes: usize,
     incomplete: BTreeSet<String>,
-    /// Of each role that another file plays, the places in that file.
-    children: BTreeMap<String, Places>,
+    /// The map of each child workflow, by role.
+    children: BTreeMap<String, SourceMap>,
 }
 
-impl Places {
-    /// Places in the file `source`, which comes first.
+impl SourceMap {
+    /// A map without parts, for the workflow file `source`.
     pub fn new(source: Source) -> Self {
         Self { sources: vec![source], ..Self::default() }
     }
@@ -70,20 +70,20 @@ impl Places {
     /// A diagnostic at the part `path`: at a scalar's value, at the key of a list or map. `inner` is a range of bytes
     /// within a text's value. Where the file has no such part, at the key of the nearest part that holds it.
     pub fn fault(&self, code: Code, path: &str, inner: Option<Range<usize>>, message: impl Into<String>) -> Diagnostic {
-        let spot = match self.parts.get(path) {
-            Some(place) => self.value_spot(place, inner),
+        let location = match self.parts.get(path) {
+            Some(entry) => self.value_location(entry, inner),
             None => self.holder(path),
         };
-        self.at(spot, code, message)
+        self.at(location, code, message)
     }
 
     /// A diagnostic at the key of the part `path`, or at the nearest part that holds it.
     pub fn key_fault(&self, code: Code, path: &str, message: impl Into<String>) -> Diagnostic {
-        let spot = match self.parts.get(path) {
-            Some(place) => place.key.unwrap_or(place.value),
+        let location = match self.parts.get(path) {
+            Some(entry) => entry.key.unwrap_or(entry.value),
             None => self.holder(path),
         };
-        self.at(spot, code, message)
+        self.at(location, code, message)
     }
 
     /// Whether the file has the part `path`.
@@ -91,15 +91,14 @@ impl Places {
         self.parts.contains_key(path)
     }
 
-    /// The texts that the text at `path` is made of, in order, each with its own path: one, or those of a list. Places
-    /// within one are asked for with its path.
+    /// The texts that the text at `path` is made of, in order, each with its own path: one, or those of a list.
     pub fn texts(&self, path: &str) -> Vec<(String, &str)> {
         let text_of = |path: String| {
-            let place = self.parts.get(&path)?;
-            match &place.text {
+            let entry = self.parts.get(&path)?;
+            match &entry.text {
                 Text::None => None,
                 Text::Written(text) => Some((path, text.as_str())),
-                Text::File => Some((path, self.sources.get(place.value.source)?.text())),
+                Text::File => Some((path, self.sources.get(entry.value.source)?.text())),
             }
         };
         let text_at = |path: String| text_of(path.clone()).or_else(|| text_of(key(&path, "text")));
@@ -107,13 +106,13 @@ impl Places {
         text_at(path.to_owned()).into_iter().chain(listed).collect()
     }
 
-    /// The places in the file that plays `role`.
+    /// The map of the child workflow that plays `role`.
     pub fn child(&self, role: &str) -> Option<&Self> {
         self.children.get(role)
     }
 
-    /// Whether the part at `path` could not be read whole: it, what holds it, or something within it has a fault. What
-    /// is said about it would only follow from that fault.
+    /// Whether the part at `path` could not be read whole: it, what holds it, or something within it has a fault.
+    /// Further faults about it would only follow from that one.
     pub fn is_incomplete(&self, path: &str) -> bool {
         if self.incomplete.contains("") || self.incomplete.contains(path) {
             return true;
@@ -128,7 +127,7 @@ impl Places {
             .any(|mark| self.incomplete.range(format!("{path}{mark}")..).next().is_some_and(|next| is_within(next)))
     }
 
-    /// Sorts diagnostics by file, in the order in which the files were read, and by place.
+    /// Sorts diagnostics by file, in the order in which the files were read, then by position.
     pub fn sort(&self, diagnostics: &mut [Diagnostic]) {
         let order: BTreeMap<&str, usize> =
             self.sources.iter().enumerate().map(|(position, source)| (source.name(), position)).collect();
@@ -146,9 +145,9 @@ impl Places {
         self.sources.first().is_some_and(|source| source.name() == file)
     }
 
-    /// Keeps the places in the file that plays `role`.
-    pub(super) fn put_child(&mut self, role: &str, places: Self) {
-        self.children.insert(role.to_owned(), places);
+    /// Adds the map of the child workflow that plays `role`.
+    pub(super) fn put_child(&mut self, role: &str, map: Self) {
+        self.children.insert(role.to_owned(), map);
     }
 
     /// Marks the part at `path` as not fully read.
@@ -158,19 +157,19 @@ impl Places {
 
     /// A diagnostic at `span` of the workflow file.
     pub(super) fn fault_at(&self, span: Span, code: Code, message: impl Into<String>) -> Diagnostic {
-        self.at(Spot { source: 0, span }, code, message)
+        self.at(Location { source: 0, span }, code, message)
     }
 
-    /// Keeps the place of a list, a map or a scalar.
+    /// Records where a list, a map or a scalar is written.
     pub(super) fn put(&mut self, path: &str, key: Option<Span>, value: Span, holds: bool) {
-        let key = key.map(|span| Spot { source: 0, span });
-        self.insert(path, Place { key, value: Spot { source: 0, span: value }, holds, text: Text::None });
+        let key = key.map(|span| Location { source: 0, span });
+        self.insert(path, Entry { key, value: Location { source: 0, span: value }, holds, text: Text::None });
     }
 
     /// Records that the value at `path` is the text `value`, within which locations can be found.
     pub(super) fn put_text(&mut self, path: &str, value: &str) {
-        if let Some(place) = self.parts.get_mut(path) {
-            place.text = Text::Written(value.to_owned());
+        if let Some(entry) = self.parts.get_mut(path) {
+            entry.text = Text::Written(value.to_owned());
         }
     }
 
@@ -182,58 +181,58 @@ impl Places {
             self.sources.push(source);
             self.sources.len() - 1
         });
-        if let Some(place) = self.parts.get_mut(path) {
-            place.value = Spot { source: position, span };
-            place.holds = false;
-            place.text = Text::File;
+        if let Some(entry) = self.parts.get_mut(path) {
+            entry.value = Location { source: position, span };
+            entry.holds = false;
+            entry.text = Text::File;
         }
     }
 
     /// Gives the part at `to` the location of `from`.
     pub(super) fn share(&mut self, from: &str, to: &str) {
-        if let Some(place) = self.parts.get(from).cloned() {
-            self.insert(to, place);
+        if let Some(entry) = self.parts.get(from).cloned() {
+            self.insert(to, entry);
         }
         if self.incomplete.contains(from) {
             self.mark_incomplete(to);
         }
     }
 
-    fn insert(&mut self, path: &str, place: Place) {
+    fn insert(&mut self, path: &str, entry: Entry) {
         if self.path_bytes + path.len() <= MAX_PATH_BYTES {
             self.path_bytes += path.len();
-            self.parts.insert(path.to_owned(), place);
+            self.parts.insert(path.to_owned(), entry);
         }
     }
 
-    fn value_spot(&self, place: &Place, inner: Option<Range<usize>>) -> Spot {
-        let whole = if place.holds { place.key.unwrap_or(place.value) } else { place.value };
-        match (&place.text, inner) {
+    fn value_location(&self, entry: &Entry, inner: Option<Range<usize>>) -> Location {
+        let whole = if entry.holds { entry.key.unwrap_or(entry.value) } else { entry.value };
+        match (&entry.text, inner) {
             (Text::Written(value), Some(inner)) => {
-                let text = self.sources.get(place.value.source).map_or("", Source::text);
-                Spot { source: place.value.source, span: locate(text, place.value.span, value, &inner) }
+                let text = self.sources.get(entry.value.source).map_or("", Source::text);
+                Location { source: entry.value.source, span: locate(text, entry.value.span, value, &inner) }
             }
-            (Text::File, Some(inner)) => Spot { source: place.value.source, span: inner.into() },
+            (Text::File, Some(inner)) => Location { source: entry.value.source, span: inner.into() },
             _ => whole,
         }
     }
 
     /// The nearest part that holds `path`, at its key.
-    fn holder(&self, path: &str) -> Spot {
+    fn holder(&self, path: &str) -> Location {
         let mut path = path;
         while let Some(at) = path.rfind(['.', '[']) {
             path = path.get(..at).unwrap_or_default();
-            if let Some(place) = self.parts.get(path) {
-                return place.key.unwrap_or(place.value);
+            if let Some(entry) = self.parts.get(path) {
+                return entry.key.unwrap_or(entry.value);
             }
         }
-        Spot { source: 0, span: Span::default() }
+        Location { source: 0, span: Span::default() }
     }
 
-    fn at(&self, spot: Spot, code: Code, message: impl Into<String>) -> Diagnostic {
-        match self.sources.get(spot.source) {
-            Some(source) => source.diagnostic(code, spot.span, message),
-            None => Diagnostic::at(code, "", "", spot.span, message),
+    fn at(&self, location: Location, code: Code, message: impl Into<String>) -> Diagnostic {
+        match self.sources.get(location.source) {
+            Some(source) => source.diagnostic(code, location.span, message),
+            None => Diagnostic::at(code, "", "", location.span, message),
         }
     }
 }
@@ -242,18 +241,18 @@ impl Places {
 mod tests {
     use super::*;
 
-    fn places() -> Places {
+    fn map() -> SourceMap {
         let text = "graph:\n  a:\n    x: { prompt: |-\n one }\n";
-        let mut places = Places::new(Source::new("w.yaml", text));
-        places.put("graph", Some(Span::new(0, 5)), Span::new(9, 0), true);
-        places.put("graph.a.x[0].prompt", Some(Span::new(22, 6)), Span::new(30, 4), false);
-        places
+        let mut map = SourceMap::new(Source::new("w.yaml", text));
+        map.put("graph", Some(Span::new(0, 5)), Span::new(9, 0), true);
+        map.put("graph.a.x[0].prompt", Some(Span::new(22, 6)), Span::new(30, 4), false);
+        map
     }
 
     #[test]
     fn what_is_missing_is_found_at_the_nearest_part_that_holds_it() {
-        let places = places();
-        let at = |path: &str| places.fault(Code::MissingKey, path, None, "m").span.offset;
+        let map = map();
+        let at = |path: &str| map.fault(Code::MissingKey, path, None, "m").span.offset;
         assert_eq!(at("graph.a.x[0].prompt"), 30);
         assert_eq!(at("graph.a.x[0].to"), 0, "the key `graph`");
         assert_eq!(at("roles.writer"), 0, "the file");
@@ -261,14 +260,14 @@ mod tests {
 
     #[test]
     fn a_part_is_incomplete_with_what_holds_it_and_with_what_it_holds() {
-        let mut places = places();
-        places.mark_incomplete("graph.a.x[0].to");
-        places.mark_incomplete("graph.b-c");
+        let mut map = map();
+        map.mark_incomplete("graph.a.x[0].to");
+        map.mark_incomplete("graph.b-c");
         for path in ["graph", "graph.a", "graph.a.x", "graph.a.x[0]", "graph.a.x[0].to", "graph.a.x[0].to[1].prompt"] {
-            assert!(places.is_incomplete(path), "{path}");
+            assert!(map.is_incomplete(path), "{path}");
         }
         for path in ["roles", "graph.a.x[1]", "graph.a.xy", "graph.b", "graph.a.x[0].prompt"] {
-            assert!(!places.is_incomplete(path), "{path}");
+            assert!(!map.is_incomplete(path), "{path}");
         }
     }
 }
