@@ -105,6 +105,7 @@
 //! # }
 //! ```
 
+pub mod author;
 pub mod cli;
 pub mod config;
 pub mod conversation;
@@ -116,15 +117,11 @@ pub mod grant;
 pub mod graph;
 pub mod hook;
 pub mod host;
-pub mod lint;
 pub mod local;
 pub mod models;
-pub mod prefix;
 pub mod resolved_roles;
-pub mod scenario;
 mod scratch;
 mod shipped;
-pub mod simulate;
 pub mod socket;
 pub mod store;
 pub mod thread;

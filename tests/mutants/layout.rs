@@ -8,7 +8,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
 
 use rondo_agent_kit::conversation::{CUT, EMPTY_LINE, LEFT_OUT, NO_ANSWER};
-use rondo_engine::scenario::{Suite, TakenState};
+use rondo_engine::author::scenario::{Suite, TakenState};
 
 use crate::mutant::{FILE, Mutant, Named};
 use crate::subject::Subject;

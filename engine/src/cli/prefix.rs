@@ -16,9 +16,9 @@ use super::output::Output;
 use super::run_config::price_of;
 use super::session::{look_into, of_store, settings, thread, thread_in};
 use super::{JsonArgs, StoreArgs};
+use crate::author::prefix::{self, Broke, Cost, Opposed, RoleSum, Visit};
 use crate::config::Flags;
 use crate::conversation::rebuild;
-use crate::prefix::{self, Broke, Cost, Opposed, RoleSum, Visit};
 
 /// How many broken prefixes a person is shown below the table; `--json` has them all.
 const SHOWN_BROKEN: usize = 20;

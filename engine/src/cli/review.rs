@@ -9,7 +9,7 @@ use similar::TextDiff;
 use super::failure::Failure;
 use super::output::{Output, printable};
 use super::test::snapshots;
-use crate::scenario::{Report, Suite, Taken, TakenState, Tested, Verdict};
+use crate::author::scenario::{Report, Suite, Taken, TakenState, Tested, Verdict};
 
 /// How many lines of a difference are shown without being asked for more.
 const MAX_LINES: usize = 60;

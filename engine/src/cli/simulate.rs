@@ -17,11 +17,11 @@ use super::output::{Output, Style, tell};
 use super::session::settings;
 use super::validate::DiagnosticLine;
 use super::{JsonArgs, report, tooling, workflow, working_folder};
+use crate::author::simulate::{self, Coverage, Progress, Report, Route, Subject, Worst};
 use crate::config::Flags;
 use crate::grant::Grants;
 use crate::graph::Graph;
 use crate::resolved_roles;
-use crate::simulate::{self, Coverage, Progress, Report, Route, Subject, Worst};
 
 /// How long a walk takes before it is told of, and how often from then on.
 const PATIENCE: Duration = Duration::from_secs(1);
@@ -297,7 +297,7 @@ fn repeated(steps: &[String]) -> (&[String], usize) {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::simulate::End;
+    use crate::author::simulate::End;
 
     fn shown(steps: &str) -> String {
         let steps = steps.split_whitespace().map(str::to_owned).collect();

@@ -19,8 +19,8 @@ use super::known_keys::KnownKeys;
 use super::output::{Output, Style, tell, tell_styled};
 use super::workflow::{self, Loaded};
 use super::{JsonArgs, StoreArgs, report, review, working_folder};
+use crate::author::scenario::{Definition, Options, Report, Suite, Tested, Verdict};
 use crate::exit::Exit;
-use crate::scenario::{Definition, Options, Report, Suite, Tested, Verdict};
 use discover::Target;
 use snapshots::Mode;
 

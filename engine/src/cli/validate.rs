@@ -17,8 +17,8 @@ use super::failure::{Failure, Faulty};
 use super::output::{Output, Style, tell};
 use super::session::settings;
 use super::{JsonArgs, report, tooling, workflow, working_folder};
+use crate::author::lint;
 use crate::config::{self, Flags, SCRIPTED_MODEL, Settings};
-use crate::lint;
 use crate::resolved_roles;
 
 /// The most bytes that are read from stdin; the reader's own budget is lower and has better words.

@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::sync::atomic::AtomicU64;
 use std::time::Instant;
 
-use rondo_engine::prefix;
+use rondo_engine::author::prefix;
 use rondo_protocol::Value;
 use rondo_protocol::event::Durability;
 use rondo_protocol::object::Transcript;

@@ -19,12 +19,12 @@ use serde::Serialize;
 
 use super::super::session::{look, of_store, thread_in};
 use super::super::{StoreArgs, workflow};
+use crate::author::scenario::Suite;
 use crate::cli::failure::Failure;
 use crate::cli::files::absolute;
 use crate::cli::output::{Output, tell};
 use crate::conversation::rebuild;
 use crate::exit::Exit;
-use crate::scenario::Suite;
 use crate::store::{Read, StoredStep};
 use crate::thread::Origin;
 

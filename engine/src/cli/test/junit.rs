@@ -7,7 +7,7 @@ use std::time::Duration;
 use rondo_protocol::diagnostic::Code;
 
 use super::{Unread, told};
-use crate::scenario::{Report, Tested, Verdict};
+use crate::author::scenario::{Report, Tested, Verdict};
 
 /// The whole file.
 pub fn text(reports: &[&Report], unread: &[Unread]) -> String {

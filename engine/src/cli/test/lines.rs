@@ -4,9 +4,9 @@ use rondo_protocol::diagnostic::{Code, Diagnostic};
 use rondo_protocol::id::{LanePath, RoleName};
 use serde::Serialize;
 
+use crate::author::scenario::{Change, Part, Report, Stale, TakenState, Tested, Verdict};
 use crate::cli::failure::Failure;
 use crate::cli::output::Output;
-use crate::scenario::{Change, Part, Report, Stale, TakenState, Tested, Verdict};
 
 #[derive(Serialize)]
 struct ScenarioLine<'a> {
@@ -109,7 +109,7 @@ fn scenario<'a>(workflow: &'a str, tested: &'a Tested) -> ScenarioLine<'a> {
         FaultLine { code, file, line, column, message, expected: None, actual: None }
     });
     let of_run = tested.failures.iter().map(|failure| {
-        let crate::scenario::Failure { file, line, column, what, expected, actual } = failure.clone();
+        let crate::author::scenario::Failure { file, line, column, what, expected, actual } = failure.clone();
         let (expected, actual) = (Some(expected), Some(actual));
         FaultLine { code: Code::ExpectationFailed, file, line, column, message: what, expected, actual }
     });

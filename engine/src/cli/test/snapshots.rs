@@ -6,9 +6,9 @@ use std::path::Path;
 
 use rondo_protocol::diagnostic::Code;
 
+use crate::author::scenario::{Report, Suite, Taken, TakenState, Tested, Verdict};
 use crate::cli::failure::Failure;
 use crate::exit::Exit;
-use crate::scenario::{Report, Suite, Taken, TakenState, Tested, Verdict};
 
 /// What every `JUnit` report has near its beginning.
 const REPORT_MARK: &[u8] = b"<testsuite";

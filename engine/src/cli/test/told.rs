@@ -6,8 +6,8 @@ use std::time::Duration;
 use rondo_protocol::diagnostic::Code;
 
 use super::snapshots::Mode;
+use crate::author::scenario::{Change, Failure, Report, TakenState, Tested, Verdict};
 use crate::cli::output::{Style, printable};
-use crate::scenario::{Change, Failure, Report, TakenState, Tested, Verdict};
 
 /// What takes the line of progress away.
 pub const END_OF_PROGRESS: &str = "\r\u{1b}[2K";

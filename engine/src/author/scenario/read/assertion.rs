@@ -8,8 +8,8 @@ use rondo_protocol::id::RoleName;
 use rondo_protocol::source::{Key, Kind, Node, excerpt, locate};
 
 use super::{Reader, role_of, tools_of};
-use crate::scenario::expect::{Direction, Expectation, Seat, Test};
-use crate::scenario::path::Path;
+use crate::author::scenario::expect::{Direction, Expectation, Seat, Test};
+use crate::author::scenario::path::Path;
 
 const KEYS: [&str; 14] = [
     "path",
