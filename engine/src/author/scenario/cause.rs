@@ -6,7 +6,7 @@ use rondo_agent_kit::prefix;
 use serde::{Serialize, Serializer};
 
 /// Why a snapshot differs from the accepted one. People script against the phrases.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Cause {
     /// What also breaks a prefix, as `rondo prefix` names it.
     Prefix(prefix::Cause),
@@ -41,6 +41,7 @@ pub enum Cause {
     /// A line for the user.
     LineChanged,
     /// Nothing in the workflow and in the scenario changed: rondo itself writes the same in another way.
+    #[default]
     MessageLayout,
 }
 

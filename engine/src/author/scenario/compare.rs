@@ -10,6 +10,7 @@ use rondo_protocol::message::{Message, Speaker};
 use rondo_protocol::object::Head;
 use similar::{ChangeTag, TextDiff};
 
+use super::cause::Cause;
 use super::definition::Definition;
 use super::explain::{At, Explaining};
 use super::play::REPAIR;
@@ -36,43 +37,29 @@ pub struct Comparing<'a> {
     pub file: &'a str,
 }
 
-/// The first place in which two lists of requests differ.
-struct Found<'a> {
-    /// From 0.
-    request: usize,
-    lane: Option<LanePath>,
-    visit: Option<u64>,
-    message: Option<u64>,
-    block: String,
-    at: At<'a>,
+/// The first difference of two lists of requests, with what is needed to explain it.
+struct Difference {
+    change: Change,
+    at: At,
     broke: Option<prefix::Cause>,
-    detail: String,
-    lines: Lines,
 }
 
 impl Comparing<'_> {
     /// The change of a role's requests, if there is one. `snapshot` is its name.
     pub fn requests(&self, snapshot: &str, role: &RoleName, old: &Requests, new: &Requests) -> Option<Change> {
-        let found = first(&old.sent, &new.sent)?;
-        let (cause, part) =
-            self.explaining.explain(Some((role, found.lane.as_ref())), found.visit, &found.at, found.broke);
+        let Difference { change, at, broke } = first(&old.sent, &new.sent)?;
+        let (cause, part) = self.explaining.explain(Some((role, change.lane.as_ref())), change.visit, &at, broke);
         let lost_bytes = lost(&old.sent, &new.sent);
         Some(Change {
             snapshot: snapshot.to_owned(),
             role: Some(role.clone()),
-            lane: found.lane,
-            visit: found.visit,
-            request: u64::try_from(found.request + 1).ok(),
-            message: found.message,
-            block: found.block,
             cause,
-            detail: found.detail,
             part: part.map(|part| self.part(&part)),
-            lines: found.lines,
             lost_bytes,
             lost_tokens: prefix::tokens(lost_bytes),
             share_before: share(&old.sent),
             share_after: share(&new.sent),
+            ..change
         })
     }
 
@@ -116,31 +103,9 @@ impl Comparing<'_> {
     }
 
     /// A change of something that is not sent to a model.
-    fn unsent(
-        &self,
-        snapshot: &str,
-        block: &str,
-        cause: super::cause::Cause,
-        part: Option<&str>,
-        lines: Lines,
-    ) -> Change {
-        Change {
-            snapshot: snapshot.to_owned(),
-            role: None,
-            lane: None,
-            visit: None,
-            request: None,
-            message: None,
-            block: block.to_owned(),
-            cause,
-            detail: String::new(),
-            part: part.map(|part| self.part(part)),
-            lines,
-            lost_bytes: 0,
-            lost_tokens: 0,
-            share_before: 0.0,
-            share_after: 0.0,
-        }
+    fn unsent(&self, snapshot: &str, block: &str, cause: Cause, part: Option<&str>, lines: Lines) -> Change {
+        let (snapshot, block) = (snapshot.to_owned(), block.to_owned());
+        Change { snapshot, block, cause, part: part.map(|part| self.part(part)), lines, ..Change::default() }
     }
 
     /// A part with its place, in the workflow or in the scenario.
@@ -182,7 +147,7 @@ fn messages(request: &Request) -> Vec<Message> {
     request.messages.iter().map(|(message, _)| Message::clone(message)).collect()
 }
 
-fn first<'a>(old: &'a [Request], new: &'a [Request]) -> Option<Found<'a>> {
+fn first(old: &[Request], new: &[Request]) -> Option<Difference> {
     let mut pairs = old.iter().zip(new).enumerate();
     if let Some((at, (old, new))) = pairs.find(|(_, (old, new))| old != new) {
         return Some(of_pair(at, old, new));
@@ -190,65 +155,60 @@ fn first<'a>(old: &'a [Request], new: &'a [Request]) -> Option<Found<'a>> {
     if old.len() == new.len() {
         return None;
     }
-    let request = old.len().min(new.len());
-    let place = old.get(request).or_else(|| new.get(request));
-    Some(Found {
-        request,
-        lane: place.map(|request| request.lane.clone()),
-        visit: place.map(|request| request.visit),
-        message: None,
-        block: "requests".to_owned(),
-        at: At::Requests,
-        broke: None,
+    let at = old.len().min(new.len());
+    let extra = old.get(at).or_else(|| new.get(at))?;
+    let change = Change {
         detail: format!("{} requests became {}", old.len(), new.len()),
-        lines: Lines::default(),
-    })
+        block: "requests".to_owned(),
+        ..change_at(at, extra)
+    };
+    Some(Difference { change, at: At::Requests, broke: None })
 }
 
-fn of_pair<'a>(request: usize, old: &'a Request, new: &'a Request) -> Found<'a> {
+/// A change in the request at index `at`.
+fn change_at(at: usize, request: &Request) -> Change {
+    let (lane, visit) = (Some(request.lane.clone()), Some(request.visit));
+    Change { lane, visit, request: u64::try_from(at + 1).ok(), ..Change::default() }
+}
+
+fn of_pair(at: usize, old: &Request, new: &Request) -> Difference {
+    let mut change = change_at(at, new);
     let (was, is) = (messages(old), messages(new));
     let was = prefix::Request { head: &old.head, messages: &was };
     let is = prefix::Request { head: &new.head, messages: &is };
-    let (lane, visit) = (Some(new.lane.clone()), Some(new.visit));
-    let found = |block: String, at, broke, detail, (old, new): (String, String)| {
-        let lines = lines(&old, &new);
-        Found { request, lane: lane.clone(), visit, message: None, block, at, broke, detail, lines }
-    };
     let Some(broke) = prefix::difference(was, is) else {
         if old.head.parameters != new.head.parameters {
-            let texts = (parameters(&old.head), parameters(&new.head));
-            return found("parameters".to_owned(), At::Parameters, None, String::new(), texts);
+            "parameters".clone_into(&mut change.block);
+            change.lines = lines(&parameters(&old.head), &parameters(&new.head));
+            return Difference { change, at: At::Parameters, broke: None };
         }
         // The same bytes in another place of the run.
         let at = old.messages.iter().zip(&new.messages).position(|(old, new)| old.1 != new.1).unwrap_or(0);
         let label = |request: &Request| request.messages.get(at).map(|(_, label)| label.clone()).unwrap_or_default();
-        let texts = (label(old), label(new));
-        let detail = format!("{:?} became {:?}", texts.0, texts.1);
-        let block = Block::Message(at + 1).to_string();
-        let message = u64::try_from(at + 1).ok();
-        return Found { message, ..found(block, At::Requests, None, detail, texts) };
+        let (old, new) = (label(old), label(new));
+        change.detail = format!("{old:?} became {new:?}");
+        change.block = Block::Message(at + 1).to_string();
+        change.message = u64::try_from(at + 1).ok();
+        change.lines = lines(&old, &new);
+        return Difference { change, at: At::Requests, broke: None };
     };
     let prefix::Break { block, cause, detail, .. } = broke;
-    let shown = block.to_string();
-    let broke = Some(cause);
-    let texts = (text_of(old, &block), text_of(new, &block));
-    match block {
-        Block::Model => found(shown, At::Model, broke, detail, texts),
-        Block::Tool(name) => {
-            let tools = new.head.tools.iter().chain(&old.head.tools);
-            let name = tools.map(|tool| tool.name.as_str()).find(|known| *known == name).unwrap_or_default();
-            found(shown, At::Tool(name), broke, detail, texts)
-        }
-        Block::ResponseFormat => found(shown, At::ResponseFormat, broke, detail, texts),
-        Block::System => found(shown, At::System, broke, detail, texts),
+    change.block = block.to_string();
+    change.detail = detail;
+    change.lines = lines(&text_of(old, &block), &text_of(new, &block));
+    let at = match block {
+        Block::Model => At::Model,
+        Block::Tool(name) => At::Tool(name),
+        Block::ResponseFormat => At::ResponseFormat,
+        Block::System => At::System,
         Block::Message(number) => {
+            change.message = u64::try_from(number).ok();
             let speaker = |request: &Request| request.messages.get(number - 1).map(|(message, _)| message.role());
             let speaker = speaker(new).or_else(|| speaker(old)).unwrap_or(Speaker::User);
-            let opens = opens(new, number - 1);
-            let at = At::Message { speaker, opens };
-            Found { message: u64::try_from(number).ok(), ..found(shown, at, broke, detail, texts) }
+            At::Message { speaker, opens: opens(new, number - 1) }
         }
-    }
+    };
+    Difference { change, at, broke: Some(cause) }
 }
 
 /// Which visit the message at `at` opens, if it opens one.

@@ -17,13 +17,13 @@ use super::snapshot::RunTrace;
 
 /// A place that differs.
 #[derive(Debug, Clone, PartialEq)]
-pub enum At<'a> {
+pub enum At {
     /// The model of a role's requests.
     Model,
     /// Its parameters.
     Parameters,
     /// A tool that they offer.
-    Tool(&'a str),
+    Tool(String),
     /// The schema of their response format.
     ResponseFormat,
     /// The system text.
@@ -44,7 +44,7 @@ pub enum At<'a> {
     Said,
 }
 
-impl At<'_> {
+impl At {
     /// Whether it lies before every message, where no step and no answer reaches.
     fn is_of_head(&self) -> bool {
         matches!(self, Self::Model | Self::Parameters | Self::Tool(_) | Self::ResponseFormat | Self::System)
@@ -94,7 +94,7 @@ impl Explaining<'_> {
         &self,
         role: Option<(&RoleName, Option<&LanePath>)>,
         visit: Option<u64>,
-        at: &At<'_>,
+        at: &At,
         broke: Option<prefix::Cause>,
     ) -> (Cause, Option<String>) {
         let mut suspects = Vec::new();
@@ -145,7 +145,7 @@ impl Explaining<'_> {
     }
 
     /// Whether the routes parted before the place was reached, or there.
-    fn is_before(&self, step: usize, seat: Option<&str>, visit: Option<u64>, at: &At<'_>) -> bool {
+    fn is_before(&self, step: usize, seat: Option<&str>, visit: Option<u64>, at: &At) -> bool {
         let (Some(seat), Some(visit)) = (seat, visit) else { return true };
         if at.is_of_head() {
             return false;
@@ -184,7 +184,7 @@ impl Explaining<'_> {
         suspects
     }
 
-    fn of_request(&self, (role, seat): (&RoleName, &str), at: &At<'_>, broke: Option<prefix::Cause>) -> Vec<Suspect> {
+    fn of_request(&self, (role, seat): (&RoleName, &str), at: &At, broke: Option<prefix::Cause>) -> Vec<Suspect> {
         let own = |name: &str| Suspect::Part(format!("roles.{role}.{name}"));
         let model = match self.workflow.role(role.as_str()).map(|role| &role.kind) {
             Some(RoleKind::Model(role)) => role.model.clone(),
@@ -235,7 +235,7 @@ impl Explaining<'_> {
         self.new.route.iter().filter(|stop| is_own(&stop.step)).nth(at).map(|stop| stop.edge.as_str())
     }
 
-    fn of_course(&self, at: &At<'_>) -> Vec<Suspect> {
+    fn of_course(&self, at: &At) -> Vec<Suspect> {
         let end =
             |name: &str| self.new.end.iter().map(|edge| Suspect::Part(format!("{edge}.{name}"))).collect::<Vec<_>>();
         match at {
@@ -253,7 +253,7 @@ impl Explaining<'_> {
     }
 
     /// The cause that a changed part is, more exactly where the comparison of the requests is of one mind with it.
-    fn cause_of_part(&self, path: &str, at: &At<'_>, broke: Option<prefix::Cause>) -> Cause {
+    fn cause_of_part(&self, path: &str, at: &At, broke: Option<prefix::Cause>) -> Cause {
         use prefix::Cause as Of;
         let broke_as = |fits: fn(Of) -> bool, otherwise: Of| {
             Cause::Prefix(broke.filter(|cause| fits(*cause)).unwrap_or(otherwise))
@@ -331,7 +331,7 @@ fn everywhere() -> impl Iterator<Item = Suspect> {
     given.into_iter().chain(roles).chain(rest).chain(edges)
 }
 
-fn cause_of_place(at: &At<'_>) -> Cause {
+fn cause_of_place(at: &At) -> Cause {
     match at {
         At::Model => Cause::Prefix(prefix::Cause::ModelChanged),
         At::Parameters => Cause::ParametersChanged,

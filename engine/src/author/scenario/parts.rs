@@ -8,7 +8,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use rondo_protocol::canonical;
 use rondo_protocol::id::RoleName;
 use rondo_protocol::workflow::source_map::{item, key};
-use rondo_protocol::workflow::{Edge, ModelRole, Ordered, Outgoing, Role, RoleKind, Workflow};
+use rondo_protocol::workflow::{Edge, Outgoing, Role, RoleKind, Workflow};
 use rondo_protocol::{Digest, Value};
 use serde::Serialize;
 
@@ -84,53 +84,27 @@ fn put_role(parts: &mut Parts, path: &str, role: &Role) {
         put(parts, &key(&key(path, "output"), status.as_str()), fields);
     }
     match &role.kind {
-        RoleKind::Model(model) => put_model_role(parts, path, model),
-        RoleKind::Tool(tool) => {
-            put(parts, &key(path, "tool"), &tool.tool);
-            put(parts, &key(path, "args"), &tool.args);
-        }
+        RoleKind::Model(model) => put_members(parts, path, model),
+        RoleKind::Tool(tool) => put_members(parts, path, tool),
         other => put(parts, &key(path, "kind"), other),
     }
 }
 
-fn put_model_role(parts: &mut Parts, path: &str, role: &ModelRole) {
-    let ModelRole { compact, context, format, history, model, system, tools } = role;
-    put(parts, &key(path, "model"), model);
-    put(parts, &key(path, "system"), system);
-    put(parts, &key(path, "format"), format);
-    put(parts, &key(path, "history"), history);
-    put(parts, &key(path, "context"), context);
-    put(parts, &key(path, "tools"), tools);
-    if compact.is_some() {
-        put(parts, &key(path, "compact"), compact);
+/// Puts each member of `value` that is not null.
+fn put_members<T: Serialize>(parts: &mut Parts, path: &str, value: &T) {
+    if let Ok(Value::Object(members)) = Value::from_serialize(value) {
+        let given = members.iter().filter(|(_, member)| !member.is_null());
+        given.for_each(|(name, member)| put(parts, &key(path, name), member));
     }
 }
 
 fn put_edges(parts: &mut Parts, path: &str, edges: &[Edge]) {
     for (at, edge) in edges.iter().enumerate() {
-        put_edge(parts, &item(path, at), edge);
-    }
-}
-
-fn put_edge(parts: &mut Parts, path: &str, edge: &Edge) {
-    let Edge { max, on_max, per, prompt, reason, result, say, to, when } = edge;
-    put(parts, &key(path, "to"), to);
-    put(parts, &key(path, "prompt"), prompt);
-    let optional: Ordered<&str, Option<Value>> = vec![
-        ("when", when.as_deref().map(Value::from)),
-        ("max", max.map(|max| Value::from(u64::from(max)))),
-        ("per", per.as_ref().map(|per| Value::from(per.as_str()))),
-        ("say", say.as_deref().map(Value::from)),
-        ("reason", reason.as_deref().map(Value::from)),
-        ("result", result.as_ref().map(|result| result.0.clone())),
-    ];
-    for (name, value) in optional {
-        if let Some(value) = value {
-            put(parts, &key(path, name), &value);
+        let (mut path, mut next) = (item(path, at), Some(edge));
+        while let Some(edge) = next {
+            put_members(parts, &path, &Edge { on_max: None, ..edge.clone() });
+            (path, next) = (key(&path, "on_max"), edge.on_max.as_deref());
         }
-    }
-    if let Some(on_max) = on_max {
-        put_edge(parts, &key(path, "on_max"), on_max);
     }
 }
 

@@ -26,7 +26,7 @@ enum Step {
 
 /// Why a text is no path.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Fault {
+pub struct Error {
     /// Which bytes of the text it is about.
     pub at: Range<usize>,
     /// What is wrong, in one sentence without a full stop.
@@ -37,18 +37,18 @@ impl Path {
     /// Reads a path.
     ///
     /// # Errors
-    /// The first [`Fault`].
-    pub fn parse(text: &str) -> Result<Self, Fault> {
-        let mut reading = Reading { text, at: 0 };
-        if !reading.take("$") {
-            return Err(reading.fault(1, "a path begins with `$`"));
+    /// The first [`Error`].
+    pub fn parse(text: &str) -> Result<Self, Error> {
+        let mut parser = Parser { text, at: 0 };
+        if !parser.take("$") {
+            return Err(parser.fault(1, "a path begins with `$`"));
         }
         let mut steps = Vec::new();
-        while reading.at < text.len() {
+        while parser.at < text.len() {
             if steps.len() == MAX_STEPS {
-                return Err(reading.fault(1, format!("a path has at most {MAX_STEPS} steps")));
+                return Err(parser.fault(1, format!("a path has at most {MAX_STEPS} steps")));
             }
-            steps.push(reading.step()?);
+            steps.push(parser.step()?);
         }
         Ok(Self { text: text.to_owned(), steps })
     }
@@ -80,12 +80,12 @@ impl fmt::Display for Path {
     }
 }
 
-struct Reading<'t> {
+struct Parser<'t> {
     text: &'t str,
     at: usize,
 }
 
-impl<'t> Reading<'t> {
+impl<'t> Parser<'t> {
     fn rest(&self) -> &'t str {
         self.text.get(self.at..).unwrap_or_default()
     }
@@ -98,12 +98,12 @@ impl<'t> Reading<'t> {
         found
     }
 
-    fn fault(&self, length: usize, message: impl Into<String>) -> Fault {
+    fn fault(&self, length: usize, message: impl Into<String>) -> Error {
         let end = self.at.saturating_add(length).min(self.text.len());
-        Fault { at: self.at.min(end)..end, message: message.into() }
+        Error { at: self.at.min(end)..end, message: message.into() }
     }
 
-    fn step(&mut self) -> Result<Step, Fault> {
+    fn step(&mut self) -> Result<Step, Error> {
         if self.rest().starts_with("..") {
             return Err(self.fault(2, "`..` means many values; name the one that is meant"));
         }
@@ -111,16 +111,16 @@ impl<'t> Reading<'t> {
             return self.name();
         }
         if !self.take("[") {
-            return Err(self.fault(1, "here a step is wanted: `.name`, `['name']` or `[0]`"));
+            return Err(self.fault(1, "expected a step: `.name`, `['name']` or `[0]`"));
         }
         let step = match self.rest().chars().next() {
             Some(quote @ ('\'' | '"')) => Step::Name(self.quoted(quote)?),
             _ => Step::Index(self.index()?),
         };
-        if self.take("]") { Ok(step) } else { Err(self.fault(1, "here `]` is wanted")) }
+        if self.take("]") { Ok(step) } else { Err(self.fault(1, "expected `]`")) }
     }
 
-    fn name(&mut self) -> Result<Step, Fault> {
+    fn name(&mut self) -> Result<Step, Error> {
         let rest = self.rest();
         let is_first = |c: char| c.is_ascii_alphabetic() || c == '_' || !c.is_ascii();
         let length = rest.find(|c: char| !is_first(c) && !c.is_ascii_digit()).unwrap_or(rest.len());
@@ -130,12 +130,12 @@ impl<'t> Reading<'t> {
                 Ok(Step::Name(name.to_owned()))
             }
             _ if rest.starts_with('*') => Err(self.fault(1, "`*` means many values; name the one that is meant")),
-            _ => Err(self.fault(1, "here a name is wanted; one with other characters is written `['name']`")),
+            _ => Err(self.fault(1, "expected a name; one with other characters is written `['name']`")),
         }
     }
 
     /// A position: digits without a leading zero, perhaps counted from the end.
-    fn index(&mut self) -> Result<i64, Fault> {
+    fn index(&mut self) -> Result<i64, Error> {
         let rest = self.rest();
         let length = rest.find(']').unwrap_or(rest.len());
         let written = rest.get(..length).unwrap_or_default();
@@ -144,14 +144,12 @@ impl<'t> Reading<'t> {
                 self.at += length;
                 Ok(index)
             }
-            _ => {
-                Err(self.fault(length.max(1), "here a position or a quoted name is wanted: `[0]`, `[-1]`, `['name']`"))
-            }
+            _ => Err(self.fault(length.max(1), "expected a position or a quoted name: `[0]`, `[-1]`, `['name']`")),
         }
     }
 
     /// A name in quotes, in which `\` stands before a quote or another `\`.
-    fn quoted(&mut self, quote: char) -> Result<String, Fault> {
+    fn quoted(&mut self, quote: char) -> Result<String, Error> {
         let opened = self.at;
         let mut name = String::new();
         let mut characters = self.rest().char_indices().skip(1);

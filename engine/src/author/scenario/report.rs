@@ -113,7 +113,7 @@ pub enum TakenState {
 }
 
 /// The first thing in which a snapshot differs from the accepted one.
-#[derive(Debug, Clone, PartialEq)]
+#[derive(Debug, Clone, Default, PartialEq)]
 pub struct Change {
     /// The snapshot, as it is called in [`Taken::name`].
     pub snapshot: String,

@@ -54,6 +54,28 @@ impl Fault {
     }
 }
 
+/// Checks that the body from byte `from` of `text` is what its content is written as, so that every digest in it holds.
+/// Blanks at its end do not count.
+///
+/// # Errors
+/// The first line that differs.
+fn check_unedited(text: &str, from: usize, written: &str) -> Result<(), Fault> {
+    let body = text.get(from..).unwrap_or_default().trim_end();
+    let mut expected = written.trim_end().split('\n');
+    let mut at = from;
+    for line in body.split('\n') {
+        if expected.next() != Some(line) {
+            let message = "the snapshot does not fit its digests: it was edited";
+            return Err(Fault::new(Code::SnapshotEdited, at..at + line.len(), message));
+        }
+        at += line.len() + 1;
+    }
+    match expected.next() {
+        None => Ok(()),
+        Some(_) => Err(Fault::new(Code::SnapshotEdited, at..at, "the snapshot lacks its last lines: it was edited")),
+    }
+}
+
 /// The beginning of the digest of a body or a part of one, which ends with one line break whatever took its last ones
 /// away.
 fn digest_of(content: &str) -> String {

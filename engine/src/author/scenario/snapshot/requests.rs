@@ -17,8 +17,8 @@ use rondo_protocol::message::{Conversation, Message, Opaque, Part, Speaker, Tool
 use rondo_protocol::object::{Head, Parameters, ToolSpec};
 use rondo_protocol::{Digest, Value, canonical};
 
-use super::text::{Reading, block, heading, read_word, word};
-use super::{Fault, digest_of, json, short};
+use super::text::{Parser, block, heading, read_word, word};
+use super::{Fault, check_unedited, digest_of, json, short};
 
 /// The most messages of all requests of one snapshot, what they share counted again in each: so many references are held.
 pub const MAX_MESSAGES: usize = 1 << 22;
@@ -117,71 +117,50 @@ impl Requests {
     /// # Errors
     /// The first place that [`to_text`](Self::to_text) would not have written.
     pub fn read(text: &str, from: usize) -> Result<Self, Fault> {
-        let mut reading = Reading::new(text, from);
+        let mut parser = Parser::new(text, from);
         let mut sent: Vec<Request> = Vec::new();
-        let mut head: Option<(Arc<Head>, Digest)> = None;
-        let mut conversations: BTreeMap<LanePath, Conversation> = BTreeMap::new();
+        let mut head: Option<Arc<Head>> = None;
         let mut left = MAX_MESSAGES;
-        let begin = reading.place().start;
-        while reading.peek().is_some() {
-            let place = reading.place();
-            if let Some(stated) = reading.heading(END) {
-                if text.get(begin..place.start).is_none_or(|body| digest_of(body) != stated) {
-                    let message = "the snapshot is not the one of this digest: it was edited";
-                    return Err(Fault::new(Code::SnapshotEdited, place, message));
-                }
-                return match reading.peek() {
-                    None => Ok(Self { sent }),
-                    Some(_) => Err(Fault::new(Code::SnapshotEdited, reading.place(), "here the snapshot has ended")),
-                };
+        while parser.heading(END).is_none() {
+            let place = parser.place();
+            if place.is_empty() {
+                let message = "the snapshot does not end with its digest: it was cut";
+                return Err(Fault::new(Code::SnapshotSyntax, place, message));
             }
-            if let Some(read) = read_head(&mut reading)? {
-                head = Some(read);
+            if let Some(read) = read_head(&mut parser)? {
+                head = Some(Arc::new(read));
                 continue;
             }
-            let place = reading.place();
-            let (Some((head, head_digest)), Some(rest)) = (&head, reading.heading("request ")) else {
-                return Err(Fault::new(Code::SnapshotSyntax, place, "here a head or a request is wanted"));
+            let (Some(head), Some(rest)) = (&head, parser.heading("request ")) else {
+                return Err(Fault::new(Code::SnapshotSyntax, place, "expected a head or a request"));
             };
             let number = sent.len() + 1;
-            let stated = rest.strip_prefix(&format!("{number} · ")).and_then(lane_visit_and_digest);
-            let Some((lane, visit, digest)) = stated else {
-                let message = format!("here `request {number} · [lane .. ·] visit .. · digest ..` is wanted");
+            let Some((lane, visit)) = rest.strip_prefix(&format!("{number} · ")).and_then(lane_and_visit) else {
+                let message = format!("expected `request {number} · [lane .. ·] visit .. · digest ..`");
                 return Err(Fault::new(Code::SnapshotSyntax, place, message));
             };
             let before = sent.iter().enumerate().rev().find(|(_, before)| before.lane == lane);
             let mut messages = match before {
-                Some((at, before)) => continued(&mut reading, before, at + 1)?,
+                Some((at, before)) => continued(&mut parser, before, at + 1)?,
                 None => Vec::new(),
             };
-            let conversation = conversations.entry(lane.clone()).or_default();
-            conversation.truncate(messages.len());
-            while let Some(new) = read_message(&mut reading, messages.len() + 1)? {
-                conversation.push(Message::clone(&new.0));
+            while let Some(new) = read_message(&mut parser, messages.len() + 1)? {
                 messages.push(new);
             }
             left = left.checked_sub(messages.len()).ok_or_else(|| {
                 let message = format!("the requests of the snapshot come to more than {MAX_MESSAGES} messages in all");
                 Fault::new(Code::TooLarge, place.clone(), message)
             })?;
-            if short(conversation.request(*head_digest)) != digest {
-                let message = format!("request {number} is not the one of this digest: it was edited");
-                return Err(Fault::new(Code::SnapshotEdited, place, message));
-            }
             sent.push(Request { lane, visit, head: Arc::clone(head), messages });
         }
-        let place = reading.place();
-        let message = if place.is_empty() {
-            "the snapshot does not end with its digest: it was cut"
-        } else {
-            "here a heading is wanted, which begins in the first column"
-        };
-        Err(Fault::new(Code::SnapshotSyntax, place, message))
+        let requests = Self { sent };
+        check_unedited(text, from, &requests.to_text())?;
+        Ok(requests)
     }
 }
 
-/// Reads what stands behind the number of a request.
-fn lane_visit_and_digest(rest: &str) -> Option<(LanePath, u64, &str)> {
+/// Reads what follows the number of a request, up to its digest.
+fn lane_and_visit(rest: &str) -> Option<(LanePath, u64)> {
     let (lane, rest) = match rest.strip_prefix("lane ") {
         Some(rest) => {
             let (lane, rest) = rest.split_once(" · ")?;
@@ -189,22 +168,22 @@ fn lane_visit_and_digest(rest: &str) -> Option<(LanePath, u64, &str)> {
         }
         None => (LanePath::trunk(), rest),
     };
-    let (visit, digest) = rest.strip_prefix("visit ")?.split_once(" · digest ")?;
-    Some((lane, visit.parse().ok()?, digest))
+    let (visit, _) = rest.strip_prefix("visit ")?.split_once(" · digest ")?;
+    Some((lane, visit.parse().ok()?))
 }
 
 /// The messages of the request before that go on in this one.
-fn continued(reading: &mut Reading<'_>, before: &Request, last: usize) -> Result<Vec<Labelled>, Fault> {
+fn continued(parser: &mut Parser<'_>, before: &Request, last: usize) -> Result<Vec<Labelled>, Fault> {
     let all = before.messages.len();
-    let place = reading.place();
-    let shared = if reading.heading(&format!("continues request {last} · {all} messages")) == Some("") {
+    let place = parser.place();
+    let shared = if parser.heading(&format!("continues request {last} · {all} messages")) == Some("") {
         Some(all)
     } else {
-        let rest = reading.heading(&format!("does not continue request {last} · "));
+        let rest = parser.heading(&format!("does not continue request {last} · "));
         let shared = rest.and_then(|rest| rest.strip_suffix(&format!(" of {all} messages are shared")));
         shared.and_then(|shared| shared.parse().ok()).filter(|shared| *shared < all)
     };
-    let message = || format!("here is wanted how the request continues request {last}, which has {all} messages");
+    let message = || format!("expected how the request continues request {last}, which has {all} messages");
     let shared = shared.ok_or_else(|| Fault::new(Code::SnapshotSyntax, place, message()))?;
     Ok(before.messages.get(..shared).unwrap_or_default().to_vec())
 }
@@ -249,54 +228,48 @@ fn write_schema(out: &mut String, words: &str, schema: &str) {
     }
 }
 
-fn read_schema(reading: &mut Reading<'_>, words: &str) -> Result<Option<String>, Fault> {
-    let place = reading.place();
-    match reading.heading(words) {
+fn read_schema(parser: &mut Parser<'_>, words: &str) -> Result<Option<String>, Fault> {
+    let place = parser.place();
+    match parser.heading(words) {
         None => Ok(None),
-        Some("") => Ok(Some(json::compact(&reading.block()?))),
-        Some(AS_SENT) => Ok(Some(reading.block()?)),
-        Some(_) => {
-            Err(Fault::new(Code::SnapshotSyntax, place, format!("here `{words}` is wanted and nothing behind it")))
-        }
+        Some("") => Ok(Some(json::compact(&parser.block()?))),
+        Some(AS_SENT) => Ok(Some(parser.block()?)),
+        Some(_) => Err(Fault::new(Code::SnapshotSyntax, place, format!("expected `{words}` and nothing after it"))),
     }
 }
 
-fn read_head(reading: &mut Reading<'_>) -> Result<Option<(Arc<Head>, Digest)>, Fault> {
-    let place = reading.place();
-    let Some(stated) = reading.heading("head · digest ") else { return Ok(None) };
-    let wanted = |reading: &mut Reading<'_>, words: &str| {
-        Fault::new(Code::SnapshotSyntax, reading.place(), format!("here `{words}` is wanted"))
+fn read_head(parser: &mut Parser<'_>) -> Result<Option<Head>, Fault> {
+    let expected = |parser: &mut Parser<'_>, words: &str| {
+        Fault::new(Code::SnapshotSyntax, parser.place(), format!("expected `{words}`"))
     };
-    let model = reading.heading("model ").and_then(read_word).filter(|(_, behind)| behind.is_empty());
-    let Some((model, _)) = model else { return Err(wanted(reading, "model NAME")) };
+    if parser.heading("head · digest ").is_none() {
+        return Ok(None);
+    }
+    let Some((model, "")) = parser.heading("model ").and_then(read_word) else {
+        return Err(expected(parser, "model NAME"));
+    };
     let mut parameters = Parameters::default();
-    let at = reading.place();
-    if reading.heading("parameters").is_some() {
-        let text = reading.block()?;
+    let at = parser.place();
+    if parser.heading("parameters").is_some() {
+        let text = parser.block()?;
         let Ok(Value::Object(read)) = canonical::parse(text.as_bytes()) else {
             return Err(Fault::new(Code::SnapshotSyntax, at, "the parameters are no JSON object"));
         };
         parameters = Parameters(read);
     }
-    if reading.heading("system") != Some("") {
-        return Err(wanted(reading, "system"));
+    if parser.heading("system") != Some("") {
+        return Err(expected(parser, "system"));
     }
-    let system = reading.block()?;
+    let system = parser.block()?;
     let mut tools = Vec::new();
-    while let Some(rest) = reading.heading("tool ") {
-        let Some((name, "")) = read_word(rest) else { return Err(wanted(reading, "tool NAME")) };
-        let description = reading.block()?;
-        let Some(parameters) = read_schema(reading, "takes")? else { return Err(wanted(reading, "takes")) };
+    while let Some(rest) = parser.heading("tool ") {
+        let Some((name, "")) = read_word(rest) else { return Err(expected(parser, "tool NAME")) };
+        let description = parser.block()?;
+        let Some(parameters) = read_schema(parser, "takes")? else { return Err(expected(parser, "takes")) };
         tools.push(ToolSpec { description, name, parameters });
     }
-    let response_format = read_schema(reading, "response format")?;
-    let head = Head { model, parameters, response_format, system, tools };
-    let unfit = |error: canonical::Error| Fault::new(Code::SnapshotSyntax, place.clone(), error.to_string());
-    let (digest, _) = Digest::of(Kind::Head, &head).map_err(unfit)?;
-    if short(digest) != stated {
-        return Err(Fault::new(Code::SnapshotEdited, place, "the head is not the one of this digest: it was edited"));
-    }
-    Ok(Some((Arc::new(head), digest)))
+    let response_format = read_schema(parser, "response format")?;
+    Ok(Some(Head { model, parameters, response_format, system, tools }))
 }
 
 /// Writes a message: what it begins to say stands below its heading, and each further part below one of its own.
@@ -357,9 +330,9 @@ fn word_of_label(label: &str) -> String {
     if is_safe { label.to_owned() } else { serde_json::to_string(label).unwrap_or_default() }
 }
 
-fn read_message(reading: &mut Reading<'_>, number: usize) -> Result<Option<Labelled>, Fault> {
-    let place = reading.place();
-    let Some(rest) = reading.heading("message ") else { return Ok(None) };
+fn read_message(parser: &mut Parser<'_>, number: usize) -> Result<Option<Labelled>, Fault> {
+    let place = parser.place();
+    let Some(rest) = parser.heading("message ") else { return Ok(None) };
     let unfit = |what: &str| Fault::new(Code::SnapshotSyntax, place.clone(), what);
     let rest = rest.strip_prefix(&format!("{number} · ")).ok_or_else(|| unfit("the message has another number"))?;
     let all = [Speaker::User, Speaker::Assistant, Speaker::Tool];
@@ -368,7 +341,7 @@ fn read_message(reading: &mut Reading<'_>, number: usize) -> Result<Option<Label
     let mut result = None;
     for (words, failed) in [(ANSWERS, false), (FAILS, true)] {
         if let Some(answers) = rest.strip_prefix(&format!(" · {words} ")) {
-            let (id, behind) = read_word(answers).ok_or_else(|| unfit("the id of a call is wanted"))?;
+            let (id, behind) = read_word(answers).ok_or_else(|| unfit("expected the id of a call"))?;
             (result, rest) = (Some((id, failed)), behind);
             break;
         }
@@ -381,9 +354,9 @@ fn read_message(reading: &mut Reading<'_>, number: usize) -> Result<Option<Label
         None => rest.is_empty().then(String::new),
     };
     let label = label.ok_or_else(|| unfit("what the message is cannot be read"))?;
-    let text = reading.block()?;
+    let text = parser.block()?;
     let mut parts = Vec::new();
-    while let Some(part) = read_part(reading)? {
+    while let Some(part) = read_part(parser)? {
         parts.push(part);
     }
     // Of an assistant an empty text is no part; a user has one text, which may stand further below.
@@ -397,8 +370,8 @@ fn read_message(reading: &mut Reading<'_>, number: usize) -> Result<Option<Label
     Ok(Some((Arc::new(message), label)))
 }
 
-fn read_part(reading: &mut Reading<'_>) -> Result<Option<Part>, Fault> {
-    let place = reading.place();
+fn read_part(parser: &mut Parser<'_>) -> Result<Option<Part>, Fault> {
+    let place = parser.place();
     let unfit = |what: &str| Fault::new(Code::SnapshotSyntax, place.clone(), what);
     let two = |rest: &str| {
         let (first, behind) = read_word(rest)?;
@@ -406,27 +379,27 @@ fn read_part(reading: &mut Reading<'_>) -> Result<Option<Part>, Fault> {
             .filter(|(_, behind)| behind.is_empty())
             .map(|(second, _)| (first, second))
     };
-    if reading.peek() == Some("text") {
-        reading.heading("text");
-        return Ok(Some(Part::Text { text: reading.block()? }));
+    if parser.peek() == Some("text") {
+        parser.heading("text");
+        return Ok(Some(Part::Text { text: parser.block()? }));
     }
-    if reading.peek() == Some("reasoning") {
-        reading.heading("reasoning");
-        let text = reading.block()?;
-        let opaque = match reading.heading("taken back by ").map(read_word) {
+    if parser.peek() == Some("reasoning") {
+        parser.heading("reasoning");
+        let text = parser.block()?;
+        let opaque = match parser.heading("taken back by ").map(read_word) {
             None => None,
-            Some(Some((provider, ""))) => Some(Opaque { data: reading.block()?, provider }),
+            Some(Some((provider, ""))) => Some(Opaque { data: parser.block()?, provider }),
             Some(_) => return Err(unfit("`taken back by` is followed by a provider")),
         };
         return Ok(Some(Part::Reasoning { opaque, text }));
     }
-    if let Some(rest) = reading.heading("calls ") {
-        let (name, id) = two(rest).ok_or_else(|| unfit("here `calls NAME · ID` is wanted"))?;
-        return Ok(Some(Part::ToolCall(ToolUse { arguments: reading.block()?, id, name })));
+    if let Some(rest) = parser.heading("calls ") {
+        let (name, id) = two(rest).ok_or_else(|| unfit("expected `calls NAME · ID`"))?;
+        return Ok(Some(Part::ToolCall(ToolUse { arguments: parser.block()?, id, name })));
     }
-    if let Some(rest) = reading.heading("file ") {
-        let (name, media_type) = two(rest).ok_or_else(|| unfit("here `file NAME · TYPE` is wanted"))?;
-        let digest = Digest::from_hex(&reading.block()?).ok_or_else(|| unfit("below a file stands its digest"))?;
+    if let Some(rest) = parser.heading("file ") {
+        let (name, media_type) = two(rest).ok_or_else(|| unfit("expected `file NAME · TYPE`"))?;
+        let digest = Digest::from_hex(&parser.block()?).ok_or_else(|| unfit("below a file stands its digest"))?;
         return Ok(Some(Part::File { digest, media_type, name }));
     }
     Ok(None)

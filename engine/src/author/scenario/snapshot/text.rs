@@ -99,12 +99,12 @@ fn unescape(written: &str) -> Option<String> {
 }
 
 /// A body that is read from its beginning to its end.
-pub struct Reading<'t> {
+pub struct Parser<'t> {
     text: &'t str,
     at: usize,
 }
 
-impl<'t> Reading<'t> {
+impl<'t> Parser<'t> {
     /// Reads `text` from byte `at`.
     pub fn new(text: &'t str, at: usize) -> Self {
         Self { text, at }
@@ -183,7 +183,7 @@ impl<'t> Reading<'t> {
             self.at = here.end;
         }
         let place = self.at..self.at;
-        text.ok_or_else(|| Fault::new(Code::SnapshotSyntax, place, "here a text is wanted, indented by four columns"))
+        text.ok_or_else(|| Fault::new(Code::SnapshotSyntax, place, "expected a text, indented by four columns"))
     }
 }
 
@@ -238,12 +238,12 @@ mod tests {
                 out.push('\n');
             }
             prop_assert!(out.lines().all(|line| line == line.trim_end()), "{out:?}");
-            let mut reading = Reading::new(&out, 0);
+            let mut parser = Parser::new(&out, 0);
             for text in &texts {
-                prop_assert_eq!(reading.heading("text"), Some(""));
-                prop_assert_eq!(&reading.block().unwrap(), text);
+                prop_assert_eq!(parser.heading("text"), Some(""));
+                prop_assert_eq!(&parser.block().unwrap(), text);
             }
-            prop_assert_eq!(reading.peek(), None);
+            prop_assert_eq!(parser.peek(), None);
         }
 
         #[test]

@@ -8,7 +8,7 @@ use std::collections::BTreeMap;
 use rondo_protocol::canonical::{self, Value};
 use rondo_protocol::diagnostic::Code;
 
-use super::text::{Reading, block, heading};
+use super::text::{Parser, block, heading};
 use super::{Fault, digest_of, json};
 
 /// The course of a run.
@@ -90,45 +90,39 @@ impl RunTrace {
     /// # Errors
     /// The first place that [`to_text`](Self::to_text) would not have written.
     pub fn read(text: &str, from: usize) -> Result<Self, Fault> {
-        let mut reading = Reading::new(text, from);
-        let at = reading.place();
-        let stated = reading.heading(DIGEST).ok_or_else(|| wanted(&mut reading, DIGEST))?;
-        let content = reading.place().start;
-        let is_whole = text.get(content..).is_some_and(|content| digest_of(content) == stated);
-        if !is_whole {
-            return Err(Fault::new(
-                Code::SnapshotEdited,
-                at,
-                "the snapshot is not the one of this digest: it was edited",
-            ));
+        let mut parser = Parser::new(text, from);
+        let at = parser.place();
+        let digest = expect(&mut parser, DIGEST)?;
+        let content = parser.place().start;
+        if text.get(content..).is_none_or(|content| digest_of(content) != digest) {
+            return Err(Fault::new(Code::SnapshotEdited, at, "the snapshot does not fit its digest: it was edited"));
         }
         let mut trace = Self::default();
-        expect(&mut reading, "route")?;
-        let route = reading.block()?;
-        expect(&mut reading, "outcome ").map(|outcome| match outcome.split_once(' ') {
-            Some((outcome, code)) => (trace.outcome, trace.code) = (outcome.to_owned(), Some(code.to_owned())),
-            None => outcome.clone_into(&mut trace.outcome),
-        })?;
+        expect_line(&mut parser, "route")?;
+        let route = parser.block()?;
+        let outcome = expect(&mut parser, "outcome ")?;
+        let (outcome, code) = outcome.split_once(' ').map_or((outcome, None), |(outcome, code)| (outcome, Some(code)));
+        (trace.outcome, trace.code) = (outcome.to_owned(), code.map(str::to_owned));
         for line in route.lines() {
-            let (step, edge) = line.split_once(BY).ok_or_else(|| wanted(&mut reading, "role.status by edge"))?;
+            let (step, edge) = line.split_once(BY).ok_or_else(|| expected(&mut parser, "role.status by edge"))?;
             if step == trace.outcome {
                 trace.end = Some(edge.to_owned());
             } else {
                 trace.route.push(Stop { step: step.to_owned(), edge: edge.to_owned() });
             }
         }
-        if reading.heading("reason").is_some() {
-            trace.reason = Some(reading.block()?);
+        if parser.heading("reason") == Some("") {
+            trace.reason = Some(parser.block()?);
         }
-        expect(&mut reading, "result")?;
-        let result = reading.block()?;
-        trace.result = canonical::parse(result.as_bytes()).map_err(|_| wanted(&mut reading, "JSON"))?;
-        while reading.heading("said").is_some() {
-            trace.said.push(reading.block()?);
+        expect_line(&mut parser, "result")?;
+        let result = parser.block()?;
+        trace.result = canonical::parse(result.as_bytes()).map_err(|_| expected(&mut parser, "JSON"))?;
+        while parser.heading("said") == Some("") {
+            trace.said.push(parser.block()?);
         }
-        expect(&mut reading, "definition")?;
-        for line in reading.block()?.lines() {
-            let (digest, path) = line.split_once(' ').ok_or_else(|| wanted(&mut reading, "digest and part"))?;
+        expect_line(&mut parser, "definition")?;
+        for line in parser.block()?.lines() {
+            let (digest, path) = line.split_once(' ').ok_or_else(|| expected(&mut parser, "digest and part"))?;
             trace.parts.insert(path.to_owned(), digest.to_owned());
         }
         Ok(trace)
@@ -137,12 +131,18 @@ impl RunTrace {
 
 const DIGEST: &str = "course · digest ";
 
-fn wanted(reading: &mut Reading<'_>, words: &str) -> Fault {
-    Fault::new(Code::SnapshotSyntax, reading.place(), format!("here `{}` is wanted", words.trim_end()))
+fn expected(parser: &mut Parser<'_>, words: &str) -> Fault {
+    Fault::new(Code::SnapshotSyntax, parser.place(), format!("expected `{}`", words.trim_end()))
 }
 
-fn expect<'t>(reading: &mut Reading<'t>, words: &str) -> Result<&'t str, Fault> {
-    reading.heading(words).ok_or_else(|| wanted(reading, words))
+/// The rest of the next heading, which begins with `words`.
+fn expect<'t>(parser: &mut Parser<'t>, words: &str) -> Result<&'t str, Fault> {
+    parser.heading(words).ok_or_else(|| expected(parser, words))
+}
+
+/// The next heading, which is `words` and nothing else.
+fn expect_line(parser: &mut Parser<'_>, words: &str) -> Result<(), Fault> {
+    if expect(parser, words)?.is_empty() { Ok(()) } else { Err(expected(parser, words)) }
 }
 
 #[cfg(test)]
@@ -203,6 +203,7 @@ mod tests {
         assert_eq!(RunTrace::read(&under_digest(&content), 0), Ok(trace()));
         for (old, new) in [
             ("route", "rout"),
+            ("route\n", "route 2\n"),
             (BY, " via "),
             ("outcome ", "end "),
             ("result", "resul"),
