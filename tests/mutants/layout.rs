@@ -8,7 +8,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
 
 use rondo_agent_kit::conversation::{CUT, EMPTY_LINE, LEFT_OUT, NO_ANSWER};
-use rondo_engine::author::scenario::{Suite, TakenState};
+use rondo_engine::author::scenario::{SnapshotState, Suite};
 
 use crate::mutant::{FILE, Mutant, Named};
 use crate::subject::Subject;
@@ -71,7 +71,7 @@ fn of(subject: &Subject, mutant: &Mutant) -> Option<Trial> {
         .scenarios
         .iter()
         .flat_map(|tested| &tested.snapshots)
-        .filter(|taken| taken.state == TakenState::Changed && known.contains_key(&taken.name))
+        .filter(|taken| taken.state == SnapshotState::Changed && known.contains_key(&taken.name))
         .map(|taken| (taken.name.as_str(), taken.text.as_str()))
         .collect();
     if others.is_empty() {

@@ -6,7 +6,7 @@ use std::sync::Mutex;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::thread;
 
-use rondo_engine::author::scenario::{Change, Options, Report, Tested, Verdict};
+use rondo_engine::author::scenario::{Change, Options, Report, ScenarioResult, Verdict};
 
 use crate::mutant::{Mutant, Named};
 use crate::operators;
@@ -115,7 +115,7 @@ pub fn judged(report: &Report, named: &Named) -> Went {
     }
 }
 
-fn is_named(tested: &Tested, named: &Named) -> bool {
+fn is_named(tested: &ScenarioResult, named: &Named) -> bool {
     match tested.changes.first() {
         Some(change) => has_cause(change, named) && has_part(change, named),
         // Nothing that is compared differs: all there is is a complaint about the scenario.
@@ -139,7 +139,7 @@ fn has_part(change: &Change, named: &Named) -> bool {
 }
 
 /// A failed scenario in a line.
-fn one(tested: &Tested) -> String {
+fn one(tested: &ScenarioResult) -> String {
     if let Some(change) = tested.changes.first() {
         let part = change.part.as_ref().map_or("no part", |part| part.path.as_str());
         let role = change.role.as_ref().map_or("the run", |role| role.as_str());

@@ -7,3 +7,9 @@ pub mod lint;
 pub mod prefix;
 pub mod scenario;
 pub mod simulate;
+
+/// The role in `role`, or in a lane in `role[2]` or `a[0]/role[2]`.
+pub(crate) fn role_of(name: &str) -> &str {
+    let last = name.rsplit('/').next().unwrap_or(name);
+    last.split_once('[').map_or(last, |(role, _)| role)
+}

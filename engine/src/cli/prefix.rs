@@ -16,7 +16,7 @@ use super::output::Output;
 use super::run_config::price_of;
 use super::session::{look_into, of_store, settings, thread, thread_in};
 use super::{JsonArgs, StoreArgs};
-use crate::author::prefix::{self, Broke, Cost, Opposed, RoleSum, Visit};
+use crate::author::prefix::{self, Cost, PrefixBreak, RoleSum, Visit, VisitPair};
 use crate::config::Flags;
 use crate::conversation::rebuild;
 
@@ -149,9 +149,9 @@ pub fn prefix(args: &PrefixArgs, output: &mut Output) -> Result<Exit, Failure> {
     report.against = Some(&other);
     report.heading(&format!("{id}  {}  against {other}\n", workflow.name))?;
     let mut has_met = false;
-    prefix::against(store, (&id, &row), (&other, &other_row), &prices, &mut |Opposed { visit, is_met }| {
-        has_met |= is_met;
-        report.visit(&visit, is_met)
+    prefix::against(store, (&id, &row), (&other, &other_row), &prices, &mut |VisitPair { visit, has_counterpart }| {
+        has_met |= has_counterpart;
+        report.visit(&visit, has_counterpart)
     })
     .map_err(|error| of_rebuild(&error))?;
     let exit = report.end(&[])?;
@@ -333,7 +333,7 @@ fn percent_of(column: usize) -> f64 {
     (f64::from(column) + 0.5) * 10.0
 }
 
-fn broke_text(visit: &Visit, broke: &Broke) -> String {
+fn broke_text(visit: &Visit, broke: &PrefixBreak) -> String {
     let at = &broke.at;
     let mut text = format!(
         "  {}, visit {}: {}, byte {}: {}\n",

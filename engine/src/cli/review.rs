@@ -9,7 +9,7 @@ use similar::TextDiff;
 use super::failure::Failure;
 use super::output::{Output, printable};
 use super::test::snapshots;
-use crate::author::scenario::{Report, Suite, Taken, TakenState, Tested, Verdict};
+use crate::author::scenario::{Report, ScenarioResult, SnapshotResult, SnapshotState, Suite, Verdict};
 
 /// How many lines of a difference are shown without being asked for more.
 const MAX_LINES: usize = 60;
@@ -41,7 +41,7 @@ pub fn review<'r>(runs: impl Iterator<Item = (&'r Suite, &'r mut Report)>, outpu
 fn of_scenario(
     suite: &Suite,
     workflow: &str,
-    tested: &mut Tested,
+    tested: &mut ScenarioResult,
     words: &mut impl Iterator<Item = String>,
     counts: &mut [usize; 3],
     output: &mut Output,
@@ -51,7 +51,7 @@ fn of_scenario(
         // What a run must not do is not accepted with it; the report tells what that is.
         return output.text(&format!("\n{workflow} · {name}: not as expected, so nothing of it can be accepted\n"));
     }
-    let is_other = |taken: &Taken| taken.state != TakenState::Same;
+    let is_other = |taken: &SnapshotResult| taken.state != SnapshotState::Same;
     for taken in tested.snapshots.iter_mut().filter(|taken| is_other(taken)) {
         output.text(&format!("\n{workflow} · {name} · {}\n", taken.file))?;
         if let Some(change) = tested.changes.iter().find(|change| change.snapshot == taken.name) {
@@ -69,7 +69,7 @@ fn of_scenario(
             *count += 1;
         }
     }
-    let is_accepted = tested.snapshots.iter().all(|taken| taken.state == TakenState::Same);
+    let is_accepted = tested.snapshots.iter().all(|taken| taken.state == SnapshotState::Same);
     let is_mended = tested.faults.iter().all(|fault| snapshots::is_of_snapshot(fault.code));
     if is_accepted && is_mended && tested.verdict != Verdict::Passed {
         // The course is true of what was accepted with it.
@@ -98,7 +98,7 @@ fn ask(words: &mut impl Iterator<Item = String>, output: &mut Output) -> Result<
 }
 
 /// The accepted text and the one of now, as a unified difference.
-fn difference(taken: &Taken) -> String {
+fn difference(taken: &SnapshotResult) -> String {
     let old = taken.accepted.as_deref().unwrap_or_default();
     let diff = TextDiff::from_lines(old, taken.text.as_str());
     let text = diff.unified_diff().context_radius(3).header("accepted", "now").to_string();

@@ -17,6 +17,7 @@ use super::output::{Output, Style, tell};
 use super::session::settings;
 use super::validate::DiagnosticLine;
 use super::{JsonArgs, report, tooling, workflow, working_folder};
+use crate::author::role_of;
 use crate::author::simulate::{self, Coverage, Progress, Report, Route, Subject, Worst};
 use crate::config::Flags;
 use crate::grant::Grants;
@@ -53,20 +54,6 @@ struct RouteLine<'a> {
     step_count: usize,
     prompt_tokens: Option<u64>,
     output_tokens: Option<u64>,
-}
-
-/// The worst case as a JSON line.
-#[derive(Debug, Serialize)]
-struct WorstLine<'a> {
-    event: &'static str,
-    steps: u64,
-    exact: bool,
-    prompt_tokens: u64,
-    output_tokens: u64,
-    routes_weighed: usize,
-    all_weighed: bool,
-    roles: &'a BTreeMap<RoleName, simulate::Cost>,
-    costliest: Option<&'a [String]>,
 }
 
 /// What was reached as a JSON line.
@@ -112,7 +99,7 @@ pub fn simulate(args: &SimulateArgs, output: &mut Output) -> Result<Exit, Failur
     let mut told = |progress: Progress| {
         if is_watched && last.elapsed() >= PATIENCE {
             last = Instant::now();
-            tell(&format!("{} states, {} answers tried\n", progress.spots, progress.tried));
+            tell(&format!("{} states, {} answers tried\n", progress.states, progress.tried));
         }
     };
     let found = simulate::simulate(&subject, &mut told).map_err(|error| internal(error.to_string()))?;
@@ -141,7 +128,7 @@ fn tools(workflow: &Workflow) -> Result<BTreeMap<RoleName, Vec<ToolSpec>>, Failu
 fn lines(found: &Report, output: &mut Output) -> Result<(), Failure> {
     for route in &found.routes {
         let mut visits = BTreeMap::new();
-        for role in route.steps.iter().map(|step| role_of(step)) {
+        for role in route.steps.iter().map(|step| role_of(step.split('.').next().unwrap_or(step))) {
             *visits.entry(role).or_insert(0) += 1;
         }
         output.line(&RouteLine {
@@ -154,38 +141,19 @@ fn lines(found: &Report, output: &mut Output) -> Result<(), Failure> {
             output_tokens: route.output_tokens(),
         })?;
     }
-    let Worst { steps, is_exact, roles, prompt_tokens, output_tokens, weighed, has_weighed_all, costliest } =
-        &found.worst;
-    output.line(&WorstLine {
-        event: "worst",
-        steps: *steps,
-        exact: *is_exact,
-        prompt_tokens: *prompt_tokens,
-        output_tokens: *output_tokens,
-        routes_weighed: *weighed,
-        all_weighed: *has_weighed_all,
-        roles,
-        costliest: costliest.as_ref().map(|route| route.steps.as_slice()),
-    })?;
+    output.line(&found.worst)?;
     let Coverage { edges, never, is_whole } = &found.coverage;
     output.line(&CoverageLine {
         event: "coverage",
         edges: *edges,
         taken: edges - never.len(),
         never: is_whole.then_some(never),
-        states: found.progress.spots,
+        states: found.progress.states,
         answers: found.progress.tried,
         ways: found.ways,
         all_routes: found.has_all_routes,
     })?;
     found.diagnostics.iter().try_for_each(|diagnostic| output.line(&DiagnosticLine::new(diagnostic)))
-}
-
-/// The role of a step such as `role.status` or, in a lane, `role[0].status`.
-fn role_of(step: &str) -> &str {
-    let seat = step.split('.').next().unwrap_or(step);
-    let last = seat.rsplit('/').next().unwrap_or(seat);
-    last.split('[').next().unwrap_or(last)
 }
 
 fn text(name: &str, found: &Report) -> String {
@@ -219,7 +187,7 @@ fn text(name: &str, found: &Report) -> String {
         text,
         "\nedges taken: {} of {edges}; {} states, {} answers tried",
         edges - never.len(),
-        found.progress.spots,
+        found.progress.states,
         found.progress.tried
     );
     for part in never.iter().take(SHOWN_EDGES) {

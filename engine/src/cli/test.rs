@@ -8,7 +8,7 @@ mod from;
 mod junit;
 mod lines;
 pub(super) mod snapshots;
-mod told;
+mod text;
 
 use std::path::{Path, PathBuf};
 
@@ -19,7 +19,7 @@ use super::known_keys::KnownKeys;
 use super::output::{Output, Style, tell, tell_styled};
 use super::workflow::{self, Loaded};
 use super::{JsonArgs, StoreArgs, report, review, working_folder};
-use crate::author::scenario::{Definition, Options, Report, Suite, Tested, Verdict};
+use crate::author::scenario::{Definition, Options, Report, ScenarioResult, Suite, Verdict};
 use crate::exit::Exit;
 use discover::Target;
 use snapshots::Mode;
@@ -123,7 +123,7 @@ pub fn test(args: &TestArgs, output: &mut Output) -> Result<Exit, Failure> {
     if output.is_json() {
         lines::write(&reports, broken, output)?;
     } else {
-        output.write(told::text(&reports, broken, mode, began.elapsed(), Style::stdout()).as_bytes())?;
+        output.write(text::text(&reports, broken, mode, began.elapsed(), Style::stdout()).as_bytes())?;
     }
     Ok(exit(&reports, broken))
 }
@@ -142,19 +142,19 @@ fn run(target: &Target, args: &TestArgs, output: &Output) -> Result<Run, Failure
     let suite = Suite::read(&target.file).map_err(|error| Failure::new(Code::FileRefused, error.to_string()))?;
     let definition = definition(&target.file)?;
     let style = Style::stderr();
-    let progress = |tested: &Tested| {
-        tell_styled(&told::progress(&tested.name, style));
+    let progress = |tested: &ScenarioResult| {
+        tell_styled(&text::progress(&tested.name, style));
     };
     let is_watched = style.is_terminal && !output.is_json();
     let options = Options {
         filter: args.filter.clone(),
         only: target.only.clone(),
         workers: None,
-        progress: is_watched.then_some(&progress as &(dyn Fn(&Tested) + Sync)),
+        progress: is_watched.then_some(&progress as &(dyn Fn(&ScenarioResult) + Sync)),
     };
     let report = suite.run(&definition, &options);
     if is_watched {
-        tell_styled(told::END_OF_PROGRESS);
+        tell_styled(text::END_OF_PROGRESS);
     }
     if suite.is_empty() && !output.is_json() {
         tell(&format!("{}: it has no scenarios\n", target.file.display()));

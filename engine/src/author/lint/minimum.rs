@@ -11,12 +11,12 @@ use rondo_protocol::diagnostic::{Code, Diagnostic};
 use rondo_protocol::workflow::{Edge, History, Outgoing, SourceMap, Target, Workflow};
 
 use super::volatile::without_tags;
-use super::{Part, grouped};
+use super::{LintedRole, grouped};
 
 /// The most edges that are walked to see whether a role is visited again.
 const MAX_WALKED: usize = 1_000_000;
 
-pub(super) fn lint(workflow: &Workflow, parts: &[Part<'_>], places: &SourceMap) -> Vec<Diagnostic> {
+pub(super) fn lint(workflow: &Workflow, parts: &[LintedRole<'_>], places: &SourceMap) -> Vec<Diagnostic> {
     let again = visited_again(workflow);
     let prompts = longest_prompts(workflow);
     let mut found = Vec::new();

@@ -1,16 +1,13 @@
-//! What a workflow's file already tells about the prefixes of its requests: `rondo validate --prefix`.
+//! Warnings about the prefixes of a workflow's requests, from its files alone: `rondo validate --prefix`.
 //!
-//! A provider serves the beginning of a request again only if it is the same, byte for byte, and long enough. Layout 1
-//! sees to it that a role's requests begin alike; what an author writes into them is looked at here, before anything is
-//! paid for. Everything is a warning, because nothing here keeps a workflow from running, and each stands at the text
-//! that it is about, in whichever file that is.
+//! A provider serves the beginning of a request from its cache only if it is the same, byte for byte, and long enough.
+//! Layout 1 makes a role's requests begin alike; this module checks what an author writes into them.
 //!
-//! - `volatile.rs`: what changes from run to run and stands where nothing should;
-//! - `minimum.rs`: beginnings that are shorter than what a provider keeps;
-//! - `unshared.rs`: texts that roles have in common and no provider can serve to both.
+//! - `volatile.rs`: text that changes from run to run before text that could be shared;
+//! - `minimum.rs`: beginnings shorter than a provider's minimum;
+//! - `unshared.rs`: texts that roles have in common but not at the beginning.
 //!
-//! It is pure: it must never know of terminals, files, threads, or how settings are resolved; models and tools are told
-//! to it as [`ResolvedRoles`].
+//! It is pure: it must never know terminals, files, threads, or how settings are resolved; it is given [`ResolvedRoles`].
 
 mod minimum;
 mod unshared;
@@ -39,7 +36,7 @@ pub struct ResolvedRoles {
 }
 
 /// A role that a model plays, with what all its requests begin with.
-struct Part<'w> {
+struct LintedRole<'w> {
     name: &'w RoleName,
     role: &'w ModelRole,
     /// The provider's id of its model; `None` = nobody names one.
@@ -48,7 +45,7 @@ struct Part<'w> {
     head: Head,
 }
 
-impl Part<'_> {
+impl LintedRole<'_> {
     /// The path of its system text.
     fn system(&self) -> String {
         key(&key("roles", self.name.as_str()), "system")
@@ -70,14 +67,14 @@ pub fn lint(
     while let Some((workflow, places)) = open.pop() {
         let mut resolved_roles = resolved_roles(workflow);
         let contracts = resolved_roles::contracts(workflow)?;
-        let parts: Vec<Part<'_>> = resolved_roles::model_roles(workflow)
+        let parts: Vec<LintedRole<'_>> = resolved_roles::model_roles(workflow)
             .filter_map(|(name, _, role)| {
                 let resolved_roles::Script { system, response_format } =
                     resolved_roles::script(role, contracts.get(name)?);
                 let ResolvedRoles { model, tools } = resolved_roles.remove(name).unwrap_or_default();
                 let parameters = Parameters::default();
                 let head = Head { model: String::new(), parameters, response_format, system, tools };
-                Some(Part { name, role, model, head })
+                Some(LintedRole { name, role, model, head })
             })
             .collect();
         found.extend(volatile::lint(workflow, &parts, places));

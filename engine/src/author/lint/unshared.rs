@@ -11,7 +11,7 @@ use rondo_protocol::diagnostic::{Code, Diagnostic};
 use rondo_protocol::object::Head;
 use rondo_protocol::workflow::{AnswerFormat, SourceMap};
 
-use super::{Part, grouped};
+use super::{LintedRole, grouped};
 
 /// The fewest tokens behind a difference that are worth a word.
 const SHORTEST_TOKENS: u64 = 128;
@@ -19,7 +19,7 @@ const SHORTEST_TOKENS: u64 = 128;
 /// The most roles that are compared with each other.
 const MAX_ROLES: usize = 200;
 
-pub(super) fn lint(parts: &[Part<'_>], places: &SourceMap) -> Vec<Diagnostic> {
+pub(super) fn lint(parts: &[LintedRole<'_>], places: &SourceMap) -> Vec<Diagnostic> {
     let mut found = Vec::new();
     for (at, later) in parts.iter().enumerate().take(MAX_ROLES) {
         let earlier = parts.iter().take(at).filter(|earlier| earlier.model == later.model);
@@ -49,7 +49,7 @@ enum Why {
 }
 
 impl<'p> Lost<'p> {
-    fn of(earlier: &'p Part<'_>, later: &Part<'_>) -> Option<Self> {
+    fn of(earlier: &'p LintedRole<'_>, later: &LintedRole<'_>) -> Option<Self> {
         let (a, b) = (earlier.role.system.trim_end(), later.role.system.trim_end());
         let first = common_prefix(a, b);
         let rest = |text: &str| text.len().saturating_sub(first);
@@ -76,7 +76,7 @@ impl<'p> Lost<'p> {
         })
     }
 
-    fn told(&self, later: &Part<'_>, places: &SourceMap) -> Diagnostic {
+    fn told(&self, later: &LintedRole<'_>, places: &SourceMap) -> Diagnostic {
         let Self { other, bytes, why } = self;
         let (name, path) = (later.name, later.system());
         let many = grouped(prefix::tokens(count(*bytes)));
@@ -120,7 +120,7 @@ fn count(bytes: usize) -> u64 {
 /// Where the bytes from `first` of a system text stand, if it is one text. In a list the pieces are joined, and a place
 /// is not known.
 fn later_place(
-    part: &Part<'_>,
+    part: &LintedRole<'_>,
     places: &SourceMap,
     first: usize,
     own: usize,

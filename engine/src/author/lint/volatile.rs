@@ -13,7 +13,7 @@ use rondo_protocol::workflow::source_map::{item, key};
 use rondo_protocol::workflow::template::{Segment, Template};
 use rondo_protocol::workflow::{Edge, Outgoing, SourceMap, Target, Workflow};
 
-use super::Part;
+use super::LintedRole;
 
 /// The words of an input's name that say that it changes with the time or the place of a run.
 const NAMES: [&str; 15] = [
@@ -40,7 +40,7 @@ const MAX_OF_A_TEXT: usize = 20;
 /// The most characters of a finding that are shown.
 const SHOWN_CHARS: usize = 60;
 
-pub(super) fn lint(workflow: &Workflow, parts: &[Part<'_>], places: &SourceMap) -> Vec<Diagnostic> {
+pub(super) fn lint(workflow: &Workflow, parts: &[LintedRole<'_>], places: &SourceMap) -> Vec<Diagnostic> {
     let mut found = Vec::new();
     for part in parts {
         system_text(part, places, &mut found);
@@ -58,7 +58,7 @@ pub(super) fn lint(workflow: &Workflow, parts: &[Part<'_>], places: &SourceMap) 
     found
 }
 
-fn system_text(part: &Part<'_>, places: &SourceMap, found: &mut Vec<Diagnostic>) {
+fn system_text(part: &LintedRole<'_>, places: &SourceMap, found: &mut Vec<Diagnostic>) {
     for (path, text) in places.texts(&part.system()) {
         for volatile in find(text).into_iter().take(MAX_OF_A_TEXT) {
             let shown = shown(text, &volatile.at);
@@ -71,7 +71,7 @@ fn system_text(part: &Part<'_>, places: &SourceMap, found: &mut Vec<Diagnostic>)
 }
 
 /// Tools stand before the system text, so that what they say of themselves breaks everything.
-fn tools(part: &Part<'_>, places: &SourceMap, found: &mut Vec<Diagnostic>) {
+fn tools(part: &LintedRole<'_>, places: &SourceMap, found: &mut Vec<Diagnostic>) {
     for spec in &part.head.tools {
         let texts = [("description", &spec.description), ("schema", &spec.parameters)];
         let volatile = texts.iter().find_map(|(of, text)| find(text).into_iter().next().map(|found| (of, text, found)));

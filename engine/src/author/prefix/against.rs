@@ -12,7 +12,7 @@ use rondo_protocol::id::{LanePath, RoleName, ThreadId};
 use rondo_protocol::message::Message;
 use rondo_protocol::object::Head;
 
-use super::{Broke, Prices, Shared, Visit};
+use super::{PrefixBreak, Prices, Shared, Visit};
 use crate::conversation::rebuild::{self, RebuildEvent, Sent};
 use crate::store::{Read, Row};
 
@@ -21,11 +21,11 @@ const LOOKED_AT: usize = 64;
 
 /// A visit beside the same one of the other thread.
 #[derive(Debug, Clone, PartialEq)]
-pub struct Opposed {
+pub struct VisitPair {
     /// The visit. Its sizes are those of its first request.
     pub visit: Visit,
     /// Whether the other thread has that visit.
-    pub is_met: bool,
+    pub has_counterpart: bool,
 }
 
 /// Hands each visit of `thread` to `each` in order until it says stop (`false`), compared with the same visit of
@@ -38,9 +38,9 @@ pub fn against(
     (thread, row): (&ThreadId, &Row),
     (other, other_row): (&ThreadId, &Row),
     prices: &Prices,
-    each: &mut dyn FnMut(Opposed) -> bool,
+    each: &mut dyn FnMut(VisitPair) -> bool,
 ) -> Result<(), rebuild::Error> {
-    let mut sides: BTreeMap<(RoleName, LanePath), Side> = BTreeMap::new();
+    let mut sides: BTreeMap<(RoleName, LanePath), Baseline> = BTreeMap::new();
     rebuild::walk(store, other, other_row, &|_| true, &mut |met| {
         if let RebuildEvent::Request(sent) = met {
             let side = sides.entry(key(&sent)).or_default();
@@ -50,29 +50,29 @@ pub fn against(
         }
         true
     })?;
-    let mut read: BTreeMap<(RoleName, LanePath), Reader> = BTreeMap::new();
-    let mut first: Option<(Shared, Option<Broke>, bool)> = None;
+    let mut read: BTreeMap<(RoleName, LanePath), PairReader> = BTreeMap::new();
+    let mut first: Option<(Shared, Option<PrefixBreak>, bool)> = None;
     rebuild::walk(store, thread, row, &|_| true, &mut |met| match met {
         RebuildEvent::Request(sent) => {
             if first.is_none() {
                 let key = key(&sent);
-                let reader = read.entry(key.clone()).or_insert_with(|| Reader::of(sides.remove(&key)));
+                let reader = read.entry(key.clone()).or_insert_with(|| PairReader::of(sides.remove(&key)));
                 let price = prices.get(&key.0).copied();
                 let (request_bytes, compared) = reader.request(&sent);
-                let is_met = compared.is_some();
+                let has_counterpart = compared.is_some();
                 let shared_bytes = compared.as_ref().map_or(0, |compared| compared.shared_bytes);
                 let shared = Shared::one(request_bytes, shared_bytes);
                 let broke = compared.and_then(|compared| compared.broke);
                 let broke = broke.map(|at| {
                     let lost = reader.other_bytes.saturating_sub(at.byte);
-                    Broke::new(at, lost, price)
+                    PrefixBreak::new(at, lost, price)
                 });
-                first = Some((shared, broke, is_met));
+                first = Some((shared, broke, has_counterpart));
             }
             true
         }
         RebuildEvent::Visit(visited) => {
-            let (shared, broke, is_met) = first.take().unwrap_or_default();
+            let (shared, broke, has_counterpart) = first.take().unwrap_or_default();
             let (stored, note) = (visited.stored, visited.note);
             let visit = Visit {
                 seq: stored.seq,
@@ -84,7 +84,7 @@ pub fn against(
                 cost_usd: note.cost_usd,
                 broke,
             };
-            each(Opposed { visit, is_met })
+            each(VisitPair { visit, has_counterpart })
         }
     })
 }
@@ -95,19 +95,19 @@ fn key(sent: &Sent<'_>) -> (RoleName, LanePath) {
 
 /// The first requests of a role in the other thread.
 #[derive(Default)]
-struct Side {
-    visits: VecDeque<Recorded>,
+struct Baseline {
+    visits: VecDeque<BaselineRequest>,
     recorded_visit: u64,
     /// The messages of the last one.
     messages: Vec<Message>,
-    plain: Plain,
+    plain: PlainLength,
 }
 
 /// How many messages the last first request of a visit had, where no hook rewrote it: the next one begins with them.
 #[derive(Default)]
-struct Plain(usize);
+struct PlainLength(usize);
 
-impl Plain {
+impl PlainLength {
     /// How many messages a visit's first request shares with the one before it for certain.
     fn kept(&mut self, sent: &Sent<'_>) -> usize {
         let before = std::mem::take(&mut self.0);
@@ -120,7 +120,7 @@ impl Plain {
 }
 
 /// The first request of a visit, as what it adds to the one before.
-struct Recorded {
+struct BaselineRequest {
     visit: u64,
     digest: Digest,
     head: Arc<Head>,
@@ -128,7 +128,7 @@ struct Recorded {
     fresh: Vec<Message>,
 }
 
-impl Side {
+impl Baseline {
     fn record(&mut self, sent: &Sent<'_>) {
         self.recorded_visit = sent.stored.visit;
         let messages = sent.messages();
@@ -138,27 +138,33 @@ impl Side {
         self.messages.truncate(kept);
         self.messages.extend_from_slice(&fresh);
         let head = Arc::clone(sent.head);
-        self.visits.push_back(Recorded { visit: sent.stored.visit, digest: sent.head_digest, head, kept, fresh });
+        self.visits.push_back(BaselineRequest {
+            visit: sent.stored.visit,
+            digest: sent.head_digest,
+            head,
+            kept,
+            fresh,
+        });
     }
 }
 
 /// Reads the two sides of a role together.
 #[derive(Default)]
-struct Reader {
-    visits: VecDeque<Recorded>,
+struct PairReader {
+    visits: VecDeque<BaselineRequest>,
     /// The other side's request, and its bytes up to each message.
     other: Vec<Message>,
     other_sizes: Vec<u64>,
     other_bytes: u64,
     /// This side's bytes up to each message.
     sizes: Vec<u64>,
-    plain: Plain,
+    plain: PlainLength,
     /// How many messages the two begin with alike.
     alike: usize,
 }
 
-impl Reader {
-    fn of(side: Option<Side>) -> Self {
+impl PairReader {
+    fn of(side: Option<Baseline>) -> Self {
         Self { visits: side.map(|side| side.visits).unwrap_or_default(), ..Self::default() }
     }
 

@@ -5,17 +5,17 @@
 //! - *How much do the two share?* That is counted, byte by byte.
 //! - *Is that less than the role's `history` promises?* Only then a prefix broke. With `condensed` the first request of
 //!   a visit begins with the first one of the visit before, and that visit's answer; tool traffic and repairs are left
-//!   out on purpose. With `exact` it begins with the last one. With `none` nothing is promised but the head, and what
-//!   that costs is named all the same.
+//!   out on purpose. With `exact` it begins with the last one. With `none` only the head is expected; its
+//!   cost is reported all the same.
 //!
 //! Law: a visit costs what is new in it, so that a long thread is read in a time that grows with its length alone. Of
 //! each role only the request before is held.
 //!
-//! This module never asks a provider; what one said it served stands in the notes.
+//! It must never know providers: what one reported as cached is read from the notes.
 
 mod against;
+mod requests;
 mod strategy;
-mod trail;
 
 use std::collections::BTreeMap;
 
@@ -27,9 +27,9 @@ use rondo_protocol::workflow::{History, Workflow};
 use crate::conversation::rebuild::{self, RebuildEvent};
 use crate::models::Price;
 use crate::store::{Read, Row};
-use trail::Trail;
+use requests::RoleRequests;
 
-pub use against::{Opposed, against};
+pub use against::{VisitPair, against};
 pub use strategy::Cost;
 
 /// What a visit's requests share with those before them.
@@ -50,7 +50,7 @@ pub struct Visit {
     /// What it cost in US dollars, where a price was known.
     pub cost_usd: Option<f64>,
     /// The first prefix that broke in it.
-    pub broke: Option<Broke>,
+    pub broke: Option<PrefixBreak>,
 }
 
 /// Sizes of requests, and what of them was sent before.
@@ -86,7 +86,7 @@ impl std::ops::AddAssign for Shared {
 
 /// A prefix that broke, and what that cost.
 #[derive(Debug, Clone, PartialEq)]
-pub struct Broke {
+pub struct PrefixBreak {
     /// Where and why.
     pub at: Break,
     /// Estimated tokens that a provider can no longer serve.
@@ -95,7 +95,7 @@ pub struct Broke {
     pub lost_usd: Option<f64>,
 }
 
-impl Broke {
+impl PrefixBreak {
     fn new(at: Break, lost_bytes: u64, price: Option<Price>) -> Self {
         let lost_tokens = prefix::tokens(lost_bytes);
         Self { at, lost_tokens, lost_usd: price.map(|price| price.of_unserved(lost_tokens)) }
@@ -183,20 +183,21 @@ pub fn visits(
     each: &mut dyn FnMut(Visit) -> bool,
 ) -> Result<Vec<RoleSum>, rebuild::Error> {
     let workflow = rebuild::beginning(store, row)?.workflow;
-    let trail = |(name, _, role): (&RoleName, _, &rondo_protocol::workflow::ModelRole)| {
-        (name.clone(), Trail::new(name, role.history, prices.get(name).copied()))
+    let requests = |(name, _, role): (&RoleName, _, &rondo_protocol::workflow::ModelRole)| {
+        (name.clone(), RoleRequests::new(name, role.history, prices.get(name).copied()))
     };
-    let mut trails: BTreeMap<RoleName, Trail> = crate::resolved_roles::model_roles(&workflow).map(trail).collect();
+    let mut roles: BTreeMap<RoleName, RoleRequests> =
+        crate::resolved_roles::model_roles(&workflow).map(requests).collect();
     rebuild::walk(store, thread, row, &|_| true, &mut |met| match met {
         RebuildEvent::Request(sent) => {
-            if let Some(trail) = trails.get_mut(&sent.stored.step.role) {
-                trail.request(sent);
+            if let Some(requests) = roles.get_mut(&sent.stored.step.role) {
+                requests.request(sent);
             }
             true
         }
         RebuildEvent::Visit(visited) => {
-            trails.get_mut(&visited.stored.step.role).is_none_or(|trail| each(trail.visit(&visited)))
+            roles.get_mut(&visited.stored.step.role).is_none_or(|requests| each(requests.visit(&visited)))
         }
     })?;
-    Ok(trails.into_values().map(Trail::into_sum).filter(|sum| sum.visits > 0).collect())
+    Ok(roles.into_values().map(RoleRequests::into_sum).filter(|sum| sum.visits > 0).collect())
 }

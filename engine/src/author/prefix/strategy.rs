@@ -33,23 +33,23 @@ pub(super) struct Strategies {
     /// Bytes of the visit's head.
     head: u64,
     /// Bytes that it shares with the head before, where that is another one.
-    parted_head: Option<u64>,
+    changed_head: Option<u64>,
     output_tokens: u64,
 }
 
 impl Default for Strategies {
     fn default() -> Self {
         let each = [History::Condensed, History::Exact, History::None].map(Strategy::new);
-        Self { each, head: 0, parted_head: None, output_tokens: 0 }
+        Self { each, head: 0, changed_head: None, output_tokens: 0 }
     }
 }
 
 impl Strategies {
     /// Takes in the head of a visit's first request, and how much of it stood in the request before where the two are
     /// not equal.
-    pub(super) fn begin(&mut self, head: u64, parted_head: Option<u64>) {
+    pub(super) fn begin(&mut self, head: u64, changed_head: Option<u64>) {
         self.head = head;
-        self.parted_head = parted_head;
+        self.changed_head = changed_head;
     }
 
     /// Takes in a visit.
@@ -57,7 +57,7 @@ impl Strategies {
         let output = visited.note.usage.map_or(0, |usage| usage.output_tokens);
         self.output_tokens = self.output_tokens.saturating_add(output);
         for strategy in &mut self.each {
-            strategy.visit(visited, self.head, self.parted_head);
+            strategy.visit(visited, self.head, self.changed_head);
         }
     }
 
@@ -80,7 +80,7 @@ impl Strategies {
 struct Strategy {
     history: History,
     /// By lane; one for all where every visit begins anew.
-    lanes: BTreeMap<LanePath, Told>,
+    lanes: BTreeMap<LanePath, LaneState>,
     /// The message that opened the last visit without a history.
     first: Option<Message>,
     shared: Shared,
@@ -88,7 +88,7 @@ struct Strategy {
 
 /// A conversation in a lane. Sizes are bytes of messages, without the head.
 #[derive(Clone, Default)]
-struct Told {
+struct LaneState {
     /// What stands in front of the next visit.
     length: u64,
     /// Of the last request what the next visit begins with for certain.
@@ -105,11 +105,11 @@ impl Strategy {
     }
 
     /// The conversation of a lane so far: its own, or what it begins with, which is that of the lane around it.
-    fn told(&self, lane: &LanePath) -> Told {
+    fn told(&self, lane: &LanePath) -> LaneState {
         lane.outward().find_map(|lane| self.lanes.get(&lane).cloned()).unwrap_or_default()
     }
 
-    fn visit(&mut self, visited: &RebuiltVisit<'_>, head: u64, parted_head: Option<u64>) {
+    fn visit(&mut self, visited: &RebuiltVisit<'_>, head: u64, changed_head: Option<u64>) {
         let lane = match self.history {
             History::None => LanePath::trunk(),
             _ => visited.stored.step.lane.clone(),
@@ -125,7 +125,7 @@ impl Strategy {
             if let Entry::Model { .. } = entry {
                 let shared = match sent {
                     Some(before) => head.saturating_add(before),
-                    None => self.shared_by_first(&told, visited.opening, head, parted_head),
+                    None => self.shared_by_first(&told, visited.opening, head, changed_head),
                 };
                 self.shared += Shared::one(head.saturating_add(request), shared);
                 sent = Some(request);
@@ -166,11 +166,11 @@ impl Strategy {
     }
 
     /// What the first request of a visit shares with the one before it.
-    fn shared_by_first(&self, told: &Told, opening: &Message, head: u64, parted_head: Option<u64>) -> u64 {
+    fn shared_by_first(&self, told: &LaneState, opening: &Message, head: u64, changed_head: Option<u64>) -> u64 {
         if self.shared.requests == 0 {
             return 0;
         }
-        if let Some(shared) = parted_head {
+        if let Some(shared) = changed_head {
             return shared;
         }
         let known = prefix::Shared { messages: 0, bytes: head.saturating_add(told.served) };

@@ -1,4 +1,4 @@
-//! What differs between two runs of one scenario: of each snapshot the first place, why, and what it costs.
+//! Compares two runs of one scenario: the first difference in each snapshot, its cause, and its cost.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -12,7 +12,7 @@ use similar::{ChangeTag, TextDiff};
 
 use super::cause::Cause;
 use super::definition::Definition;
-use super::explain::{At, Explaining};
+use super::explain::{At, Explainer};
 use super::play::REPAIR;
 use super::report::{Change, Lines, Part};
 use super::scenario::Scenario;
@@ -26,9 +26,9 @@ const MAX_COMPARED: usize = 200;
 const MAX_LINE: usize = 160;
 
 /// Finds and explains differences.
-pub struct Comparing<'a> {
+pub struct Comparer<'a> {
     /// What is known of the two runs.
-    pub explaining: Explaining<'a>,
+    pub explainer: Explainer<'a>,
     /// The workflow, for places.
     pub definition: &'a Definition,
     /// The scenario, for places.
@@ -44,11 +44,11 @@ struct Difference {
     broke: Option<prefix::Cause>,
 }
 
-impl Comparing<'_> {
+impl Comparer<'_> {
     /// The change of a role's requests, if there is one. `snapshot` is its name.
     pub fn requests(&self, snapshot: &str, role: &RoleName, old: &Requests, new: &Requests) -> Option<Change> {
         let Difference { change, at, broke } = first(&old.sent, &new.sent)?;
-        let (cause, part) = self.explaining.explain(Some((role, change.lane.as_ref())), change.visit, &at, broke);
+        let (cause, part) = self.explainer.explain(Some((role, change.lane.as_ref())), change.visit, &at, broke);
         let lost_bytes = lost(&old.sent, &new.sent);
         Some(Change {
             snapshot: snapshot.to_owned(),
@@ -75,7 +75,7 @@ impl Comparing<'_> {
 
     /// The change of the course, if there is one.
     pub fn trace(&self, snapshot: &str, old: &RunTrace) -> Option<Change> {
-        let new = self.explaining.new;
+        let new = self.explainer.new;
         let steps = |trace: &RunTrace| trace.route.iter().map(|stop| stop.step.clone()).collect::<Vec<_>>().join("\n");
         let end = |trace: &RunTrace| match &trace.code {
             Some(code) => format!("{} {code}", trace.outcome),
@@ -92,13 +92,13 @@ impl Comparing<'_> {
             ("said", At::Said, said(old), said(new)),
         ];
         let (block, at, old, new) = places.into_iter().find(|(_, _, old, new)| old != new)?;
-        let (cause, part) = self.explaining.explain(None, None, &at, None);
+        let (cause, part) = self.explainer.explain(None, None, &at, None);
         Some(self.unsent(snapshot, block, cause, part.as_deref(), lines(&old, &new)))
     }
 
     /// A part that changed, where nothing could be run that would show what follows from it.
     pub fn part_alone(&self, snapshot: &str) -> Option<Change> {
-        let (cause, path) = self.explaining.unplayed()?;
+        let (cause, path) = self.explainer.unplayed()?;
         Some(self.unsent(snapshot, "definition", cause, Some(path), Lines::default()))
     }
 
@@ -111,7 +111,7 @@ impl Comparing<'_> {
     /// A part with its place, in the workflow or in the scenario.
     fn part(&self, path: &str) -> Part {
         let Some(key) = path.strip_prefix("scenario.") else { return self.definition.part(path) };
-        let place = self.scenario.place(key.split('.').next().unwrap_or(key));
+        let place = self.scenario.location(key.split('.').next().unwrap_or(key));
         Part { path: path.to_owned(), file: self.file.to_owned(), line: place.line, column: place.column }
     }
 }

@@ -1,4 +1,4 @@
-//! What must come of a scenario, and whether it did.
+//! The expectations of a scenario, checked against a run.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -8,25 +8,21 @@ use rondo_protocol::id::{LanePath, RoleName};
 use rondo_protocol::message::Message;
 
 use super::path::Path;
-use super::play::{Played, Step};
+use super::play::{RunResult, Step};
 use super::report::Failure;
 
 /// The most of a value that a report shows, in characters.
 const SHOWN: usize = 400;
 
-/// Where an expectation stands in the scenario's file, both from 1.
+/// A location in the scenario's file, both from 1.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-pub struct Place {
+pub struct Location {
     pub line: u32,
     pub column: u32,
 }
 
-/// Everything that a scenario expects.
-#[derive(Debug, Default)]
-pub struct Expect {
-    /// Each with its place, in file order.
-    pub all: Vec<(Expectation, Place)>,
-}
+/// Everything that a scenario expects, each with its location, in file order.
+pub type Expectations = Vec<(Expectation, Location)>;
 
 /// Something that a scenario expects.
 #[derive(Debug, Clone, PartialEq)]
@@ -42,13 +38,13 @@ pub enum Expectation {
     /// Why it failed.
     Reason(String),
     /// A value of the run.
-    At(Path, Test),
+    At(Path, Predicate),
     /// A line for the user holds this.
     Said(String),
-    /// What a role was sent or what it answered, in one visit or in any.
-    Told { seat: Seat, visit: Option<u64>, direction: Direction, contains: String },
+    /// A text in what a role was sent or answered, in one visit or in any.
+    TextContains { selector: RoleSelector, visit: Option<u64>, direction: Direction, contains: String },
     /// How many model replies each of these roles was given.
-    Calls(BTreeMap<Seat, u64>),
+    Calls(BTreeMap<RoleSelector, u64>),
     /// How many model replies there were.
     ModelCalls(u64),
     /// How often each of these tools was called.
@@ -61,14 +57,14 @@ pub enum Expectation {
 
 /// A role, in all lanes or in one.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
-pub struct Seat {
+pub struct RoleSelector {
     /// The role.
     pub role: RoleName,
     /// As it is written where it means a lane: `role[2]` is each lane of that index, `a[0]/role[2]` that one.
     pub lane: Option<String>,
 }
 
-impl Seat {
+impl RoleSelector {
     /// Whether it means that role in that lane.
     pub fn is(&self, role: &RoleName, lane: &LanePath) -> bool {
         let is_index = |written: &str| lane.last_index().is_some_and(|index| written == format!("{role}[{index}]"));
@@ -77,7 +73,7 @@ impl Seat {
     }
 }
 
-impl fmt::Display for Seat {
+impl fmt::Display for RoleSelector {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(self.lane.as_deref().unwrap_or(self.role.as_str()))
     }
@@ -85,7 +81,7 @@ impl fmt::Display for Seat {
 
 /// What is asked of a value.
 #[derive(Debug, Clone, PartialEq)]
-pub enum Test {
+pub enum Predicate {
     /// It is this.
     Equals(Value),
     /// It is a text that holds this, or a list with this item.
@@ -101,34 +97,31 @@ pub enum Direction {
     Answer,
 }
 
-impl Expect {
-    /// What is not as it was expected, in file order. `file` is the scenario's.
-    pub fn failures(&self, file: &str, played: &Played) -> Vec<Failure> {
-        let facts = played.facts();
-        let judged = self.all.iter().filter_map(|(expectation, place)| {
-            let Wrong { what, expected, actual } = expectation.wrong(played, &facts)?;
-            let (file, Place { line, column }) = (file.to_owned(), *place);
-            Some(Failure { file, line, column, what, expected, actual })
-        });
-        judged.collect()
-    }
+/// The expectations that `run` does not meet, in file order. `file` is the scenario's.
+pub fn failures(expectations: &Expectations, file: &str, run: &RunResult) -> Vec<Failure> {
+    let facts = run.facts();
+    let failed = expectations.iter().filter_map(|(expectation, Location { line, column })| {
+        let Mismatch { what, expected, actual } = expectation.mismatch(run, &facts)?;
+        Some(Failure { file: file.to_owned(), line: *line, column: *column, what, expected, actual })
+    });
+    failed.collect()
 }
 
-struct Wrong {
+struct Mismatch {
     what: String,
     expected: String,
     actual: String,
 }
 
 impl Expectation {
-    /// Whether it says how the run ends, so that a run that stops may be meant.
+    /// Whether it is about how the run ends, so that a stopped run may be what is expected.
     pub fn is_about_end(&self) -> bool {
         matches!(self, Self::Outcome(_) | Self::Exit(_))
     }
 
-    fn wrong(&self, played: &Played, facts: &Value) -> Option<Wrong> {
+    fn mismatch(&self, played: &RunResult, facts: &Value) -> Option<Mismatch> {
         let differ = |what: &str, expected: String, actual: String| {
-            (expected != actual).then(|| Wrong {
+            (expected != actual).then(|| Mismatch {
                 what: what.to_owned(),
                 expected: cut(&expected),
                 actual: cut(&actual),
@@ -141,8 +134,11 @@ impl Expectation {
             }
             Self::Outcome(outcome) => {
                 let stopped = played.fault.as_ref().map(|fault| format!(": {}: {}", fault.code, fault.message));
-                let wrong = differ("outcome", outcome.clone(), played.trace.outcome.clone())?;
-                Some(Wrong { actual: cut(&format!("{}{}", wrong.actual, stopped.unwrap_or_default())), ..wrong })
+                let mismatch = differ("outcome", outcome.clone(), played.trace.outcome.clone())?;
+                Some(Mismatch {
+                    actual: cut(&format!("{}{}", mismatch.actual, stopped.unwrap_or_default())),
+                    ..mismatch
+                })
             }
             Self::Exit(exit) => differ("exit", exit.to_string(), played.exit.to_string()),
             Self::Result(result) => {
@@ -150,20 +146,22 @@ impl Expectation {
                 differ(&at, expected, actual)
             }
             Self::Reason(reason) => differ("reason", reason.clone(), played.trace.reason.clone().unwrap_or_default()),
-            Self::At(path, test) => test.wrong(path, path.find(facts)),
+            Self::At(path, test) => test.mismatch(path, path.find(facts)),
             Self::Said(words) => {
                 let is_said = played.trace.said.iter().any(|line| line.contains(words.as_str()));
-                (!is_said).then(|| Wrong {
+                (!is_said).then(|| Mismatch {
                     what: "said".to_owned(),
                     expected: format!("a line with {words:?}"),
                     actual: cut(&format!("{:?}", played.trace.said)),
                 })
             }
-            Self::Told { seat, visit, direction, contains } => told(played, seat, *visit, *direction, contains),
-            Self::Calls(seats) => seats.iter().find_map(|(seat, count)| {
-                let sent = played.requests.get(&seat.role).into_iter().flat_map(|requests| &requests.sent);
-                let made = sent.filter(|request| seat.is(&seat.role, &request.lane)).count();
-                differ(&format!("model calls of {seat}"), count.to_string(), made.to_string())
+            Self::TextContains { selector, visit, direction, contains } => {
+                text_contains(played, selector, *visit, *direction, contains)
+            }
+            Self::Calls(seats) => seats.iter().find_map(|(selector, count)| {
+                let sent = played.requests.get(&selector.role).into_iter().flat_map(|requests| &requests.sent);
+                let made = sent.filter(|request| selector.is(&selector.role, &request.lane)).count();
+                differ(&format!("model calls of {selector}"), count.to_string(), made.to_string())
             }),
             Self::ModelCalls(count) => {
                 let made: usize = played.requests.values().map(|requests| requests.sent.len()).sum();
@@ -179,11 +177,11 @@ impl Expectation {
                     Some(cost) => format!("{cost} USD"),
                     None => "no cost is known; a recording with prices tells it, a script does not".to_owned(),
                 };
-                Some(Wrong { what: "cost".to_owned(), expected: format!("under {most} USD"), actual })
+                Some(Mismatch { what: "cost".to_owned(), expected: format!("under {most} USD"), actual })
             }
             Self::PromptTokensUnder(most) => {
                 let tokens = played.prompt_tokens();
-                (tokens >= *most).then(|| Wrong {
+                (tokens >= *most).then(|| Mismatch {
                     what: "prompt tokens, estimated".to_owned(),
                     expected: format!("under {most}"),
                     actual: tokens.to_string(),
@@ -193,8 +191,8 @@ impl Expectation {
     }
 }
 
-impl Test {
-    fn wrong(&self, path: &Path, found: Option<&Value>) -> Option<Wrong> {
+impl Predicate {
+    fn mismatch(&self, path: &Path, found: Option<&Value>) -> Option<Mismatch> {
         let actual = || found.map_or_else(|| "nothing".to_owned(), Value::to_text);
         let (holds, expected) = match self {
             Self::Equals(value) => (found == Some(value), value.to_text()),
@@ -207,11 +205,17 @@ impl Test {
                 (holds, format!("something with {words:?}"))
             }
         };
-        (!holds).then(|| Wrong { what: path.to_string(), expected: cut(&expected), actual: cut(&actual()) })
+        (!holds).then(|| Mismatch { what: path.to_string(), expected: cut(&expected), actual: cut(&actual()) })
     }
 }
 
-fn told(played: &Played, of: &Seat, visit: Option<u64>, direction: Direction, contains: &str) -> Option<Wrong> {
+fn text_contains(
+    played: &RunResult,
+    of: &RoleSelector,
+    visit: Option<u64>,
+    direction: Direction,
+    contains: &str,
+) -> Option<Mismatch> {
     let is_meant = |made: u64| visit.is_none_or(|visit| visit == made);
     let says = |message: &Message| message.text().contains(contains);
     let (holds, count) = match direction {
@@ -235,7 +239,7 @@ fn told(played: &Played, of: &Seat, visit: Option<u64>, direction: Direction, co
         Direction::Answer => "answer",
     };
     let of_visit = visit.map_or_else(String::new, |visit| format!(" in visit {visit}"));
-    (!holds).then(|| Wrong {
+    (!holds).then(|| Mismatch {
         what: format!("{word} of {of}{of_visit}"),
         expected: format!("something with {:?}", cut(contains)),
         actual: match count {

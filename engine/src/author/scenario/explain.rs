@@ -1,8 +1,7 @@
-//! From a difference to the part of the workflow that caused it.
+//! Finds the part of the workflow that caused a difference.
 //!
-//! Which parts changed is known: the accepted course holds the digest of each ([`super::parts`]). What is found here is
-//! which of them acts on the place that differs, nearest first. Where none does, the workflow explains nothing, and the
-//! cause is rondo's own layout of messages.
+//! The accepted run holds a digest of each part ([`super::parts`]), so the changed parts are known. Of these, the cause is
+//! the nearest that can affect the place that differs. Where none can, the cause is rondo's own layout of messages.
 
 use std::collections::BTreeSet;
 
@@ -14,8 +13,9 @@ use rondo_protocol::workflow::{History, RoleKind, Workflow};
 use super::cause::Cause;
 use super::parts::is_within;
 use super::snapshot::RunTrace;
+use crate::author::role_of;
 
-/// A place that differs.
+/// What differs.
 #[derive(Debug, Clone, PartialEq)]
 pub enum At {
     /// The model of a role's requests.
@@ -52,7 +52,7 @@ impl At {
 }
 
 /// What is known of two runs of one scenario.
-pub struct Explaining<'a> {
+pub struct Explainer<'a> {
     /// The parts that changed; `None` where no course was accepted, so that nobody knows.
     pub changed: Option<BTreeSet<String>>,
     /// The accepted course.
@@ -87,7 +87,7 @@ impl Suspect {
     }
 }
 
-impl Explaining<'_> {
+impl Explainer<'_> {
     /// Why `at` differs in the requests of `role` (or in the course), in its visit `visit`, and by which part. `broke` is
     /// what a comparison of the two requests alone says.
     pub fn explain(
@@ -102,7 +102,7 @@ impl Explaining<'_> {
         let role = role.map(|(role, _)| role);
         let moved = self.diverged().filter(|step| self.is_before(*step, seat.as_deref(), visit, at));
         if let Some(step) = moved {
-            suspects.extend(self.at_turn(step));
+            suspects.extend(self.where_diverged(step));
         }
         if let Some(role) = role {
             suspects.extend(self.of_request((role, seat.as_deref().unwrap_or_default()), at, broke));
@@ -172,7 +172,7 @@ impl Explaining<'_> {
     }
 
     /// What may have led elsewhere at that step.
-    fn at_turn(&self, step: usize) -> Vec<Suspect> {
+    fn where_diverged(&self, step: usize) -> Vec<Suspect> {
         let before = step.checked_sub(1).and_then(|before| self.new.route.get(before));
         let place = before.map_or_else(|| "graph.start".to_owned(), |stop| format!("graph.{}", of_role(&stop.step)));
         let mut suspects = vec![Suspect::Edges(place, &DIRECTIONS)];
@@ -259,9 +259,9 @@ impl Explaining<'_> {
             Cause::Prefix(broke.filter(|cause| fits(*cause)).unwrap_or(otherwise))
         };
         let mut names = path.split('.');
-        let (room, name, part) = (names.next(), names.next().unwrap_or_default(), names.next().unwrap_or_default());
+        let (group, name, part) = (names.next(), names.next().unwrap_or_default(), names.next().unwrap_or_default());
         let tail = path.rsplit('.').next().unwrap_or_default();
-        match (room, part, tail) {
+        match (group, part, tail) {
             (Some("roles"), "system", _) => broke_as(
                 |cause| matches!(cause, Of::SystemTextChanged | Of::VolatileInSystem(_)),
                 Of::SystemTextChanged,
@@ -308,9 +308,7 @@ impl Explaining<'_> {
 /// A step of a route as `role.status`, whatever its lane.
 fn of_role(step: &str) -> String {
     let (seat, status) = step.split_once('.').unwrap_or((step, ""));
-    let last = seat.rsplit('/').next().unwrap_or(seat);
-    let role = last.split_once('[').map_or(last, |(role, _)| role);
-    format!("{role}.{status}")
+    format!("{}.{status}", role_of(seat))
 }
 
 fn is_of_summary(cause: prefix::Cause) -> bool {

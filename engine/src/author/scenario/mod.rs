@@ -1,19 +1,17 @@
-//! Scenarios: a workflow run offline on a known input with known answers, and what must come of it.
+//! Scenarios: offline runs of a workflow on a known input with known answers, and their expected results.
 //!
-//! A [`Suite`] is what stands beside a workflow file: scenarios in `tests/`, accepted snapshots in `tests/snapshots/`. A
-//! [`Definition`] is the workflow itself, read from wherever its text is. [`Suite::run`] plays every scenario on the
-//! definition, rebuilds every request from what the run committed, compares them with the snapshots, and says for each
-//! difference what caused it and what of a kept prefix it costs.
+//! A [`Suite`] holds the scenarios in `tests/` beside a workflow file and the accepted snapshots in `tests/snapshots/`. A
+//! [`Definition`] is the workflow itself. [`Suite::run`] runs every scenario, rebuilds every request from what the run
+//! committed, compares the requests with the snapshots, and names for each difference its cause and the bytes of cached
+//! prefix that it costs.
 //!
 //! Laws:
-//! - hermetic: no program, server, address, environment variable or setting of an operator is reached. Files are reached
-//!   in a copy of the scenario's workspace that ends with the run.
-//! - the same: equal files give equal reports, whatever the time, the machine and the number of workers, but for how
-//!   long each scenario took.
-//! - nothing is written here: a report holds what would be written, and whoever asked for it decides.
+//! - hermetic: no program, server, address, environment variable or operator's setting is used. File tools work on a copy
+//!   of the scenario's workspace, which is removed with the run.
+//! - deterministic: equal files give equal reports, apart from durations.
+//! - read-only: a report holds the new snapshots; the caller writes them.
 //!
-//! This module never knows terminals, and never what a hook does: it only leaves out the kinds that would reach outside
-//! or wait.
+//! It must never know terminals, nor what a hook does: it only leaves out the kinds that reach outside or wait.
 
 mod cause;
 mod compare;
@@ -35,5 +33,5 @@ mod workspace;
 
 pub use cause::Cause;
 pub use definition::Definition;
-pub use report::{Change, Failure, Lines, Part, Report, Stale, Taken, TakenState, Tested, Verdict};
+pub use report::{Change, Failure, Lines, Part, Report, ScenarioResult, SnapshotResult, SnapshotState, Stale, Verdict};
 pub use suite::{Options, Suite, Unreadable};

@@ -142,12 +142,12 @@ pub fn is_within(path: &str, holder: &str) -> bool {
 /// changed, those that are gone, and those that are new where the run came by.
 pub fn changed(accepted: &Parts, all: &Parts) -> BTreeSet<String> {
     let differs = accepted.iter().filter(|(path, digest)| all.get(*path) != Some(digest)).map(|(path, _)| path.clone());
-    let rooms: BTreeSet<String> = accepted.keys().map(|path| room(path).to_owned()).collect();
+    let groups: BTreeSet<String> = accepted.keys().map(|path| group(path).to_owned()).collect();
     // A run comes by what is there for all of a workflow, also where there was none of it before.
     let of_all = ["hooks", "input", "limits", "models", "result"];
     let is_reached = |path: &str| {
         let first = path.split(['.', '[']).next().unwrap_or(path);
-        rooms.contains(room(path)) || of_all.contains(&first) && !accepted.keys().any(|old| is_within(old, first))
+        groups.contains(group(path)) || of_all.contains(&first) && !accepted.keys().any(|old| is_within(old, first))
     };
     let is_new = |path: &&String| !accepted.contains_key(*path) && is_reached(path);
     let new = all.keys().filter(is_new).cloned();
@@ -155,7 +155,7 @@ pub fn changed(accepted: &Parts, all: &Parts) -> BTreeSet<String> {
 }
 
 /// Where a part stands with others of its kind: a role, a model, the edges of a status.
-fn room(path: &str) -> &str {
+fn group(path: &str) -> &str {
     let depth = match path.split('.').next() {
         Some("graph") if !path.starts_with("graph.start[") => 3,
         Some("graph" | "roles" | "models") => 2,

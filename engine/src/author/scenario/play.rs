@@ -1,5 +1,4 @@
-//! One scenario, run: its definition on a store in memory, with a clock that stands still, and then everything that the
-//! run committed, read back.
+//! Runs one scenario on a store in memory with a stopped clock, and reads back what the run committed.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
@@ -22,7 +21,7 @@ use rondo_protocol::workflow::{History, Policy, RoleKind, Workflow};
 use super::definition::Definition;
 use super::parts;
 use super::scenario::{AnswerSource, Scenario};
-use super::snapshot::{Request, Requests, RunTrace, Stop};
+use super::snapshot::{Request, Requests, RouteStep, RunTrace};
 use super::tools::ToolFixtures;
 use crate::conversation::Steps;
 use crate::conversation::rebuild;
@@ -44,9 +43,9 @@ const SCRIPTED: &str = "scripted";
 /// What ids are made from, so that they are the same in each run.
 const SEED: u64 = 5;
 
-/// What came of a run.
+/// The result of a run.
 #[derive(Debug)]
-pub struct Played {
+pub struct RunResult {
     /// Its course.
     pub trace: RunTrace,
     /// Its steps, oldest first, and those of lanes in declared order.
@@ -94,14 +93,14 @@ pub struct Step {
     pub edge: EdgeTaken,
 }
 
-/// The parts that calls are made with, which stay as long as they are made.
-pub struct Stage {
+/// The models and tools of a run.
+pub struct RunSetup {
     models: Models,
     script: Option<Arc<Scripted>>,
     fixtures: ToolFixtures,
 }
 
-impl Stage {
+impl RunSetup {
     /// Sets up what `scenario` needs.
     ///
     /// # Errors
@@ -161,8 +160,8 @@ impl Stage {
     ///
     /// # Errors
     /// In words: the definition cannot be run at all, or what it committed cannot be read.
-    pub async fn play(self, definition: &Definition, scenario: &Scenario) -> Result<Played, String> {
-        let (workflow, policy) = (definition.checked.workflow.clone(), patient(&definition.checked.policy));
+    pub async fn play(self, definition: &Definition, scenario: &Scenario) -> Result<RunResult, String> {
+        let (workflow, policy) = (definition.checked.workflow.clone(), without_waiting(&definition.checked.policy));
         let store = Arc::new(MemoryStore::new());
         // Kinds keep things between runs, so each scenario has its own.
         let kinds = crate::registry()
@@ -194,7 +193,7 @@ impl Stage {
         let ended = handle.ended().await;
         let damaged = |error: crate::store::Error| error.to_string();
         let row = store.row(&thread).map_err(damaged)?.ok_or("the run left no thread")?;
-        let mut reading = Reading::of(&store, &thread, &row)?;
+        let mut reading = Committed::of(&store, &thread, &row)?;
         reading.steps(&graph)?;
         let requests = reading.requests()?;
         // Lines stand in the order of the steps that they follow.
@@ -204,7 +203,7 @@ impl Stage {
         };
         said.sort_by_key(|(visit, _)| place(visit));
         let said = said.into_iter().map(|(_, text)| text).collect();
-        let Reading { steps, route, end, tool_calls, cost_usd, beginning, .. } = reading;
+        let Committed { steps, route, end, tool_calls, cost_usd, beginning, .. } = reading;
         let exit = Exit::of_ended(&ended).code();
         let mut trace = RunTrace { route, said, ..RunTrace::default() };
         let fault = match ended {
@@ -220,7 +219,7 @@ impl Stage {
                 Some(fault)
             }
         };
-        Ok(Played {
+        Ok(RunResult {
             trace,
             steps,
             requests,
@@ -236,7 +235,7 @@ impl Stage {
 }
 
 /// The policy without what waits or ends a run by the clock.
-fn patient(policy: &Policy) -> Policy {
+fn without_waiting(policy: &Policy) -> Policy {
     let mut policy = policy.clone();
     policy.limits.wall_time_ms = None;
     for role in policy.roles.values_mut() {
@@ -246,7 +245,7 @@ fn patient(policy: &Policy) -> Policy {
     policy
 }
 
-/// What a person should know of hooks that are passed through.
+/// A note for each hook that is skipped.
 fn notices(workflow: &Workflow, policy: &Policy) -> Vec<String> {
     let uses = policy.hooks.iter().chain(&workflow.hooks).filter(|hook| hook.kind == "command");
     let name = |hook: &rondo_protocol::workflow::HookUse| {
@@ -256,20 +255,20 @@ fn notices(workflow: &Workflow, policy: &Policy) -> Vec<String> {
         .collect()
 }
 
-/// What a run committed, read back.
-struct Reading<'s> {
+/// Reads what a run committed.
+struct Committed<'s> {
     store: &'s MemoryStore,
     thread: &'s ThreadId,
     row: &'s Row,
     beginning: rebuild::Beginning,
     steps: Vec<Step>,
-    route: Vec<Stop>,
+    route: Vec<RouteStep>,
     end: Option<String>,
     tool_calls: BTreeMap<String, u64>,
     cost_usd: Option<f64>,
 }
 
-impl<'s> Reading<'s> {
+impl<'s> Committed<'s> {
     fn of(store: &'s MemoryStore, thread: &'s ThreadId, row: &'s Row) -> Result<Self, String> {
         let beginning = rebuild::beginning(store, row).map_err(|error| error.to_string())?;
         Ok(Self {
@@ -295,7 +294,7 @@ impl<'s> Reading<'s> {
         let definition = thread::Definition { graph: Arc::clone(graph), start: self.row.start, input, limits };
         let mut machine = Machine::new(definition, self.row.version);
         let Self { tool_calls, cost_usd, .. } = self;
-        let mut told: Vec<(Position, Step, Stop)> = Vec::new();
+        let mut told: Vec<(Position, Step, RouteStep)> = Vec::new();
         let mut each = |stored: StoredStep, note: Note| {
             let known = past.keep(stored.clone(), &note);
             let StoredStep { seq, digest, step, visit } = stored;
@@ -313,7 +312,7 @@ impl<'s> Reading<'s> {
             for cost in note.cost_usd.into_iter().chain(note.cancelled.iter().filter_map(|lost| lost.cost_usd)) {
                 *cost_usd.get_or_insert_default() += cost;
             }
-            let place = Stop { step: format!("{}.{}", step.lane.seat(&step.role), step.status), edge };
+            let place = RouteStep { step: format!("{}.{}", step.lane.seat(&step.role), step.status), edge };
             let step = Step {
                 seq,
                 role: step.role.clone(),
@@ -387,7 +386,7 @@ impl<'s> Reading<'s> {
 /// The label of a message that sends a broken answer back.
 pub const REPAIR: &str = "repair";
 
-/// What each message of the user is: by which edge its prompt came, and whether a summary follows it.
+/// Labels user messages with the edge that their prompt came by, and with whether a summary follows.
 struct Labels<'s> {
     steps: &'s [Step],
     fresh: BTreeSet<&'s RoleName>,
@@ -448,7 +447,7 @@ fn opening(edge: &EdgeTaken, text: &str) -> Option<String> {
     (text.len() > before.len() && text.starts_with(before)).then(|| format!("{name}, then what happened"))
 }
 
-impl Played {
+impl RunResult {
     /// What assertions may look at.
     pub fn facts(&self) -> Value {
         let RunTrace { route, outcome, reason, result, said, .. } = &self.trace;

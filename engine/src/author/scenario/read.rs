@@ -1,4 +1,4 @@
-//! Reading a scenario: every fault in one pass, each with its place.
+//! Reads a scenario: all faults in one pass, each with its location.
 
 mod assertion;
 
@@ -16,10 +16,11 @@ use rondo_protocol::workflow::types::check_input;
 use rondo_protocol::workflow::{Edge, Files, Outgoing, RoleKind};
 
 use super::definition::Definition;
-use super::expect::{Expectation, Place};
+use super::expect::{Expectation, Location};
 use super::parts::digest;
 use super::scenario::{AnswerSource, Canned, CannedResult, Scenario};
 use super::suite::FOLDER;
+use crate::author::role_of;
 
 const KEYS: [&str; 8] = ["description", "input", "input_file", "script", "recorded", "workspace", "tools", "expect"];
 const EXPECT_KEYS: [&str; 6] = ["route", "outcome", "exit", "result", "reason", "assert"];
@@ -35,16 +36,10 @@ const MAX_FILE_BYTES: usize = 16 << 20;
 /// The most results of one tool.
 const MAX_RESULTS: usize = 10_000;
 
-/// What a scenario's file comes to: as much as could be read, and all that is wrong with it, in source order.
-#[derive(Debug, Default)]
-pub struct Reading {
-    pub scenario: Scenario,
-    pub faults: Vec<Diagnostic>,
-}
-
 /// Reads the scenario `file`, which lies in the folder of scenarios of `definition`. `files` gives what it names, by
-/// paths from the workflow's folder, which is shown as `folder`.
-pub fn read(file: &Source, definition: &Definition, files: &dyn Files, folder: &str) -> Reading {
+/// paths from the workflow's folder, which is shown as `folder`. Returns as much as could be read, and all faults in source
+/// order.
+pub fn read(file: &Source, definition: &Definition, files: &dyn Files, folder: &str) -> (Scenario, Vec<Diagnostic>) {
     let reading = tree(file);
     let mut reader = Reader { file, definition, files, folder, faults: Vec::new(), scenario: Scenario::default() };
     reader.faults.extend(reading.faults.into_iter().map(|fault| file.report(fault)));
@@ -55,13 +50,7 @@ pub fn read(file: &Source, definition: &Definition, files: &dyn Files, folder: &
     // What is wrong with a file that it names stands behind what is wrong with itself.
     faults.sort_by_key(|fault| (fault.file != file.name(), fault.span));
     faults.retain(|fault| fault.severity == Severity::Error);
-    Reading { scenario, faults }
-}
-
-/// The role that a name means which may be one in a lane.
-fn role_of(name: &str) -> &str {
-    let last = name.rsplit('/').next().unwrap_or(name);
-    last.split_once('[').map_or(last, |(role, _)| role)
+    (scenario, faults)
 }
 
 /// JSON when the file's name ends in `.json`, else YAML.
@@ -114,9 +103,9 @@ impl Reader<'_> {
         self.not_among(Code::ScenarioKey, key.span, message, &key.name, known.iter().copied());
     }
 
-    fn place(&self, span: Span) -> Place {
+    fn location(&self, span: Span) -> Location {
         let (line, column) = self.file.position(span.offset);
-        Place { line, column }
+        Location { line, column }
     }
 
     fn top(&mut self, root: &Node) {
@@ -126,15 +115,15 @@ impl Reader<'_> {
         };
         let (mut input, mut input_file, mut script, mut recorded) = (None, None, None, None);
         for (key, node) in members {
-            let place = self.place(key.span);
-            self.scenario.places.insert(key.name.clone(), place);
+            let location = self.location(key.span);
+            self.scenario.locations.insert(key.name.clone(), location);
             match key.name.as_str() {
                 "description" => self.scenario.description = self.string(key, node).unwrap_or_default(),
                 "input" => input = Some((key, node)),
                 "input_file" => input_file = Some((key, node)),
                 "script" => script = Some((key, node)),
                 "recorded" => recorded = Some((key, node)),
-                "workspace" => self.workspace(key, node),
+                "workspace" => self.scenario.workspace = self.named(key, node),
                 "tools" => self.tools(key, node),
                 "expect" => self.expect(key, node),
                 _ => self.unknown(key, &KEYS),
@@ -206,10 +195,6 @@ impl Reader<'_> {
                 None
             }
         }
-    }
-
-    fn workspace(&mut self, key: &Key, node: &Node) {
-        self.scenario.workspace = self.named(key, node);
     }
 
     fn input(&mut self, inline: Option<(&Key, &Node)>, file: Option<(&Key, &Node)>) {
@@ -307,16 +292,23 @@ impl Reader<'_> {
 
     fn tools(&mut self, key: &Key, node: &Node) {
         for (name, node) in self.map(key, node) {
-            let named: Vec<&str> = tools_of(self.definition).collect();
-            if !named.iter().any(|pattern| means(pattern, &name.name)) {
-                let message = format!("no role of the workflow has the tool `{}`", excerpt(&name.name));
-                self.not_among(Code::ScenarioRole, name.span, message, &name.name, named.into_iter());
-                continue;
+            if self.tool(name) {
+                let canned = self.canned(name, node);
+                self.scenario.tools.insert(name.name.clone(), canned);
             }
-            let canned = self.canned(name, node);
-            self.scenario.tools.insert(name.name.clone(), canned);
         }
         self.scenario.parts.insert("scenario.tools".to_owned(), digest(&node.to_value()));
+    }
+
+    /// Whether a role has the tool `name`.
+    fn tool(&mut self, name: &Key) -> bool {
+        let tools: Vec<&str> = tools_of(self.definition).collect();
+        let is_known = tools.iter().any(|pattern| means(pattern, &name.name));
+        if !is_known {
+            let message = format!("no role of the workflow has the tool `{}`", excerpt(&name.name));
+            self.not_among(Code::ScenarioRole, name.span, message, &name.name, tools.into_iter());
+        }
+        is_known
     }
 
     fn canned(&mut self, name: &Key, node: &Node) -> Canned {
@@ -395,8 +387,8 @@ impl Reader<'_> {
     }
 
     fn keep(&mut self, expectation: Option<Expectation>, span: Span) {
-        let place = self.place(span);
-        self.scenario.expect.all.extend(expectation.map(|expectation| (expectation, place)));
+        let location = self.location(span);
+        self.scenario.expect.extend(expectation.map(|expectation| (expectation, location)));
     }
 
     fn route(&mut self, key: &Key, node: &Node) -> Option<Vec<String>> {

@@ -1,4 +1,4 @@
-//! What came of a suite's scenarios.
+//! The results of a suite.
 
 use std::time::Duration;
 
@@ -8,7 +8,7 @@ use serde::Serialize;
 
 use super::cause::Cause;
 
-/// What came of the scenarios of one workflow.
+/// The results of the scenarios of one workflow.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Report {
     /// The workflow's name.
@@ -16,7 +16,7 @@ pub struct Report {
     /// Its file as it is shown.
     pub file: String,
     /// The scenarios that were run, by name.
-    pub scenarios: Vec<Tested>,
+    pub scenarios: Vec<ScenarioResult>,
     /// Snapshots that nothing writes any more, by name. None are looked for when only some scenarios were run.
     pub stale: Vec<Stale>,
 }
@@ -30,25 +30,25 @@ pub struct Stale {
     pub file: String,
 }
 
-/// What came of one scenario.
+/// The result of one scenario.
 #[derive(Debug, Clone, PartialEq)]
-pub struct Tested {
+pub struct ScenarioResult {
     /// Its name.
     pub name: String,
     /// Its file as it is shown.
     pub file: String,
     /// How it went.
     pub verdict: Verdict,
-    /// What is wrong with its files, in their order. Where there is any, it was not run or not compared whole.
+    /// Faults of its files, in file order. With any, it was not run, or not compared completely.
     pub faults: Vec<Diagnostic>,
-    /// What is not as it was expected.
+    /// The expectations that were not met.
     pub failures: Vec<Failure>,
-    /// What a person should know of it and is no fault.
+    /// Notes for the reader.
     pub notices: Vec<String>,
     /// What differs from the accepted snapshots.
     pub changes: Vec<Change>,
     /// The snapshots as they are now.
-    pub snapshots: Vec<Taken>,
+    pub snapshots: Vec<SnapshotResult>,
     /// How long it took.
     pub duration: Duration,
 }
@@ -86,7 +86,7 @@ pub struct Failure {
 
 /// A snapshot as it is now.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Taken {
+pub struct SnapshotResult {
     /// The name of its file in the folder of snapshots.
     pub name: String,
     /// Its file as it is shown.
@@ -95,13 +95,13 @@ pub struct Taken {
     pub text: String,
     /// What was accepted, if anything was.
     pub accepted: Option<String>,
-    /// How the two stand.
-    pub state: TakenState,
+    /// How the two compare.
+    pub state: SnapshotState,
 }
 
-/// How a snapshot stands to the accepted one.
+/// How a snapshot compares with the accepted one.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum TakenState {
+pub enum SnapshotState {
     /// Nothing that is compared differs.
     Same,
     /// It says something else.
@@ -115,7 +115,7 @@ pub enum TakenState {
 /// The first thing in which a snapshot differs from the accepted one.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub struct Change {
-    /// The snapshot, as it is called in [`Taken::name`].
+    /// The snapshot, as it is called in [`SnapshotResult::name`].
     pub snapshot: String,
     /// Whose requests they are; `None` for the course of the run itself.
     pub role: Option<RoleName>,

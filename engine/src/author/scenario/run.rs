@@ -1,4 +1,4 @@
-//! Running the scenarios of a suite, many at once, and holding each to its expectations and snapshots.
+//! Runs the scenarios of a suite in parallel, and checks each against its expectations and snapshots.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::num::NonZeroUsize;
@@ -10,36 +10,42 @@ use rondo_protocol::diagnostic::{Code, Diagnostic, Span};
 use rondo_protocol::id::RoleName;
 use rondo_protocol::source::Source;
 
-use super::compare::Comparing;
+use super::compare::Comparer;
 use super::definition::Definition;
-use super::explain::Explaining;
+use super::expect::{self, Location};
+use super::explain::Explainer;
 use super::parts::{self, Parts};
-use super::play::{Played, Stage};
-use super::read::{self, Reading};
-use super::report::{Change, Failure, Report, Stale, Taken, TakenState, Tested, Verdict};
+use super::play::{RunResult, RunSetup};
+use super::read;
+use super::report::{Change, Failure, Report, ScenarioResult, SnapshotResult, SnapshotState, Stale, Verdict};
 use super::scenario::Scenario;
 use super::snapshot::{self, Front, Requests, RunTrace};
-use super::suite::{ACCEPTED, Options, Suite, Written};
+use super::suite::{ACCEPTED, Options, ScenarioFile, Suite};
 
-/// What stands between a scenario's name and a role's in the name of a snapshot.
+/// Separates the names of scenario and role in the name of a snapshot.
 const BETWEEN: &str = "__";
 
 /// Plays what `options` choose of the scenarios of `suite`.
 pub fn run(suite: &Suite, definition: &Definition, options: &Options<'_>) -> Report {
-    let is_chosen = |written: &&Written| {
+    let is_chosen = |written: &&ScenarioFile| {
         options.only.as_ref().is_none_or(|only| written.name == *only)
             && options.filter.as_ref().is_none_or(|word| written.name.contains(word.as_str()))
     };
-    let chosen: Vec<&Written> = suite.scenarios.iter().filter(is_chosen).collect();
+    let chosen: Vec<&ScenarioFile> = suite.scenarios.iter().filter(is_chosen).collect();
     let all = parts::of(definition);
-    let tested = side_by_side(&chosen, options, |written| Testing { suite, definition, all: &all, written }.tested());
+    let tested =
+        side_by_side(&chosen, options, |written| ScenarioTest { suite, definition, all: &all, written }.tested());
     let stale = if chosen.len() == suite.scenarios.len() { stale(suite, &tested) } else { Vec::new() };
     let (workflow, file) = (definition.checked.workflow.name.clone(), definition.file.clone());
     Report { workflow, file, scenarios: tested, stale }
 }
 
 /// Tests each of `chosen`, as many at once as there are workers; the results stand in the order of `chosen`.
-fn side_by_side(chosen: &[&Written], options: &Options<'_>, test: impl Fn(&Written) -> Tested + Sync) -> Vec<Tested> {
+fn side_by_side(
+    chosen: &[&ScenarioFile],
+    options: &Options<'_>,
+    test: impl Fn(&ScenarioFile) -> ScenarioResult + Sync,
+) -> Vec<ScenarioResult> {
     let cores = || std::thread::available_parallelism().map_or(1, NonZeroUsize::get);
     let workers = options.workers.unwrap_or_else(cores).clamp(1, chosen.len().max(1));
     let (next, done) = (AtomicUsize::new(0), Mutex::new(BTreeMap::new()));
@@ -59,11 +65,12 @@ fn side_by_side(chosen: &[&Written], options: &Options<'_>, test: impl Fn(&Writt
 }
 
 /// The snapshots that nothing wrote. Those of a scenario that did not do what was expected of it may yet be written.
-fn stale(suite: &Suite, tested: &[Tested]) -> Vec<Stale> {
+fn stale(suite: &Suite, tested: &[ScenarioResult]) -> Vec<Stale> {
     let written: BTreeSet<&str> =
         tested.iter().flat_map(|tested| &tested.snapshots).map(|taken| taken.name.as_str()).collect();
-    let is_unknown =
-        |tested: &&Tested| matches!(tested.verdict, Verdict::Invalid | Verdict::Failed) || tested.snapshots.is_empty();
+    let is_unknown = |tested: &&ScenarioResult| {
+        matches!(tested.verdict, Verdict::Invalid | Verdict::Failed) || tested.snapshots.is_empty()
+    };
     let unknown: BTreeSet<&str> = tested.iter().filter(is_unknown).map(|tested| tested.name.as_str()).collect();
     let of_scenario = |name: &str| {
         let name = name.strip_suffix(ACCEPTED).unwrap_or(name);
@@ -74,12 +81,12 @@ fn stale(suite: &Suite, tested: &[Tested]) -> Vec<Stale> {
 }
 
 /// One scenario that is tested.
-struct Testing<'a> {
+struct ScenarioTest<'a> {
     suite: &'a Suite,
     definition: &'a Definition,
     /// Every part of the definition.
     all: &'a Parts,
-    written: &'a Written,
+    written: &'a ScenarioFile,
 }
 
 /// What was accepted of a scenario.
@@ -92,10 +99,10 @@ struct Accepted {
     faults: Vec<Diagnostic>,
 }
 
-impl Testing<'_> {
-    fn tested(&self) -> Tested {
+impl ScenarioTest<'_> {
+    fn tested(&self) -> ScenarioResult {
         let began = Instant::now();
-        let mut tested = Tested {
+        let mut tested = ScenarioResult {
             name: self.written.name.clone(),
             file: self.written.file.clone(),
             verdict: Verdict::Invalid,
@@ -114,7 +121,8 @@ impl Testing<'_> {
             Verdict::Invalid
         } else if !tested.failures.is_empty() {
             Verdict::Failed
-        } else if tested.snapshots.iter().any(|taken| taken.state != TakenState::Same) || !tested.changes.is_empty() {
+        } else if tested.snapshots.iter().any(|taken| taken.state != SnapshotState::Same) || !tested.changes.is_empty()
+        {
             Verdict::Pending
         } else {
             Verdict::Passed
@@ -123,23 +131,18 @@ impl Testing<'_> {
         tested
     }
 
-    fn test(&self, text: &str, tested: &mut Tested) {
+    fn test(&self, text: &str, tested: &mut ScenarioResult) {
         let file = Source::new(self.written.file.as_str(), text);
         let folder = self.suite.shown_folder();
-        let Reading { scenario, faults } = read::read(&file, self.definition, &self.suite.files, &folder);
+        let (scenario, faults) = read::read(&file, self.definition, &self.suite.files, &folder);
         tested.faults = faults;
         let accepted = self.accepted();
-        let failed = |key: &str, what: &str, actual: String| {
-            let place = scenario.place(key);
-            let (file, expected) = (self.written.file.clone(), "that it can be set up".to_owned());
-            Failure { file, line: place.line, column: place.column, what: what.to_owned(), expected, actual }
-        };
-        let stage = match Stage::new(self.definition, &scenario, &self.suite.folder) {
+        let stage = match RunSetup::new(self.definition, &scenario, &self.suite.folder) {
             Ok(stage) => stage,
             Err(what) => {
                 let at = Span::default();
                 let fault = file.diagnostic(Code::ScenarioFile, at, what);
-                let place = scenario.place("workspace");
+                let place = scenario.location("workspace");
                 tested.faults.push(Diagnostic { line: place.line, column: place.column, ..fault });
                 return;
             }
@@ -161,99 +164,109 @@ impl Testing<'_> {
         };
         match played {
             Ok(played) => self.judge(tested, &scenario, played, &parts, accepted),
-            Err(what) => tested.failures.push(failed("expect", "run", what)),
+            Err(what) => {
+                tested.failures.push(self.failure(&scenario, "expect", ["run", "that it can be set up"], what));
+            }
         }
     }
 
-    /// Holds what came of a run to what was expected and accepted.
-    fn judge(&self, tested: &mut Tested, scenario: &Scenario, mut played: Played, parts: &Parts, accepted: Accepted) {
+    /// Checks a run against what is expected and accepted.
+    fn judge(
+        &self,
+        tested: &mut ScenarioResult,
+        scenario: &Scenario,
+        mut played: RunResult,
+        parts: &Parts,
+        accepted: Accepted,
+    ) {
         let (visited, left) = played.reached();
         played.trace.parts = parts::reached(parts, &visited, &left, &self.definition.checked.workflow);
-        tested.failures = scenario.expect.failures(&self.written.file, &played);
+        tested.failures = expect::failures(&scenario.expect, &self.written.file, &played);
         tested.failures.extend(self.unexpected(scenario, &played));
         tested.notices.append(&mut played.notices);
         let name = self.course_name();
-        let explaining = Explaining {
+        let explainer = Explainer {
             changed: accepted.trace.as_ref().map(|trace| parts::changed(&trace.parts, parts)),
             old: accepted.trace.as_ref(),
             new: &played.trace,
             workflow: &self.definition.checked.workflow,
         };
-        let comparing = Comparing { explaining, definition: self.definition, scenario, file: &self.written.file };
-        let trace_change = accepted.trace.as_ref().and_then(|trace| comparing.trace(&name, trace));
+        let comparer = Comparer { explainer, definition: self.definition, scenario, file: &self.written.file };
+        let trace_change = accepted.trace.as_ref().and_then(|trace| comparer.trace(&name, trace));
         let mut taken = Vec::new();
         for (role, now) in &played.requests {
             let name = self.role_name(role);
             let old = accepted.requests.get(role);
             let text = self.front(scenario, role.as_str()).with(&now.to_text());
             let state = match old {
-                _ if accepted.unusable.contains(&name) => TakenState::Unusable,
-                None => TakenState::Missing,
-                Some(old) if old == now => TakenState::Same,
-                Some(_) => TakenState::Changed,
+                _ if accepted.unusable.contains(&name) => SnapshotState::Unusable,
+                None => SnapshotState::Missing,
+                Some(old) if old == now => SnapshotState::Same,
+                Some(_) => SnapshotState::Changed,
             };
             tested
                 .changes
-                .extend(old.filter(|old| *old != now).and_then(|old| comparing.requests(&name, role, old, now)));
+                .extend(old.filter(|old| *old != now).and_then(|old| comparer.requests(&name, role, old, now)));
             taken.push(self.taken(name, text, state));
         }
         let state = match (&accepted.trace, &trace_change) {
-            _ if accepted.unusable.contains(&name) => TakenState::Unusable,
-            (None, _) => TakenState::Missing,
-            (Some(_), None) => TakenState::Same,
-            (Some(_), Some(_)) => TakenState::Changed,
+            _ if accepted.unusable.contains(&name) => SnapshotState::Unusable,
+            (None, _) => SnapshotState::Missing,
+            (Some(_), None) => SnapshotState::Same,
+            (Some(_), Some(_)) => SnapshotState::Changed,
         };
         let text = self.front(scenario, "course").with(&played.trace.to_text());
         taken.insert(0, self.taken(name, text, state));
         tested.snapshots = taken;
-        // What the run itself did stands first: it explains the rest.
+        // The run's own change comes first: it explains the rest.
         tested.changes.splice(0..0, trace_change);
         tested.faults.extend(accepted.faults);
     }
 
-    /// What a run must not do, whether or not a scenario says so.
-    fn unexpected(&self, scenario: &Scenario, played: &Played) -> Vec<Failure> {
-        let failure = |key: &str, what: &str, expected: &str, actual: String| {
-            let place = scenario.place(key);
-            let (file, what, expected) = (self.written.file.clone(), what.to_owned(), expected.to_owned());
-            Failure { file, line: place.line, column: place.column, what, expected, actual }
-        };
-        let unanswered = played.unanswered.iter().map(|what| {
-            failure("tools", "tool call", &format!("a canned result ({})", Code::ToolUnanswered), what.clone())
+    fn failure(&self, scenario: &Scenario, key: &str, [what, expected]: [&str; 2], actual: String) -> Failure {
+        let Location { line, column } = scenario.location(key);
+        let (file, what, expected) = (self.written.file.clone(), what.to_owned(), expected.to_owned());
+        Failure { file, line, column, what, expected, actual }
+    }
+
+    /// What no run may do, whether or not the scenario expects anything.
+    fn unexpected(&self, scenario: &Scenario, played: &RunResult) -> Vec<Failure> {
+        let canned = format!("a canned result ({})", Code::ToolUnanswered);
+        let of_call = |what: &String| self.failure(scenario, "tools", ["tool call", &canned], what.clone());
+        let expects_end = scenario.expect.iter().any(|(expectation, _)| expectation.is_about_end());
+        let stopped = played.fault.as_ref().filter(|_| !expects_end).map(|fault| {
+            let actual = format!("it stopped: {}: {}", fault.code, fault.message);
+            self.failure(scenario, "expect", ["run", "an end"], actual)
         });
-        let says_outcome = scenario.expect.all.iter().any(|(expectation, _)| expectation.is_about_end());
-        let stopped =
-            played.fault.as_ref().filter(|_| !says_outcome).map(|fault| {
-                failure("expect", "run", "an end", format!("it stopped: {}: {}", fault.code, fault.message))
-            });
         let too_long = played.requests.iter().filter(|(_, requests)| requests.messages() > snapshot::MAX_MESSAGES);
         let too_long = too_long.map(|(role, requests)| {
+            let what = format!("requests of {role}");
             let expected = format!("at most {} messages in all, which a snapshot can hold", snapshot::MAX_MESSAGES);
-            failure("expect", &format!("requests of {role}"), &expected, requests.messages().to_string())
+            self.failure(scenario, "expect", [&what, &expected], requests.messages().to_string())
         });
-        unanswered.chain(stopped).chain(too_long).collect()
+        played.unanswered.iter().map(of_call).chain(stopped).chain(too_long).collect()
     }
 
     /// What is known to differ without a run.
-    fn unplayed(&self, scenario: &Scenario, stage: &Stage, accepted: &Accepted) -> Vec<Change> {
+    fn unplayed(&self, scenario: &Scenario, stage: &RunSetup, accepted: &Accepted) -> Vec<Change> {
         let Some(trace) = &accepted.trace else { return Vec::new() };
         let parts: Parts =
             [self.all, stage.parts()].into_iter().flatten().map(|(k, v)| (k.clone(), v.clone())).collect();
         let mut changed = parts::changed(&trace.parts, &parts);
         // What of the scenario could not be read has no digest.
         changed.retain(|part| !part.starts_with("scenario."));
-        let explaining = Explaining {
+        let explainer = Explainer {
             changed: Some(changed),
             old: Some(trace),
             new: trace,
             workflow: &self.definition.checked.workflow,
         };
-        let comparing = Comparing { explaining, definition: self.definition, scenario, file: &self.written.file };
+        let comparer = Comparer { explainer, definition: self.definition, scenario, file: &self.written.file };
         let heads = stage.heads(self.definition).unwrap_or_default();
         let of_head =
-            |(role, old): (&RoleName, &Requests)| comparing.head(&self.role_name(role), role, old, heads.get(role)?);
+            |(role, old): (&RoleName, &Requests)| comparer.head(&self.role_name(role), role, old, heads.get(role)?);
         let of_heads: Vec<Change> = accepted.requests.iter().filter_map(of_head).collect();
-        if of_heads.is_empty() { comparing.part_alone(&self.course_name()).into_iter().collect() } else { of_heads }
+        if of_heads.is_empty() { comparer.part_alone(&self.course_name()).into_iter().collect() } else { of_heads }
     }
 
     fn course_name(&self) -> String {
@@ -269,9 +282,9 @@ impl Testing<'_> {
         Front { source, description: &scenario.description, expression, workflow }
     }
 
-    fn taken(&self, name: String, text: String, state: TakenState) -> Taken {
+    fn taken(&self, name: String, text: String, state: SnapshotState) -> SnapshotResult {
         let accepted = self.suite.snapshots().get(&name).and_then(|text| text.as_ref().ok()).cloned();
-        Taken { file: self.suite.shown_snapshot(&name), name, text, accepted, state }
+        SnapshotResult { file: self.suite.shown_snapshot(&name), name, text, accepted, state }
     }
 
     /// Reads the accepted snapshots of this scenario.
@@ -303,7 +316,7 @@ impl Testing<'_> {
 }
 
 impl Accepted {
-    fn read(&mut self, role: Option<&str>, text: &str) -> Result<(), (snapshot::Fault, String)> {
+    fn read(&mut self, role: Option<&str>, text: &str) -> Result<(), (snapshot::Error, String)> {
         let of = |fault| (fault, text.to_owned());
         let from = snapshot::body(text).map_err(of)?;
         match role {

@@ -7,7 +7,7 @@ use rondo_agent_kit::model::recorded::Cassette;
 use rondo_agent_kit::model::script::Script;
 use rondo_protocol::Value;
 
-use super::expect::{Expect, Place};
+use super::expect::{Expectations, Location};
 use super::parts::Parts;
 
 /// One scenario. Where its file has faults, what could be read.
@@ -24,11 +24,11 @@ pub struct Scenario {
     /// What tools answer in place of what they would do, by name.
     pub tools: BTreeMap<String, Canned>,
     /// What must come of it.
-    pub expect: Expect,
+    pub expect: Expectations,
     /// Of its own parts that decide what is sent, the beginnings of their digests.
     pub parts: Parts,
-    /// Where each of its keys stands.
-    pub places: BTreeMap<String, Place>,
+    /// The location of each of its keys.
+    pub locations: BTreeMap<String, Location>,
 }
 
 /// Who answers in place of models.
@@ -69,8 +69,8 @@ pub struct CannedResult {
 }
 
 impl Scenario {
-    /// Where a key stands, or the beginning of the file.
-    pub fn place(&self, key: &str) -> Place {
-        self.places.get(key).copied().unwrap_or(Place { line: 1, column: 1 })
+    /// The location of a key, or the beginning of the file.
+    pub fn location(&self, key: &str) -> Location {
+        self.locations.get(key).copied().unwrap_or(Location { line: 1, column: 1 })
     }
 }

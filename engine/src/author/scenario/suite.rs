@@ -1,4 +1,4 @@
-//! What stands beside a workflow file: its scenarios and their accepted snapshots.
+//! The scenarios beside a workflow file and their accepted snapshots.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 use rondo_protocol::diagnostic::{Code, Diagnostic, Span};
 
 use super::definition::Definition;
-use super::report::{Report, Tested};
+use super::report::{Report, ScenarioResult};
 use super::run;
 use crate::files::{FolderFiles, folder_of, read_bounded};
 
@@ -37,7 +37,7 @@ pub struct Suite {
     pub(super) files: FolderFiles,
     /// The workflow's folder.
     pub(super) folder: PathBuf,
-    pub(super) scenarios: Vec<Written>,
+    pub(super) scenarios: Vec<ScenarioFile>,
     /// By the names of their files; of one that cannot be read, why.
     snapshots: BTreeMap<String, Result<String, String>>,
     pending: BTreeSet<String>,
@@ -45,7 +45,7 @@ pub struct Suite {
 
 /// A scenario's file.
 #[derive(Debug, Clone)]
-pub(super) struct Written {
+pub(super) struct ScenarioFile {
     pub name: String,
     /// As it is shown.
     pub file: String,
@@ -63,8 +63,8 @@ pub struct Options<'a> {
     pub only: Option<String>,
     /// How many scenarios run at once; `None` = as many as there are processors.
     pub workers: Option<usize>,
-    /// Is told of each scenario that has ended, in whatever order they end.
-    pub progress: Option<&'a (dyn Fn(&Tested) + Sync)>,
+    /// Called with each scenario that has ended, in no particular order.
+    pub progress: Option<&'a (dyn Fn(&ScenarioResult) + Sync)>,
 }
 
 /// A folder that cannot be looked into.
@@ -81,7 +81,7 @@ impl Suite {
     /// Reads the scenarios and the snapshots beside the workflow file `file`. A workflow may have none.
     ///
     /// # Errors
-    /// When a folder is there and cannot be listed. Of a file that cannot be read the report tells.
+    /// When a folder exists and cannot be listed. A file that cannot be read is a fault of the report.
     pub fn read(file: &Path) -> Result<Self, Unreadable> {
         let folder = folder_of(file);
         let tests = folder.join(FOLDER);
@@ -97,13 +97,13 @@ impl Suite {
                 let message = format!("`{}` is not a name for a scenario", called.escape_debug());
                 Err(at_start(Code::ScenarioName, message)
                     .with_hint("use letters, digits, `-`, `_` and `.`, but not `__`"))
-            } else if scenarios.iter().any(|other: &Written| other.name == called) {
+            } else if scenarios.iter().any(|other: &ScenarioFile| other.name == called) {
                 Err(at_start(Code::ScenarioName, format!("there is another scenario `{called}`")))
             } else {
                 text
             };
             let path = format!("{FOLDER}/{name}");
-            scenarios.push(Written { name: called.to_owned(), file, path, text });
+            scenarios.push(ScenarioFile { name: called.to_owned(), file, path, text });
         }
         let folder_of_snapshots = tests.join(SNAPSHOTS);
         let (mut snapshots, mut pending) = (BTreeMap::new(), BTreeSet::new());
@@ -119,7 +119,7 @@ impl Suite {
         Ok(Self { files, folder: folder.to_path_buf(), scenarios, snapshots, pending })
     }
 
-    /// Whether a scenario can be called so.
+    /// Whether a scenario may have this name.
     pub fn takes_name(name: &str) -> bool {
         is_usable(name)
     }
@@ -165,8 +165,7 @@ impl Suite {
         if folder.is_empty() { folder } else { format!("{folder}/") }
     }
 
-    /// Plays the scenarios on `definition` and compares what came of them with the accepted snapshots. Nothing is
-    /// written.
+    /// Runs the scenarios on `definition` and compares the results with the accepted snapshots. Writes nothing.
     pub fn run(&self, definition: &Definition, options: &Options<'_>) -> Report {
         run::run(self, definition, options)
     }

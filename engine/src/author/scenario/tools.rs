@@ -1,5 +1,5 @@
-//! The tools of one scenario: those of rondo that reach files, on a copy of the workspace, and in place of every other
-//! one its canned results. What models are told of a tool is what they are told in a run.
+//! The tools of one scenario: rondo's file tools on a copy of the workspace, and canned results for all others. Models see
+//! the same descriptions and schemas as in a run.
 
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -19,9 +19,8 @@ use super::definition::Definition;
 use super::parts::{Parts, digest};
 use super::read::tools_of;
 use super::scenario::{CannedResult, Scenario};
-use super::workspace::Copy;
-use crate::config::program;
-use crate::config::{self, ToolSchema};
+use super::workspace::WorkspaceCopy;
+use crate::config::{self, ToolSchema, program};
 use crate::files::FolderFiles;
 
 /// The most bytes of a file that declares tools.
@@ -41,7 +40,7 @@ pub struct ToolFixtures {
     pub parts: Parts,
     canned: Vec<Arc<CannedTool>>,
     /// Their folder, which is there as long as this.
-    copy: Option<Copy>,
+    copy: Option<WorkspaceCopy>,
 }
 
 impl ToolFixtures {
@@ -56,7 +55,7 @@ impl ToolFixtures {
         if named.is_empty() {
             return Ok(fixtures);
         }
-        let copy = Copy::of(folder, scenario.workspace.as_deref())?;
+        let copy = WorkspaceCopy::of(folder, scenario.workspace.as_deref())?;
         let access = Access { read: vec![PathBuf::from(".")], write: vec![PathBuf::from(".")], ..Access::default() };
         let workspace = Workspace::open(copy.path(), access).map_err(|error| format!("the workspace: {error}"))?;
         let workspace = Arc::new(workspace);
@@ -119,7 +118,7 @@ impl ToolFixtures {
 }
 
 /// What models are told of the programs that a `rondo.toml` in the workspace declares.
-fn declared(copy: &Copy) -> Result<Vec<Spec>, String> {
+fn declared(copy: &WorkspaceCopy) -> Result<Vec<Spec>, String> {
     let files = FolderFiles::new(copy.path());
     let Ok(text) = files.read(config::FILE_NAME, MAX_FILE_BYTES) else { return Ok(Vec::new()) };
     let stated = config::read(config::FILE_NAME, &text, config::Layer::Project).map_err(|faults| {

@@ -19,13 +19,13 @@ const MAX_DEPTH: usize = 32;
 
 /// A folder that tools may do everything in.
 #[derive(Debug)]
-pub struct Copy {
+pub struct WorkspaceCopy {
     scratch: Scratch,
     /// Over the paths and contents of what was copied.
     pub digest: Digest,
 }
 
-impl Copy {
+impl WorkspaceCopy {
     /// An empty folder, or with all that lies in `path` below `folder`, which links may not lead out of. Links are copied
     /// as they are: the sandbox around file tools says where they lead.
     ///
@@ -134,7 +134,7 @@ mod tests {
         fs::create_dir_all(root.path().join("w/src")).unwrap();
         fs::write(root.path().join("w/src/a"), "one").unwrap();
         std::os::unix::fs::symlink("src/a", root.path().join("w/link")).unwrap();
-        let copy = Copy::of(root.path(), Some("w")).unwrap();
+        let copy = WorkspaceCopy::of(root.path(), Some("w")).unwrap();
         assert_eq!(fs::read_to_string(copy.path().join("link")).unwrap(), "one");
         fs::write(copy.path().join("src/a"), "two").unwrap();
         assert_eq!(fs::read_to_string(root.path().join("w/src/a")).unwrap(), "one");
@@ -142,9 +142,9 @@ mod tests {
         let digest = copy.digest;
         drop(copy);
         assert!(!path.exists());
-        assert_eq!(Copy::of(root.path(), Some("w")).unwrap().digest, digest);
+        assert_eq!(WorkspaceCopy::of(root.path(), Some("w")).unwrap().digest, digest);
         fs::write(root.path().join("w/src/a"), "two").unwrap();
-        assert_ne!(Copy::of(root.path(), Some("w")).unwrap().digest, digest);
+        assert_ne!(WorkspaceCopy::of(root.path(), Some("w")).unwrap().digest, digest);
     }
 
     #[test]
@@ -155,7 +155,7 @@ mod tests {
         fs::write(inner.join("file"), "").unwrap();
         std::os::unix::fs::symlink("/", inner.join("out")).unwrap();
         for bad in ["out", "..", "/", "none", "file"] {
-            assert!(Copy::of(&inner, Some(bad)).is_err(), "{bad}");
+            assert!(WorkspaceCopy::of(&inner, Some(bad)).is_err(), "{bad}");
         }
     }
 }

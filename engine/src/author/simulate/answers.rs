@@ -53,16 +53,12 @@ impl Answer {
     }
 }
 
-/// The answers of one status.
-#[derive(Debug, Clone, Default)]
-pub struct Answers {
-    /// First the longest, then the shortest, then others.
-    pub all: Vec<Arc<Answer>>,
-}
+/// The answers of one status: the longest, the shortest, then others.
+pub type Answers = Vec<Arc<Answer>>;
 
 /// The answers of every role of a workflow.
 #[derive(Debug, Default)]
-pub struct Repertoire {
+pub struct AnswerSet {
     /// For each role its statuses in declared order, then those by which faults are routed.
     pub roles: BTreeMap<RoleName, Vec<(Status, Answers)>>,
     /// Fields without a value: role, status, field.
@@ -71,7 +67,7 @@ pub struct Repertoire {
     pub cut: Vec<(RoleName, Status)>,
 }
 
-impl Repertoire {
+impl AnswerSet {
     /// What the roles of `workflow` may answer.
     ///
     /// # Errors
@@ -81,7 +77,7 @@ impl Repertoire {
             .into_iter()
             .map(|(name, contract)| (name, Arc::new(contract)))
             .collect();
-        let mut repertoire = Self::default();
+        let mut answer_set = Self::default();
         let mut left_statuses: usize = workflow.roles.iter().map(|(_, role)| role.output.len()).sum();
         let mut left_bytes = MAX_HELD_BYTES;
         let absorbed = graph.absorbed();
@@ -90,21 +86,21 @@ impl Repertoire {
             for (status, fields) in &role.output {
                 let made = objects(fields, reads.fields_of(name), &reads.constants);
                 let unmade = made.unmade.iter().map(|field| (name.clone(), status.clone(), field.clone()));
-                repertoire.unmade.extend(unmade);
+                answer_set.unmade.extend(unmade);
                 let share = left_bytes / left_statuses.max(1);
-                let part = Part { workflow, role, status, fields, bodies: reads.bodies_of(name), share };
+                let part = StatusAnswers { workflow, role, status, fields, bodies: reads.bodies_of(name), share };
                 let given = part.answers(&made, contracts.get(name));
                 left_bytes = left_bytes.saturating_sub(given.held_bytes);
                 left_statuses = left_statuses.saturating_sub(1);
                 if made.is_cut || given.is_cut {
-                    repertoire.cut.push((name.clone(), status.clone()));
+                    answer_set.cut.push((name.clone(), status.clone()));
                 }
-                statuses.push((status.clone(), Answers { all: given.all }));
+                statuses.push((status.clone(), given.all));
             }
             statuses.extend(of_faults(graph, name, absorbed.contains(name)));
-            repertoire.roles.insert(name.clone(), statuses);
+            answer_set.roles.insert(name.clone(), statuses);
         }
-        Ok(repertoire)
+        Ok(answer_set)
     }
 
     /// The answers of a role, status by status.
@@ -115,12 +111,12 @@ impl Repertoire {
     /// The most answers that one status has.
     pub fn widest(&self, roles: &BTreeSet<RoleName>) -> usize {
         let of_roles = self.roles.iter().filter(|(role, _)| roles.contains(*role)).flat_map(|(_, statuses)| statuses);
-        of_roles.map(|(_, answers)| answers.all.len()).max().unwrap_or(1)
+        of_roles.map(|(_, answers)| answers.len()).max().unwrap_or(1)
     }
 }
 
 /// One status of one role.
-struct Part<'w> {
+struct StatusAnswers<'w> {
     workflow: &'w Workflow,
     role: &'w Role,
     status: &'w Status,
@@ -133,14 +129,14 @@ struct Part<'w> {
 
 /// What the answers of a status have come to.
 #[derive(Debug, Default)]
-struct Given {
+struct KeptAnswers {
     all: Vec<Arc<Answer>>,
     held_bytes: usize,
     /// Whether there would have been more, or longer ones.
     is_cut: bool,
 }
 
-impl Given {
+impl KeptAnswers {
     /// Keeps an answer, unless it is known or would take more than `share`.
     fn keep(&mut self, mut answer: Answer, share: usize) {
         let mut bytes = OBJECT_BYTES + weight(&answer.output);
@@ -173,9 +169,9 @@ fn weight(value: &Value) -> usize {
     }
 }
 
-impl Part<'_> {
-    fn answers(&self, made: &Objects, contract: Option<&Arc<Contract>>) -> Given {
-        let mut given = Given::default();
+impl StatusAnswers<'_> {
+    fn answers(&self, made: &Objects, contract: Option<&Arc<Contract>>) -> KeptAnswers {
+        let mut given = KeptAnswers::default();
         // Beside the longest text there has to be room for fields.
         let longest = self.longest_body().min(self.share / 4);
         given.is_cut = longest < self.longest_body();
@@ -252,7 +248,7 @@ fn of_faults(graph: &Graph, role: &RoleName, is_absorbed: bool) -> Vec<(Status, 
                     Value::from_iter([("code", Value::from(code)), ("message", Value::from(message.as_str()))]);
                 Arc::new(Answer { status: status.clone(), output, body: "".into(), text_bytes: 0, contract: None })
             };
-            (status.clone(), Answers { all: vec![answer(words(200)), answer(String::new())] })
+            (status.clone(), vec![answer(words(200)), answer(String::new())])
         })
         .collect()
 }

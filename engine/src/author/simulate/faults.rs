@@ -11,8 +11,8 @@ use rondo_protocol::workflow::Checked;
 use rondo_protocol::workflow::source_map::key;
 use rondo_protocol::workflow::template::Cause;
 
-use super::answers::Repertoire;
-use super::walk::{Found, Walked, Why};
+use super::answers::AnswerSet;
+use super::walk::{Exploration, Failure, FailureCause};
 use super::{Coverage, Worst};
 
 /// The longest text of an answer that is shown, in characters.
@@ -29,8 +29,8 @@ const SHOWN_FIELDS: usize = 2;
 /// Faults and warnings, in source order.
 pub(super) fn diagnostics(
     checked: &Checked,
-    found: &Walked,
-    repertoire: &Repertoire,
+    found: &Exploration,
+    answer_set: &AnswerSet,
     unmade_inputs: &[FieldName],
     unweighed: &BTreeSet<String>,
     (coverage, worst): (&Coverage, &Worst),
@@ -44,7 +44,7 @@ pub(super) fn diagnostics(
         let message = format!("no answer that was tried leads to `{part}`");
         diagnostics.push(places.key_fault(Code::EdgeNeverTaken, part, message).with_hint(hint));
     }
-    let outputs = repertoire.unmade.iter().map(|(role, status, field)| {
+    let outputs = answer_set.unmade.iter().map(|(role, status, field)| {
         let output = key(&key(&key("roles", role.as_str()), "output"), status.as_str());
         (key(&output, field.as_str()), field)
     });
@@ -54,7 +54,7 @@ pub(super) fn diagnostics(
         let hint = "check its bounds and its pattern, or list examples by `enum`";
         diagnostics.push(places.key_fault(Code::FieldWithoutValue, &part, message).with_hint(hint));
     }
-    for (role, status) in &repertoire.cut {
+    for (role, status) in &answer_set.cut {
         let part = key(&key(&key("roles", role.as_str()), "output"), status.as_str());
         let message = format!("`{role}.{status}` has more combinations of values than are tried");
         diagnostics.push(places.key_fault(Code::WalkCut, &part, message));
@@ -75,11 +75,11 @@ pub(super) fn diagnostics(
     diagnostics
 }
 
-fn failed(checked: &Checked, found: &Found) -> Diagnostic {
-    let Found { part, range, why, route, input } = found;
+fn failed(checked: &Checked, found: &Failure) -> Diagnostic {
+    let Failure { part, range, why, route, input } = found;
     let mut message = match why {
-        Why::Template(cause) => format!("`{part}` fails: {cause}"),
-        Why::NotAList(found) => format!("`{part}` fails: it is a {found}, not a list"),
+        FailureCause::Template(cause) => format!("`{part}` fails: {cause}"),
+        FailureCause::NotAList(found) => format!("`{part}` fails: it is a {found}, not a list"),
     };
     // Writing to a `String` cannot fail.
     let _ = match route.split_last() {
@@ -98,8 +98,8 @@ fn failed(checked: &Checked, found: &Found) -> Diagnostic {
         }
     };
     let cause = match why {
-        Why::Template(cause) => cause,
-        Why::NotAList(_) => {
+        FailureCause::Template(cause) => cause,
+        FailureCause::NotAList(_) => {
             let hint = "declare it as a list, or give it a `default([])`";
             return checked.places.fault(Code::RouteFails, part, None, message).with_hint(hint);
         }
@@ -119,10 +119,10 @@ fn failed(checked: &Checked, found: &Found) -> Diagnostic {
     checked.places.fault(Code::RouteFails, part, Some(range.clone()), message).with_hint(hint)
 }
 
-fn limits(checked: &Checked, walked: &Walked, worst: &Worst) -> Vec<Diagnostic> {
+fn limits(checked: &Checked, exploration: &Exploration, worst: &Worst) -> Vec<Diagnostic> {
     let limits = &checked.policy.limits;
     let mut found = Vec::new();
-    for (message, role) in &walked.limits {
+    for (message, role) in &exploration.limits {
         let part = match role {
             Some(role) if checked.places.has(&key(&key("roles", role.as_str()), "limits")) => {
                 key(&key(&key("roles", role.as_str()), "limits"), "visits")

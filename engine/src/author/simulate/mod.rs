@@ -1,18 +1,18 @@
 //! Simulation: every route of a workflow that generated answers can reach, without a model, a store or a clock.
 //!
-//! It walks the graph as a run would, with the same moderator and the same templates, and answers for every role with
-//! values made from the schemas of its statuses. What it finds out: templates that fail on an answer that keeps its
-//! contract, edges that nothing leads to, the routes with their ends, and the worst that a run can come to.
+//! It walks the graph with the same routing and the same templates as a run, and answers for every role with values
+//! generated from the schemas of its statuses. It finds templates that fail on a valid answer, edges that are never taken,
+//! the routes with their ends, and the worst case.
 //!
 //! How exact that is: routing is exact for the answers that are tried (`space.rs` says why), so that visits and steps
 //! are, unless a ceiling was reached, which is always said. Answers are a sample of what a model may say. Tokens are an
 //! estimate of the first request of each visit, and their worst case is exact only when every route was weighed.
 //!
-//! This module never asks a model, runs a tool, reads a file or a clock, and knows no terminal.
+//! It must never know models, tools, files, clocks or terminals.
 
 mod answers;
+mod cost;
 mod faults;
-mod measure;
 mod reads;
 mod routes;
 mod run;
@@ -29,29 +29,30 @@ use rondo_protocol::object::ToolSpec;
 use rondo_protocol::workflow::types::check_input;
 use rondo_protocol::workflow::types::sample::objects;
 use rondo_protocol::workflow::{Checked, Field, Need};
+use serde::{Serialize, Serializer};
 
-use self::answers::Repertoire;
-use self::measure::Scales;
+use self::answers::AnswerSet;
+use self::cost::CostEstimator;
 use self::reads::Reads;
-use self::routes::{Ahead, Path};
-use self::space::{Space, SpotId};
-use self::walk::Walker;
+use self::routes::{Path, Reachability};
+use self::space::{StateId, StateSpace};
+use self::walk::Explorer;
 use crate::graph::{Graph, To};
 use crate::resolved_roles;
 
-pub use measure::Cost;
+pub use cost::Cost;
 pub use space::End;
 pub use walk::Progress;
 
-/// The most turns that are walked.
-const MAX_TURNS: usize = 24;
-/// The most generated inputs that are walked with.
+/// The most walks with one input: each prefers another answer.
+const MAX_VARIANTS: usize = 24;
+/// The most generated inputs.
 const MAX_INPUTS: usize = 24;
-/// The most given inputs that are walked with.
+/// The most given inputs.
 const MAX_GIVEN_INPUTS: usize = 1_000;
-/// The most orders in which lanes are walked that a join may not wait for.
+/// The most orders of lanes, where a join may not wait for all of them.
 const MAX_ORDERS: usize = 4;
-/// In how many orders the lanes of such a list are walked.
+/// The orders of lanes for an `each` of that kind.
 const EACH_ORDERS: usize = 2;
 /// The most routes that are weighed.
 const MAX_WEIGHED: usize = 500;
@@ -75,7 +76,7 @@ pub struct Subject<'a> {
     pub routes: usize,
 }
 
-/// What a simulation has found out.
+/// The result of a simulation.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Report {
     /// The shortest routes, in order.
@@ -118,26 +119,36 @@ impl Route {
     }
 }
 
-/// The worst that a run can come to, each figure for itself.
-#[derive(Debug, Clone, Default, PartialEq)]
+/// The worst case, each figure for itself; a JSON line.
+#[derive(Debug, Clone, Default, PartialEq, Serialize)]
+#[serde(tag = "event", rename = "worst")]
 pub struct Worst {
     /// The most steps, before `limits.steps` cuts in.
     pub steps: u64,
     /// Whether steps and visits are exact for the answers that were tried: no ceiling cut the walk, and every field has
     /// a value.
+    #[serde(rename = "exact")]
     pub is_exact: bool,
-    /// Of each role the most visits of all routes, and the highest costs of those that were weighed.
-    pub roles: BTreeMap<RoleName, Cost>,
-    /// The most prompt tokens of a route that was weighed.
+    /// The most prompt tokens of a route whose cost was computed.
     pub prompt_tokens: u64,
     /// The most output tokens of such a route.
     pub output_tokens: u64,
-    /// How many routes were weighed.
+    /// How many such routes there are.
+    #[serde(rename = "routes_weighed")]
     pub weighed: usize,
-    /// Whether these were all, so that tokens are as exact as their estimate.
+    /// Whether these are all, so that tokens are as exact as their estimate.
+    #[serde(rename = "all_weighed")]
     pub has_weighed_all: bool,
+    /// Of each role the most visits of all routes, and the highest costs of those computed.
+    pub roles: BTreeMap<RoleName, Cost>,
     /// The route with the most prompt tokens.
+    #[serde(serialize_with = "steps_of")]
     pub costliest: Option<Route>,
+}
+
+#[expect(clippy::ref_option, reason = "serde passes the field as it is declared")]
+fn steps_of<S: Serializer>(route: &Option<Route>, serializer: S) -> Result<S::Ok, S::Error> {
+    route.as_ref().map(|route| &route.steps).serialize(serializer)
 }
 
 /// Which edges were taken.
@@ -151,7 +162,7 @@ pub struct Coverage {
     pub is_whole: bool,
 }
 
-/// Simulates a workflow. `told` is called now and then.
+/// Simulates a workflow. `told` is called from time to time with the progress.
 ///
 /// # Errors
 /// When the contract of a role cannot be made, which a checked workflow never leads to.
@@ -159,23 +170,25 @@ pub fn simulate(subject: &Subject<'_>, told: &mut dyn FnMut(Progress)) -> Result
     let Subject { checked, graph, .. } = subject;
     let workflow = &checked.workflow;
     let reads = Reads::of(graph);
-    let repertoire = Repertoire::new(workflow, graph, &reads)?;
+    let answer_set = AnswerSet::new(workflow, graph, &reads)?;
     let Inputs { values: inputs, unmade, cut } = Inputs::of(subject, &reads);
-    let mut walker = Walker::new(graph, &repertoire, &reads, told);
-    let turns = repertoire.widest(&reads.steps).min(MAX_TURNS);
+    let mut explorer = Explorer::new(graph, &answer_set, &reads, told);
+    let variants = answer_set.widest(&reads.steps).min(MAX_VARIANTS);
     let orders = orders(graph);
-    for (order, round) in (0..orders).flat_map(|order| (0..turns.max(inputs.len())).map(move |round| (order, round))) {
+    for (order, round) in (0..orders).flat_map(|order| (0..variants.max(inputs.len())).map(move |round| (order, round)))
+    {
         let place = round % inputs.len().max(1);
         if let Some(input) = inputs.get(place) {
-            walker.walk(place, input, round % turns.max(1), order);
+            explorer.walk(place, input, round % variants.max(1), order);
         }
     }
-    let mut found = walker.found();
+    let mut found = explorer.found();
     found.cut.extend(cut.map(|most| format!("{most} inputs")));
     let space = &found.space;
-    let ahead = Ahead::of(space);
-    let mut scales = Scales::new((workflow, graph), &repertoire, space, &inputs, &subject.tools)?;
-    let mut route = |path: &Path| Route { steps: routes::steps(space, path), end: path.end, costs: scales.weigh(path) };
+    let ahead = Reachability::of(space);
+    let mut estimator = CostEstimator::new((workflow, graph), &answer_set, space, &inputs, &subject.tools)?;
+    let mut route =
+        |path: &Path| Route { steps: routes::steps(space, path), end: path.end, costs: estimator.weigh(path) };
 
     let wanted = subject.routes.max(MAX_WEIGHED);
     let routes::Shortest { paths, is_all, cut } = routes::shortest(space, &ahead, &found.roots, wanted);
@@ -191,11 +204,11 @@ pub fn simulate(subject: &Subject<'_>, told: &mut dyn FnMut(Progress)) -> Result
         further.map(|path| route(&path)).filter(|route| route.costs.is_some()).collect()
     };
     weighed.extend(beyond.iter().map(&mut route));
-    let unweighed: BTreeSet<String> = scales.cut.into_iter().chain(cut).collect();
+    let unweighed: BTreeSet<String> = estimator.cut.into_iter().chain(cut).collect();
 
-    let is_whole = found.cut.is_empty() && repertoire.cut.is_empty();
+    let is_whole = found.cut.is_empty() && answer_set.cut.is_empty();
     // Where a join cancels lanes, how much they have said by then is chance.
-    let is_exact = ahead.is_exact && orders == 1 && is_whole && repertoire.unmade.is_empty() && unmade.is_empty();
+    let is_exact = ahead.is_exact && orders == 1 && is_whole && answer_set.unmade.is_empty() && unmade.is_empty();
     let worst = worst(&ahead, &found.roots, weighed.iter().chain(&further), (is_exact, is_all));
     let edges = graph.edges();
     let never = edges.values().filter(|edge| !found.taken.contains(&edge.id)).map(|edge| edge.part.to_string());
@@ -203,7 +216,7 @@ pub fn simulate(subject: &Subject<'_>, told: &mut dyn FnMut(Progress)) -> Result
     let ways = found.roots.iter().filter_map(|(_, root)| ahead.at(*root)).map(|reach| reach.ways);
     let ways = ways.fold(u64::try_from(found.empty.len()).unwrap_or(u64::MAX), u64::saturating_add);
     let ways = Some(ways).filter(|ways| *ways <= MAX_WAYS);
-    let diagnostics = faults::diagnostics(checked, &found, &repertoire, &unmade, &unweighed, (&coverage, &worst));
+    let diagnostics = faults::diagnostics(checked, &found, &answer_set, &unmade, &unweighed, (&coverage, &worst));
     let has_all_routes = is_all && is_exact && weighed.len() <= subject.routes;
     weighed.truncate(subject.routes);
     Ok(Report { routes: weighed, ways, has_all_routes, worst, coverage, diagnostics, progress: found.progress })
@@ -216,7 +229,7 @@ impl Route {
     }
 }
 
-/// In how many orders lanes are walked: one, unless a join goes on before all of them have ended.
+/// The number of orders of lanes: one, unless a join continues before all of them have ended.
 fn orders(graph: &Graph) -> usize {
     let edges = graph.edges();
     let fans = edges.values().filter_map(|edge| match &edge.to {
@@ -231,9 +244,9 @@ fn orders(graph: &Graph) -> usize {
 /// each role.
 fn furthest<'a>(
     graph: &'a Graph,
-    space: &'a Space,
-    ahead: &'a Ahead,
-    roots: &'a [(usize, SpotId)],
+    space: &'a StateSpace,
+    ahead: &'a Reachability,
+    roots: &'a [(usize, StateId)],
 ) -> impl Iterator<Item = Path> + 'a {
     let roots = roots.iter().copied();
     let longest =
@@ -255,7 +268,7 @@ struct Inputs {
     values: Vec<Arc<Value>>,
     /// The declared ones for which there is no value.
     unmade: Vec<FieldName>,
-    /// How many are walked with, where there would have been more.
+    /// The limit, where it left inputs out.
     cut: Option<usize>,
 }
 
@@ -297,8 +310,8 @@ impl Inputs {
 }
 
 fn worst<'r>(
-    ahead: &Ahead,
-    roots: &[(usize, SpotId)],
+    ahead: &Reachability,
+    roots: &[(usize, StateId)],
     weighed: impl Iterator<Item = &'r Route>,
     (is_exact, is_all): (bool, bool),
 ) -> Worst {

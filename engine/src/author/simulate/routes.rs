@@ -1,16 +1,16 @@
 //! Routes through a space: the shortest ones, the longest one, and what the longest may visit.
 //!
-//! Bounded edges make a space without cycles, so that what lies ahead of a spot is settled once, from the ends back.
+//! Bounded edges leave no cycles, so that each state is computed once, from the ends backwards.
 
 use std::cmp::Reverse;
 use std::collections::{BTreeMap, BTreeSet, BinaryHeap};
 
 use rondo_protocol::id::RoleName;
 
-use super::space::{End, Goal, Space, SpotId, Way};
+use super::space::{End, StateId, StateSpace, Target, Transition};
 
-/// The most beginnings of routes that are looked at.
-const MAX_BEGINNINGS: usize = 100_000;
+/// The most partial paths that are looked at.
+const MAX_PARTIAL_PATHS: usize = 100_000;
 /// The most steps of all routes that are found.
 const MAX_STEPS: usize = 200_000;
 
@@ -19,21 +19,21 @@ const MAX_STEPS: usize = 200_000;
 pub struct Path {
     /// Which input it begins with.
     pub place: usize,
-    /// Its ways: the spot that each leaves and its place among that spot's.
-    pub ways: Vec<(SpotId, usize)>,
+    /// Its transitions: the state that each leaves and its index there.
+    pub ways: Vec<(StateId, usize)>,
     /// How it ends.
     pub end: End,
 }
 
-/// What lies ahead of each spot.
+/// What can be reached from each state.
 #[derive(Debug)]
-pub struct Ahead {
-    spots: Vec<Reach>,
+pub struct Reachability {
+    states: Vec<Reach>,
     /// Whether the space has no cycle, so that every figure is exact for it.
     pub is_exact: bool,
 }
 
-/// What lies ahead of one spot.
+/// What can be reached from one state.
 #[derive(Debug, Clone, Default)]
 pub struct Reach {
     /// The fewest steps to an end; `None` where no end was found.
@@ -46,32 +46,32 @@ pub struct Reach {
     pub visits: BTreeMap<RoleName, u64>,
 }
 
-impl Ahead {
-    /// Settles every spot of `space`.
-    pub fn of(space: &Space) -> Self {
-        let mut ahead = Self { spots: vec![Reach::default(); space.spots.len()], is_exact: true };
-        let mut settled = vec![false; space.spots.len()];
-        let mut open = vec![false; space.spots.len()];
-        for root in 0..space.spots.len() {
+impl Reachability {
+    /// Computes every state of `space`.
+    pub fn of(space: &StateSpace) -> Self {
+        let mut ahead = Self { states: vec![Reach::default(); space.states.len()], is_exact: true };
+        let mut settled = vec![false; space.states.len()];
+        let mut open = vec![false; space.states.len()];
+        for root in 0..space.states.len() {
             let mut stack = vec![(root, 0_usize)];
-            while let Some((spot, way)) = stack.pop() {
-                if settled.get(spot) != Some(&false) {
+            while let Some((state, way)) = stack.pop() {
+                if settled.get(state) != Some(&false) {
                     continue;
                 }
-                if let Some(mark) = open.get_mut(spot) {
+                if let Some(mark) = open.get_mut(state) {
                     *mark = true;
                 }
-                let Some(goal) = space.ways(spot).get(way).map(|way| way.goal) else {
-                    let reach = ahead.settle(space, spot);
-                    if let (Some(place), Some(done)) = (ahead.spots.get_mut(spot), settled.get_mut(spot)) {
+                let Some(target) = space.ways(state).get(way).map(|way| way.target) else {
+                    let reach = ahead.settle(space, state);
+                    if let (Some(place), Some(done)) = (ahead.states.get_mut(state), settled.get_mut(state)) {
                         *place = reach;
                         *done = true;
                     }
                     continue;
                 };
-                stack.push((spot, way + 1));
-                match goal {
-                    Goal::Spot(next) if settled.get(next) == Some(&false) => {
+                stack.push((state, way + 1));
+                match target {
+                    Target::State(next) if settled.get(next) == Some(&false) => {
                         if open.get(next) == Some(&true) {
                             // A cycle: what lies ahead of it has no end of its own.
                             ahead.is_exact = false;
@@ -79,26 +79,26 @@ impl Ahead {
                             stack.push((next, 0));
                         }
                     }
-                    Goal::Spot(_) | Goal::End(_) => {}
+                    Target::State(_) | Target::End(_) => {}
                 }
             }
         }
         ahead
     }
 
-    /// What lies ahead of a spot.
-    pub fn at(&self, spot: SpotId) -> Option<&Reach> {
-        self.spots.get(spot)
+    /// What can be reached from a state.
+    pub fn at(&self, state: StateId) -> Option<&Reach> {
+        self.states.get(state)
     }
 
-    fn settle(&self, space: &Space, spot: SpotId) -> Reach {
+    fn settle(&self, space: &StateSpace, state: StateId) -> Reach {
         let mut reach = Reach::default();
         let nothing = Reach { fewest: Some(0), ways: 1, ..Reach::default() };
-        for way in space.ways(spot) {
+        for way in space.ways(state) {
             let made = way.made();
-            let next = match way.goal {
-                Goal::Spot(next) => self.at(next).unwrap_or(&nothing),
-                Goal::End(_) => &nothing,
+            let next = match way.target {
+                Target::State(next) => self.at(next).unwrap_or(&nothing),
+                Target::End(_) => &nothing,
             };
             let fewest = next.fewest.map(|fewest| fewest + made);
             reach.fewest = reach.fewest.into_iter().chain(fewest).min();
@@ -108,10 +108,10 @@ impl Ahead {
                 let most = reach.visits.entry(role.clone()).or_default();
                 *most = (*most).max(*visits);
             }
-            let Some(spot) = space.spots.get(spot) else { continue };
+            let Some(state) = space.states.get(state) else { continue };
             let given = way.step.iter().flat_map(|step| &step.given).map(|given| &given.role);
-            for role in given.chain(way.step.is_some().then_some(&spot.role)) {
-                let own = next.visits.get(role).copied().unwrap_or(0) + way.visits(&spot.role, role);
+            for role in given.chain(way.step.is_some().then_some(&state.role)) {
+                let own = next.visits.get(role).copied().unwrap_or(0) + way.visits(&state.role, role);
                 let most = reach.visits.entry(role.clone()).or_default();
                 *most = (*most).max(own);
             }
@@ -121,12 +121,12 @@ impl Ahead {
 }
 
 /// The words of a path's steps, as `role.status`, in a lane `role[0].status`.
-pub fn steps(space: &Space, path: &Path) -> Vec<String> {
-    let step = |(spot, way): &(SpotId, usize)| {
-        let spot = space.spots.get(*spot)?;
-        let step = spot.ways.get(*way)?.step.as_ref()?;
+pub fn steps(space: &StateSpace, path: &Path) -> Vec<String> {
+    let step = |(state, way): &(StateId, usize)| {
+        let state = space.states.get(*state)?;
+        let step = state.ways.get(*way)?.step.as_ref()?;
         let given = step.given.iter().map(|given| format!("{}.{}", given.lane.seat(&given.role), given.status));
-        let own = format!("{}.{}", spot.lane.seat(&spot.role), step.status);
+        let own = format!("{}.{}", state.lane.seat(&state.role), step.status);
         Some(std::iter::once(own).chain(given).collect::<Vec<_>>())
     };
     path.ways.iter().filter_map(step).flatten().collect()
@@ -147,24 +147,24 @@ pub struct Shortest {
 ///
 /// Of equally long ones those go first that are nearer to their end, so that one is done before the next is begun:
 /// otherwise all of them would grow side by side, and the ceiling would be reached before any was done.
-pub fn shortest(space: &Space, ahead: &Ahead, roots: &[(usize, SpotId)], count: usize) -> Shortest {
-    let mut beginnings: Vec<Beginning> = Vec::new();
+pub fn shortest(space: &StateSpace, ahead: &Reachability, roots: &[(usize, StateId)], count: usize) -> Shortest {
+    let mut partial_paths: Vec<PartialPath> = Vec::new();
     let mut queue = BinaryHeap::new();
     let mut found = Shortest::default();
     let mut told = BTreeSet::new();
     let mut step_count = 0;
-    for (place, spot) in roots {
-        if let Some(fewest) = ahead.at(*spot).and_then(|reach| reach.fewest) {
-            queue.push((Reverse(fewest), 0, Reverse(beginnings.len())));
-            beginnings.push(Beginning { place: *place, before: None, made: 0, at: Goal::Spot(*spot) });
+    for (place, state) in roots {
+        if let Some(fewest) = ahead.at(*state).and_then(|reach| reach.fewest) {
+            queue.push((Reverse(fewest), 0, Reverse(partial_paths.len())));
+            partial_paths.push(PartialPath { place: *place, before: None, made: 0, at: Target::State(*state) });
         }
     }
     while let Some((_, _, Reverse(number))) = queue.pop() {
-        let Some(beginning) = beginnings.get(number).copied() else { break };
-        let spot = match beginning.at {
-            Goal::Spot(spot) => spot,
-            Goal::End(end) => {
-                let path = Path { place: beginning.place, ways: behind(&beginnings, number), end };
+        let Some(partial) = partial_paths.get(number).copied() else { break };
+        let state = match partial.at {
+            Target::State(state) => state,
+            Target::End(end) => {
+                let path = Path { place: partial.place, ways: behind(&partial_paths, number), end };
                 step_count += path.ways.len();
                 if told.insert((steps(space, &path), end)) {
                     if found.paths.len() == count {
@@ -180,24 +180,24 @@ pub fn shortest(space: &Space, ahead: &Ahead, roots: &[(usize, SpotId)], count: 
             }
         };
         let mut led = BTreeSet::new();
-        for (index, way) in space.ways(spot).iter().enumerate() {
+        for (index, way) in space.ways(state).iter().enumerate() {
             // Ways that differ only in the entry of a list are the same steps to the same place.
-            if !led.insert((way.step.as_ref().map(|step| &step.status), way.goal)) {
+            if !led.insert((way.step.as_ref().map(|step| &step.status), way.target)) {
                 continue;
             }
-            if beginnings.len() >= MAX_BEGINNINGS {
-                found.cut = Some(format!("{MAX_BEGINNINGS} beginnings of routes"));
+            if partial_paths.len() >= MAX_PARTIAL_PATHS {
+                found.cut = Some(format!("{MAX_PARTIAL_PATHS} partial routes"));
                 return found;
             }
-            let made = beginning.made + way.made();
-            let rest = match way.goal {
-                Goal::Spot(next) => ahead.at(next).and_then(|reach| reach.fewest),
-                Goal::End(_) => Some(0),
+            let made = partial.made + way.made();
+            let rest = match way.target {
+                Target::State(next) => ahead.at(next).and_then(|reach| reach.fewest),
+                Target::End(_) => Some(0),
             };
             if let Some(rest) = rest {
-                queue.push((Reverse(made + rest), made, Reverse(beginnings.len())));
-                let before = Some((number, spot, index));
-                beginnings.push(Beginning { place: beginning.place, before, made, at: way.goal });
+                queue.push((Reverse(made + rest), made, Reverse(partial_paths.len())));
+                let before = Some((number, state, index));
+                partial_paths.push(PartialPath { place: partial.place, before, made, at: way.target });
             }
         }
     }
@@ -207,27 +207,27 @@ pub fn shortest(space: &Space, ahead: &Ahead, roots: &[(usize, SpotId)], count: 
 
 /// The path on which `worth` of what lies ahead is the most at each fork.
 pub fn greatest(
-    space: &Space,
-    ahead: &Ahead,
-    (place, root): (usize, SpotId),
-    worth: impl Fn(&RoleName, &Way, &Reach) -> u64,
+    space: &StateSpace,
+    ahead: &Reachability,
+    (place, root): (usize, StateId),
+    worth: impl Fn(&RoleName, &Transition, &Reach) -> u64,
 ) -> Option<Path> {
     let nothing = Reach::default();
     let mut ways = Vec::new();
     let mut at = root;
-    // Each spot of a path is another one, unless the space has a cycle.
-    for _ in 0..=space.spots.len() {
-        let spot = space.spots.get(at)?;
-        let value = |way: &Way| match way.goal {
-            Goal::Spot(next) => worth(&spot.role, way, ahead.at(next).unwrap_or(&nothing)),
-            Goal::End(_) => worth(&spot.role, way, &nothing),
+    // Each state of a path is another one, unless the space has a cycle.
+    for _ in 0..=space.states.len() {
+        let state = space.states.get(at)?;
+        let value = |way: &Transition| match way.target {
+            Target::State(next) => worth(&state.role, way, ahead.at(next).unwrap_or(&nothing)),
+            Target::End(_) => worth(&state.role, way, &nothing),
         };
         // Of equals the first in the order of the file.
-        let (index, way) = spot.ways.iter().enumerate().rev().max_by_key(|(_, way)| value(way))?;
+        let (index, way) = state.ways.iter().enumerate().rev().max_by_key(|(_, way)| value(way))?;
         ways.push((at, index));
-        match way.goal {
-            Goal::Spot(next) => at = next,
-            Goal::End(end) => return Some(Path { place, ways, end }),
+        match way.target {
+            Target::State(next) => at = next,
+            Target::End(end) => return Some(Path { place, ways, end }),
         }
     }
     None
@@ -235,20 +235,20 @@ pub fn greatest(
 
 /// A path that has not ended yet.
 #[derive(Debug, Clone, Copy)]
-struct Beginning {
+struct PartialPath {
     place: usize,
-    /// The beginning that it goes on from, by which way.
-    before: Option<(usize, SpotId, usize)>,
+    /// The path that it extends: its number, and the transition out of which state.
+    before: Option<(usize, StateId, usize)>,
     made: u64,
-    at: Goal,
+    at: Target,
 }
 
-fn behind(beginnings: &[Beginning], number: usize) -> Vec<(SpotId, usize)> {
+fn behind(partial_paths: &[PartialPath], number: usize) -> Vec<(StateId, usize)> {
     let mut ways = Vec::new();
-    let mut at = beginnings.get(number);
-    while let Some((before, spot, way)) = at.and_then(|beginning| beginning.before) {
-        ways.push((spot, way));
-        at = beginnings.get(before);
+    let mut at = partial_paths.get(number);
+    while let Some((before, state, way)) = at.and_then(|partial| partial.before) {
+        ways.push((state, way));
+        at = partial_paths.get(before);
     }
     ways.reverse();
     ways

@@ -17,7 +17,7 @@ use crate::thread::{
     Undecided, VisitEnd,
 };
 
-/// Stands for the digest of the beginning: nothing here is stored, so nothing asks for it.
+/// Placeholder for the digest of the start: nothing here is stored, so nothing reads it.
 const NOWHERE: Digest = Digest([0; 32]);
 
 /// A simulated thread after some step.
@@ -152,27 +152,27 @@ fn left(lane: LanePath) -> Input {
 /// The steps of a simulated thread. Threads that begin alike share them.
 #[derive(Clone, Default)]
 struct Steps {
-    newest: Option<Arc<Made>>,
+    newest: Option<Arc<StepNode>>,
 }
 
-struct Made {
+struct StepNode {
     episode: Arc<Episode>,
     note: Note,
-    before: Option<Arc<Made>>,
+    before: Option<Arc<StepNode>>,
 }
 
 impl Steps {
     fn add(&mut self, episode: &Arc<Episode>, note: &Note) {
         let (episode, note, before) = (Arc::clone(episode), note.clone(), self.newest.take());
-        self.newest = Some(Arc::new(Made { episode, note, before }));
+        self.newest = Some(Arc::new(StepNode { episode, note, before }));
     }
 
-    fn newest_first(&self) -> impl Iterator<Item = &Made> {
+    fn newest_first(&self) -> impl Iterator<Item = &StepNode> {
         std::iter::successors(self.newest.as_deref(), |made| made.before.as_deref())
     }
 }
 
-impl Drop for Made {
+impl Drop for StepNode {
     fn drop(&mut self) {
         // A long chain that nobody else holds would be dropped by recursion.
         let mut next = self.before.take();
@@ -192,7 +192,7 @@ impl StepLookup for Steps {
     }
 
     fn past(&self, lane: &LanePath) -> Result<Option<PastLane>, Fault> {
-        let own: Vec<&Made> = self.newest_first().filter(|made| made.episode.lane == *lane).collect();
+        let own: Vec<&StepNode> = self.newest_first().filter(|made| made.episode.lane == *lane).collect();
         let mut past = PastLane::default();
         for made in own.iter().rev() {
             let own: &mut BTreeMap<RoleName, OwnVisits> = &mut past.own;

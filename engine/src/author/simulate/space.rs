@@ -1,6 +1,6 @@
-//! The states of a walk that can be told apart, and the ways between them.
+//! The distinct states of a walk, and the transitions between them.
 //!
-//! Two states are one *spot* when no condition, bound or limit of the graph can tell them apart: the same role is next,
+//! Two moments of a walk are one *state* when no condition, bound or limit of the graph can tell them apart: the same role is next,
 //! entered from the same one where an edge leads back, the bounded edges were taken as often, the same roles have run,
 //! and what conditions read of them is the same, in every lane. What texts say is not kept apart, so that the space is finite and
 //! small; it is exact for routing because routing reads nothing else.
@@ -12,43 +12,43 @@ use rondo_protocol::id::{LanePath, RoleName, Status};
 
 use crate::graph::EdgeId;
 
-/// What tells a spot from others.
-pub type Key = Vec<u64>;
+/// What distinguishes a state from others.
+pub type StateKey = Vec<u64>;
 
-/// A place in [`Space::spots`].
-pub type SpotId = usize;
+/// An index into [`StateSpace::states`].
+pub type StateId = usize;
 
-/// Every spot that was reached.
+/// Every state that was reached.
 #[derive(Debug, Default)]
-pub struct Space {
-    index: BTreeMap<Key, SpotId>,
+pub struct StateSpace {
+    index: BTreeMap<StateKey, StateId>,
     /// In the order in which they were found.
-    pub spots: Vec<Spot>,
+    pub states: Vec<State>,
 }
 
 /// A role about to be visited.
 #[derive(Debug)]
-pub struct Spot {
+pub struct State {
     /// Whose visit.
     pub role: RoleName,
     /// In which lane.
     pub lane: LanePath,
     /// What may come of it.
-    pub ways: Vec<Way>,
+    pub ways: Vec<Transition>,
 }
 
-/// One outcome of a visit.
+/// One outcome of a visit: a transition.
 #[derive(Debug, Clone, PartialEq)]
-pub struct Way {
+pub struct Transition {
     /// The step; `None` where a limit lets none be made.
-    pub step: Option<EdgeCount>,
+    pub step: Option<Taken>,
     /// Where it leads.
-    pub goal: Goal,
+    pub target: Target,
 }
 
-/// A step of a way.
+/// The step of a transition.
 #[derive(Debug, Clone, PartialEq)]
-pub struct EdgeCount {
+pub struct Taken {
     /// The status.
     pub status: Status,
     /// Which answer of that status, the first that leads this way.
@@ -56,12 +56,12 @@ pub struct EdgeCount {
     /// The edge that follows.
     pub edge: EdgeId,
     /// Steps that follow without anybody being asked, such as that of a fan-out that failed.
-    pub given: Vec<Given>,
+    pub given: Vec<ImpliedStep>,
 }
 
 /// A step that nobody was asked for.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Given {
+pub struct ImpliedStep {
     /// Whose.
     pub role: RoleName,
     /// In which lane.
@@ -70,13 +70,13 @@ pub struct Given {
     pub status: Status,
 }
 
-impl Way {
+impl Transition {
     /// How many steps it makes.
     pub fn made(&self) -> u64 {
         self.step.as_ref().map_or(0, |step| 1 + u64::try_from(step.given.len()).unwrap_or(u64::MAX))
     }
 
-    /// How many of them are visits of `name`, on a way from a spot of `role`.
+    /// How many of its steps are visits of `name`, when it leaves a state of `role`.
     pub fn visits(&self, role: &RoleName, name: &RoleName) -> u64 {
         let Some(step) = &self.step else { return 0 };
         let given = step.given.iter().filter(|given| given.role == *name).count();
@@ -84,11 +84,11 @@ impl Way {
     }
 }
 
-/// Where a way leads.
+/// Where a transition leads.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
-pub enum Goal {
+pub enum Target {
     /// To another visit.
-    Spot(SpotId),
+    State(StateId),
     /// To an end.
     End(End),
 }
@@ -130,31 +130,31 @@ impl End {
     }
 }
 
-impl Space {
-    /// The spot of that key, which is new if there was none.
-    pub fn spot(&mut self, key: Key, role: &RoleName, lane: LanePath) -> SpotId {
-        let next = self.spots.len();
+impl StateSpace {
+    /// The state with that key, created if it is new.
+    pub fn state(&mut self, key: StateKey, role: &RoleName, lane: LanePath) -> StateId {
+        let next = self.states.len();
         let id = *self.index.entry(key).or_insert(next);
         if id == next {
-            self.spots.push(Spot { role: role.clone(), lane, ways: Vec::new() });
+            self.states.push(State { role: role.clone(), lane, ways: Vec::new() });
         }
         id
     }
 
-    /// Adds a way from a spot, unless another answer leads the same way already.
-    pub fn add(&mut self, spot: SpotId, way: Way) {
-        let Some(spot) = self.spots.get_mut(spot) else { return };
-        let same = |known: &Way| {
-            let step = |way: &Way| way.step.as_ref().map(|step| (step.status.clone(), step.edge));
-            known.goal == way.goal && step(known) == step(&way)
+    /// Adds a transition, unless one with the same step and target exists.
+    pub fn add(&mut self, state: StateId, way: Transition) {
+        let Some(state) = self.states.get_mut(state) else { return };
+        let same = |known: &Transition| {
+            let step = |way: &Transition| way.step.as_ref().map(|step| (step.status.clone(), step.edge));
+            known.target == way.target && step(known) == step(&way)
         };
-        if !spot.ways.iter().any(same) {
-            spot.ways.push(way);
+        if !state.ways.iter().any(same) {
+            state.ways.push(way);
         }
     }
 
-    /// The ways from a spot.
-    pub fn ways(&self, spot: SpotId) -> &[Way] {
-        self.spots.get(spot).map(|spot| spot.ways.as_slice()).unwrap_or_default()
+    /// The transitions out of a state.
+    pub fn ways(&self, state: StateId) -> &[Transition] {
+        self.states.get(state).map(|state| state.ways.as_slice()).unwrap_or_default()
     }
 }

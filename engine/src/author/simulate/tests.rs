@@ -157,7 +157,7 @@ graph: { start: { to: a, prompt: "{{ 12 // input.parts }}" }, a: { done: { to: e
     let report = simulated(text);
     insta::assert_snapshot!(faults(&report).join("\n"), @r#"workflow.yaml:6:38: RN1911: `graph.start[0].prompt` fails: a number is divided by zero, with the input {"parts":0} (hint: ask for the number first by `if`, or give its field a `minimum`)"#);
     let given = with(text, vec![Value::from_iter([("parts", Value::Int(4))])], 10);
-    assert_eq!(faults(&given), [""; 0], "only the input that is given is walked with");
+    assert_eq!(faults(&given), [""; 0], "only the given input is walked");
 }
 
 #[test]
@@ -247,7 +247,7 @@ graph:
 "#;
 
 /// Every route, by trying every answer after every other and keeping nothing apart.
-fn by_force(repertoire: &Repertoire, graph: &Graph, run: &run::Run, route: &str, all: &mut BTreeSet<String>) {
+fn by_force(answer_set: &AnswerSet, graph: &Graph, run: &run::Run, route: &str, all: &mut BTreeSet<String>) {
     if let Some(ending) = run.ending() {
         let end = if ending.outcome == rondo_protocol::event::Outcome::Done { "end" } else { "fail" };
         all.insert(format!("{route}{end}"));
@@ -255,24 +255,24 @@ fn by_force(repertoire: &Repertoire, graph: &Graph, run: &run::Run, route: &str,
     }
     let (lane, dispatch) = run.visiting(0).unwrap();
     let only = run.broken(&lane).map(|fault| crate::thread::routed(graph, &dispatch.role, &fault).unwrap());
-    for (status, answers) in repertoire.of(&dispatch.role) {
-        for answer in answers.all.iter().filter(|_| only.as_ref().is_none_or(|only| only == status)) {
+    for (status, answers) in answer_set.of(&dispatch.role) {
+        for answer in answers.iter().filter(|_| only.as_ref().is_none_or(|only| only == status)) {
             let (after, next) = run.answered(&lane, answer);
             assert!(next.fault.is_none());
             let made = next.steps.iter().map(|step| format!("{}.{} -> ", step.lane.seat(&step.role), step.status));
-            by_force(repertoire, graph, &after, &format!("{route}{}", made.collect::<String>()), all);
+            by_force(answer_set, graph, &after, &format!("{route}{}", made.collect::<String>()), all);
         }
     }
 }
 
-/// Law: what the walk takes for one spot goes on alike, so that nothing is lost and nothing is made up.
+/// Law: what the walk takes for one state goes on alike, so that nothing is lost and nothing is made up.
 fn routes_are_those_by_force(text: &str) -> Report {
     let checked = rondo_protocol::workflow::read("workflow.yaml", text, &BTreeMap::new()).unwrap();
     let graph = Arc::new(Graph::of(&checked, |uses, roles| crate::registry().place(uses, roles)).unwrap());
-    let repertoire = Repertoire::new(&checked.workflow, &graph, &Reads::of(&graph)).unwrap();
+    let answer_set = AnswerSet::new(&checked.workflow, &graph, &Reads::of(&graph)).unwrap();
     let mut all = BTreeSet::new();
     let (run, _) = run::Run::new(&Arc::clone(&graph), &Arc::new(Value::empty_object()));
-    by_force(&repertoire, &graph, &run, "", &mut all);
+    by_force(&answer_set, &graph, &run, "", &mut all);
     let report = simulated(text);
     assert!(report.has_all_routes, "{:?}", faults(&report));
     let found: BTreeSet<String> = routes(&report).into_iter().collect();
@@ -518,13 +518,13 @@ fn answers_of_many_roles_share_what_they_may_hold() {
     }
     let checked = rondo_protocol::workflow::read("workflow.yaml", &text, &BTreeMap::new()).unwrap();
     let graph = Arc::new(Graph::of(&checked, |uses, roles| crate::registry().place(uses, roles)).unwrap());
-    let repertoire = Repertoire::new(&checked.workflow, &graph, &Reads::of(&graph)).unwrap();
-    let answers = || repertoire.roles.values().flatten().flat_map(|(_, answers)| &answers.all);
+    let answer_set = AnswerSet::new(&checked.workflow, &graph, &Reads::of(&graph)).unwrap();
+    let answers = || answer_set.roles.values().flatten().flat_map(|(_, answers)| answers);
     let bodies: BTreeMap<*const u8, usize> =
         answers().map(|answer| (answer.body.as_ptr(), answer.body.len())).collect();
     assert!(bodies.values().sum::<usize>() < 40 << 20, "{} bodies", bodies.len());
-    assert!(repertoire.roles.values().flatten().all(|(_, answers)| answers.all.len() >= 2));
-    assert_eq!(repertoire.cut.len(), 600, "none has room for the longest text");
+    assert!(answer_set.roles.values().flatten().all(|(_, answers)| answers.len() >= 2));
+    assert_eq!(answer_set.cut.len(), 600, "none has room for the longest text");
 }
 
 #[test]

@@ -1,8 +1,8 @@
-//! Walks over the states of a workflow: each answer that each role may give, at each spot that can be reached.
+//! Walks over the states of a workflow: each answer that each role may give, at each state that can be reached.
 //!
-//! One walk has one input and one *turn*: at every visit it goes on with the answer of that turn, or with the next
+//! One walk has one input and one *variant*: at every visit it continues with the answer of that index, or with the next
 //! that leads another way, but it tries **all** answers on the edges of the visit first. So what an edge makes of the
-//! answer before it is tried in full, and what it makes of answers further back once a turn.
+//! answer before it is tried in full, and what it makes of answers further back once per variant.
 //!
 //! Lanes that are open side by side go one after the other in declared order; where a join needs not all of them, other
 //! walks let another one go first.
@@ -21,16 +21,16 @@ use rondo_protocol::workflow::Limits;
 use rondo_protocol::workflow::source_map::key;
 use rondo_protocol::workflow::template::Cause;
 
-use super::answers::{Answer, Repertoire};
+use super::answers::{Answer, AnswerSet};
 use super::reads::Reads;
 use super::run::{Next, Run};
-use super::space::{EdgeCount, End, Given, Goal, Key, Space, SpotId, Way};
+use super::space::{End, ImpliedStep, StateId, StateKey, StateSpace, Taken, Target, Transition};
 use crate::graph::{Edge, EdgeId, Graph};
 use crate::thread::{self, Lane, Machine, Undecided};
 
-/// The most spots of all walks. A walk in breadth leaves half of them to one in depth.
-const MAX_SPOTS: usize = 20_000;
-/// The most marks of all spots: what tells one from others takes a mark for each role and each bounded edge, so that of
+/// The most states of all walks. A walk in breadth leaves half of them to one in depth.
+const MAX_STATES: usize = 20_000;
+/// The most marks of all states: what tells one from others takes a mark for each role and each bounded edge, so that of
 /// a large workflow fewer are kept.
 const MAX_MARKS: usize = 2_000_000;
 /// The most answers that are tried in all walks.
@@ -48,10 +48,10 @@ pub(super) const LANES_AN_ANSWER: usize = 16;
 /// The most faults that are kept.
 const MAX_FAULTS: usize = 200;
 
-/// What walks find out.
-pub struct Walker<'a> {
+/// Explores the states of a workflow.
+pub struct Explorer<'a> {
     graph: &'a Arc<Graph>,
-    repertoire: &'a Repertoire,
+    answer_set: &'a AnswerSet,
     reads: &'a Reads,
     limits: &'a Limits,
     roles: Vec<&'a RoleName>,
@@ -61,22 +61,22 @@ pub struct Walker<'a> {
     counts_lanes: bool,
     /// Answers that were tried, in states of many lanes counted more than once.
     work: usize,
-    walked: Walked,
+    exploration: Exploration,
 }
 
-/// What walks have found out.
+/// The result of all walks.
 #[derive(Debug, Default)]
-pub struct Walked {
-    /// The spots and ways.
-    pub space: Space,
-    /// Where walks begin: the first spot, and the place of the first input that leads there.
-    pub roots: Vec<(usize, SpotId)>,
+pub struct Exploration {
+    /// The states and transitions.
+    pub space: StateSpace,
+    /// Where walks begin: the first state, and the place of the first input that leads there.
+    pub roots: Vec<(usize, StateId)>,
     /// The ends that `start` leads to at once.
     pub empty: BTreeMap<usize, End>,
     /// Edges that were taken.
     pub taken: BTreeSet<EdgeId>,
     /// What failed, each place once, with the shortest route to it.
-    pub faults: BTreeMap<(String, usize, usize), Found>,
+    pub faults: BTreeMap<(String, usize, usize), Failure>,
     /// Which ceilings were reached.
     pub cut: BTreeSet<String>,
     /// Which limits ended a route, in words, and of which role they are; of the thread's, of none.
@@ -89,29 +89,29 @@ pub struct Walked {
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Progress {
     /// Spots that were found.
-    pub spots: usize,
+    pub states: usize,
     /// Answers that were tried.
     pub tried: usize,
 }
 
 /// A template or condition that failed.
 #[derive(Debug, Clone, PartialEq)]
-pub struct Found {
+pub struct Failure {
     /// The part of the workflow.
     pub part: String,
     /// Where in it.
     pub range: Range<usize>,
     /// Why.
-    pub why: Why,
+    pub why: FailureCause,
     /// The steps that lead there, as `role.status`, each with the fields that it answered.
     pub route: Vec<(Arc<str>, Value)>,
     /// The input.
     pub input: Arc<Value>,
 }
 
-/// Why something failed.
+/// Why a template or an edge failed.
 #[derive(Debug, Clone, PartialEq)]
-pub enum Why {
+pub enum FailureCause {
     /// A template or a condition has no value.
     Template(Cause),
     /// What an `each` goes over is this and no list.
@@ -119,10 +119,10 @@ pub enum Why {
 }
 
 /// A visit to be made.
-struct Front {
-    spot: SpotId,
+struct Frontier {
+    state: StateId,
     run: Run,
-    trail: usize,
+    path: usize,
     /// About how many bytes of texts it holds: its own, and of those before it, which others hold too, a share.
     bytes: usize,
     latest: Latest,
@@ -132,12 +132,12 @@ struct Front {
 type Latest = BTreeMap<(LanePath, RoleName), usize>;
 
 /// The steps behind a front, each with the one before it.
-struct Trails {
+struct Paths {
     input: Arc<Value>,
     steps: Vec<(usize, Arc<str>, Arc<Answer>)>,
 }
 
-impl Trails {
+impl Paths {
     fn route(&self, mut at: usize, last: Option<(&Arc<str>, &Answer)>) -> Vec<(Arc<str>, Value)> {
         let mut route: Vec<_> =
             last.into_iter().map(|(step, answer)| (Arc::clone(step), answer.output.clone())).collect();
@@ -158,35 +158,35 @@ impl Trails {
 /// One walk: what it began with, and where it still has to go.
 struct Walk {
     place: usize,
-    turn: usize,
+    variant: usize,
     /// Which of several open lanes is answered first.
     order: usize,
     in_depth: bool,
-    trails: Trails,
-    seen: BTreeSet<SpotId>,
-    fronts: VecDeque<Front>,
+    paths: Paths,
+    seen: BTreeSet<StateId>,
+    fronts: VecDeque<Frontier>,
     /// Bytes of the texts that its states hold.
     held_bytes: usize,
 }
 
 impl Walk {
-    fn next(&mut self) -> Option<Front> {
+    fn next(&mut self) -> Option<Frontier> {
         if self.in_depth { self.fronts.pop_back() } else { self.fronts.pop_front() }
     }
 }
 
-impl<'a> Walker<'a> {
+impl<'a> Explorer<'a> {
     /// Before the first walk. `told` is called now and then, for long walks.
     pub fn new(
         graph: &'a Arc<Graph>,
-        repertoire: &'a Repertoire,
+        answer_set: &'a AnswerSet,
         reads: &'a Reads,
         told: &'a mut dyn FnMut(Progress),
     ) -> Self {
         let bounded = graph.edges().into_values().filter(|edge| edge.bound.is_some());
         Self {
             graph,
-            repertoire,
+            answer_set,
             reads,
             limits: &graph.policy().limits,
             roles: graph.roles().map(|(name, _)| name).collect(),
@@ -194,52 +194,57 @@ impl<'a> Walker<'a> {
             told,
             counts_lanes: super::orders(graph) > 1,
             work: 0,
-            walked: Walked::default(),
+            exploration: Exploration::default(),
         }
     }
 
-    /// What was found out.
-    pub fn found(self) -> Walked {
-        let progress = Progress { spots: self.walked.space.spots.len(), ..self.walked.progress };
-        Walked { progress, ..self.walked }
+    /// The result.
+    pub fn found(self) -> Exploration {
+        let progress = Progress { states: self.exploration.space.states.len(), ..self.exploration.progress };
+        Exploration { progress, ..self.exploration }
     }
 
-    /// Walks from `start` with the input at `place` among the inputs, `turn` choosing among equal answers and `order`
+    /// Walks from `start` with the input at `place` among the inputs, `variant` choosing among equal answers and `order`
     /// among lanes that are open side by side: 0 lets each go to its end before the next.
-    pub fn walk(&mut self, place: usize, input: &Arc<Value>, turn: usize, order: usize) {
-        if !self.walk_on((place, input), (turn, order), false) {
-            self.walk_on((place, input), (turn, order), true);
+    pub fn walk(&mut self, place: usize, input: &Arc<Value>, variant: usize, order: usize) {
+        if !self.walk_on((place, input), (variant, order), false) {
+            self.walk_on((place, input), (variant, order), true);
         }
     }
 
     /// Whether the walk came to its end.
-    fn walk_on(&mut self, (place, input): (usize, &Arc<Value>), (turn, order): (usize, usize), in_depth: bool) -> bool {
+    fn walk_on(
+        &mut self,
+        (place, input): (usize, &Arc<Value>),
+        (variant, order): (usize, usize),
+        in_depth: bool,
+    ) -> bool {
         // A walk leaves half of what is left to those after it.
         let allowance = (MAX_TRIED.saturating_sub(self.work) / 2).max(1);
         let until = self.work + allowance;
-        let trails = Trails { input: Arc::clone(input), steps: Vec::new() };
+        let paths = Paths { input: Arc::clone(input), steps: Vec::new() };
         let (run, next) = Run::new(self.graph, input);
-        if !self.follows(&next, &trails, Vec::new) {
+        if !self.follows(&next, &paths, Vec::new) {
             return true;
         }
         if let Some(ending) = run.ending() {
-            self.walked.empty.insert(place, End::of(ending.outcome));
+            self.exploration.empty.insert(place, End::of(ending.outcome));
             return true;
         }
         let latest = Latest::new();
-        let Some(spot) = self.spot((place, order), &run, &latest) else { return true };
-        // Inputs that routing does not read begin at one spot: its routes are counted once.
-        if !self.walked.roots.iter().any(|(_, known)| *known == spot) {
-            self.walked.roots.push((place, spot));
+        let Some(state) = self.state((place, order), &run, &latest) else { return true };
+        // Inputs that routing does not read begin at one state: its routes are counted once.
+        if !self.exploration.roots.iter().any(|(_, known)| *known == state) {
+            self.exploration.roots.push((place, state));
         }
-        let first = Front { spot, run, trail: 0, bytes: 0, latest };
+        let first = Frontier { state, run, path: 0, bytes: 0, latest };
         let mut walk = Walk {
             place,
-            turn,
+            variant,
             order,
             in_depth,
-            trails,
-            seen: BTreeSet::from([spot]),
+            paths,
+            seen: BTreeSet::from([state]),
             fronts: VecDeque::from([first]),
             held_bytes: 0,
         };
@@ -255,22 +260,22 @@ impl<'a> Walker<'a> {
 
     fn is_cut(&mut self, until: usize, walk: &Walk) -> bool {
         let marks = self.bounded.len() + self.roles.len() + 1;
-        let all_spots = MAX_SPOTS.min(MAX_MARKS / marks);
-        let most_spots = if walk.in_depth { all_spots } else { all_spots / 2 };
+        let all_states = MAX_STATES.min(MAX_MARKS / marks);
+        let most_states = if walk.in_depth { all_states } else { all_states / 2 };
         let reached = [
-            (self.walked.space.spots.len() >= most_spots, format!("{all_spots} states")),
+            (self.exploration.space.states.len() >= most_states, format!("{all_states} states")),
             (self.work >= until, format!("{MAX_TRIED} answers")),
             (walk.held_bytes > MAX_HELD_BYTES, format!("{} MiB of texts", MAX_HELD_BYTES >> 20)),
         ];
         let is_cut = reached.iter().any(|(reached, _)| *reached);
-        self.walked.cut.extend(reached.into_iter().filter(|(reached, _)| *reached).map(|(_, what)| what));
+        self.exploration.cut.extend(reached.into_iter().filter(|(reached, _)| *reached).map(|(_, what)| what));
         is_cut
     }
 
-    /// Tries every answer of a visit; those that lead to new spots are gone on with.
-    fn visit(&mut self, front: Front, walk: &mut Walk) {
-        let Front { spot, run, trail, bytes, latest } = front;
-        let repertoire = self.repertoire;
+    /// Tries every answer of a visit and continues with those that lead to new states.
+    fn visit(&mut self, front: Frontier, walk: &mut Walk) {
+        let Frontier { state, run, path, bytes, latest } = front;
+        let answer_set = self.answer_set;
         let Some((lane, dispatch)) = run.visiting(walk.order) else { return };
         let role = &dispatch.role;
         let seat = lane.seat(role);
@@ -279,78 +284,78 @@ impl<'a> Walker<'a> {
         if let Some(fault) = run.broken(&lane) {
             only = thread::routed(self.graph, role, &fault);
             if only.is_none() {
-                self.walked.limits.insert(fault.message, (fault.code == Code::VisitLimit).then(|| role.clone()));
-                self.walked.space.add(spot, Way { step: None, goal: Goal::End(End::Limit) });
+                self.exploration.limits.insert(fault.message, (fault.code == Code::VisitLimit).then(|| role.clone()));
+                self.exploration.space.add(state, Transition { step: None, target: Target::End(End::Limit) });
                 return;
             }
         }
         let is_told_apart = self.reads.answers.contains(role);
-        for (status, answers) in repertoire.of(role) {
+        for (status, answers) in answer_set.of(role) {
             if only.as_ref().is_some_and(|only| only != status) {
                 continue;
             }
-            let count = answers.all.len();
+            let count = answers.len();
             let mut led: BTreeSet<(EdgeId, Option<usize>)> = BTreeSet::new();
             let name: Arc<str> = format!("{seat}.{status}").into();
-            for at in (0..count).map(|offset| (walk.turn + offset) % count) {
-                let Some(answer) = answers.all.get(at) else { continue };
+            for at in (0..count).map(|offset| (walk.variant + offset) % count) {
+                let Some(answer) = answers.get(at) else { continue };
                 self.work += lanes / LANES_AN_ANSWER;
                 let (after, next) = run.answered(&lane, answer);
-                let route = || walk.trails.route(trail, Some((&name, answer)));
-                if !self.follows(&next, &walk.trails, route) {
+                let route = || walk.paths.route(path, Some((&name, answer)));
+                if !self.follows(&next, &walk.paths, route) {
                     continue;
                 }
                 let edge = next.edge.unwrap_or(UNROUTED);
                 if !led.insert((edge, is_told_apart.then_some(at))) {
                     continue;
                 }
-                let goal = if let Some(ending) = after.ending() {
-                    Goal::End(End::of(ending.outcome))
+                let target = if let Some(ending) = after.ending() {
+                    Target::End(End::of(ending.outcome))
                 } else {
                     let mut latest = latest.clone();
                     if is_told_apart {
                         latest.insert((lane.clone(), role.clone()), at);
                     }
-                    let Some(spot) = self.spot((walk.place, walk.order), &after, &latest) else { continue };
-                    if walk.seen.insert(spot) {
+                    let Some(state) = self.state((walk.place, walk.order), &after, &latest) else { continue };
+                    if walk.seen.insert(state) {
                         // A text holds the fields and the body, and both are held once more on their own.
                         let opened = after.visiting(0).map_or(0, |(_, dispatch)| dispatch.edge.prompt.len());
                         let texts = opened + 2 * answer.text_bytes;
                         let added = texts + held_bytes(after.machine());
                         let bytes = bytes / 2 + added;
                         walk.held_bytes += bytes;
-                        let trail = walk.trails.add(trail, &name, answer);
-                        walk.fronts.push_back(Front { spot, run: after, trail, bytes, latest });
+                        let path = walk.paths.add(path, &name, answer);
+                        walk.fronts.push_back(Frontier { state, run: after, path, bytes, latest });
                     }
-                    Goal::Spot(spot)
+                    Target::State(state)
                 };
-                let given = next.steps.iter().skip(1).map(|step| Given {
+                let given = next.steps.iter().skip(1).map(|step| ImpliedStep {
                     role: step.role.clone(),
                     lane: step.lane.clone(),
                     status: step.status.clone(),
                 });
-                let step = Some(EdgeCount { status: status.clone(), answer: at, edge, given: given.collect() });
-                self.walked.space.add(spot, Way { step, goal });
+                let step = Some(Taken { status: status.clone(), answer: at, edge, given: given.collect() });
+                self.exploration.space.add(state, Transition { step, target });
             }
         }
     }
 
     /// Whether anything follows. What fails is kept, with the route that `route` gives.
-    fn follows(&mut self, next: &Next, trails: &Trails, route: impl FnOnce() -> Vec<(Arc<str>, Value)>) -> bool {
-        self.walked.progress.tried += 1;
+    fn follows(&mut self, next: &Next, paths: &Paths, route: impl FnOnce() -> Vec<(Arc<str>, Value)>) -> bool {
+        self.exploration.progress.tried += 1;
         self.work += 1;
-        if self.walked.progress.tried.is_multiple_of(1_000) {
-            (self.told)(Progress { spots: self.walked.space.spots.len(), ..self.walked.progress });
+        if self.exploration.progress.tried.is_multiple_of(1_000) {
+            (self.told)(Progress { states: self.exploration.space.states.len(), ..self.exploration.progress });
         }
-        self.walked.taken.extend(&next.edges);
+        self.exploration.taken.extend(&next.edges);
         let Some(fault) = &next.fault else { return true };
         match fault {
             Undecided::Unrendered { part, error, .. } => {
-                let why = Why::Template(error.cause.clone());
-                self.fault((part.clone(), error.range.clone(), why), &trails.input, route);
+                let why = FailureCause::Template(error.cause.clone());
+                self.fault((part.clone(), error.range.clone(), why), &paths.input, route);
             }
             Undecided::NotAList { part, found } => {
-                self.fault((key(part, "each"), 0..0, Why::NotAList(found)), &trails.input, route);
+                self.fault((key(part, "each"), 0..0, FailureCause::NotAList(found)), &paths.input, route);
             }
             Undecided::NoEdge { .. } | Undecided::StepLookup(_) => {}
         }
@@ -359,31 +364,31 @@ impl<'a> Walker<'a> {
 
     fn fault(
         &mut self,
-        (part, range, why): (String, Range<usize>, Why),
+        (part, range, why): (String, Range<usize>, FailureCause),
         input: &Arc<Value>,
         route: impl FnOnce() -> Vec<(Arc<str>, Value)>,
     ) {
         let key = (part.clone(), range.start, range.end);
-        let known = self.walked.faults.get(&key);
-        if known.is_none() && self.walked.faults.len() >= MAX_FAULTS {
-            self.walked.cut.insert(format!("{MAX_FAULTS} faults"));
+        let known = self.exploration.faults.get(&key);
+        if known.is_none() && self.exploration.faults.len() >= MAX_FAULTS {
+            self.exploration.cut.insert(format!("{MAX_FAULTS} faults"));
             return;
         }
         let route = route();
         if known.is_none_or(|known| known.route.len() > route.len()) {
-            self.walked.faults.insert(key, Found { part, range, why, route, input: Arc::clone(input) });
+            self.exploration.faults.insert(key, Failure { part, range, why, route, input: Arc::clone(input) });
         }
     }
 
-    fn spot(&mut self, (place, order): (usize, usize), run: &Run, latest: &Latest) -> Option<SpotId> {
+    fn state(&mut self, (place, order): (usize, usize), run: &Run, latest: &Latest) -> Option<StateId> {
         let (lane, dispatch) = run.visiting(order)?;
         let mut key = self.key(place, run, latest);
         // Which of the open lanes goes on.
         key.extend(lane.parts().map(|(_, index)| u64::from(index)));
-        Some(self.walked.space.spot(key, &dispatch.role, lane))
+        Some(self.exploration.space.state(key, &dispatch.role, lane))
     }
 
-    fn key(&self, place: usize, run: &Run, latest: &Latest) -> Key {
+    fn key(&self, place: usize, run: &Run, latest: &Latest) -> StateKey {
         let mut key = vec![if self.reads.input { number(place) } else { 0 }];
         let lanes = run.machine().lanes();
         let (open, ended): (Vec<&Lane>, Vec<&Lane>) = lanes.into_iter().partition(|lane| lane.is_open());
@@ -398,8 +403,8 @@ impl<'a> Walker<'a> {
         key
     }
 
-    /// What lanes that have ended leave to those behind their join: whom they heard, and not in which of them.
-    fn ended(&self, lanes: &[&Lane], run: &Run, key: &mut Key) {
+    /// What ended lanes mean for the steps after their join: which roles spoke, and not in which lane.
+    fn ended(&self, lanes: &[&Lane], run: &Run, key: &mut StateKey) {
         if lanes.is_empty() {
             return;
         }
@@ -430,13 +435,13 @@ impl<'a> Walker<'a> {
     /// The status of a step of a role, as its place among the role's, from 1; 0 = there is none.
     fn status(&self, name: &RoleName, seq: Option<u64>, run: &Run) -> u64 {
         let latest = seq.and_then(|seq| run.episode(seq));
-        let statuses = self.repertoire.of(name);
+        let statuses = self.answer_set.of(name);
         let at = latest.and_then(|latest| statuses.iter().position(|(known, _)| *known == latest.status));
         at.map_or(0, |at| number(at) + 1)
     }
 
     /// What tells a lane from others in the same place.
-    fn lane(&self, lane: &Lane, run: &Run, key: &mut Key) {
+    fn lane(&self, lane: &Lane, run: &Run, key: &mut StateKey) {
         let role = |name: &str| number(self.roles.iter().position(|role| role.as_str() == name).map_or(0, |at| at + 1));
         // Lanes are told apart by their places, which the depth and the position say.
         key.push(number(lane.path.parts().count()) << 32 | u64::from(lane.path.last_index().unwrap_or(0)));

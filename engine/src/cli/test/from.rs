@@ -35,7 +35,7 @@ const TESTS: &str = "tests";
 
 /// What a program is told.
 #[derive(Serialize)]
-struct Written<'a> {
+struct WrittenLine<'a> {
     event: &'static str,
     file: &'a str,
 }
@@ -64,7 +64,7 @@ pub fn make(
         let failure = Failure::new(Code::ScenarioName, format!("{name:?} is not a name for a scenario"));
         return Err(failure.with_hint("use letters, digits, `-`, `_` and `.`, but not `__`"));
     }
-    let mut said = Said::of(&beginning.workflow, store);
+    let mut said = ScenarioBuilder::of(&beginning.workflow, store);
     if row.seq > 0 {
         let mut fault = None;
         let scanned = store.scan(&thread, 1..=row.seq, &mut |stored, note| match said.step(&stored, &note) {
@@ -83,7 +83,7 @@ pub fn make(
     let file = write(&folder, &name, &whole)?;
     let shown = file.strip_prefix(here).unwrap_or(&file).display().to_string();
     if output.is_json() {
-        output.line(&Written { event: "scenario_written", file: &shown })?;
+        output.line(&WrittenLine { event: "scenario_written", file: &shown })?;
     } else {
         output.text(&format!("{shown}\n"))?;
     }
@@ -118,7 +118,7 @@ fn folder(origin: &Origin, path: &str, here: &Path, name: &str) -> Result<PathBu
 }
 
 /// What was said in a thread, as a scenario says it.
-struct Said<'a> {
+struct ScenarioBuilder<'a> {
     workflow: &'a rondo_protocol::workflow::Workflow,
     store: &'a dyn Read,
     /// What each role said in each lane.
@@ -128,7 +128,7 @@ struct Said<'a> {
     notes: Vec<String>,
 }
 
-impl<'a> Said<'a> {
+impl<'a> ScenarioBuilder<'a> {
     fn of(workflow: &'a rondo_protocol::workflow::Workflow, store: &'a dyn Read) -> Self {
         let (script, tools) = (BTreeMap::new(), BTreeMap::new());
         Self { workflow, store, script, tools, route: Vec::new(), notes: Vec::new() }

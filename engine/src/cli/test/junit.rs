@@ -6,8 +6,8 @@ use std::time::Duration;
 
 use rondo_protocol::diagnostic::Code;
 
-use super::{Unread, told};
-use crate::author::scenario::{Report, Tested, Verdict};
+use super::{Unread, text};
+use crate::author::scenario::{Report, ScenarioResult, Verdict};
 
 /// The whole file.
 pub fn text(reports: &[&Report], unread: &[Unread]) -> String {
@@ -56,7 +56,7 @@ struct Counts {
 }
 
 impl Counts {
-    fn of<'a>(scenarios: impl Iterator<Item = &'a Tested>, stale: usize) -> Self {
+    fn of<'a>(scenarios: impl Iterator<Item = &'a ScenarioResult>, stale: usize) -> Self {
         let mut counts = Self { tests: stale, failures: stale, errors: 0, time: Duration::ZERO };
         for tested in scenarios {
             counts.tests += 1;
@@ -78,7 +78,7 @@ impl std::fmt::Display for Counts {
     }
 }
 
-fn case(out: &mut String, workflow: &str, tested: &Tested) {
+fn case(out: &mut String, workflow: &str, tested: &ScenarioResult) {
     let (class, name, file) = (escaped(workflow), escaped(&tested.name), escaped(&tested.file));
     let time = tested.duration.as_secs_f64();
     let _ = write!(out, "    <testcase classname=\"{class}\" name=\"{name}\" file=\"{file}\" time=\"{time:.3}\"");
@@ -92,7 +92,7 @@ fn case(out: &mut String, workflow: &str, tested: &Tested) {
         Verdict::Pending => ("failure", Code::SnapshotChanged),
         Verdict::Invalid => ("error", tested.faults.first().map_or(Code::ScenarioFile, |fault| fault.code)),
     };
-    let told = told::faults(tested);
+    let told = text::faults(tested);
     let message = told.lines().next().unwrap_or_default();
     let (message, told) = (escaped(message), escaped(&told));
     let _ =

@@ -4,7 +4,7 @@ use rondo_protocol::diagnostic::{Code, Diagnostic};
 use rondo_protocol::id::{LanePath, RoleName};
 use serde::Serialize;
 
-use crate::author::scenario::{Change, Part, Report, Stale, TakenState, Tested, Verdict};
+use crate::author::scenario::{Change, Part, Report, ScenarioResult, SnapshotState, Stale, Verdict};
 use crate::cli::failure::Failure;
 use crate::cli::output::Output;
 
@@ -103,7 +103,7 @@ pub fn write(reports: &[&Report], broken: usize, output: &mut Output) -> Result<
     })
 }
 
-fn scenario<'a>(workflow: &'a str, tested: &'a Tested) -> ScenarioLine<'a> {
+fn scenario<'a>(workflow: &'a str, tested: &'a ScenarioResult) -> ScenarioLine<'a> {
     let of_files = tested.faults.iter().map(|fault| {
         let Diagnostic { code, file, line, column, message, .. } = fault.clone();
         FaultLine { code, file, line, column, message, expected: None, actual: None }
@@ -113,7 +113,7 @@ fn scenario<'a>(workflow: &'a str, tested: &'a Tested) -> ScenarioLine<'a> {
         let (expected, actual) = (Some(expected), Some(actual));
         FaultLine { code: Code::ExpectationFailed, file, line, column, message: what, expected, actual }
     });
-    let missing = tested.snapshots.iter().filter(|taken| taken.state == TakenState::Missing);
+    let missing = tested.snapshots.iter().filter(|taken| taken.state == SnapshotState::Missing);
     ScenarioLine {
         event: "scenario",
         workflow,

@@ -6,7 +6,7 @@ use std::path::Path;
 
 use rondo_protocol::diagnostic::Code;
 
-use crate::author::scenario::{Report, Suite, Taken, TakenState, Tested, Verdict};
+use crate::author::scenario::{Report, ScenarioResult, SnapshotResult, SnapshotState, Suite, Verdict};
 use crate::cli::failure::Failure;
 use crate::exit::Exit;
 
@@ -52,12 +52,12 @@ pub fn write(suite: &Suite, report: &mut Report, mode: Mode) -> Result<(), Failu
     }
 }
 
-fn pend(suite: &Suite, tested: &Tested) -> Result<(), Failure> {
-    let differs = tested.snapshots.iter().any(|taken| taken.state != TakenState::Same);
+fn pend(suite: &Suite, tested: &ScenarioResult) -> Result<(), Failure> {
+    let differs = tested.snapshots.iter().any(|taken| taken.state != SnapshotState::Same);
     for (at, taken) in tested.snapshots.iter().enumerate() {
         // The course goes with the rest, so that accepting all of them leaves it true.
         let goes_along = at == 0 && differs && taken.accepted.as_deref() != Some(taken.text.as_str());
-        if taken.state != TakenState::Same || goes_along {
+        if taken.state != SnapshotState::Same || goes_along {
             replace(&pending_file(suite, &taken.name), &taken.text)?;
         } else if suite.pending().any(|name| name == taken.name) {
             remove(&pending_file(suite, &taken.name))?;
@@ -67,7 +67,7 @@ fn pend(suite: &Suite, tested: &Tested) -> Result<(), Failure> {
 }
 
 /// Takes over the snapshots of a scenario that did what was expected of it.
-fn accept(suite: &Suite, tested: &mut Tested) -> Result<(), Failure> {
+fn accept(suite: &Suite, tested: &mut ScenarioResult) -> Result<(), Failure> {
     let is_only_of_snapshots = tested.faults.iter().all(|fault| is_of_snapshot(fault.code));
     if !tested.failures.is_empty() || tested.snapshots.is_empty() || !is_only_of_snapshots {
         return Ok(());
@@ -90,12 +90,12 @@ pub fn is_of_snapshot(code: Code) -> bool {
 ///
 /// # Errors
 /// When a file cannot be written or removed.
-pub fn take(suite: &Suite, taken: &mut Taken) -> Result<(), Failure> {
+pub fn take(suite: &Suite, taken: &mut SnapshotResult) -> Result<(), Failure> {
     if taken.accepted.as_deref() != Some(taken.text.as_str()) {
         replace(&accepted_file(suite, &taken.name), &taken.text)?;
         taken.accepted = Some(taken.text.clone());
     }
-    taken.state = TakenState::Same;
+    taken.state = SnapshotState::Same;
     remove(&pending_file(suite, &taken.name))
 }
 
@@ -103,7 +103,7 @@ pub fn take(suite: &Suite, taken: &mut Taken) -> Result<(), Failure> {
 ///
 /// # Errors
 /// When it cannot be written.
-pub fn leave(suite: &Suite, taken: &Taken) -> Result<(), Failure> {
+pub fn leave(suite: &Suite, taken: &SnapshotResult) -> Result<(), Failure> {
     replace(&pending_file(suite, &taken.name), &taken.text)
 }
 
@@ -111,7 +111,7 @@ pub fn leave(suite: &Suite, taken: &Taken) -> Result<(), Failure> {
 ///
 /// # Errors
 /// When it cannot be removed.
-pub fn reject(suite: &Suite, taken: &Taken) -> Result<(), Failure> {
+pub fn reject(suite: &Suite, taken: &SnapshotResult) -> Result<(), Failure> {
     remove(&pending_file(suite, &taken.name))
 }
 

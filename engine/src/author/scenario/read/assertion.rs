@@ -2,13 +2,13 @@
 
 use std::collections::BTreeMap;
 
-use rondo_agent_kit::tool::means;
 use rondo_protocol::diagnostic::{Code, Span};
 use rondo_protocol::id::RoleName;
 use rondo_protocol::source::{Key, Kind, Node, excerpt, locate};
 
-use super::{Reader, role_of, tools_of};
-use crate::author::scenario::expect::{Direction, Expectation, Seat, Test};
+use super::Reader;
+use crate::author::role_of;
+use crate::author::scenario::expect::{Direction, Expectation, Predicate, RoleSelector};
 use crate::author::scenario::path::Path;
 
 const KEYS: [&str; 14] = [
@@ -31,17 +31,8 @@ const KEYS: [&str; 14] = [
 /// What a path may begin with.
 const FACTS: [&str; 8] = ["outcome", "exit", "reason", "result", "route", "said", "input", "steps"];
 
-/// The keys of one assertion, as they stand in the file.
-#[derive(Default)]
-struct Given<'n> {
-    all: BTreeMap<&'n str, (&'n Key, &'n Node)>,
-}
-
-impl<'n> Given<'n> {
-    fn take(&mut self, name: &str) -> Option<(&'n Key, &'n Node)> {
-        self.all.remove(name)
-    }
-}
+/// The keys of one assertion that nothing has read yet.
+type Given<'n> = BTreeMap<&'n str, (&'n Key, &'n Node)>;
 
 impl Reader<'_> {
     pub(super) fn assertions(&mut self, key: &Key, node: &Node) {
@@ -54,12 +45,12 @@ impl Reader<'_> {
             let mut given = Given::default();
             for (key, node) in members {
                 if KEYS.contains(&key.name.as_str()) {
-                    given.all.insert(key.name.as_str(), (key, node));
+                    given.insert(key.name.as_str(), (key, node));
                 } else {
                     self.unknown(key, &KEYS);
                 }
             }
-            if given.all.is_empty() {
+            if given.is_empty() {
                 if members.is_empty() {
                     self.shape(place, "the assertion says nothing");
                 }
@@ -73,7 +64,7 @@ impl Reader<'_> {
                     "the assertion looks at nothing: give it `path`, `role`, `calls`, `said` or another key",
                 );
             }
-            for (key, _) in given.all.into_values() {
+            for (key, _) in given.into_values() {
                 self.shape(
                     key.span,
                     format!("`{}` does not belong to this assertion; make it one of its own", key.name),
@@ -84,49 +75,53 @@ impl Reader<'_> {
     }
 
     fn assertion(&mut self, given: &mut Given<'_>) -> Option<Expectation> {
-        if let Some((key, node)) = given.take("path") {
+        if let Some((key, node)) = given.remove("path") {
             return self.at(key, node, given);
         }
-        if let Some((key, node)) = given.take("role") {
-            return self.told(key, node, given);
+        if let Some((key, node)) = given.remove("role") {
+            return self.text_contains(key, node, given);
         }
-        if let Some((key, node)) = given.take("said") {
+        if let Some((key, node)) = given.remove("said") {
             return self.string(key, node).map(Expectation::Said);
         }
-        if let Some((key, node)) = given.take("reason") {
+        if let Some((key, node)) = given.remove("reason") {
             return self.string(key, node).map(Expectation::Reason);
         }
-        if let Some((key, node)) = given.take("calls") {
+        if let Some((key, node)) = given.remove("calls") {
             return Some(Expectation::Calls(self.calls(key, node)));
         }
-        if let Some((key, node)) = given.take("model_calls") {
+        if let Some((key, node)) = given.remove("model_calls") {
             return self.count(key, node).map(Expectation::ModelCalls);
         }
-        if let Some((key, node)) = given.take("tool_calls") {
+        if let Some((key, node)) = given.remove("tool_calls") {
             return Some(Expectation::ToolCalls(self.tool_calls(key, node)));
         }
-        if let Some((key, node)) = given.take("cost_usd_under") {
+        if let Some((key, node)) = given.remove("cost_usd_under") {
             return self.money(key, node).map(Expectation::CostUnder);
         }
-        let (key, node) = given.take("prompt_tokens_under")?;
+        let (key, node) = given.remove("prompt_tokens_under")?;
         self.count(key, node).map(Expectation::PromptTokensUnder)
+    }
+
+    /// The one of two keys that goes with `owner`.
+    fn one_of<'n>(&mut self, owner: &Key, given: &mut Given<'n>, names: [&str; 2]) -> Option<(&'n Key, &'n Node)> {
+        let [first, second] = names;
+        match (given.remove(first), given.remove(second)) {
+            (Some(_), Some((key, _))) => self.shape(key.span, format!("`{first}` and `{second}` are two assertions")),
+            (None, None) => self.shape(owner.span, format!("`{}` needs `{first}` or `{second}`", owner.name)),
+            (one, other) => return one.or(other),
+        }
+        None
     }
 
     fn at(&mut self, key: &Key, node: &Node, given: &mut Given<'_>) -> Option<Expectation> {
         let path = self.path(key, node);
-        let test = match (given.take("equals"), given.take("contains")) {
-            (Some((_, value)), None) => Some(Test::Equals(value.to_value())),
-            (None, Some((key, node))) => self.string(key, node).map(Test::Contains),
-            (Some(_), Some((key, _))) => {
-                self.shape(key.span, "`equals` and `contains` are two assertions");
-                None
-            }
-            (None, None) => {
-                self.shape(key.span, "beside `path` stands `equals` or `contains`");
-                None
-            }
+        let (key, node) = self.one_of(key, given, ["equals", "contains"])?;
+        let test = match key.name.as_str() {
+            "equals" => Predicate::Equals(node.to_value()),
+            _ => Predicate::Contains(self.string(key, node)?),
         };
-        Some(Expectation::At(path?, test?))
+        Some(Expectation::At(path?, test))
     }
 
     fn path(&mut self, key: &Key, node: &Node) -> Option<Path> {
@@ -153,46 +148,36 @@ impl Reader<'_> {
         Some(path)
     }
 
-    fn told(&mut self, key: &Key, node: &Node, given: &mut Given<'_>) -> Option<Expectation> {
+    fn text_contains(&mut self, key: &Key, node: &Node, given: &mut Given<'_>) -> Option<Expectation> {
         let name = self.string(key, node)?;
-        let seat = self.seat(&name, node.place(key.span));
-        let visit = given.take("visit").and_then(|(key, node)| {
+        let selector = self.selector(&name, node.place(key.span));
+        let visit = given.remove("visit").and_then(|(key, node)| {
             let visit = self.count(key, node)?;
             if visit == 0 {
                 self.shape(node.place(key.span), "visits count from 1");
             }
             Some(visit)
         });
-        let text = match (given.take("request_contains"), given.take("answer_contains")) {
-            (Some((key, node)), None) => self.string(key, node).map(|text| (Direction::Request, text)),
-            (None, Some((key, node))) => self.string(key, node).map(|text| (Direction::Answer, text)),
-            (Some(_), Some((key, _))) => {
-                self.shape(key.span, "`request_contains` and `answer_contains` are two assertions");
-                None
-            }
-            (None, None) => {
-                self.shape(key.span, "beside `role` stands `request_contains` or `answer_contains`");
-                None
-            }
-        };
-        let (direction, contains) = text?;
-        Some(Expectation::Told { seat: seat?, visit, direction, contains })
+        let (key, node) = self.one_of(key, given, ["request_contains", "answer_contains"])?;
+        let direction = if key.name == "request_contains" { Direction::Request } else { Direction::Answer };
+        let contains = self.string(key, node)?;
+        Some(Expectation::TextContains { selector: selector?, visit, direction, contains })
     }
 
-    fn seat(&mut self, name: &str, place: Span) -> Option<Seat> {
+    fn selector(&mut self, name: &str, place: Span) -> Option<RoleSelector> {
         if !self.role(name, place) {
             return None;
         }
         let role = RoleName::new(role_of(name)).ok()?;
-        Some(Seat { lane: (role.as_str() != name).then(|| name.to_owned()), role })
+        Some(RoleSelector { lane: (role.as_str() != name).then(|| name.to_owned()), role })
     }
 
-    fn calls(&mut self, key: &Key, node: &Node) -> BTreeMap<Seat, u64> {
+    fn calls(&mut self, key: &Key, node: &Node) -> BTreeMap<RoleSelector, u64> {
         let mut calls = BTreeMap::new();
         for (key, node) in self.map(key, node) {
             let count = self.count(key, node);
-            if let (Some(seat), Some(count)) = (self.seat(&key.name, key.span), count) {
-                calls.insert(seat, count);
+            if let (Some(selector), Some(count)) = (self.selector(&key.name, key.span), count) {
+                calls.insert(selector, count);
             }
         }
         calls
@@ -201,11 +186,7 @@ impl Reader<'_> {
     fn tool_calls(&mut self, key: &Key, node: &Node) -> BTreeMap<String, u64> {
         let mut calls = BTreeMap::new();
         for (key, node) in self.map(key, node) {
-            let named: Vec<&str> = tools_of(self.definition).collect();
-            if !named.iter().any(|pattern| means(pattern, &key.name)) {
-                let message = format!("no role of the workflow has the tool `{}`", excerpt(&key.name));
-                self.not_among(Code::ScenarioRole, key.span, message, &key.name, named.into_iter());
-            }
+            self.tool(key);
             calls.extend(self.count(key, node).map(|count| (key.name.clone(), count)));
         }
         calls

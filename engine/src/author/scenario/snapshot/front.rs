@@ -8,7 +8,7 @@ use std::fmt::Write as _;
 use rondo_protocol::diagnostic::Code;
 use rondo_protocol::source::{self, Kind};
 
-use super::{FORMAT, Fault};
+use super::{Error, FORMAT};
 
 const FENCE: &str = "---\n";
 
@@ -49,22 +49,22 @@ impl Front<'_> {
 ///
 /// # Errors
 /// When there is no front matter, or the body is of another format.
-pub fn body(text: &str) -> Result<usize, Fault> {
-    let unfit = |message: &str| Fault::new(Code::SnapshotSyntax, 0..0, message);
+pub fn body(text: &str) -> Result<usize, Error> {
+    let unfit = |message: &str| Error::new(Code::SnapshotSyntax, 0..0, message);
     let inner = text.strip_prefix(FENCE).ok_or_else(|| unfit("a snapshot begins with a line `---`"))?;
     let length = if inner.starts_with(FENCE) { Some(0) } else { inner.find("\n---\n").map(|at| at + 1) };
     let length = length.ok_or_else(|| unfit("the front matter has no second line `---`"))?;
     let body = FENCE.len() + length + FENCE.len();
     let front = inner.get(..length).unwrap_or_default();
     let read = source::yaml(front).map_err(|fault| {
-        Fault::new(Code::SnapshotSyntax, FENCE.len()..body, format!("the front matter: {}", fault.message))
+        Error::new(Code::SnapshotSyntax, FENCE.len()..body, format!("the front matter: {}", fault.message))
     })?;
     let format = read.get("info").and_then(|info| info.get("format"));
     match format.map(|format| &format.kind) {
         Some(Kind::Int(format)) if *format == i128::from(FORMAT) => Ok(body),
         Some(Kind::Int(format)) => {
             let message = format!("the snapshot is of format {format}; this version reads format {FORMAT}");
-            Err(Fault::new(Code::SnapshotFormat, 0..3, message))
+            Err(Error::new(Code::SnapshotFormat, 0..3, message))
         }
         _ => Err(unfit("the front matter has no `info.format`, so that rondo did not write this")),
     }

@@ -22,7 +22,7 @@ use rondo_protocol::source::Source;
 pub use front::{Front, body};
 pub use json::pretty;
 pub use requests::{MAX_MESSAGES, Request, Requests};
-pub use trace::{RunTrace, Stop};
+pub use trace::{RouteStep, RunTrace};
 
 /// The version of what is written here.
 pub const FORMAT: u32 = 1;
@@ -32,7 +32,7 @@ const DIGITS: usize = 16;
 
 /// Why a text is no snapshot.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Fault {
+pub struct Error {
     /// What kind of fault.
     pub code: Code,
     /// Which bytes of the text it is about.
@@ -41,7 +41,7 @@ pub struct Fault {
     pub message: String,
 }
 
-impl Fault {
+impl Error {
     fn new(code: Code, at: Range<usize>, message: impl Into<String>) -> Self {
         Self { code, at, message: message.into() }
     }
@@ -59,20 +59,20 @@ impl Fault {
 ///
 /// # Errors
 /// The first line that differs.
-fn check_unedited(text: &str, from: usize, written: &str) -> Result<(), Fault> {
+fn check_unedited(text: &str, from: usize, written: &str) -> Result<(), Error> {
     let body = text.get(from..).unwrap_or_default().trim_end();
     let mut expected = written.trim_end().split('\n');
     let mut at = from;
     for line in body.split('\n') {
         if expected.next() != Some(line) {
             let message = "the snapshot does not fit its digests: it was edited";
-            return Err(Fault::new(Code::SnapshotEdited, at..at + line.len(), message));
+            return Err(Error::new(Code::SnapshotEdited, at..at + line.len(), message));
         }
         at += line.len() + 1;
     }
     match expected.next() {
         None => Ok(()),
-        Some(_) => Err(Fault::new(Code::SnapshotEdited, at..at, "the snapshot lacks its last lines: it was edited")),
+        Some(_) => Err(Error::new(Code::SnapshotEdited, at..at, "the snapshot lacks its last lines: it was edited")),
     }
 }
 

@@ -18,7 +18,7 @@ use rondo_protocol::object::{Head, Parameters, ToolSpec};
 use rondo_protocol::{Digest, Value, canonical};
 
 use super::text::{Parser, block, heading, read_word, word};
-use super::{Fault, check_unedited, digest_of, json, short};
+use super::{Error, check_unedited, digest_of, json, short};
 
 /// The most messages of all requests of one snapshot, what they share counted again in each: so many references are held.
 pub const MAX_MESSAGES: usize = 1 << 22;
@@ -116,7 +116,7 @@ impl Requests {
     ///
     /// # Errors
     /// The first place that [`to_text`](Self::to_text) would not have written.
-    pub fn read(text: &str, from: usize) -> Result<Self, Fault> {
+    pub fn read(text: &str, from: usize) -> Result<Self, Error> {
         let mut parser = Parser::new(text, from);
         let mut sent: Vec<Request> = Vec::new();
         let mut head: Option<Arc<Head>> = None;
@@ -125,19 +125,19 @@ impl Requests {
             let place = parser.place();
             if place.is_empty() {
                 let message = "the snapshot does not end with its digest: it was cut";
-                return Err(Fault::new(Code::SnapshotSyntax, place, message));
+                return Err(Error::new(Code::SnapshotSyntax, place, message));
             }
             if let Some(read) = read_head(&mut parser)? {
                 head = Some(Arc::new(read));
                 continue;
             }
             let (Some(head), Some(rest)) = (&head, parser.heading("request ")) else {
-                return Err(Fault::new(Code::SnapshotSyntax, place, "expected a head or a request"));
+                return Err(Error::new(Code::SnapshotSyntax, place, "expected a head or a request"));
             };
             let number = sent.len() + 1;
             let Some((lane, visit)) = rest.strip_prefix(&format!("{number} · ")).and_then(lane_and_visit) else {
                 let message = format!("expected `request {number} · [lane .. ·] visit .. · digest ..`");
-                return Err(Fault::new(Code::SnapshotSyntax, place, message));
+                return Err(Error::new(Code::SnapshotSyntax, place, message));
             };
             let before = sent.iter().enumerate().rev().find(|(_, before)| before.lane == lane);
             let mut messages = match before {
@@ -149,7 +149,7 @@ impl Requests {
             }
             left = left.checked_sub(messages.len()).ok_or_else(|| {
                 let message = format!("the requests of the snapshot come to more than {MAX_MESSAGES} messages in all");
-                Fault::new(Code::TooLarge, place.clone(), message)
+                Error::new(Code::TooLarge, place.clone(), message)
             })?;
             sent.push(Request { lane, visit, head: Arc::clone(head), messages });
         }
@@ -173,7 +173,7 @@ fn lane_and_visit(rest: &str) -> Option<(LanePath, u64)> {
 }
 
 /// The messages of the request before that go on in this one.
-fn continued(parser: &mut Parser<'_>, before: &Request, last: usize) -> Result<Vec<Labelled>, Fault> {
+fn continued(parser: &mut Parser<'_>, before: &Request, last: usize) -> Result<Vec<Labelled>, Error> {
     let all = before.messages.len();
     let place = parser.place();
     let shared = if parser.heading(&format!("continues request {last} · {all} messages")) == Some("") {
@@ -184,7 +184,7 @@ fn continued(parser: &mut Parser<'_>, before: &Request, last: usize) -> Result<V
         shared.and_then(|shared| shared.parse().ok()).filter(|shared| *shared < all)
     };
     let message = || format!("expected how the request continues request {last}, which has {all} messages");
-    let shared = shared.ok_or_else(|| Fault::new(Code::SnapshotSyntax, place, message()))?;
+    let shared = shared.ok_or_else(|| Error::new(Code::SnapshotSyntax, place, message()))?;
     Ok(before.messages.get(..shared).unwrap_or_default().to_vec())
 }
 
@@ -228,19 +228,19 @@ fn write_schema(out: &mut String, words: &str, schema: &str) {
     }
 }
 
-fn read_schema(parser: &mut Parser<'_>, words: &str) -> Result<Option<String>, Fault> {
+fn read_schema(parser: &mut Parser<'_>, words: &str) -> Result<Option<String>, Error> {
     let place = parser.place();
     match parser.heading(words) {
         None => Ok(None),
         Some("") => Ok(Some(json::compact(&parser.block()?))),
         Some(AS_SENT) => Ok(Some(parser.block()?)),
-        Some(_) => Err(Fault::new(Code::SnapshotSyntax, place, format!("expected `{words}` and nothing after it"))),
+        Some(_) => Err(Error::new(Code::SnapshotSyntax, place, format!("expected `{words}` and nothing after it"))),
     }
 }
 
-fn read_head(parser: &mut Parser<'_>) -> Result<Option<Head>, Fault> {
+fn read_head(parser: &mut Parser<'_>) -> Result<Option<Head>, Error> {
     let expected = |parser: &mut Parser<'_>, words: &str| {
-        Fault::new(Code::SnapshotSyntax, parser.place(), format!("expected `{words}`"))
+        Error::new(Code::SnapshotSyntax, parser.place(), format!("expected `{words}`"))
     };
     if parser.heading("head · digest ").is_none() {
         return Ok(None);
@@ -253,7 +253,7 @@ fn read_head(parser: &mut Parser<'_>) -> Result<Option<Head>, Fault> {
     if parser.heading("parameters").is_some() {
         let text = parser.block()?;
         let Ok(Value::Object(read)) = canonical::parse(text.as_bytes()) else {
-            return Err(Fault::new(Code::SnapshotSyntax, at, "the parameters are no JSON object"));
+            return Err(Error::new(Code::SnapshotSyntax, at, "the parameters are no JSON object"));
         };
         parameters = Parameters(read);
     }
@@ -330,10 +330,10 @@ fn word_of_label(label: &str) -> String {
     if is_safe { label.to_owned() } else { serde_json::to_string(label).unwrap_or_default() }
 }
 
-fn read_message(parser: &mut Parser<'_>, number: usize) -> Result<Option<Labelled>, Fault> {
+fn read_message(parser: &mut Parser<'_>, number: usize) -> Result<Option<Labelled>, Error> {
     let place = parser.place();
     let Some(rest) = parser.heading("message ") else { return Ok(None) };
-    let unfit = |what: &str| Fault::new(Code::SnapshotSyntax, place.clone(), what);
+    let unfit = |what: &str| Error::new(Code::SnapshotSyntax, place.clone(), what);
     let rest = rest.strip_prefix(&format!("{number} · ")).ok_or_else(|| unfit("the message has another number"))?;
     let all = [Speaker::User, Speaker::Assistant, Speaker::Tool];
     let found = all.into_iter().find_map(|role| Some((role, rest.strip_prefix(role.as_str())?)));
@@ -370,9 +370,9 @@ fn read_message(parser: &mut Parser<'_>, number: usize) -> Result<Option<Labelle
     Ok(Some((Arc::new(message), label)))
 }
 
-fn read_part(parser: &mut Parser<'_>) -> Result<Option<Part>, Fault> {
+fn read_part(parser: &mut Parser<'_>) -> Result<Option<Part>, Error> {
     let place = parser.place();
-    let unfit = |what: &str| Fault::new(Code::SnapshotSyntax, place.clone(), what);
+    let unfit = |what: &str| Error::new(Code::SnapshotSyntax, place.clone(), what);
     let two = |rest: &str| {
         let (first, behind) = read_word(rest)?;
         read_word(behind.strip_prefix(" · ")?)

@@ -9,7 +9,7 @@ use std::ops::Range;
 
 use rondo_protocol::diagnostic::Code;
 
-use super::Fault;
+use super::Error;
 
 const PLAIN: &str = "    ";
 const ESCAPED: &str = "   \\";
@@ -145,7 +145,7 @@ impl<'t> Parser<'t> {
     ///
     /// # Errors
     /// When none stands there, or one of its lines cannot be read.
-    pub fn block(&mut self) -> Result<String, Fault> {
+    pub fn block(&mut self) -> Result<String, Error> {
         let mut text: Option<String> = None;
         let mut empty = 0;
         if self.rest().starts_with('\n') {
@@ -158,7 +158,7 @@ impl<'t> Parser<'t> {
             let written = match (line.strip_prefix(PLAIN), line.strip_prefix(ESCAPED)) {
                 (Some(plain), _) => plain.to_owned(),
                 (None, Some(escaped)) => unescape(escaped).ok_or_else(|| {
-                    Fault::new(
+                    Error::new(
                         Code::SnapshotSyntax,
                         here.clone(),
                         "`\\` is followed by none of `\\`, `r`, `t` and `u{..}`",
@@ -183,7 +183,7 @@ impl<'t> Parser<'t> {
             self.at = here.end;
         }
         let place = self.at..self.at;
-        text.ok_or_else(|| Fault::new(Code::SnapshotSyntax, place, "expected a text, indented by four columns"))
+        text.ok_or_else(|| Error::new(Code::SnapshotSyntax, place, "expected a text, indented by four columns"))
     }
 }
 

@@ -9,13 +9,13 @@ use rondo_protocol::canonical::{self, Value};
 use rondo_protocol::diagnostic::Code;
 
 use super::text::{Parser, block, heading};
-use super::{Fault, digest_of, json};
+use super::{Error, digest_of, json};
 
 /// The course of a run.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub struct RunTrace {
     /// The steps, oldest first.
-    pub route: Vec<Stop>,
+    pub route: Vec<RouteStep>,
     /// The edge that ended it; `None` for a run that stopped.
     pub end: Option<String>,
     /// `done`, `failed` or `stopped`.
@@ -34,7 +34,7 @@ pub struct RunTrace {
 
 /// A step of a route.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Stop {
+pub struct RouteStep {
     /// `role.status`.
     pub step: String,
     /// The edge by which the role was entered.
@@ -53,7 +53,7 @@ impl RunTrace {
     fn content(&self) -> String {
         let mut out = String::new();
         heading(&mut out, "route");
-        let stops = self.route.iter().map(|Stop { step, edge }| format!("{step}{BY}{edge}"));
+        let stops = self.route.iter().map(|RouteStep { step, edge }| format!("{step}{BY}{edge}"));
         let end = self.end.iter().map(|edge| format!("{}{BY}{edge}", self.outcome));
         block(&mut out, &stops.chain(end).collect::<Vec<_>>().join("\n"));
         out.push('\n');
@@ -89,13 +89,13 @@ impl RunTrace {
     ///
     /// # Errors
     /// The first place that [`to_text`](Self::to_text) would not have written.
-    pub fn read(text: &str, from: usize) -> Result<Self, Fault> {
+    pub fn read(text: &str, from: usize) -> Result<Self, Error> {
         let mut parser = Parser::new(text, from);
         let at = parser.place();
         let digest = expect(&mut parser, DIGEST)?;
         let content = parser.place().start;
         if text.get(content..).is_none_or(|content| digest_of(content) != digest) {
-            return Err(Fault::new(Code::SnapshotEdited, at, "the snapshot does not fit its digest: it was edited"));
+            return Err(Error::new(Code::SnapshotEdited, at, "the snapshot does not fit its digest: it was edited"));
         }
         let mut trace = Self::default();
         expect_line(&mut parser, "route")?;
@@ -108,7 +108,7 @@ impl RunTrace {
             if step == trace.outcome {
                 trace.end = Some(edge.to_owned());
             } else {
-                trace.route.push(Stop { step: step.to_owned(), edge: edge.to_owned() });
+                trace.route.push(RouteStep { step: step.to_owned(), edge: edge.to_owned() });
             }
         }
         if parser.heading("reason") == Some("") {
@@ -131,17 +131,17 @@ impl RunTrace {
 
 const DIGEST: &str = "course · digest ";
 
-fn expected(parser: &mut Parser<'_>, words: &str) -> Fault {
-    Fault::new(Code::SnapshotSyntax, parser.place(), format!("expected `{}`", words.trim_end()))
+fn expected(parser: &mut Parser<'_>, words: &str) -> Error {
+    Error::new(Code::SnapshotSyntax, parser.place(), format!("expected `{}`", words.trim_end()))
 }
 
 /// The rest of the next heading, which begins with `words`.
-fn expect<'t>(parser: &mut Parser<'t>, words: &str) -> Result<&'t str, Fault> {
+fn expect<'t>(parser: &mut Parser<'t>, words: &str) -> Result<&'t str, Error> {
     parser.heading(words).ok_or_else(|| expected(parser, words))
 }
 
 /// The next heading, which is `words` and nothing else.
-fn expect_line(parser: &mut Parser<'_>, words: &str) -> Result<(), Fault> {
+fn expect_line(parser: &mut Parser<'_>, words: &str) -> Result<(), Error> {
     if expect(parser, words)?.is_empty() { Ok(()) } else { Err(expected(parser, words)) }
 }
 
@@ -152,7 +152,7 @@ mod tests {
     use super::*;
 
     fn trace() -> RunTrace {
-        let stop = |step: &str, edge: &str| Stop { step: step.to_owned(), edge: edge.to_owned() };
+        let stop = |step: &str, edge: &str| RouteStep { step: step.to_owned(), edge: edge.to_owned() };
         RunTrace {
             route: vec![stop("writer.drafted", "graph.start[0]"), stop("editor.approved", "graph.writer.drafted[0]")],
             end: Some("graph.editor.approved[0]".to_owned()),

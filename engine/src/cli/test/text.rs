@@ -6,7 +6,7 @@ use std::time::Duration;
 use rondo_protocol::diagnostic::Code;
 
 use super::snapshots::Mode;
-use crate::author::scenario::{Change, Failure, Report, TakenState, Tested, Verdict};
+use crate::author::scenario::{Change, Failure, Report, ScenarioResult, SnapshotState, Verdict};
 use crate::cli::output::{Style, printable};
 
 /// What takes the line of progress away.
@@ -50,9 +50,9 @@ pub fn text(reports: &[&Report], broken: usize, mode: Mode, took: Duration, styl
 }
 
 /// What stands behind a scenario's name.
-fn aside(tested: &Tested) -> String {
+fn aside(tested: &ScenarioResult) -> String {
     let count = |state| tested.snapshots.iter().filter(|taken| taken.state == state).count();
-    let counted = [(count(TakenState::Missing), "new"), (count(TakenState::Changed), "changed")];
+    let counted = [(count(SnapshotState::Missing), "new"), (count(SnapshotState::Changed), "changed")];
     let words: Vec<String> =
         counted.iter().filter(|(count, _)| *count > 0).map(|(count, word)| format!("{count} {word}")).collect();
     if tested.verdict == Verdict::Invalid || words.is_empty() {
@@ -84,7 +84,7 @@ fn sum(reports: &[&Report], broken: usize, mode: Mode, took: Duration) -> String
 }
 
 /// Everything that is wrong with a scenario.
-pub fn faults(tested: &Tested) -> String {
+pub fn faults(tested: &ScenarioResult) -> String {
     let mut out = String::new();
     for fault in &tested.faults {
         let _ = writeln!(out, "  {fault}");
@@ -96,7 +96,7 @@ pub fn faults(tested: &Tested) -> String {
         let _ = writeln!(out, "    actual    {}", inner(actual));
     }
     tested.changes.iter().for_each(|changed| change(&mut out, changed));
-    for taken in tested.snapshots.iter().filter(|taken| taken.state == TakenState::Missing) {
+    for taken in tested.snapshots.iter().filter(|taken| taken.state == SnapshotState::Missing) {
         let _ = writeln!(out, "  {}: {}: {}", taken.file, Code::SnapshotMissing, Code::SnapshotMissing.title());
     }
     out

@@ -12,20 +12,20 @@ use rondo_protocol::object::Head;
 use rondo_protocol::workflow::History;
 
 use super::strategy::Strategies;
-use super::{Broke, RoleSum, Shared, Visit};
+use super::{PrefixBreak, RoleSum, Shared, Visit};
 use crate::conversation::rebuild::{RebuiltVisit, Sent};
 use crate::models::Price;
 
 /// What a role has sent so far, as far as its next request is compared with it.
-pub(super) struct Trail {
+pub(super) struct RoleRequests {
     history: History,
     price: Option<Price>,
     lanes: BTreeMap<LanePath, Lane>,
     /// The last request that no message of an earlier visit stood in.
-    fresh: Option<Arc<Last>>,
+    fresh: Option<Arc<LastRequest>>,
     /// Of the visit that is being read.
     shared: Shared,
-    broke: Option<Broke>,
+    broke: Option<PrefixBreak>,
     strategies: Strategies,
     sum: RoleSum,
 }
@@ -36,14 +36,14 @@ struct Lane {
     /// Bytes of the plain conversation up to each of its messages.
     sizes: Vec<u64>,
     /// The request before.
-    last: Option<Arc<Last>>,
-    /// The request that the first one of the next visit is promised to begin with.
-    promised: Option<Arc<Promised>>,
+    last: Option<Arc<LastRequest>>,
+    /// The request that the first one of the next visit is expected to begin with.
+    expected: Option<Arc<ExpectedPrefix>>,
 }
 
 /// A head with its size.
 #[derive(Clone)]
-struct Sized {
+struct SizedHead {
     digest: Digest,
     head: Arc<Head>,
     bytes: u64,
@@ -51,17 +51,17 @@ struct Sized {
 
 /// The request before: so many messages of the plain conversation, and what followed them.
 #[derive(Clone)]
-struct Last {
-    head: Sized,
+struct LastRequest {
+    head: SizedHead,
     base: usize,
     tail: Vec<Message>,
     is_plain: bool,
     bytes: u64,
 }
 
-/// What the next visit is promised to begin with: a request, and what was said after it.
-struct Promised {
-    head: Sized,
+/// What the next visit is expected to begin with: a request, and what was said after it.
+struct ExpectedPrefix {
+    head: SizedHead,
     /// How many messages of the plain conversation the request has.
     length: usize,
     /// Its messages, where they are not those of the plain conversation any more.
@@ -69,7 +69,7 @@ struct Promised {
     bytes: u64,
 }
 
-impl Trail {
+impl RoleRequests {
     pub(super) fn new(role: &RoleName, history: History, price: Option<Price>) -> Self {
         let strategies = Strategies::default();
         Self {
@@ -108,14 +108,14 @@ impl Trail {
         let compared = previous.as_ref().map(|previous| after(&lane.sizes, previous, &head, &sent));
         if self.broke.is_none() {
             let broke = if is_first {
-                lane.promised.as_ref().and_then(|promised| self.against(promised, &head, &sent))
+                lane.expected.as_ref().and_then(|expected| self.against(expected, &head, &sent))
             } else {
                 let broke = compared.as_ref().and_then(|compared| compared.broke.clone());
                 broke.map(|at| (at, previous.as_ref().map_or(0, |previous| previous.bytes)))
             };
-            self.broke = broke.map(|(at, promised)| {
-                let lost = promised.saturating_sub(at.byte);
-                Broke::new(at, lost, self.price)
+            self.broke = broke.map(|(at, expected)| {
+                let lost = expected.saturating_sub(at.byte);
+                PrefixBreak::new(at, lost, self.price)
             });
         }
         let shared = compared.map_or(0, |compared| compared.shared_bytes);
@@ -134,34 +134,34 @@ impl Trail {
             return lane;
         }
         let around = path.outward().find_map(|lane| self.lanes.get(&lane));
-        let begun = |lane: &Lane| Lane { sizes: Vec::new(), last: lane.last.clone(), promised: lane.promised.clone() };
+        let begun = |lane: &Lane| Lane { sizes: Vec::new(), last: lane.last.clone(), expected: lane.expected.clone() };
         around.map(begun).unwrap_or_default()
     }
 
-    /// What of a promise the first request of a visit does not keep, and the bytes of what was promised.
-    fn against(&self, promised: &Promised, head: &Sized, sent: &Sent<'_>) -> Option<(Break, u64)> {
-        let own = promised.messages.as_deref();
-        if promised.head.digest != head.digest {
+    /// Where the first request of a visit departs from the expected prefix, and the bytes of that prefix.
+    fn against(&self, expected: &ExpectedPrefix, head: &SizedHead, sent: &Sent<'_>) -> Option<(Break, u64)> {
+        let own = expected.messages.as_deref();
+        if expected.head.digest != head.digest {
             let first = own.unwrap_or(sent.plain).get(..1);
-            let broke = of_heads(&promised.head, first, head, sent.messages().get(..1)).broke;
-            return broke.map(|at| (at, promised.bytes));
+            let broke = of_heads(&expected.head, first, head, sent.messages().get(..1)).broke;
+            return broke.map(|at| (at, expected.bytes));
         }
         let known = prefix::Shared { messages: 0, bytes: head.bytes };
         if self.history == History::None {
             let compared = compare_beyond(known, own.unwrap_or_default(), sent.messages());
-            return compared.broke.map(|at| (by_choice(at), promised.bytes));
+            return compared.broke.map(|at| (by_choice(at), expected.bytes));
         }
         if own.is_none() && sent.rewritten.is_none() {
             // Law `prefix`: one conversation, extended.
             return None;
         }
-        let request = own.unwrap_or_else(|| sent.plain.get(..promised.length).unwrap_or_default());
-        let said = sent.plain.get(promised.length..sent.before).unwrap_or_default();
+        let request = own.unwrap_or_else(|| sent.plain.get(..expected.length).unwrap_or_default());
+        let said = sent.plain.get(expected.length..sent.before).unwrap_or_default();
         let compared = compare_beyond(known, &[request, said].concat(), sent.messages());
-        compared.broke.map(|at| (at, promised.bytes))
+        compared.broke.map(|at| (at, expected.bytes))
     }
 
-    fn remember(&mut self, lane: &mut Lane, head: Sized, bytes: u64, is_first: bool, sent: Sent<'_>) {
+    fn remember(&mut self, lane: &mut Lane, head: SizedHead, bytes: u64, is_first: bool, sent: Sent<'_>) {
         let (length, before) = (sent.plain.len(), sent.before);
         // The conversation is cut behind the visit's first message when the visit is over.
         let tail = match lane.last.take() {
@@ -179,14 +179,14 @@ impl Trail {
                 None if self.history == History::None => Some(sent.plain.to_vec()),
                 None => None,
             };
-            lane.promised = Some(Arc::new(Promised { head: head.clone(), length, messages, bytes }));
+            lane.expected = Some(Arc::new(ExpectedPrefix { head: head.clone(), length, messages, bytes }));
         }
         let (is_plain, base, tail) = match (rewritten, tail) {
             (Some(rewritten), _) => (false, 0, rewritten),
             (None, Some(tail)) => (true, before, tail),
             (None, None) => (true, before, sent.plain.get(before..).unwrap_or_default().to_vec()),
         };
-        let last = Arc::new(Last { head, base, tail, is_plain, bytes });
+        let last = Arc::new(LastRequest { head, base, tail, is_plain, bytes });
         if before == 0 {
             self.fresh = Some(Arc::clone(&last));
         }
@@ -216,18 +216,20 @@ impl Trail {
     }
 }
 
-fn sized(last: Option<&Last>, sent: &Sent<'_>) -> Sized {
+fn sized(last: Option<&LastRequest>, sent: &Sent<'_>) -> SizedHead {
     match last {
         // A head that differs in parameters alone is the same beginning.
         Some(last) if last.head.digest == sent.head_digest || prefix::is_same_head(&last.head.head, sent.head) => {
             last.head.clone()
         }
-        _ => Sized { digest: sent.head_digest, head: Arc::clone(sent.head), bytes: prefix::bytes_of_head(sent.head) },
+        _ => {
+            SizedHead { digest: sent.head_digest, head: Arc::clone(sent.head), bytes: prefix::bytes_of_head(sent.head) }
+        }
     }
 }
 
 /// Compares a request with the one before it, of which so many messages stand in the same conversation.
-fn after(sizes: &[u64], last: &Last, head: &Sized, sent: &Sent<'_>) -> Comparison {
+fn after(sizes: &[u64], last: &LastRequest, head: &SizedHead, sent: &Sent<'_>) -> Comparison {
     let base = sent.plain.get(..last.base).unwrap_or_default();
     if last.head.digest != head.digest {
         // Of the messages only the first can matter where heads part.
@@ -244,14 +246,19 @@ fn after(sizes: &[u64], last: &Last, head: &Sized, sent: &Sent<'_>) -> Compariso
 }
 
 /// Compares two requests by their heads and their first messages.
-fn of_heads(old: &Sized, old_first: Option<&[Message]>, new: &Sized, new_first: Option<&[Message]>) -> Comparison {
+fn of_heads(
+    old: &SizedHead,
+    old_first: Option<&[Message]>,
+    new: &SizedHead,
+    new_first: Option<&[Message]>,
+) -> Comparison {
     let before = Request { head: &old.head, messages: old_first.unwrap_or_default() };
     let after = Request { head: &new.head, messages: new_first.unwrap_or_default() };
     compare(before, after)
 }
 
 /// Bytes that two heads begin with alike, where they are not equal.
-fn common_head(old: &Sized, new: &Sized) -> Option<u64> {
+fn common_head(old: &SizedHead, new: &SizedHead) -> Option<u64> {
     (old.digest != new.digest).then(|| of_heads(old, None, new, None).shared_bytes)
 }
 

@@ -13,10 +13,10 @@ use rondo_protocol::object::ToolSpec;
 use rondo_protocol::workflow::{History, Workflow};
 use serde::Serialize;
 
-use super::answers::{BYTES_A_TOKEN, Repertoire};
+use super::answers::{AnswerSet, BYTES_A_TOKEN};
 use super::routes::Path;
 use super::run::Run;
-use super::space::{Goal, Space};
+use super::space::{StateSpace, Target};
 use super::walk::{LANES_AN_ANSWER, UNROUTED};
 use crate::graph::Graph;
 use crate::resolved_roles;
@@ -62,10 +62,10 @@ const MAX_WEIGHED_BYTES: usize = 1 << 30;
 const MAX_ROUTE_BYTES: usize = 64 << 20;
 
 /// Counts what routes cost, as long as there is room for it.
-pub struct Scales<'a> {
+pub struct CostEstimator<'a> {
     graph: &'a Arc<Graph>,
-    repertoire: &'a Repertoire,
-    space: &'a Space,
+    answer_set: &'a AnswerSet,
+    space: &'a StateSpace,
     inputs: &'a [Arc<Value>],
     /// Of each role that a model plays: how it is told its history, and the bytes of its request head.
     model_roles: BTreeMap<RoleName, (HistoryPolicy, usize)>,
@@ -75,15 +75,15 @@ pub struct Scales<'a> {
     pub cut: BTreeSet<String>,
 }
 
-impl<'a> Scales<'a> {
+impl<'a> CostEstimator<'a> {
     /// For routes through `space`.
     ///
     /// # Errors
     /// When the contract of a role cannot be made, which a checked workflow never leads to.
     pub fn new(
         (workflow, graph): (&Workflow, &'a Arc<Graph>),
-        repertoire: &'a Repertoire,
-        space: &'a Space,
+        answer_set: &'a AnswerSet,
+        space: &'a StateSpace,
         inputs: &'a [Arc<Value>],
         tools: &BTreeMap<RoleName, Vec<ToolSpec>>,
     ) -> Result<Self, resolved_roles::Error> {
@@ -99,7 +99,7 @@ impl<'a> Scales<'a> {
         let model_roles =
             resolved_roles::model_roles(workflow).filter_map(|(name, _, model)| runtime((name, model))).collect();
         let (left_steps, left_bytes) = (MAX_WEIGHED_STEPS, MAX_WEIGHED_BYTES);
-        Ok(Self { graph, repertoire, space, inputs, model_roles, left_steps, left_bytes, cut: BTreeSet::new() })
+        Ok(Self { graph, answer_set, space, inputs, model_roles, left_steps, left_bytes, cut: BTreeSet::new() })
     }
 
     /// Takes the work of a step from what is left; `None` once there is too little, and then for good.
@@ -113,7 +113,7 @@ impl<'a> Scales<'a> {
         steps.map(drop)
     }
 
-    /// What a route costs; `None` where its answers fail on this way, because another turn found it, and where there
+    /// What a route costs; `None` where its answers fail on this way, because another walk found it, and where there
     /// is no room left to weigh it.
     pub fn weigh(&mut self, path: &Path) -> Option<Costs> {
         if path.ways.len() > self.left_steps {
@@ -127,16 +127,16 @@ impl<'a> Scales<'a> {
         if next.fault.is_some() {
             return None;
         }
-        let mut told: BTreeMap<(LanePath, RoleName), Heard> = BTreeMap::new();
+        let mut told: BTreeMap<(LanePath, RoleName), ConversationSize> = BTreeMap::new();
         let mut episodes: Vec<Arc<Episode>> = Vec::new();
-        for (spot, way) in &path.ways {
-            let lane = &self.space.spots.get(*spot)?.lane;
+        for (state, way) in &path.ways {
+            let lane = &self.space.states.get(*state)?.lane;
             let dispatch = run.visiting_in(lane)?;
-            let way = self.space.ways(*spot).get(*way)?;
+            let way = self.space.ways(*state).get(*way)?;
             let Some(step) = &way.step else { return Some(costs) };
             let role = &dispatch.role;
-            let answers = self.repertoire.of(role).iter().find(|(status, _)| *status == step.status);
-            let answer = answers.and_then(|(_, answers)| answers.all.get(step.answer))?;
+            let answers = self.answer_set.of(role).iter().find(|(status, _)| *status == step.status);
+            let answer = answers.and_then(|(_, answers)| answers.get(step.answer))?;
             let texts = dispatch.edge.prompt.len() + 2 * answer.text_bytes;
             held_bytes += texts;
             if held_bytes > MAX_ROUTE_BYTES {
@@ -145,10 +145,10 @@ impl<'a> Scales<'a> {
             }
             let text = answer.text();
             let request = self.model_roles.get(role).map(|runtime| {
-                let mut heard = own(&told, lane, role);
+                let mut conversation = own(&told, lane, role);
                 let round = Round { lane: lane.clone(), opened_by: opened_by(&run, lane) };
-                let sent = heard.visit(runtime, (&dispatch.edge.prompt, &text), round, &episodes);
-                told.insert((lane.clone(), role.clone()), heard);
+                let sent = conversation.visit(runtime, (&dispatch.edge.prompt, &text), round, &episodes);
+                told.insert((lane.clone(), role.clone()), conversation);
                 sent
             });
             let (request, written) = request.unzip();
@@ -165,7 +165,7 @@ impl<'a> Scales<'a> {
                 costs.entry(given.role.clone()).or_default().visits += 1;
             }
             episodes.extend(next.steps);
-            if matches!(way.goal, Goal::End(_)) != run.ending().is_some() {
+            if matches!(way.target, Target::End(_)) != run.ending().is_some() {
                 return None;
             }
         }
@@ -174,7 +174,7 @@ impl<'a> Scales<'a> {
 }
 
 /// What a role's conversation in a lane holds so far: that of the lane around, if it begins there.
-fn own(told: &BTreeMap<(LanePath, RoleName), Heard>, lane: &LanePath, role: &RoleName) -> Heard {
+fn own(told: &BTreeMap<(LanePath, RoleName), ConversationSize>, lane: &LanePath, role: &RoleName) -> ConversationSize {
     lane.outward().find_map(|lane| told.get(&(lane, role.clone())).cloned()).unwrap_or_default()
 }
 
@@ -185,12 +185,12 @@ fn opened_by(run: &Run, lane: &LanePath) -> Vec<u64> {
 
 /// What a role's conversation holds so far.
 #[derive(Debug, Clone, Default)]
-struct Heard {
+struct ConversationSize {
     bytes: usize,
     last: Option<Place>,
 }
 
-impl Heard {
+impl ConversationSize {
     /// The bytes of a visit's first request, and those of them that it opens with. The conversation goes on with it and
     /// its answer.
     fn visit(
