@@ -34,4 +34,4 @@ mod workspace;
 pub use cause::Cause;
 pub use definition::Definition;
 pub use report::{Change, Failure, Lines, Part, Report, ScenarioResult, SnapshotResult, SnapshotState, Stale, Verdict};
-pub use suite::{Options, Suite, Unreadable};
+pub use suite::{FOLDER, Options, Suite, Unreadable};

@@ -4,6 +4,7 @@ use std::path::{Path, PathBuf};
 
 use rondo_protocol::diagnostic::Code;
 
+use crate::author::scenario::FOLDER;
 use crate::cli::failure::Failure;
 use crate::cli::workflow;
 
@@ -13,8 +14,6 @@ const MAX_DEPTH: usize = 8;
 const MAX_WORKFLOWS: usize = 1_000;
 /// The most folders that are looked into.
 const MAX_FOLDERS: usize = 20_000;
-/// The folder of scenarios beside a workflow file.
-const TESTS: &str = "tests";
 
 /// A workflow whose scenarios are run.
 #[derive(Debug, PartialEq, Eq)]
@@ -36,9 +35,8 @@ pub fn targets(path: &str, here: &Path) -> Result<Vec<Target>, Failure> {
     }
     match workflow::find(path, here) {
         Ok(file) => Ok(vec![Target { file, only: None }]),
-        Err(failure) if here.join(named).is_dir() => {
+        Err(_) if here.join(named).is_dir() => {
             let files = below(named, here);
-            let _ = failure;
             if files.is_empty() {
                 let message =
                     format!("{path}: neither the folder nor any below it holds workflow.yaml or workflow.json");
@@ -58,7 +56,7 @@ fn scenario(path: &Path, here: &Path) -> Option<Target> {
     }
     // Relative paths may leave out the folders that they are named from.
     let full = here.join(path).canonicalize().ok()?;
-    let tests = full.parent().filter(|folder| folder.file_name().is_some_and(|name| name == TESTS))?;
+    let tests = full.parent().filter(|folder| folder.file_name().is_some_and(|name| name == FOLDER))?;
     let file = workflow::file_in(tests.parent()?, here)?;
     let file = file.strip_prefix(here).map(Path::to_path_buf).unwrap_or(file);
     Some(Target { file, only: Some(path.file_stem()?.to_str()?.to_owned()) })

@@ -19,7 +19,7 @@ use serde::Serialize;
 
 use super::super::session::{look, of_store, thread_in};
 use super::super::{StoreArgs, workflow};
-use crate::author::scenario::Suite;
+use crate::author::scenario::{FOLDER, Suite};
 use crate::cli::failure::Failure;
 use crate::cli::files::absolute;
 use crate::cli::output::{Output, tell};
@@ -30,8 +30,6 @@ use crate::thread::Origin;
 
 /// How many characters of a thread's id a scenario is called after.
 const NAME_LENGTH: usize = 10;
-/// The folder of scenarios beside a workflow file.
-const TESTS: &str = "tests";
 
 /// What a program is told.
 #[derive(Serialize)]
@@ -271,7 +269,7 @@ fn arguments(text: &str) -> Value {
 }
 
 fn write(folder: &Path, name: &str, whole: &[(&'static str, Value)]) -> Result<PathBuf, Failure> {
-    let tests = folder.join(TESTS);
+    let tests = folder.join(FOLDER);
     let failed =
         |file: &Path, error: std::io::Error| Failure::new(Code::WriteFailed, format!("{}: {error}", file.display()));
     if tests.is_symlink() {
