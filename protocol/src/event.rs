@@ -7,8 +7,10 @@ use serde::{Deserialize, Serialize};
 
 use crate::canonical::Value;
 use crate::digest::Digest;
-use crate::id::{LanePath, RoleName, Status, ThreadId};
+use crate::id::{RoleName, Status, ThreadId};
 use crate::object::{AnsweredBy, Followed, Usage};
+
+pub use crate::object::{LaneEnd, Outcome, Target, Visit};
 
 /// How far an acknowledged step is safe.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
@@ -95,46 +97,6 @@ pub struct Event {
     /// What happened.
     #[serde(flatten)]
     pub what: What,
-}
-
-/// Whose visit an event is about.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Visit {
-    /// The role.
-    pub role: RoleName,
-    /// Its n-th visit in the lane, from 1.
-    pub visit: u64,
-    /// The lane.
-    pub lane: LanePath,
-}
-
-/// Where an edge leads.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Target {
-    /// The role.
-    pub role: RoleName,
-    /// The lane in which it is visited.
-    pub lane: LanePath,
-}
-
-/// How a lane came to its end.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "lowercase")]
-pub enum LaneEnd {
-    /// At its join.
-    Arrived,
-    /// With a fault.
-    Failed,
-    /// Because its join needed it no longer.
-    Cancelled,
-}
-
-impl Visit {
-    /// The visit that stands for the beginning of a thread in events.
-    pub fn beginning() -> Option<Self> {
-        let role = RoleName::new("start").ok()?;
-        Some(Self { role, visit: 0, lane: LanePath::trunk() })
-    }
 }
 
 /// What happened.
@@ -361,29 +323,6 @@ impl What {
             Followed::Said { text } => Self::Said { visit: visit.clone(), text },
             Followed::LaneEnded { visit, how } => Self::LaneEnded { visit, how },
             Followed::Waiting { visit, form } => Self::ThreadWaiting { visit, form },
-        }
-    }
-}
-
-/// How a thread ended.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "lowercase")]
-pub enum Outcome {
-    /// At `end`.
-    Done,
-    /// At `fail`.
-    Failed,
-    /// By `rondo cancel`.
-    Cancelled,
-}
-
-impl Outcome {
-    /// The word in events.
-    pub fn name(self) -> &'static str {
-        match self {
-            Self::Done => "done",
-            Self::Failed => "failed",
-            Self::Cancelled => "cancelled",
         }
     }
 }

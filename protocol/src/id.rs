@@ -139,6 +139,9 @@ impl ThreadId {
     }
 }
 
+/// The most lanes of a fan-out.
+pub const MAX_LANES: usize = 10_000;
+
 impl LanePath {
     /// The lane in which a thread starts.
     pub fn trunk() -> Self {

@@ -7,6 +7,7 @@
 //! function that needs a file is given its text.
 
 pub mod call;
+mod call_kind;
 pub mod canonical;
 pub mod diagnostic;
 pub mod digest;

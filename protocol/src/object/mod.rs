@@ -13,6 +13,7 @@ mod start;
 mod step;
 mod targets;
 mod transcript;
+mod visit;
 
 pub use head::{Head, Parameters, ToolSpec};
 pub use note::{AnsweredBy, BoundedEdge, CancelledLane, Followed, HookAnswer, HookNote, Note, ToolNote, Usage};
@@ -21,3 +22,4 @@ pub use request::{Request, digest_of};
 pub use start::{LAYOUT, Start};
 pub use step::{Compaction, CompactionKind, EdgeTaken, FaultKind, Observation, Rebind, RebindKind, Step, StepKind};
 pub use transcript::{Entry, Finish, ModelReply, Transcript};
+pub use visit::{LaneEnd, Outcome, Target, Visit};

@@ -1,11 +1,10 @@
 use serde::{Deserialize, Serialize};
 
-use crate::call::CallKind;
+use crate::call_kind::CallKind;
 use crate::canonical::Value;
-use crate::event::{LaneEnd, Target, Visit};
 use crate::id::{LanePath, RoleName};
 
-use super::targets;
+use super::{LaneEnd, Target, Visit, targets};
 
 /// Tokens as the provider counted them.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]

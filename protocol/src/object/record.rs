@@ -73,11 +73,10 @@ impl Record {
 mod tests {
     use super::*;
     use crate::canonical::Value;
-    use crate::event::Outcome;
     use crate::id::{LanePath, RoleName, Status};
     use crate::message::{Part, Parts, ToolUse};
     use crate::object::{
-        CompactionKind, EdgeTaken, Entry, Finish, ModelReply, Observation, RebindKind, StepKind, Transcript,
+        CompactionKind, EdgeTaken, Entry, Finish, ModelReply, Observation, Outcome, RebindKind, StepKind, Transcript,
     };
 
     fn records() -> [Record; 3] {

@@ -2,8 +2,9 @@ use serde::{Deserialize, Serialize};
 
 use crate::canonical::Value;
 use crate::digest::Digest;
-use crate::event::Outcome;
 use crate::id::{LanePath, RoleName, Status};
+
+use super::Outcome;
 
 /// One visit of one role: the edge prompt it got and the answer it gave. Object kind `step`; immutable.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]

@@ -3,9 +3,9 @@
 
 use serde::{Deserialize, Deserializer, Serialize, Serializer, de};
 
-use crate::event::Target;
-use crate::id::{LanePath, RoleName};
-use crate::workflow::FanOut;
+use crate::id::{LanePath, MAX_LANES, RoleName};
+
+use super::Target;
 
 #[derive(Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
@@ -59,7 +59,7 @@ pub fn serialize<S: Serializer>(targets: &[Target], serializer: S) -> Result<S::
 pub fn deserialize<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Vec<Target>, D::Error> {
     let mut targets = Vec::new();
     for run in Vec::<Run>::deserialize(deserializer)? {
-        if targets.len() + run.count as usize > FanOut::MAX_LANES {
+        if targets.len() + run.count as usize > MAX_LANES {
             return Err(de::Error::custom("an edge leads to more lanes than a fan-out can have"));
         }
         for after in 0..run.count {

@@ -6,7 +6,7 @@ use std::collections::BTreeMap;
 
 use serde::{Deserialize, Serialize};
 
-use crate::call::CallKind;
+use crate::call_kind::CallKind;
 use crate::canonical::Value;
 use crate::id::RoleName;
 

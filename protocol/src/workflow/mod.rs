@@ -421,7 +421,7 @@ pub struct FanOut {
 
 impl FanOut {
     /// The most lanes of a fan-out, and elements of an `each` list.
-    pub const MAX_LANES: usize = 10_000;
+    pub const MAX_LANES: usize = crate::id::MAX_LANES;
     /// How many fan-outs may stand one within the other.
     pub const MAX_NESTING: usize = 8;
 }

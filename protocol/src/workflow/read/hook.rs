@@ -5,7 +5,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use super::Reader;
 use super::file::Family;
 use super::part::{self, Fields, Part};
-use crate::call::CallKind;
+use crate::call_kind::CallKind;
 use crate::canonical::Value;
 use crate::diagnostic::{Code, nearest};
 use crate::id::RoleName;
