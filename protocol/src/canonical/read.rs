@@ -93,18 +93,16 @@ impl Reader<'_> {
 
     fn list(&mut self) -> Result<Value, Error> {
         let mut items = Vec::new();
-        if self.scan.peek() == Some(b']') {
-            self.scan.at += 1;
+        if self.scan.take(b']') {
             return Ok(Value::List(items));
         }
         loop {
             self.scan.blanks();
             items.push(self.value()?);
             self.scan.blanks();
-            if self.scan.peek() != Some(b',') {
+            if !self.scan.take(b',') {
                 break;
             }
-            self.scan.at += 1;
         }
         self.take(b']', "expected , or ]")?;
         Ok(Value::List(items))
@@ -112,8 +110,7 @@ impl Reader<'_> {
 
     fn object(&mut self) -> Result<Value, Error> {
         let mut members = BTreeMap::new();
-        if self.scan.peek() == Some(b'}') {
-            self.scan.at += 1;
+        if self.scan.take(b'}') {
             return Ok(Value::Object(members));
         }
         loop {
@@ -131,10 +128,9 @@ impl Reader<'_> {
             }
             members.insert(key, value);
             self.scan.blanks();
-            if self.scan.peek() != Some(b',') {
+            if !self.scan.take(b',') {
                 break;
             }
-            self.scan.at += 1;
         }
         self.take(b'}', "expected , or }")?;
         Ok(Value::Object(members))

@@ -120,8 +120,7 @@ impl Reader<'_> {
 
     fn list(&mut self) -> Result<Kind, SourceError> {
         let mut items = Vec::new();
-        if self.scan.peek() == Some(b']') {
-            self.scan.at += 1;
+        if self.scan.take(b']') {
             return Ok(Kind::List(items));
         }
         loop {
@@ -139,8 +138,7 @@ impl Reader<'_> {
     fn map(&mut self) -> Result<Kind, SourceError> {
         let mut entries: Vec<(Key, Node)> = Vec::new();
         let mut seen = BTreeSet::new();
-        if self.scan.peek() == Some(b'}') {
-            self.scan.at += 1;
+        if self.scan.take(b'}') {
             return Ok(Kind::Map(entries));
         }
         loop {
@@ -158,10 +156,9 @@ impl Reader<'_> {
             }
             self.budget.take(0, name.len(), span)?;
             self.scan.blanks();
-            if self.scan.peek() != Some(b':') {
+            if !self.scan.take(b':') {
                 return Err(self.fault("expected : after a key"));
             }
-            self.scan.at += 1;
             self.scan.blanks();
             let node = self.value()?;
             if seen.insert(name.clone()) {
@@ -178,18 +175,13 @@ impl Reader<'_> {
     /// Whether a comma and not the end follows.
     fn another(&mut self, end: u8, expected: &str) -> Result<bool, SourceError> {
         self.scan.blanks();
-        match self.scan.peek() {
-            Some(b',') => {
-                self.scan.at += 1;
-                Ok(true)
-            }
-            Some(byte) if byte == end => {
-                self.scan.at += 1;
-                Ok(false)
-            }
-            None => Err(self.fault("the file ends within a list or map")),
-            _ => Err(self.fault(expected)),
+        if self.scan.take(b',') {
+            return Ok(true);
         }
+        if self.scan.take(end) {
+            return Ok(false);
+        }
+        Err(self.fault(if self.scan.peek().is_some() { expected } else { "the file ends within a list or map" }))
     }
 
     fn number(&mut self) -> Result<Kind, SourceError> {
@@ -197,20 +189,16 @@ impl Reader<'_> {
         let number = self.scan.number();
         let (literal, is_integer) = self.token(number)?;
         let span = self.span_from(start);
+        let in_range = literal.parse::<i128>().ok().filter(|number| number.abs() <= MAX_INTEGER);
+        let finite = literal.parse::<f64>().ok().filter(|number| number.is_finite());
         let (kind, fault) = if is_integer {
-            match literal.parse::<i128>() {
-                Ok(number) if number.abs() <= MAX_INTEGER => (Kind::Int(number), None),
-                _ => (Kind::Int(0), Some(integer_out_of_range(span))),
-            }
+            (in_range.map(Kind::Int), integer_out_of_range(span))
         } else {
-            match literal.parse::<f64>() {
-                Ok(number) if number.is_finite() => (Kind::Float(number), None),
-                _ => (Kind::Int(0), Some(not_finite(span))),
-            }
+            (finite.map(Kind::Float), not_finite(span))
         };
-        if let Some(fault) = fault {
+        Ok(kind.unwrap_or_else(|| {
             self.note(fault);
-        }
-        Ok(kind)
+            Kind::Int(0)
+        }))
     }
 }

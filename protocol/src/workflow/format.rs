@@ -27,6 +27,7 @@ pub enum Shape {
     Cost,
     /// Bytes: an integer or a size such as `8MiB`.
     Size,
+    RoleName,
     /// A duration of more than 0.
     Duration,
     /// A duration; `0` or `none` for one that never ends.
@@ -255,7 +256,7 @@ named! {
         ("bodies", "Those and the body."),
     ];
     CHOSEN_CONTEXT "ChosenContext" "How much, of whom." Keys &[
-        key("from", List(&Text, 0), ""),
+        key("from", List(&Shape::RoleName, 0), ""),
         key("what", Shape::Named(&CONTEXT_WHAT), ""),
         key("max_bytes", Shape::Size, ""),
     ];

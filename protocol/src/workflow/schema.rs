@@ -101,7 +101,7 @@ impl Definitions {
 
     fn shape(&mut self, shape: Shape) -> Value {
         match shape {
-            Shape::Text => json!({ "type": "string" }),
+            Shape::Text | Shape::RoleName => json!({ "type": "string" }),
             Shape::NonEmpty => json!({ "type": "string", "minLength": 1 }),
             Shape::Pattern(pattern) => json!({ "type": "string", "pattern": pattern }),
             Shape::Boolean => json!({ "type": "boolean" }),

@@ -117,10 +117,7 @@ impl<'p, 'w> Flow<'p, 'w> {
             if arrivals.is_empty() {
                 continue;
             }
-            let exit = arrivals.iter().filter_map(|way| self.on(*way)).reduce(|mut exit, other| {
-                exit.join(&other);
-                exit
-            })?;
+            let exit = Self::union(arrivals.iter().filter_map(|way| self.on(*way)))?;
             exits.push((exit, *is_sure));
         }
         self.meet(fan, &exits)

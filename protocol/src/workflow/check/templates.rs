@@ -1,4 +1,4 @@
-//! Every template of a workflow, each at its env.
+//! Checks every template of a workflow where it is used.
 
 use std::collections::BTreeMap;
 

@@ -144,22 +144,10 @@ impl Reader<'_> {
     }
 
     fn context(&mut self, part: &Part<'_>) -> Option<Context> {
-        let mut context = Context::default();
-        if !matches!(part.node.kind, Kind::Map(_)) {
-            context.what = self.word(part, &CONTEXT_WHAT)?;
-            return Some(context);
+        if matches!(part.node.kind, Kind::Map(_)) {
+            return Some(self.with_defaults(part, CHOSEN_CONTEXT.keys()));
         }
-        let fields = self.fields(part, CHOSEN_CONTEXT.keys())?;
-        if let Some(items) = fields.get("from").and_then(|from| self.items(from)) {
-            context.from = Some(items.iter().filter_map(|item| self.role_reference(item)).collect());
-        }
-        if let Some(what) = fields.get("what").and_then(|what| self.word(what, &CONTEXT_WHAT)) {
-            context.what = what;
-        }
-        if let Some(max_bytes) = fields.get("max_bytes").and_then(|max_bytes| self.size(max_bytes)) {
-            context.max_bytes = max_bytes;
-        }
-        Some(context)
+        Some(Context { what: self.word(part, &CONTEXT_WHAT)?, ..Context::default() })
     }
 
     fn compact(&mut self, part: &Part<'_>) -> Option<Compact> {

@@ -141,6 +141,7 @@ impl Reader<'_> {
     pub(super) fn value(&mut self, part: &Part<'_>, shape: Shape) -> Option<Value> {
         match shape {
             Shape::NonEmpty => self.nonempty(part).map(Value::Str),
+            Shape::RoleName => self.role_reference(part).map(|role| Value::from(role.as_str())),
             Shape::Count(least, most) => self.integer(part, least, most).map(Value::from),
             Shape::Number(least, most) => {
                 let expected = format!("a number from {least} to {most}");

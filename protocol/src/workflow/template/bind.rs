@@ -2,8 +2,7 @@
 
 use std::ops::Range;
 
-use super::expr::{Attribute, Comparison, Expr, FILTERS, Filter, FilterKind, Node, Segment, Test, TypeTest};
-use super::number::Rounding;
+use super::expr::{Attribute, Comparison, Expr, FILTERS, Filter, FilterKind, Node, Rounding, Segment, Test, TypeTest};
 use crate::canonical::Value;
 use crate::diagnostic::{Code, nearest};
 use crate::source::SourceError;

@@ -3,7 +3,6 @@
 use std::fmt;
 use std::ops::Range;
 
-use super::number::Rounding;
 use crate::canonical::Value;
 
 /// An expression in its checked form.
@@ -135,60 +134,55 @@ impl Segment {
     }
 }
 
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Arithmetic {
-    Add,
-    Subtract,
-    Multiply,
-    Divide,
-    FloorDivide,
-    Remainder,
-    Power,
-}
-
-impl Arithmetic {
-    pub(crate) fn symbol(self) -> &'static str {
-        match self {
-            Self::Add => "+",
-            Self::Subtract => "-",
-            Self::Multiply => "*",
-            Self::Divide => "/",
-            Self::FloorDivide => "//",
-            Self::Remainder => "%",
-            Self::Power => "**",
+macro_rules! operators {
+    ($($name:ident { $($operator:ident $symbol:literal,)* })*) => {$(
+        #[derive(Debug, Clone, Copy, PartialEq, Eq)]
+        pub(crate) enum $name {
+            $($operator),*
         }
-    }
+
+        impl $name {
+            pub(crate) fn symbol(self) -> &'static str {
+                match self { $(Self::$operator => $symbol),* }
+            }
+        }
+    )*};
 }
 
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Comparison {
-    Equal,
-    NotEqual,
-    Less,
-    LessOrEqual,
-    Greater,
-    GreaterOrEqual,
-    In,
-    NotIn,
+operators! {
+    Arithmetic {
+        Add "+",
+        Subtract "-",
+        Multiply "*",
+        Divide "/",
+        FloorDivide "//",
+        Remainder "%",
+        Power "**",
+    }
+    Comparison {
+        Equal "==",
+        NotEqual "!=",
+        Less "<",
+        LessOrEqual "<=",
+        Greater ">",
+        GreaterOrEqual ">=",
+        In "in",
+        NotIn "not in",
+    }
 }
 
 impl Comparison {
-    pub(crate) fn symbol(self) -> &'static str {
-        match self {
-            Self::Equal => "==",
-            Self::NotEqual => "!=",
-            Self::Less => "<",
-            Self::LessOrEqual => "<=",
-            Self::Greater => ">",
-            Self::GreaterOrEqual => ">=",
-            Self::In => "in",
-            Self::NotIn => "not in",
-        }
-    }
-
     pub(crate) fn is_order(self) -> bool {
         matches!(self, Self::Less | Self::LessOrEqual | Self::Greater | Self::GreaterOrEqual)
     }
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Rounding {
+    /// The nearest, halves away from zero.
+    Common,
+    Floor,
+    Ceil,
 }
 
 /// A test after `is`, or in `select` and `selectattr`.

@@ -6,7 +6,7 @@
 use std::cmp::Ordering;
 
 use super::Cause;
-use super::expr::Arithmetic;
+use super::expr::{Arithmetic, Rounding};
 use crate::canonical::{MAX_INTEGER, Value};
 
 /// 2^64, beyond every integer.
@@ -64,14 +64,6 @@ pub(super) fn round(number: &Value, digits: i32, rounding: Rounding) -> Result<V
         }
         other => Err(Cause::Operand { operation: "round", found: super::kind_name(other) }),
     }
-}
-
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Rounding {
-    /// The nearest, halves away from zero.
-    Common,
-    Floor,
-    Ceil,
 }
 
 fn integers(operator: Arithmetic, left: i128, right: i128) -> Result<Value, Cause> {

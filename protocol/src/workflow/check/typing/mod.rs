@@ -1,4 +1,4 @@
-//! Types and presence within one template: what each path stands for at its env, and whether it may stand there.
+//! Types and presence within one template: the type of each path where it is used, and whether it may be used there.
 
 mod filter;
 mod path;

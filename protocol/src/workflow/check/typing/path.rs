@@ -1,4 +1,4 @@
-//! What a path stands for at its env, and whether it may stand there.
+//! The type of a path where it is used, and whether it may be used there.
 
 use std::ops::Range;
 
