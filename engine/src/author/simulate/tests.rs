@@ -205,7 +205,7 @@ fn a_field_without_a_value_is_said_at_the_field() {
         r#"
 rondo: 1
 name: impossible
-roles: { a: { system: A., output: { odd: { code: { type: string, pattern: "^\\p{Greek}+$" } }, even: null } } }
+roles: { a: { system: A., output: { odd: { code: { type: string, pattern: "^a$", minLength: 2 } }, even: null } } }
 graph: { start: { to: a, prompt: Go. }, a: { odd: { to: end }, even: { to: end } } }
 "#,
     );
