@@ -13,7 +13,7 @@ use rondo_protocol::event::Durability;
 use rondo_protocol::id::{LanePath, RoleName, ThreadId};
 use rondo_protocol::object::Note;
 
-use super::trail::{Trail, verified, verified_object};
+use super::chain::{ChainVerifier, verified, verified_object};
 use super::{Commit, Entries, Error, JournalRecord, LaneRow, Read, Row, StepStore, StoredStep};
 
 /// How many steps a scan takes out of the store at a time; the store is not locked while a visitor looks at them.
@@ -200,21 +200,21 @@ impl Read for MemoryStore {
             let places = contents.places.get(&digest).map_or(&[][..], Vec::as_slice);
             Ok(places.iter().find(|(holder, _)| holder == thread).map(|(_, seq)| *seq))
         };
-        let mut trail = Trail::new(thread, from.saturating_sub(1).max(1), &place);
-        while trail.next() <= to {
+        let mut chain = ChainVerifier::new(thread, from.saturating_sub(1).max(1), &place);
+        while chain.next() <= to {
             let steps = self
                 .contents()
                 .threads
                 .get(thread)
-                .map(|thread| thread.some_steps(trail.next()..=to))
+                .map(|thread| thread.some_steps(chain.next()..=to))
                 .unwrap_or_default();
             if steps.is_empty() {
-                return Err(trail.missing());
+                return Err(chain.missing());
             }
             for entry in steps {
-                let stored = trail.step(entry.seq, entry.digest, entry.visit, &entry.bytes)?;
+                let stored = chain.step(entry.seq, entry.digest, entry.visit, &entry.bytes)?;
                 if entry.seq == row.seq {
-                    trail.end(&row)?;
+                    chain.end(&row)?;
                 }
                 if entry.seq >= from && !visit(stored, entry.note.clone()) {
                     return Ok(());

@@ -8,6 +8,7 @@
 
 mod anchor;
 mod blocking;
+mod chain;
 mod codec;
 mod commit;
 mod error;
@@ -17,12 +18,12 @@ mod keys;
 mod lock;
 mod manifest;
 mod memory;
+mod prepared;
 mod recovery;
 mod rocks;
 mod row;
 mod tables;
 pub mod text;
-mod trail;
 mod writer;
 
 #[cfg(test)]

@@ -27,6 +27,7 @@ use super::folder::{self, Found, Owner};
 use super::keys::{self, Family};
 use super::lock::{self, FolderLock};
 use super::manifest::{self, Position, Watch};
+use super::prepared;
 use super::recovery::{self, Copy, DATABASE};
 use super::tables::{Change, Tables, Visited, WriteTables};
 use super::writer::{Failure, Target, Writer};
@@ -182,12 +183,10 @@ impl StepStore for RocksStore {
     }
 
     fn put_hook_value(&self, space: &str, key: Vec<u8>, value: Option<Vec<u8>>) -> BoxFuture<'_, Result<(), Error>> {
-        let Some(key) = keys::hook(space, &key) else {
-            let what = "the name of a hook's key space is too long".to_owned();
-            return Box::pin(future::ready(Err(Error::Malformed { what })));
-        };
-        let value = value.map(|value| codec::write_hook(&value));
-        self.writer.change(Change { family: Family::Hooks, key, value })
+        match prepared::hook_value(space, &key, value.as_deref()) {
+            Ok(change) => self.writer.change(change),
+            Err(error) => Box::pin(future::ready(Err(error))),
+        }
     }
 
     fn durability(&self) -> Durability {

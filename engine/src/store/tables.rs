@@ -10,11 +10,11 @@ use rondo_protocol::digest::{Digest, Kind};
 use rondo_protocol::id::{LanePath, RoleName, ThreadId};
 use rondo_protocol::object::Note;
 
+use super::chain::{ChainVerifier, verified, verified_object};
 use super::codec::{self, StepValue};
 use super::error::Damage;
 use super::keys::{self, Family};
 use super::manifest::Position;
-use super::trail::{Trail, verified, verified_object};
 use super::{Entries, Error, JournalRecord, LaneRow, Read, Row, StoredStep};
 
 /// What a visitor of entries says: go on, or stop.
@@ -234,7 +234,7 @@ impl<T: Tables> Read for T {
         // The step before the range is read as well: the first step of the range must follow it.
         let first = from.saturating_sub(1).max(1);
         let place = |digest| place_in(self, digest, thread);
-        let mut trail = Trail::new(thread, first, &place);
+        let mut chain = ChainVerifier::new(thread, first, &place);
         let mut notes =
             Notes { tables: self, thread, ahead: std::collections::VecDeque::new(), next: from, ended: false };
         let (stopped, beyond) = (Cell::new(false), Cell::new(false));
@@ -246,9 +246,9 @@ impl<T: Tables> Read for T {
             }
             let located = |error: Error| error.at(Family::Steps, key, Some(thread));
             let StepValue { digest, visit: number, bytes } = codec::read_step(value).map_err(located)?;
-            let stored = trail.step(seq, digest, number, bytes).map_err(located)?;
+            let stored = chain.step(seq, digest, number, bytes).map_err(located)?;
             if seq == row.seq {
-                trail.end(&row).map_err(located)?;
+                chain.end(&row).map_err(located)?;
             }
             if seq >= from {
                 let note = notes.of(seq)?;
@@ -256,8 +256,8 @@ impl<T: Tables> Read for T {
             }
             Ok(if stopped.get() { ControlFlow::Break(()) } else { ControlFlow::Continue(()) })
         })?;
-        if !stopped.get() && trail.next() <= to {
-            return Err(trail.missing());
+        if !stopped.get() && chain.next() <= to {
+            return Err(chain.missing());
         }
         // A step behind the row's last is damage, unless it was committed while this scan ran.
         if beyond.get() && Read::row(self, thread)?.is_none_or(|newer| newer.seq <= row.seq) {

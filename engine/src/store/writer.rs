@@ -1,4 +1,4 @@
-//! The writer: every write of a store goes through one desk, on the calling thread or on one of its own.
+//! The writer: every write of a store goes through one loop, on the calling thread or on one of its own.
 //!
 //! Laws. What is handed over is written in the order of the calls. Commits and synced records that wait at the same time
 //! go into one batch with one sync; each is checked against the stored row and against those that stand before it in the
@@ -11,9 +11,8 @@
 //!
 //! The writer knows tables and the anchor, and nothing of RocksDB.
 
-mod desk;
-mod prepared;
 mod queue;
+mod writer_loop;
 
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, OnceLock, PoisonError};
 use std::thread::JoinHandle;
@@ -23,14 +22,14 @@ use rondo_protocol::event::Durability;
 use rondo_protocol::id::ThreadId;
 use tokio::sync::oneshot;
 
-use self::desk::Desk;
-use self::prepared::Prepared;
 use self::queue::{Queue, Turn, What, Work};
+use self::writer_loop::WriterLoop;
 use super::anchor::Anchor;
 use super::blocking::{blocking, is_on_worker};
 use super::codec::Ledger;
+use super::prepared::{self, Prepared};
 use super::tables::{Change, WriteTables};
-use super::{Commit, Error, JournalRecord, MAX_COMMIT_BYTES, MAX_NAME_BYTES};
+use super::{Commit, Error, JournalRecord};
 
 /// Why a store answers nothing more, once it does not.
 pub(super) type Failure = Arc<OnceLock<Error>>;
@@ -53,12 +52,12 @@ pub(super) struct Writer<T: WriteTables + 'static> {
     thread: Option<JoinHandle<()>>,
 }
 
-/// What callers and the writer's thread have in common. Whoever holds the desk writes; the queue is locked for instants.
+/// What callers and the writer's thread have in common. Whoever holds the loop writes; the queue is locked for instants.
 struct Shared<T> {
     queue: Mutex<Queue>,
     /// Tells the thread that the queue wants it.
     wanted: Condvar,
-    desk: Mutex<Desk<T>>,
+    writing: Mutex<WriterLoop<T>>,
     failure: Failure,
 }
 
@@ -68,8 +67,8 @@ impl<T: WriteTables> Writer<T> {
     /// # Errors
     /// [`Error::Io`] when the system gives no thread.
     pub(super) fn start(target: Target<T>, failure: Failure) -> Result<Self, Error> {
-        let desk = Mutex::new(Desk::new(target, Arc::clone(&failure)));
-        let shared = Arc::new(Shared { queue: Mutex::default(), wanted: Condvar::new(), desk, failure });
+        let writing = Mutex::new(WriterLoop::new(target, Arc::clone(&failure)));
+        let shared = Arc::new(Shared { queue: Mutex::default(), wanted: Condvar::new(), writing, failure });
         let at_work = Arc::clone(&shared);
         let thread = std::thread::Builder::new()
             .name("rondo-writer".to_owned())
@@ -93,13 +92,10 @@ impl<T: WriteTables> Writer<T> {
         records: Vec<JournalRecord>,
         sync: bool,
     ) -> BoxFuture<'_, Result<(), Error>> {
-        if records.iter().any(|record| record.lane.as_str().len() > MAX_NAME_BYTES)
-            || records.iter().map(|record| record.bytes.len()).sum::<usize>() > MAX_COMMIT_BYTES
-        {
-            let what = format!("thread {thread}: journal records are too large");
-            return Box::pin(future::ready(Err(Error::Malformed { what })));
+        match prepared::check_records(&thread, &records) {
+            Ok(()) => self.hand_over(What::Records { thread, records, sync }),
+            Err(error) => Box::pin(future::ready(Err(error))),
         }
-        self.hand_over(What::Records { thread, records, sync })
     }
 
     /// Hands over a change that need not be synced.
@@ -158,9 +154,9 @@ impl<T: WriteTables> Shared<T> {
     fn write_or_wake(&self) {
         if is_on_worker()
             && self.queue().is_single()
-            && let Ok(mut desk) = self.desk.try_lock()
+            && let Ok(mut writing) = self.writing.try_lock()
         {
-            blocking(|| desk.write_some(&self.queue));
+            blocking(|| writing.write_some(&self.queue));
             return;
         }
         self.wake();
@@ -169,7 +165,7 @@ impl<T: WriteTables> Shared<T> {
     fn wake(&self) {
         let mut queue = self.queue();
         // What this was called for may have been written meanwhile by somebody else.
-        if self.desk.is_poisoned() {
+        if self.writing.is_poisoned() {
             let _ = self.failure.set(died());
             queue.clear();
         } else if !queue.is_empty() {
@@ -188,15 +184,15 @@ impl<T: WriteTables> Shared<T> {
             queue.wants_thread = false;
             let is_closed = queue.is_closed;
             drop(queue);
-            let Ok(mut desk) = self.desk.lock() else {
+            let Ok(mut writing) = self.writing.lock() else {
                 // Whoever wrote before has panicked, which has been reported where it happened.
                 let _ = self.failure.set(died());
                 self.queue().clear();
                 return;
             };
-            while desk.write_some(&self.queue) {}
+            while writing.write_some(&self.queue) {}
             if is_closed {
-                return desk.close();
+                return writing.close();
             }
         }
     }

@@ -9,9 +9,9 @@ use std::task::{Context, Poll, Waker};
 use rondo_protocol::id::ThreadId;
 use tokio::sync::oneshot;
 
+use super::super::prepared::Prepared;
 use super::super::tables::Change;
 use super::super::{Error, JournalRecord};
-use super::prepared::Prepared;
 
 /// How much may wait; who comes later waits for room. Work of any size has room when nothing else waits.
 const QUEUE_LENGTH: usize = 1024;

@@ -1,13 +1,13 @@
-//! A commit with all encoded that does not depend on what is stored, so that it is done by whoever commits and not at
-//! the desk where everybody's commits pass.
+//! What is handed to a store, encoded and checked as far as that does not depend on what is stored, so that it is done
+//! by whoever hands it over and not by the writer, which everybody waits for.
 
 use rondo_protocol::event::Durability;
 use rondo_protocol::id::{LanePath, ThreadId};
 
-use super::super::commit::Place;
-use super::super::keys::{self, Family};
-use super::super::tables::Change;
-use super::super::{Commit, Error, codec};
+use super::commit::Place;
+use super::keys::{self, Family};
+use super::tables::Change;
+use super::{Commit, Error, JournalRecord, MAX_COMMIT_BYTES, MAX_NAME_BYTES, codec};
 
 /// A commit that is ready to be written.
 pub(super) struct Prepared {
@@ -82,4 +82,33 @@ impl Prepared {
     pub(super) fn size_bytes(&self) -> usize {
         self.changes.iter().map(Change::size_bytes).sum()
     }
+}
+
+/// Refuses journal records that are too large.
+///
+/// # Errors
+/// [`Error::Malformed`].
+pub(super) fn check_records(thread: &ThreadId, records: &[JournalRecord]) -> Result<(), Error> {
+    if records.iter().any(|record| record.lane.as_str().len() > MAX_NAME_BYTES)
+        || records.iter().map(|record| record.bytes.len()).sum::<usize>() > MAX_COMMIT_BYTES
+    {
+        return Err(Error::Malformed { what: format!("thread {thread}: journal records are too large") });
+    }
+    Ok(())
+}
+
+/// The change that writes a journal record.
+pub(super) fn record(thread: &ThreadId, record: &JournalRecord) -> Change {
+    let key = keys::record(thread, &record.lane, record.position);
+    Change { family: Family::Journal, key, value: Some(codec::write_record(&record.bytes)) }
+}
+
+/// The change that writes a value of a hook's private key space, or deletes it.
+///
+/// # Errors
+/// [`Error::Malformed`].
+pub(super) fn hook_value(space: &str, key: &[u8], value: Option<&[u8]>) -> Result<Change, Error> {
+    let malformed = || Error::Malformed { what: "the name of a hook's key space is too long".to_owned() };
+    let key = keys::hook(space, key).ok_or_else(malformed)?;
+    Ok(Change { family: Family::Hooks, key, value: value.map(codec::write_hook) })
 }

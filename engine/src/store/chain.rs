@@ -1,8 +1,8 @@
-//! The trail of a thread's steps: a scan is believed step by step, or not at all.
+//! The chain of a thread's steps: a scan is believed step by step, or not at all.
 //!
 //! Laws. Sequence numbers have no gap. The digest of each step is that of its bytes. A trunk step that stands behind a
 //! trunk step names it, and nothing else, as its predecessor; every other step names only earlier steps of its thread.
-//! A trail does not read; both stores read through it.
+//! A verifier does not read; every store reads through it.
 
 use rondo_protocol::canonical;
 use rondo_protocol::digest::{Digest, Kind};
@@ -19,7 +19,7 @@ use super::{Error, Row, StoredStep};
 pub(super) type Place<'a> = dyn Fn(Digest) -> Result<Option<u64>, Error> + 'a;
 
 /// What has been seen of a thread so far.
-pub(super) struct Trail<'a> {
+pub(super) struct ChainVerifier<'a> {
     thread: &'a ThreadId,
     next: u64,
     last: Option<Last>,
@@ -32,8 +32,8 @@ struct Last {
     trunk: bool,
 }
 
-impl<'a> Trail<'a> {
-    /// A trail that begins at `from`, at least 1. Where `from` is not the first step, hand the one before it to
+impl<'a> ChainVerifier<'a> {
+    /// A verifier that begins at `from`, at least 1. Where `from` is not the first step, hand the one before it to
     /// [`step`](Self::step) first and begin there, so that the first step of the range is held to its predecessor too.
     pub(super) fn new(thread: &'a ThreadId, from: u64, place: &'a Place<'a>) -> Self {
         Self { thread, next: from, last: None, place }

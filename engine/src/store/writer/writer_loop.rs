@@ -1,4 +1,4 @@
-//! The desk: batches are put together, checked and written here, one after the other.
+//! The writer's loop: batches are put together, checked and written here, one after the other.
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::ops::ControlFlow;
@@ -9,9 +9,9 @@ use sha2::{Digest as _, Sha256};
 
 use super::super::codec::{self, Ledger};
 use super::super::keys::{self, Family};
+use super::super::prepared::{self, Prepared};
 use super::super::tables::{Change, WriteTables};
 use super::super::{Error, JournalRecord};
-use super::prepared::Prepared;
 use super::queue::{Acknowledge, Queue, What, Work};
 use super::{Failure, Target};
 
@@ -20,8 +20,8 @@ const MAX_KNOWN: usize = 4096;
 /// How many lanes of a thread are remembered.
 const MAX_KNOWN_LANES: usize = 16_384;
 
-/// Where batches are written.
-pub(super) struct Desk<T> {
+/// Writes batches.
+pub(super) struct WriterLoop<T> {
     target: Target<T>,
     failure: Failure,
     known: HashMap<ThreadId, Known>,
@@ -49,7 +49,7 @@ struct Batch {
     sync: bool,
 }
 
-impl<T: WriteTables> Desk<T> {
+impl<T: WriteTables> WriterLoop<T> {
     pub(super) fn new(target: Target<T>, failure: Failure) -> Self {
         Self { target, failure, known: HashMap::new(), is_crowded: false }
     }
@@ -150,11 +150,11 @@ impl<T: WriteTables> Desk<T> {
             self.know_journal(thread, &record.lane)?;
         }
         let known = self.known.entry(thread.clone()).or_default();
-        for JournalRecord { lane, position, bytes } in records {
-            let key = keys::record(thread, &lane, position);
-            batch.chain(&key);
-            batch.changes.push(Change { family: Family::Journal, key, value: Some(codec::write_record(&bytes)) });
-            known.journals.entry(lane).or_default().insert(position);
+        for record in records {
+            let change = prepared::record(thread, &record);
+            batch.chain(&change.key);
+            batch.changes.push(change);
+            known.journals.entry(record.lane).or_default().insert(record.position);
         }
         batch.sync |= sync;
         Ok(())
