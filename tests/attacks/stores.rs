@@ -10,12 +10,12 @@ use rondo_engine::store::{Read as _, RocksReader};
 
 use crate::attempt::Attempt;
 use crate::double;
-use crate::scene::{MINE, Scene, events};
+use crate::scene::{MINE, Scene};
 use crate::settings::{pipe, would_wait};
 use crate::verbs::{self, calling, with_tools};
 
 /// The verbs that open a store, each with the words of an attempt.
-const OPENING: [&[&str]; 13] = [
+const OPENING: &[&[&str]] = &[
     &["run", "plain", "--offline"],
     &["run", "plain", "--offline", "--trust"],
     &["resume", "last"],
@@ -27,16 +27,19 @@ const OPENING: [&[&str]; 13] = [
     &["verify", "last"],
     &["trust", "--store"],
     &["test", "--from", "last", "--name", "x", "plain"],
+    #[cfg(feature = "caches")]
     &["cache", "stats"],
+    #[cfg(feature = "caches")]
     &["cache", "clear"],
 ];
 
 /// Of them, those that write over it.
-const WRITING: [&[&str]; 5] = [
+const WRITING: &[&[&str]] = &[
     &["run", "plain", "--offline"],
     &["record", "plain", "--offline", "--to", "r.jsonl"],
     &["resume", "last"],
     &["cancel", "last"],
+    #[cfg(feature = "caches")]
     &["cache", "clear"],
 ];
 
@@ -370,11 +373,13 @@ fn of_tags() -> Vec<Attempt> {
 }
 
 /// A workflow whose answers are kept for every run over the store.
+#[cfg(feature = "caches")]
 const CACHED: &str = "rondo: 1\nname: cached\nroles:\n  a: { system: x }\ngraph:\n  start: { to: a, prompt: go }\n  \
     a: { done: { to: end } }\nhooks:\n  - { use: response_cache, scope: store, entries: 10 }\n";
 
 fn of_content() -> Vec<Attempt> {
     vec![
+        #[cfg(feature = "caches")]
         Attempt::named("the store answers in a model's place")
             .set_up(|scene| {
                 scene.file("cached/workflow.yaml", CACHED);
@@ -383,7 +388,7 @@ fn of_content() -> Vec<Attempt> {
             })
             .tried(|scene| {
                 let refused = scene.refused(&["run", "cached", "--offline", "--json"], 3, "RN1706");
-                assert!(events(&refused, "hook_answered").is_empty(), "{refused:?}");
+                assert!(crate::scene::events(&refused, "hook_answered").is_empty(), "{refused:?}");
                 scene.refused(&["cache", "warm", "last"], 3, "RN1706");
             })
             .double(|scene| {

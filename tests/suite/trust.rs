@@ -316,8 +316,14 @@ fn a_store_that_came_with_a_folder_is_read_and_nothing_runs_over_it() {
         for words in [&["threads"][..], &["show", "last"], &["verify", "last"]] {
             place.run(words).exits(0);
         }
-        for words in [&["run", "demo", "--offline"][..], &["resume", "last"], &["cancel", "last"], &["cache", "clear"]]
-        {
+        let writing = [
+            &["run", "demo", "--offline"][..],
+            &["resume", "last"],
+            &["cancel", "last"],
+            #[cfg(feature = "caches")]
+            &["cache", "clear"],
+        ];
+        for words in writing {
             let refused = place.run(words);
             assert_eq!(refused.code, Some(3), "{words:?}: {refused:?}");
             assert!(refused.stderr.contains("RN1706") && refused.stderr.contains("trust --store"), "{refused:?}");
