@@ -15,7 +15,7 @@ use super::person::{self, Answer};
 use super::{StoreArgs, working_folder};
 use crate::config::{self, Files, Flags, Layer, Settings, Stated, layers};
 use crate::env::{Env as _, SystemEnv};
-use crate::socket;
+use crate::shared_store;
 use crate::store::folder::{self, Found, Owner};
 use crate::store::{self, Read, Row, Status};
 use crate::trust::owner::{self, Unsafe, User};
@@ -243,7 +243,7 @@ impl Driven {
         if store::holder(folder).map_err(|error| of_store(&error))?.is_none() {
             return Ok(Self::These(BTreeSet::new()));
         }
-        Ok(socket::driven(folder).map_or(Self::Unknown, Self::These))
+        Ok(shared_store::driven(folder).map_or(Self::Unknown, Self::These))
     }
 
     fn or(self, other: Self) -> Self {

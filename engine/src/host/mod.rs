@@ -2,7 +2,6 @@
 
 pub(crate) mod recording;
 pub(crate) mod run_config;
-pub(crate) mod seat;
 pub(crate) mod tooling;
 
 use std::sync::Arc;
@@ -10,18 +9,18 @@ use std::sync::Arc;
 use rondo_protocol::event::EventId;
 use rondo_protocol::id::ThreadId;
 
-pub use seat::{Cancel, Opening, Seat};
-
 use crate::env::Env;
 use crate::hook::Registry;
 use crate::local::{Engine, Running, SubscribeError, Subscription};
+pub use crate::shared_store::Opening;
+use crate::shared_store::{Cancel, SharedStore};
 use crate::store::{self, Row};
 
 /// What a process that runs threads has once.
 #[derive(Clone)]
 pub struct Host {
     engine: Engine,
-    seat: Option<Seat>,
+    shared: Option<SharedStore>,
 }
 
 impl Host {
@@ -40,15 +39,15 @@ impl Host {
         let running = Arc::new(Running::default());
         let ending = Arc::clone(&running);
         let cancel: Cancel = Arc::new(move |thread| ending.cancel(thread));
-        let opening = tokio::task::spawn_blocking(move || Seat::open(opening, cancel)).await;
-        let (seat, notices) = opening.unwrap_or_else(|error| Err(broke_off(&error)))?;
-        let engine = Engine::shared(seat.clone(), running, env, registry);
-        Ok((Self { engine, seat: Some(seat) }, notices))
+        let opening = tokio::task::spawn_blocking(move || SharedStore::open(opening, cancel)).await;
+        let (shared, notices) = opening.unwrap_or_else(|error| Err(broke_off(&error)))?;
+        let engine = Engine::shared(shared.clone(), running, env, registry);
+        Ok((Self { engine, shared: Some(shared) }, notices))
     }
 
     /// A host over what `engine` runs on.
     pub fn new(engine: Engine) -> Self {
-        Self { engine, seat: None }
+        Self { engine, shared: None }
     }
 
     /// What runs its threads.
@@ -74,9 +73,9 @@ impl Host {
 
     /// Gives the store to other processes. Threads that still run here stop with a fault of the store.
     pub async fn leave(&self) {
-        let Some(seat) = self.seat.clone() else { return };
+        let Some(shared) = self.shared.clone() else { return };
         // A panic in it has been reported where it happened.
-        let _ = tokio::task::spawn_blocking(move || seat.leave()).await;
+        let _ = tokio::task::spawn_blocking(move || shared.leave()).await;
     }
 }
 

@@ -22,10 +22,10 @@ use crate::conversation::{Steps, rebuild};
 use crate::env::Env;
 use crate::graph::Graph;
 use crate::hook::{CallPath, NoPast, Past, Redactors, Registry};
-use crate::host::Seat;
+
 use crate::models::Models;
 use crate::resolved_roles::{self, ResolvedRoles};
-use crate::socket::Freed;
+use crate::shared_store::{CancelOutcome, SharedStore};
 use crate::store::{self, Commit, Row, Status, StepStore};
 use crate::thread::{Action, Definition, Input, Machine, Notice, Origin};
 
@@ -45,20 +45,20 @@ pub(super) struct Parts {
     pub(super) running: Arc<Running>,
     pub(super) hub: Hub,
     /// Where the store is shared with other processes.
-    seat: Option<Seat>,
+    shared: Option<SharedStore>,
 }
 
 impl Engine {
     /// An engine over `store`, whose hooks are of the kinds of `registry`.
     pub fn new(store: Arc<dyn StepStore>, env: Arc<dyn Env>, registry: Registry) -> Self {
-        let parts = Parts { store, env, registry, running: Arc::default(), hub: Hub::default(), seat: None };
+        let parts = Parts { store, env, registry, running: Arc::default(), hub: Hub::default(), shared: None };
         Self { parts: Arc::new(parts) }
     }
 
     /// An engine over a store that is shared with other processes; `running` is what they end threads by.
-    pub(crate) fn shared(seat: Seat, running: Arc<Running>, env: Arc<dyn Env>, registry: Registry) -> Self {
-        let store = Arc::new(seat.clone());
-        Self { parts: Arc::new(Parts { store, env, registry, running, hub: Hub::default(), seat: Some(seat) }) }
+    pub(crate) fn shared(shared: SharedStore, running: Arc<Running>, env: Arc<dyn Env>, registry: Registry) -> Self {
+        let store = Arc::new(shared.clone());
+        Self { parts: Arc::new(Parts { store, env, registry, running, hub: Hub::default(), shared: Some(shared) }) }
     }
 
     /// The store.
@@ -201,7 +201,7 @@ impl Engine {
         let (mut row, mut origin) = self.row(thread)?;
         if origin.ending.is_none() {
             let freed = self.free(thread).await?;
-            if freed == Freed::Leaving {
+            if freed == CancelOutcome::Pending {
                 return Ok(Cancelled::Stopping);
             }
             (row, origin) = self.row(thread)?;
@@ -268,26 +268,26 @@ impl Engine {
 
     /// Claims a thread that no other process drives.
     fn drive(&self, thread: &ThreadId) -> Result<DriveLease, Error> {
-        let seat = self.parts.seat.clone();
-        if let Some(seat) = &seat
-            && !seat.drive(thread)?
+        let shared = self.parts.shared.clone();
+        if let Some(shared) = &shared
+            && !shared.drive(thread)?
         {
             return Err(Error::Running { thread: thread.clone() });
         }
-        Ok(DriveLease { seat, thread: thread.clone() })
+        Ok(DriveLease { shared, thread: thread.clone() })
     }
 
     /// Asks the run of a thread, in whichever process, to end it for good, and waits until it has.
-    async fn free(&self, thread: &ThreadId) -> Result<Freed, Error> {
+    async fn free(&self, thread: &ThreadId) -> Result<CancelOutcome, Error> {
         let running = self.parts.running.all().get(thread).cloned();
         if let Some(stopper) = running {
             stopper.cancel();
             let ended = tokio::time::timeout(STOPPING, stopper.ended.cancelled()).await;
-            return Ok(if ended.is_ok() { Freed::Left } else { Freed::Leaving });
+            return Ok(if ended.is_ok() { CancelOutcome::Left } else { CancelOutcome::Pending });
         }
-        let Some(seat) = self.parts.seat.clone() else { return Ok(Freed::Nobody) };
+        let Some(shared) = self.parts.shared.clone() else { return Ok(CancelOutcome::NotDriven) };
         let thread = thread.clone();
-        let freeing = tokio::task::spawn_blocking(move || seat.free(&thread)).await;
+        let freeing = tokio::task::spawn_blocking(move || shared.cancel(&thread)).await;
         Ok(freeing.unwrap_or_else(|error| Err(store::Error::Poisoned { what: error.to_string() }))?)
     }
 

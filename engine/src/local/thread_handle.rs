@@ -13,7 +13,7 @@ use tokio_util::sync::CancellationToken;
 
 use super::hub::Subscription;
 use super::{Ended, Engine};
-use crate::host::Seat;
+use crate::shared_store::SharedStore;
 use crate::thread::Ending;
 
 /// The threads that run in this process.
@@ -119,14 +119,14 @@ pub(super) struct RunningEntry {
 
 /// A thread that this process drives, for as long as this lives.
 pub(super) struct DriveLease {
-    pub(super) seat: Option<Seat>,
+    pub(super) shared: Option<SharedStore>,
     pub(super) thread: ThreadId,
 }
 
 impl Drop for DriveLease {
     fn drop(&mut self) {
-        if let Some(seat) = &self.seat {
-            seat.let_go(&self.thread);
+        if let Some(shared) = &self.shared {
+            shared.let_go(&self.thread);
         }
     }
 }

@@ -16,14 +16,14 @@ use super::keys::{self, Family};
 use super::{Error, Row, StoredStep};
 
 /// Looks up where in the thread the step of a digest stands.
-pub(super) type Place<'a> = dyn Fn(Digest) -> Result<Option<u64>, Error> + 'a;
+pub(super) type Locate<'a> = dyn Fn(Digest) -> Result<Option<u64>, Error> + 'a;
 
 /// What has been seen of a thread so far.
 pub(super) struct ChainVerifier<'a> {
     thread: &'a ThreadId,
     next: u64,
     last: Option<Last>,
-    place: &'a Place<'a>,
+    place: &'a Locate<'a>,
 }
 
 /// The step seen last.
@@ -35,7 +35,7 @@ struct Last {
 impl<'a> ChainVerifier<'a> {
     /// A verifier that begins at `from`, at least 1. Where `from` is not the first step, hand the one before it to
     /// [`step`](Self::step) first and begin there, so that the first step of the range is held to its predecessor too.
-    pub(super) fn new(thread: &'a ThreadId, from: u64, place: &'a Place<'a>) -> Self {
+    pub(super) fn new(thread: &'a ThreadId, from: u64, place: &'a Locate<'a>) -> Self {
         Self { thread, next: from, last: None, place }
     }
 

@@ -418,7 +418,7 @@ fn fields(value: &[u8], form: Form) -> Result<Fields<'_>, Error> {
     match value.split_first() {
         Some((version, rest)) if (1..=form.version).contains(version) => Ok(Fields { rest }),
         Some((0, _)) | None => Err(short(form)),
-        Some((found, _)) => Err(Error::Version { form: form.name, found: *found, known: form.version }),
+        Some((found, _)) => Err(Error::Version { form: form.name.into(), found: *found, known: form.version }),
     }
 }
 
@@ -592,7 +592,7 @@ mod tests {
 
     #[test]
     fn an_unknown_version_is_no_guess() {
-        let newer = |form, known| Error::Version { form, found: known + 1, known };
+        let newer = |form, known| Error::Version { form: std::borrow::Cow::Borrowed(form), found: known + 1, known };
         assert_eq!(read_row(&[ROW.version + 1, 0, 0]), Err(newer("row", ROW.version)));
         assert_eq!(read_step(&[STEP.version + 1]).map(|_| ()), Err(newer("step", STEP.version)));
         assert_eq!(read_record(&[RECORD.version + 1]).map(|_| ()), Err(newer("journal record", RECORD.version)));

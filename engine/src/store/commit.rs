@@ -7,10 +7,10 @@ use rondo_protocol::object::{Note, Step};
 
 use serde::{Deserialize, Serialize};
 
-use super::{Error, LaneRow, Row, text};
+use super::{Error, LaneRow, Row};
 
 /// A step as it is stored.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq)]
 pub struct StoredStep {
     /// Its place in the thread, from 1.
     pub seq: u64,
@@ -19,19 +19,17 @@ pub struct StoredStep {
     /// The role's visit in its lane, from 1.
     pub visit: u64,
     /// The step.
-    #[serde(with = "text::json")]
     pub step: Step,
 }
 
 /// A step to be stored.
-#[derive(Debug, Clone, Serialize, Deserialize)]
+#[derive(Debug, Clone)]
 pub struct NewStep {
     /// Its place: the row's `seq` after this commit.
     pub seq: u64,
     /// Its digest.
     pub digest: Digest,
     /// Its canonical bytes.
-    #[serde(with = "text::bytes")]
     pub bytes: Vec<u8>,
     /// Who spoke.
     pub role: RoleName,
@@ -40,12 +38,11 @@ pub struct NewStep {
     /// The role's visit in that lane, from 1.
     pub visit: u64,
     /// What is known of it and not hashed.
-    #[serde(with = "text::json")]
     pub note: Note,
 }
 
 /// One commit: all of it or nothing.
-#[derive(Debug, Clone, Serialize, Deserialize)]
+#[derive(Debug, Clone)]
 pub struct Commit {
     /// Which thread.
     pub thread: ThreadId,
@@ -56,12 +53,10 @@ pub struct Commit {
     /// The step, if this commit adds one.
     pub step: Option<NewStep>,
     /// Objects that are not known to be stored yet: kind, digest, canonical bytes.
-    #[serde(with = "text::objects")]
     pub objects: Vec<(Kind, Digest, Vec<u8>)>,
     /// Rows of lanes as they stand after it; `None` deletes one.
     pub lanes: Vec<(LanePath, Option<LaneRow>)>,
     /// The evaluated list of the `each` that the step of that number opened; `None` deletes one.
-    #[serde(with = "text::lists")]
     pub lists: Vec<(u64, Option<Vec<u8>>)>,
     /// Lanes whose journal is cleared.
     pub clear_journal: Vec<LanePath>,
@@ -103,9 +98,8 @@ impl Commit {
         if self.size_bytes() > MAX_COMMIT_BYTES { malformed("the commit is too large") } else { Ok(()) }
     }
 
-    /// Behind what it stands, and what it makes of that.
-    pub(super) fn place(&self) -> Place {
-        Place {
+    pub(super) fn header(&self) -> CommitHeader {
+        CommitHeader {
             thread: self.thread.clone(),
             expected: self.expected,
             version: self.row.version,
@@ -126,9 +120,9 @@ impl Commit {
     }
 }
 
-/// Where a commit stands in its thread.
-#[derive(Debug, Clone)]
-pub(super) struct Place {
+/// What is needed of a commit to decide whether it may be stored.
+#[derive(Debug, Clone, Serialize, Deserialize)]
+pub(super) struct CommitHeader {
     /// Which thread.
     pub(super) thread: ThreadId,
     /// The row's version before it.
@@ -141,12 +135,12 @@ pub(super) struct Place {
     pub(super) step: Option<u64>,
 }
 
-impl Place {
-    /// Whether the commit may follow a row of `version` that ends at `seq`; both 0 for a thread that is not stored.
+impl CommitHeader {
+    /// Checks that the commit may follow a row of `version` that ends at `seq`; both 0 for a thread that is not stored.
     ///
     /// # Errors
     /// [`Error::Conflict`] when the row has moved on, [`Error::Malformed`] when the commit would leave a gap.
-    pub(super) fn may_follow(&self, version: u64, seq: u64) -> Result<(), Error> {
+    pub(super) fn check_follows(&self, version: u64, seq: u64) -> Result<(), Error> {
         let malformed = |what: &str| Err(Error::Malformed { what: format!("thread {}: {what}", self.thread) });
         if version != self.expected {
             return Err(Error::Conflict { thread: self.thread.clone() });
@@ -171,6 +165,5 @@ pub struct JournalRecord {
     /// Its place among the records of the lane, from 0.
     pub position: u32,
     /// The record, as the scheduler writes it.
-    #[serde(with = "text::bytes")]
     pub bytes: Vec<u8>,
 }

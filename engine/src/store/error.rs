@@ -1,13 +1,16 @@
 //! Why the store did not do what was asked.
 
+use std::borrow::Cow;
+
 use rondo_protocol::Digest;
 use rondo_protocol::diagnostic::Code;
 use rondo_protocol::id::ThreadId;
+use serde::{Deserialize, Deserializer, Serialize};
 
 use super::keys::Family;
 
 /// Why the store did not do what was asked.
-#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error, Serialize, Deserialize)]
 pub enum Error {
     /// The row has another version than expected: somebody else committed.
     #[error("thread {thread} was changed by another run")]
@@ -67,7 +70,7 @@ pub enum Error {
     #[error("a stored {form} has version {found}; this version of rondo reads up to {known}")]
     Version {
         /// Which kind of value.
-        form: &'static str,
+        form: Cow<'static, str>,
         /// What is there.
         found: u8,
         /// What is understood.
@@ -97,14 +100,15 @@ impl Error {
 }
 
 /// What is damaged, and where it lies as far as that is known.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Damage {
     /// The code, which has a page.
+    #[serde(deserialize_with = "code_by_name")]
     pub code: Code,
     /// The file, where it is known, below the folder of the store.
     pub file: Option<String>,
     /// The column family.
-    pub family: Option<&'static str>,
+    pub family: Option<Cow<'static, str>>,
     /// The key in it.
     pub key: Option<Vec<u8>>,
     /// The object or step that is damaged.
@@ -143,8 +147,12 @@ impl Damage {
     /// It stands under that key.
     #[must_use]
     pub(super) fn at(self, family: Family, key: &[u8]) -> Self {
-        Self { family: Some(family.name()), key: Some(key.to_vec()), ..self }
+        Self { family: Some(family.name().into()), key: Some(key.to_vec()), ..self }
     }
+}
+
+fn code_by_name<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Code, D::Error> {
+    Ok(Code::find(&String::deserialize(deserializer)?).unwrap_or(Code::StoreDamaged))
 }
 
 impl From<Damage> for Error {
@@ -159,7 +167,7 @@ impl Error {
     pub(super) fn at(self, family: Family, key: &[u8], thread: Option<&ThreadId>) -> Self {
         let Self::Damaged(mut damage) = self else { return self };
         if damage.key.is_none() {
-            damage.family = Some(family.name());
+            damage.family = Some(family.name().into());
             damage.key = Some(key.to_vec());
         }
         if damage.thread.is_none() {

@@ -9,10 +9,11 @@ use std::ops::Range;
 
 use rondo_protocol::digest::Digest;
 use rondo_protocol::id::{LanePath, RoleName, ThreadId};
+use serde::{Deserialize, Serialize};
 
 /// A column family: what is stored, read and compacted together.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub(super) enum Family {
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+pub(crate) enum Family {
     /// Objects by digest.
     Objects,
     /// Steps by thread and number.

@@ -2,7 +2,7 @@
 //!
 //! What is acknowledged has been synced. A step is stored once, under its thread and sequence; large texts are objects
 //! named by digest and shared. Traits by need: a reader asks for [`Read`], whoever commits asks for [`StepStore`].
-//! Two stores keep the same contract (`contract.rs`): RocksDB in `rocks.rs`, and memory in `memory.rs`.
+//! Two stores keep the same contract (`tests/contract.rs`): RocksDB in `rocks.rs`, and memory in `memory.rs`.
 //!
 //! This module knows nothing of graphs, moderators, hooks, models or terminals. RocksDB is named in `rocks.rs` alone.
 
@@ -18,23 +18,26 @@ mod keys;
 mod lock;
 mod manifest;
 mod memory;
-mod prepared;
 mod recovery;
 mod rocks;
 mod row;
 mod tables;
-pub mod text;
+mod write;
 mod writer;
 
 #[cfg(test)]
-pub(crate) mod contract;
+pub(crate) mod tests;
 
 pub use commit::{Commit, JournalRecord, MAX_COMMIT_BYTES, MAX_NAME_BYTES, NewStep, StoredStep};
 pub use error::{Damage, Error};
+pub(crate) use keys::Family;
 pub use lock::holder;
 pub use memory::MemoryStore;
 pub use rocks::{Opened, Options, RocksReader, RocksStore, is_unwritten};
 pub use row::{Base, LaneRow, Parent, Raised, Row, Status};
+
+pub(crate) use tables::{Tables, Visited};
+pub(crate) use write::{Write, WriteStore};
 
 use std::ops::RangeInclusive;
 

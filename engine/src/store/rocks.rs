@@ -12,12 +12,11 @@ use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 
-use futures_util::future::{self, BoxFuture};
+use futures_util::future::BoxFuture;
 use rocksdb::{
     Cache, ColumnFamily, DB, DBRecoveryMode, ErrorKind, FlushOptions, ReadOptions, ReadTier, WriteBatch, WriteOptions,
 };
 use rondo_protocol::event::Durability;
-use rondo_protocol::id::ThreadId;
 
 use super::anchor::{self, Anchor};
 use super::blocking::{blocking, is_on_worker};
@@ -27,11 +26,11 @@ use super::folder::{self, Found, Owner};
 use super::keys::{self, Family};
 use super::lock::{self, FolderLock};
 use super::manifest::{self, Position, Watch};
-use super::prepared;
 use super::recovery::{self, Copy, DATABASE};
 use super::tables::{Change, Tables, Visited, WriteTables};
+use super::write::{Write, WriteStore};
 use super::writer::{Failure, Target, Writer};
-use super::{Commit, Error, JournalRecord, StepStore, frames};
+use super::{Error, frames};
 use crate::scratch::Scratch;
 
 mod opening;
@@ -128,30 +127,6 @@ impl RocksStore {
     }
 }
 
-impl RocksStore {
-    /// As [`StepStore::commit`], as safe as `durability` says and not as this store otherwise is.
-    ///
-    /// # Errors
-    /// As [`StepStore::commit`].
-    pub fn commit_with(&self, commit: Commit, durability: Durability) -> BoxFuture<'_, Result<(), Error>> {
-        self.writer.commit(commit, durability)
-    }
-
-    /// As [`StepStore::record`], as safe as `durability` says and not as this store otherwise is.
-    ///
-    /// # Errors
-    /// As [`StepStore::record`].
-    pub fn record_with(
-        &self,
-        thread: ThreadId,
-        records: Vec<JournalRecord>,
-        sync: bool,
-        durability: Durability,
-    ) -> BoxFuture<'_, Result<(), Error>> {
-        self.writer.record(thread, records, sync && durability == Durability::Sync)
-    }
-}
-
 impl std::fmt::Debug for RocksStore {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.debug_struct("RocksStore").field("path", &self.tables.path).finish_non_exhaustive()
@@ -173,20 +148,9 @@ impl Tables for RocksStore {
     }
 }
 
-impl StepStore for RocksStore {
-    fn commit(&self, commit: Commit) -> BoxFuture<'_, Result<(), Error>> {
-        self.commit_with(commit, self.durability)
-    }
-
-    fn record(&self, thread: ThreadId, records: Vec<JournalRecord>, sync: bool) -> BoxFuture<'_, Result<(), Error>> {
-        self.record_with(thread, records, sync, self.durability)
-    }
-
-    fn put_hook_value(&self, space: &str, key: Vec<u8>, value: Option<Vec<u8>>) -> BoxFuture<'_, Result<(), Error>> {
-        match prepared::hook_value(space, &key, value.as_deref()) {
-            Ok(change) => self.writer.change(change),
-            Err(error) => Box::pin(future::ready(Err(error))),
-        }
+impl WriteStore for RocksStore {
+    fn submit(&self, write: Write) -> BoxFuture<'_, Result<(), Error>> {
+        self.writer.submit(write)
     }
 
     fn durability(&self) -> Durability {

@@ -5,12 +5,10 @@
 
 use rondo_protocol::Digest;
 use rondo_protocol::id::{LanePath, RoleName, ThreadId};
-use serde::{Deserialize, Serialize};
-
-use super::text;
+use serde::Serialize;
 
 /// Where a thread stands. One row a thread; compare-and-set is on `version`.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Row {
     /// Grows by one with each commit; 0 = the thread is not stored.
     pub version: u64,
@@ -37,15 +35,13 @@ pub struct Row {
     /// Limits that were changed after the start, in order.
     pub raised: Vec<Raised>,
     /// The fold over the trunk's steps, as the thread module writes it: JSON, opaque here. Not hashed.
-    #[serde(with = "text::bytes")]
     pub checkpoint: Vec<u8>,
     /// What is known of the thread and not hashed, as the thread module writes it: JSON, opaque here.
-    #[serde(with = "text::bytes")]
     pub origin: Vec<u8>,
 }
 
 /// Where a fork leaves the thread that it was made from.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Base {
     /// That thread.
     pub thread: ThreadId,
@@ -54,7 +50,7 @@ pub struct Base {
 }
 
 /// The visit of a role that started a child thread.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Parent {
     /// The thread of the role.
     pub thread: ThreadId,
@@ -67,7 +63,7 @@ pub struct Parent {
 }
 
 /// A limit that was changed after the start.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Raised {
     /// The limit, as the policy names it.
     pub key: String,
@@ -80,12 +76,11 @@ pub struct Raised {
 }
 
 /// Where an open lane stands.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Eq)]
 pub struct LaneRow {
     /// Its last step; `None` before its first.
     pub frontier: Option<Digest>,
     /// Its part of the fold, as the thread module writes it: opaque here. Not hashed.
-    #[serde(with = "text::bytes")]
     pub fold: Vec<u8>,
     /// The number of the step that opened it.
     pub opened_by: u64,
@@ -94,7 +89,7 @@ pub struct LaneRow {
 }
 
 /// How a thread stands.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Status {
     /// Begun and not ended; whether somebody works on it now is for the lock to say.

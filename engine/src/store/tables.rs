@@ -9,6 +9,7 @@ use std::ops::{ControlFlow, Range, RangeInclusive};
 use rondo_protocol::digest::{Digest, Kind};
 use rondo_protocol::id::{LanePath, RoleName, ThreadId};
 use rondo_protocol::object::Note;
+use serde::{Deserialize, Serialize};
 
 use super::chain::{ChainVerifier, verified, verified_object};
 use super::codec::{self, StepValue};
@@ -18,10 +19,10 @@ use super::manifest::Position;
 use super::{Entries, Error, JournalRecord, LaneRow, Read, Row, StoredStep};
 
 /// What a visitor of entries says: go on, or stop.
-pub(super) type Visited = Result<ControlFlow<()>, Error>;
+pub(crate) type Visited = Result<ControlFlow<()>, Error>;
 
 /// Sorted tables of keys and values, one for each family.
-pub(super) trait Tables: Send + Sync {
+pub(crate) trait Tables: Send + Sync {
     /// The value of a key.
     ///
     /// # Errors
@@ -41,8 +42,8 @@ pub(super) trait Tables: Send + Sync {
 }
 
 /// One change of a table.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub(super) struct Change {
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) struct Change {
     /// Which table.
     pub(super) family: Family,
     /// Which key.

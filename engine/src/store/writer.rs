@@ -18,18 +18,16 @@ use std::sync::{Arc, Condvar, Mutex, MutexGuard, OnceLock, PoisonError};
 use std::thread::JoinHandle;
 
 use futures_util::future::{self, BoxFuture};
-use rondo_protocol::event::Durability;
-use rondo_protocol::id::ThreadId;
 use tokio::sync::oneshot;
 
-use self::queue::{Queue, Turn, What, Work};
+use self::queue::{Admission, Queue, Work};
 use self::writer_loop::WriterLoop;
+use super::Error;
 use super::anchor::Anchor;
 use super::blocking::{blocking, is_on_worker};
 use super::codec::Ledger;
-use super::prepared::{self, Prepared};
-use super::tables::{Change, WriteTables};
-use super::{Commit, Error, JournalRecord};
+use super::tables::WriteTables;
+use super::write::Write;
 
 /// Why a store answers nothing more, once it does not.
 pub(super) type Failure = Arc<OnceLock<Error>>;
@@ -77,46 +75,20 @@ impl<T: WriteTables> Writer<T> {
         Ok(Self { shared, thread: Some(thread) })
     }
 
-    /// Hands over a commit, which is as safe as `durability` says when it is acknowledged.
-    pub(super) fn commit(&self, commit: Commit, durability: Durability) -> BoxFuture<'_, Result<(), Error>> {
-        match Prepared::of(commit, durability) {
-            Ok(prepared) => self.hand_over(What::Commit(Box::new(prepared))),
-            Err(error) => Box::pin(future::ready(Err(error))),
-        }
-    }
-
-    /// Hands over journal records.
-    pub(super) fn record(
-        &self,
-        thread: ThreadId,
-        records: Vec<JournalRecord>,
-        sync: bool,
-    ) -> BoxFuture<'_, Result<(), Error>> {
-        match prepared::check_records(&thread, &records) {
-            Ok(()) => self.hand_over(What::Records { thread, records, sync }),
-            Err(error) => Box::pin(future::ready(Err(error))),
-        }
-    }
-
-    /// Hands over a change that need not be synced.
-    pub(super) fn change(&self, change: Change) -> BoxFuture<'_, Result<(), Error>> {
-        self.hand_over(What::Change(change))
-    }
-
-    fn hand_over(&self, what: What) -> BoxFuture<'_, Result<(), Error>> {
+    /// Takes a write, which is carried out whether or not the future is polled.
+    pub(super) fn submit(&self, write: Write) -> BoxFuture<'_, Result<(), Error>> {
         if let Some(error) = self.shared.failure.get() {
             return Box::pin(future::ready(Err(error.clone())));
         }
         let (done, outcome) = oneshot::channel();
         let shared = &*self.shared;
-        let handed = shared.queue().hand_over(Work::new(what, done));
-        let turn = handed.err().map(|late| Turn::new(&shared.queue, late));
-        // What has been handed over is carried out even if nobody polls this future.
+        let admitted = shared.queue().admit(Work::new(write, done));
+        let admission = admitted.err().map(|late| Admission::new(&shared.queue, late));
         let left = Left { shared, is_written: false };
         Box::pin(async move {
             let mut left = left;
-            if let Some(turn) = turn {
-                turn.await;
+            if let Some(admission) = admission {
+                admission.await;
             }
             shared.write_or_wake();
             let outcome = outcome.await;

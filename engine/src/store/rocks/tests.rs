@@ -3,7 +3,7 @@
 use std::fs::{self, OpenOptions};
 use std::os::unix::fs::FileExt as _;
 
-use super::super::contract::{Trunk, answers, thread};
+use super::super::tests::contract::{Trunk, answers, thread};
 use super::super::{Read, StepStore};
 use super::*;
 

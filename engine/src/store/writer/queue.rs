@@ -6,12 +6,10 @@ use std::pin::Pin;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::task::{Context, Poll, Waker};
 
-use rondo_protocol::id::ThreadId;
 use tokio::sync::oneshot;
 
-use super::super::prepared::Prepared;
-use super::super::tables::Change;
-use super::super::{Error, JournalRecord};
+use super::super::Error;
+use super::super::write::Write;
 
 /// How much may wait; who comes later waits for room. Work of any size has room when nothing else waits.
 const QUEUE_LENGTH: usize = 1024;
@@ -26,26 +24,14 @@ pub(super) type Acknowledge = oneshot::Sender<Result<(), Error>>;
 
 /// What waits for the writer.
 pub(super) struct Work {
-    pub(super) what: What,
+    pub(super) write: Write,
     pub(super) done: Acknowledge,
     bytes: usize,
 }
 
-/// What is to be written.
-pub(super) enum What {
-    Commit(Box<Prepared>),
-    Records { thread: ThreadId, records: Vec<JournalRecord>, sync: bool },
-    Change(Change),
-}
-
 impl Work {
-    pub(super) fn new(what: What, done: Acknowledge) -> Self {
-        let bytes = match &what {
-            What::Commit(commit) => commit.size_bytes(),
-            What::Records { records, .. } => records.iter().map(|record| record.bytes.len()).sum(),
-            What::Change(change) => change.size_bytes(),
-        };
-        Self { what, done, bytes }
+    pub(super) fn new(write: Write, done: Acknowledge) -> Self {
+        Self { bytes: write.size_bytes(), write, done }
     }
 }
 
@@ -65,7 +51,7 @@ pub(super) struct Queue {
 
 impl Queue {
     /// Takes work, or gives it back with a ticket where it has to wait for room.
-    pub(super) fn hand_over(&mut self, work: Work) -> Result<(), (Work, u64)> {
+    pub(super) fn admit(&mut self, work: Work) -> Result<(), (Work, u64)> {
         if self.late.is_empty() && self.has_room(work.bytes) {
             self.push(work);
             return Ok(());
@@ -127,13 +113,13 @@ impl Queue {
 
 /// Waits until there is room for work that came late, and nobody before it waits any more. Dropping it gives the place
 /// up: the work has not been handed over.
-pub(super) struct Turn<'a> {
+pub(super) struct Admission<'a> {
     queue: &'a Mutex<Queue>,
     ticket: u64,
     work: Option<Work>,
 }
 
-impl<'a> Turn<'a> {
+impl<'a> Admission<'a> {
     pub(super) fn new(queue: &'a Mutex<Queue>, (work, ticket): (Work, u64)) -> Self {
         Self { queue, ticket, work: Some(work) }
     }
@@ -143,7 +129,7 @@ impl<'a> Turn<'a> {
     }
 }
 
-impl Future for Turn<'_> {
+impl Future for Admission<'_> {
     type Output = ();
 
     fn poll(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<()> {
@@ -166,7 +152,7 @@ impl Future for Turn<'_> {
     }
 }
 
-impl Drop for Turn<'_> {
+impl Drop for Admission<'_> {
     fn drop(&mut self) {
         if self.work.is_some() {
             let mut queue = self.queue();
@@ -182,23 +168,24 @@ mod tests {
     use futures_util::task::noop_waker_ref;
 
     use super::super::super::keys::Family;
+    use super::super::super::tables::Change;
     use super::*;
 
     fn work(bytes: usize) -> Work {
         let change = Change { family: Family::Hooks, key: vec![0; bytes], value: None };
-        Work::new(What::Change(change), oneshot::channel().0)
+        Work::new(Write::Change(change), oneshot::channel().0)
     }
 
     #[test]
     fn what_waits_is_bounded_in_bytes_and_room_is_given_in_order() {
         let queue = Mutex::new(Queue::default());
         let half = QUEUE_BYTES / 2;
-        let hand_over = |bytes| queue.lock().unwrap().hand_over(work(bytes));
-        assert!(hand_over(half).is_ok());
+        let admit = |bytes| queue.lock().unwrap().admit(work(bytes));
+        assert!(admit(half).is_ok());
         let mut context = Context::from_waker(noop_waker_ref());
-        let mut large = Turn::new(&queue, hand_over(half + 1).err().unwrap());
+        let mut large = Admission::new(&queue, admit(half + 1).err().unwrap());
         // A small one would have room, but it came later.
-        let mut small = Turn::new(&queue, hand_over(1).err().unwrap());
+        let mut small = Admission::new(&queue, admit(1).err().unwrap());
         assert!(small.poll_unpin(&mut context).is_pending());
         assert!(large.poll_unpin(&mut context).is_pending());
         assert_eq!(queue.lock().unwrap().take_batch().len(), 1);
@@ -206,8 +193,8 @@ mod tests {
         assert!(large.poll_unpin(&mut context).is_ready());
         assert!(small.poll_unpin(&mut context).is_ready());
         assert_eq!(queue.lock().unwrap().bytes, half + 2);
-        let gone = Turn::new(&queue, hand_over(half).err().unwrap());
-        let mut next = Turn::new(&queue, hand_over(2).err().unwrap());
+        let gone = Admission::new(&queue, admit(half).err().unwrap());
+        let mut next = Admission::new(&queue, admit(2).err().unwrap());
         assert!(next.poll_unpin(&mut context).is_pending());
         drop(gone);
         assert!(next.poll_unpin(&mut context).is_ready());
@@ -216,15 +203,15 @@ mod tests {
     #[test]
     fn work_of_any_size_has_room_when_nothing_waits() {
         let mut queue = Queue::default();
-        assert!(queue.hand_over(work(QUEUE_BYTES + 1)).is_ok());
-        assert!(queue.hand_over(work(1)).is_err());
+        assert!(queue.admit(work(QUEUE_BYTES + 1)).is_ok());
+        assert!(queue.admit(work(1)).is_err());
     }
 
     #[test]
     fn a_batch_is_bounded() {
         let mut queue = Queue::default();
         for _ in 0..3 {
-            assert!(queue.hand_over(work(BATCH_BYTES / 2)).is_ok());
+            assert!(queue.admit(work(BATCH_BYTES / 2)).is_ok());
         }
         assert_eq!(queue.take_batch().len(), 2);
         assert_eq!(queue.take_batch().len(), 1);

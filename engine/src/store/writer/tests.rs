@@ -3,12 +3,14 @@ use std::ops::Range;
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 
-use super::super::contract::{Trunk, answers, thread};
 use super::super::keys::Family;
 use super::super::manifest::Position;
-use super::super::tables::{Tables, Visited};
+use super::super::tables::{Change, Tables, Visited};
+use super::super::tests::contract::{Trunk, answers, thread};
+use super::super::{Commit, JournalRecord};
 use super::*;
-use rondo_protocol::id::LanePath;
+use rondo_protocol::event::Durability;
+use rondo_protocol::id::{LanePath, ThreadId};
 
 type Entries = BTreeMap<(Family, Vec<u8>), Vec<u8>>;
 
@@ -77,6 +79,16 @@ impl WriteTables for Disk {
     }
 }
 
+impl Writer<Disk> {
+    fn commit(&self, commit: Commit, durability: Durability) -> BoxFuture<'_, Result<(), Error>> {
+        self.submit(Write::commit(commit, durability).unwrap())
+    }
+
+    fn record(&self, thread: ThreadId, records: Vec<JournalRecord>, sync: bool) -> BoxFuture<'_, Result<(), Error>> {
+        self.submit(Write::records(thread, records, sync).unwrap())
+    }
+}
+
 fn writer(folder: &tempfile::TempDir) -> (Writer<Disk>, Arc<Disk>) {
     writer_on(folder, Arc::default())
 }
@@ -94,13 +106,13 @@ fn writer_on(folder: &tempfile::TempDir, disk: Arc<Disk>) -> (Writer<Disk>, Arc<
 #[tokio::test]
 async fn commits_that_wait_together_share_one_sync_and_losers_are_left_out() {
     let folder = tempfile::tempdir().unwrap();
-    let (pen, disk) = writer(&folder);
+    let (writer, disk) = writer(&folder);
     let shut = disk.gate.lock().unwrap();
     // The first is taken alone, or with some of the others; all that come while it is written share the next sync.
-    let mut waiting = vec![(pen.commit(Trunk::new(0).next("first"), Durability::Sync), true)];
+    let mut waiting = vec![(writer.commit(Trunk::new(0).next("first"), Durability::Sync), true)];
     for number in 1..=64 {
-        waiting.push((pen.commit(Trunk::new(number).next("a"), Durability::Sync), true));
-        waiting.push((pen.commit(Trunk::new(number).next("b"), Durability::Sync), false));
+        waiting.push((writer.commit(Trunk::new(number).next("a"), Durability::Sync), true));
+        waiting.push((writer.commit(Trunk::new(number).next("b"), Durability::Sync), false));
     }
     drop(shut);
     for (outcome, wins) in waiting {
@@ -115,33 +127,33 @@ async fn commits_that_wait_together_share_one_sync_and_losers_are_left_out() {
 #[tokio::test]
 async fn a_failed_sync_leaves_everything_unknown_and_is_not_tried_again() {
     let folder = tempfile::tempdir().unwrap();
-    let (pen, disk) = writer(&folder);
-    pen.commit(Trunk::new(1).next("one"), Durability::Sync).await.unwrap();
+    let (writer, disk) = writer(&folder);
+    writer.commit(Trunk::new(1).next("one"), Durability::Sync).await.unwrap();
     disk.fails.store(true, Ordering::SeqCst);
     let shut = disk.gate.lock().unwrap();
-    let waiting = [2, 3].map(|number| pen.commit(Trunk::new(number).next("one"), Durability::Sync));
+    let waiting = [2, 3].map(|number| writer.commit(Trunk::new(number).next("one"), Durability::Sync));
     drop(shut);
     let poisoned = Err(Error::Poisoned { what: "no space left on device".to_owned() });
     for outcome in waiting {
         assert_eq!(outcome.await, poisoned);
     }
-    let writes = disk.writes.load(Ordering::SeqCst);
+    let before = disk.writes.load(Ordering::SeqCst);
     disk.fails.store(false, Ordering::SeqCst);
-    assert_eq!(pen.commit(Trunk::new(4).next("one"), Durability::Sync).await, poisoned);
-    assert_eq!(pen.record(thread(4), Vec::new(), true).await, poisoned);
-    drop(pen);
-    assert_eq!(disk.writes.load(Ordering::SeqCst), writes);
+    assert_eq!(writer.commit(Trunk::new(4).next("one"), Durability::Sync).await, poisoned);
+    assert_eq!(writer.record(thread(4), Vec::new(), true).await, poisoned);
+    drop(writer);
+    assert_eq!(disk.writes.load(Ordering::SeqCst), before);
 }
 
 #[tokio::test]
 async fn a_writer_that_was_displaced_stops() {
     let folder = tempfile::tempdir().unwrap();
-    let (pen, disk) = writer(&folder);
-    pen.commit(Trunk::new(1).next("one"), Durability::Sync).await.unwrap();
-    let writes = disk.writes.load(Ordering::SeqCst);
+    let (writer, disk) = writer(&folder);
+    writer.commit(Trunk::new(1).next("one"), Durability::Sync).await.unwrap();
+    let before = disk.writes.load(Ordering::SeqCst);
     let _other = Anchor::claim(folder.path(), Ledger::default(), Position::default()).unwrap();
-    assert_eq!(pen.commit(Trunk::new(2).next("one"), Durability::Sync).await, Err(Error::Busy { pid: 7 }));
-    assert_eq!(disk.writes.load(Ordering::SeqCst), writes);
+    assert_eq!(writer.commit(Trunk::new(2).next("one"), Durability::Sync).await, Err(Error::Busy { pid: 7 }));
+    assert_eq!(disk.writes.load(Ordering::SeqCst), before);
 }
 
 #[tokio::test]
@@ -150,15 +162,15 @@ async fn only_what_must_be_safe_is_synced() {
     let record = |position| JournalRecord { lane: LanePath::trunk(), position, bytes: b"reply".to_vec() };
     let hook = || Change { family: Family::Hooks, key: b"k".to_vec(), value: Some(b"v".to_vec()) };
     for (durability, expected) in [(Durability::Sync, [0, 0, 1, 2]), (Durability::Log, [0, 0, 0, 0])] {
-        let (pen, disk) = writer(&folder);
+        let (writer, disk) = writer(&folder);
         let mut syncs = Vec::new();
-        pen.change(hook()).await.unwrap();
+        writer.submit(Write::Change(hook())).await.unwrap();
         syncs.push(disk.syncs.load(Ordering::SeqCst));
-        pen.record(thread(1), vec![record(0)], false).await.unwrap();
+        writer.record(thread(1), vec![record(0)], false).await.unwrap();
         syncs.push(disk.syncs.load(Ordering::SeqCst));
-        pen.record(thread(1), vec![record(1)], durability == Durability::Sync).await.unwrap();
+        writer.record(thread(1), vec![record(1)], durability == Durability::Sync).await.unwrap();
         syncs.push(disk.syncs.load(Ordering::SeqCst));
-        pen.commit(Trunk::new(1).next("one"), durability).await.unwrap();
+        writer.commit(Trunk::new(1).next("one"), durability).await.unwrap();
         syncs.push(disk.syncs.load(Ordering::SeqCst));
         assert_eq!(syncs, expected, "{durability:?}");
     }
@@ -167,9 +179,9 @@ async fn only_what_must_be_safe_is_synced() {
 #[tokio::test]
 async fn a_commit_whose_future_is_dropped_is_carried_out() {
     let folder = tempfile::tempdir().unwrap();
-    let (pen, disk) = writer(&folder);
-    drop(pen.commit(Trunk::new(1).next("one"), Durability::Sync));
-    drop(pen);
+    let (writer, disk) = writer(&folder);
+    drop(writer.commit(Trunk::new(1).next("one"), Durability::Sync));
+    drop(writer);
     assert_eq!(answers(&*disk, &thread(1)).unwrap(), ["one"]);
 }
 
@@ -183,25 +195,26 @@ struct Reads {
 #[tokio::test]
 async fn rows_and_journals_are_read_once_and_never_where_this_process_wrote_them() {
     let folder = tempfile::tempdir().unwrap();
-    let (pen, disk) = writer(&folder);
+    let (writer, disk) = writer(&folder);
     let mut trunk = Trunk::new(1);
     let record = |position| JournalRecord { lane: LanePath::trunk(), position, bytes: b"reply".to_vec() };
     for number in 0..10 {
-        pen.record(thread(1), vec![record(0), record(1)], true).await.unwrap();
+        writer.record(thread(1), vec![record(0), record(1)], true).await.unwrap();
         let clearing = Commit { clear_journal: vec![LanePath::trunk()], ..trunk.next(&number.to_string()) };
-        pen.commit(clearing, Durability::Sync).await.unwrap();
+        writer.commit(clearing, Durability::Sync).await.unwrap();
         assert!(disk.entries.lock().unwrap().keys().all(|(family, _)| *family != Family::Journal));
     }
     assert_eq!(disk.reads.gets.load(Ordering::SeqCst), 1);
     assert_eq!(disk.reads.ranges.load(Ordering::SeqCst), 1);
-    drop(pen);
+    drop(writer);
 
     // What an earlier process left in a journal is cleared too.
-    let (pen, disk) = writer_on(&folder, disk);
-    pen.record(thread(1), vec![record(3)], true).await.unwrap();
-    drop(pen);
-    let (pen, disk) = writer_on(&folder, disk);
-    pen.commit(Commit { clear_journal: vec![LanePath::trunk()], ..trunk.next("last") }, Durability::Sync)
+    let (writer, disk) = writer_on(&folder, disk);
+    writer.record(thread(1), vec![record(3)], true).await.unwrap();
+    drop(writer);
+    let (writer, disk) = writer_on(&folder, disk);
+    writer
+        .commit(Commit { clear_journal: vec![LanePath::trunk()], ..trunk.next("last") }, Durability::Sync)
         .await
         .unwrap();
     assert!(disk.entries.lock().unwrap().keys().all(|(family, _)| *family != Family::Journal));
@@ -210,21 +223,21 @@ async fn rows_and_journals_are_read_once_and_never_where_this_process_wrote_them
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn who_commits_alone_writes_on_its_own_thread_and_who_does_not_leaves_it_to_the_writer() {
     let folder = tempfile::tempdir().unwrap();
-    let (pen, disk) = writer(&folder);
+    let (writer, disk) = writer(&folder);
     let by_writer = |disk: &Disk| disk.by_writer.load(Ordering::SeqCst);
     let mut trunk = Trunk::new(1);
     for number in 0..5 {
-        pen.commit(trunk.next(&number.to_string()), Durability::Sync).await.unwrap();
+        writer.commit(trunk.next(&number.to_string()), Durability::Sync).await.unwrap();
     }
     assert_eq!(by_writer(&disk), 0);
-    let waiting = [trunk.next("a"), trunk.next("b")].map(|commit| pen.commit(commit, Durability::Sync));
+    let waiting = [trunk.next("a"), trunk.next("b")].map(|commit| writer.commit(commit, Durability::Sync));
     for outcome in waiting {
         outcome.await.unwrap();
     }
     assert_eq!(by_writer(&disk), 1);
-    let dropped = pen.commit(trunk.next("c"), Durability::Sync);
+    let dropped = writer.commit(trunk.next("c"), Durability::Sync);
     drop(dropped);
-    drop(pen);
+    drop(writer);
     assert_eq!(by_writer(&disk), 2);
     assert_eq!(answers(&*disk, &thread(1)).unwrap().len(), 8);
 }
@@ -232,25 +245,25 @@ async fn who_commits_alone_writes_on_its_own_thread_and_who_does_not_leaves_it_t
 #[tokio::test]
 async fn a_runtime_of_one_thread_is_not_held_up() {
     let folder = tempfile::tempdir().unwrap();
-    let (pen, disk) = writer(&folder);
-    pen.commit(Trunk::new(1).next("one"), Durability::Sync).await.unwrap();
+    let (writer, disk) = writer(&folder);
+    writer.commit(Trunk::new(1).next("one"), Durability::Sync).await.unwrap();
     assert_eq!(disk.by_writer.load(Ordering::SeqCst), 1);
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn many_commits_at_once_are_all_carried_out_and_in_order() {
     let folder = tempfile::tempdir().unwrap();
-    let (pen, disk) = writer(&folder);
-    let pen = Arc::new(pen);
+    let (writer, disk) = writer(&folder);
+    let writer = Arc::new(writer);
     let running: Vec<_> = (0..32_u8)
         .map(|number| {
-            let pen = Arc::clone(&pen);
+            let writer = Arc::clone(&writer);
             tokio::spawn(async move {
                 let mut trunk = Trunk::new(number);
                 for step in 0..20 {
                     // Two are under way at a time, and the later one is waited for first.
                     let pair = [trunk.next(&format!("{step} a")), trunk.next(&format!("{step} b"))];
-                    let [first, second] = pair.map(|commit| pen.commit(commit, Durability::Sync));
+                    let [first, second] = pair.map(|commit| writer.commit(commit, Durability::Sync));
                     second.await.unwrap();
                     first.await.unwrap();
                 }

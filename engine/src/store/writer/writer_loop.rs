@@ -9,10 +9,11 @@ use sha2::{Digest as _, Sha256};
 
 use super::super::codec::{self, Ledger};
 use super::super::keys::{self, Family};
-use super::super::prepared::{self, Prepared};
+
 use super::super::tables::{Change, WriteTables};
+use super::super::write::{self, EncodedCommit, Write};
 use super::super::{Error, JournalRecord};
-use super::queue::{Acknowledge, Queue, What, Work};
+use super::queue::{Acknowledge, Queue, Work};
 use super::{Failure, Target};
 
 /// How many threads are remembered; they are forgotten together, between two batches.
@@ -97,10 +98,10 @@ impl<T: WriteTables> WriterLoop<T> {
     fn take(&mut self, batch: &mut Batch, work: Work) {
         let taken = match self.failure.get() {
             Some(error) => Err(error.clone()),
-            None => match work.what {
-                What::Commit(commit) => self.take_commit(batch, *commit),
-                What::Records { thread, records, sync } => self.take_records(batch, &thread, records, sync),
-                What::Change(change) => {
+            None => match work.write {
+                Write::Commit(commit) => self.take_commit(batch, *commit),
+                Write::Records { thread, records, sync } => self.take_records(batch, &thread, records, sync),
+                Write::Change(change) => {
                     batch.changes.push(change);
                     Ok(())
                 }
@@ -113,17 +114,17 @@ impl<T: WriteTables> WriterLoop<T> {
         }
     }
 
-    fn take_commit(&mut self, batch: &mut Batch, commit: Prepared) -> Result<(), Error> {
-        let (version, seq) = self.end(commit.thread())?;
-        commit.place.may_follow(version, seq)?;
+    fn take_commit(&mut self, batch: &mut Batch, commit: EncodedCommit) -> Result<(), Error> {
+        let (version, seq) = self.end(&commit.header.thread)?;
+        commit.header.check_follows(version, seq)?;
         for lane in &commit.clear_journal {
-            self.know_journal(commit.thread(), lane)?;
+            self.know_journal(&commit.header.thread, lane)?;
         }
         // From here on nothing fails: the batch holds all of the commit or nothing.
-        let known = self.known.entry(commit.thread().clone()).or_default();
+        let known = self.known.entry(commit.header.thread.clone()).or_default();
         for lane in &commit.clear_journal {
             for position in known.journals.get_mut(lane).map(std::mem::take).unwrap_or_default() {
-                let key = keys::record(&commit.place.thread, lane, position);
+                let key = keys::record(&commit.header.thread, lane, position);
                 batch.changes.push(Change { family: Family::Journal, key, value: None });
             }
         }
@@ -131,10 +132,10 @@ impl<T: WriteTables> WriterLoop<T> {
             known.journals.remove(lane);
         }
         self.is_crowded |= known.journals.len() > MAX_KNOWN_LANES;
-        known.end = Some((commit.place.version, commit.place.seq));
+        known.end = Some((commit.header.version, commit.header.seq));
         batch.changes.extend(commit.changes);
         batch.chain(&commit.link);
-        batch.ledger.steps = batch.ledger.steps.saturating_add(u64::from(commit.place.step.is_some()));
+        batch.ledger.steps = batch.ledger.steps.saturating_add(u64::from(commit.header.step.is_some()));
         batch.sync |= commit.must_sync;
         Ok(())
     }
@@ -151,7 +152,7 @@ impl<T: WriteTables> WriterLoop<T> {
         }
         let known = self.known.entry(thread.clone()).or_default();
         for record in records {
-            let change = prepared::record(thread, &record);
+            let change = write::record(thread, &record);
             batch.chain(&change.key);
             batch.changes.push(change);
             known.journals.entry(record.lane).or_default().insert(record.position);

@@ -1,14 +1,13 @@
-//! Frames: a length in four bytes, the highest first, and as many bytes of canonical JSON.
+//! Frames: a length in four bytes, the highest first, and a message of that length as postcard writes it.
 
 use std::io::{self, ErrorKind, Read as _, Write as _};
 use std::os::unix::net::UnixStream;
 
-use rondo_protocol::canonical;
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 
-/// The most bytes of a frame: the largest commit, with what its quotes and newlines become in a text.
-pub const MAX_FRAME_BYTES: usize = 512 << 20;
+/// The most bytes of a frame: more than the largest commit takes.
+pub(super) const MAX_FRAME_BYTES: usize = 512 << 20;
 
 /// How much of a frame is read at once, so that a length that is not true costs nothing.
 const CHUNK_BYTES: usize = 64 << 10;
@@ -19,12 +18,12 @@ const CHUNK_BYTES: usize = 64 << 10;
 ///
 /// # Errors
 /// [`ErrorKind::InvalidInput`] when it is too large, and whatever the system says.
-pub fn send<T: Serialize>(
+pub(super) fn send<T: Serialize>(
     mut stream: &UnixStream,
     message: &T,
     patience: &mut dyn FnMut() -> io::Result<()>,
 ) -> io::Result<()> {
-    let bytes = canonical::to_bytes(message).map_err(|error| io::Error::new(ErrorKind::InvalidInput, error))?;
+    let bytes = postcard::to_allocvec(message).map_err(|error| io::Error::new(ErrorKind::InvalidInput, error))?;
     let length = u32::try_from(bytes.len()).ok().filter(|_| bytes.len() <= MAX_FRAME_BYTES);
     let Some(length) = length else {
         let what = format!("a message of {} bytes is too large for the socket of the store", bytes.len());
@@ -50,7 +49,7 @@ pub fn send<T: Serialize>(
 ///
 /// # Errors
 /// [`ErrorKind::InvalidData`] for what is no message, and whatever the system says.
-pub fn receive<T: DeserializeOwned>(
+pub(super) fn receive<T: DeserializeOwned>(
     stream: &UnixStream,
     patience: &mut dyn FnMut() -> io::Result<()>,
 ) -> io::Result<Option<T>> {
@@ -60,7 +59,7 @@ pub fn receive<T: DeserializeOwned>(
         return Err(io::Error::new(ErrorKind::InvalidData, "a message on the socket of the store is too large"));
     }
     let Some(bytes) = read(stream, length, patience)? else { return Ok(None) };
-    canonical::from_slice(&bytes).map(Some).map_err(|error| io::Error::new(ErrorKind::InvalidData, error))
+    postcard::from_bytes(&bytes).map(Some).map_err(|error| io::Error::new(ErrorKind::InvalidData, error))
 }
 
 fn read(
@@ -87,7 +86,7 @@ fn is_timeout(error: &io::Error) -> bool {
     matches!(error.kind(), ErrorKind::WouldBlock | ErrorKind::TimedOut)
 }
 
-/// Whoever does not wait.
-pub fn at_once() -> io::Result<()> {
+/// The patience of a side that does not wait.
+pub(super) fn at_once() -> io::Result<()> {
     Err(ErrorKind::TimedOut.into())
 }

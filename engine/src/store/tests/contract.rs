@@ -8,7 +8,7 @@ use rondo_protocol::digest::{Digest, Kind};
 use rondo_protocol::id::{LanePath, RoleName, Status as Word, ThreadId};
 use rondo_protocol::object::{EdgeTaken, Note, Step, StepKind};
 
-use super::{
+use crate::store::{
     Commit, Damage, Error, JournalRecord, LaneRow, MemoryStore, NewStep, Options, Read, RocksStore, Row, Status,
     StepStore,
 };
@@ -27,45 +27,46 @@ fn rocks() -> Opened {
     (Arc::new(store), Some(folder))
 }
 
-macro_rules! contract {
-    ($($law:ident),* $(,)?) => {
-        mod in_memory {
+/// Runs the whole suite in a module `$module`, on stores that `$open` gives with what must outlive them.
+macro_rules! suite {
+    ($module:ident, $open:path) => {
+        suite!($module, $open, [
+            what_is_committed_is_read_back,
+            a_commit_that_expects_another_version_loses,
+            a_commit_that_would_leave_a_gap_is_refused,
+            of_commits_on_one_row_at_once_exactly_one_wins,
+            many_threads_commit_at_once,
+            a_journal_is_read_in_order_and_cleared_by_its_commit,
+            a_lane_clears_its_own_journal_only,
+            hooks_have_private_key_spaces,
+            rows_come_oldest_first,
+            rows_come_in_pages,
+            open_lanes_have_rows_until_a_commit_deletes_them,
+            a_lost_commit_leaves_lanes_and_lists_as_they_are,
+            the_list_of_a_fan_out_is_kept_as_it_was,
+            a_thread_commits_without_waiting_for_its_earlier_commits,
+            a_scan_visits_its_range_until_it_is_told_to_stop,
+            a_step_under_a_wrong_digest_is_damage,
+            a_step_that_does_not_follow_is_damage,
+            a_lane_step_names_earlier_steps_of_its_thread,
+            an_object_under_a_wrong_digest_is_damage,
+            a_row_that_names_another_end_is_damage,
+        ]);
+    };
+    ($module:ident, $open:path, [$($law:ident,)*]) => {
+        mod $module {
             $(#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-            async fn $law() { let (store, _folder) = super::memory(); super::$law(store).await; })*
-        }
-        mod in_rocksdb {
-            $(#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-            async fn $law() { let (store, _folder) = super::rocks(); super::$law(store).await; })*
-        }
-        mod over_the_socket {
-            $(#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-            async fn $law() { let (store, _holder) = crate::host::seat::tests::guest(); super::$law(store).await; })*
+            async fn $law() {
+                let (store, _alive) = $open();
+                $crate::store::tests::contract::$law(store).await;
+            })*
         }
     };
 }
+pub(crate) use suite;
 
-contract![
-    what_is_committed_is_read_back,
-    a_commit_that_expects_another_version_loses,
-    a_commit_that_would_leave_a_gap_is_refused,
-    of_commits_on_one_row_at_once_exactly_one_wins,
-    many_threads_commit_at_once,
-    a_journal_is_read_in_order_and_cleared_by_its_commit,
-    a_lane_clears_its_own_journal_only,
-    hooks_have_private_key_spaces,
-    rows_come_oldest_first,
-    rows_come_in_pages,
-    open_lanes_have_rows_until_a_commit_deletes_them,
-    a_lost_commit_leaves_lanes_and_lists_as_they_are,
-    the_list_of_a_fan_out_is_kept_as_it_was,
-    a_thread_commits_without_waiting_for_its_earlier_commits,
-    a_scan_visits_its_range_until_it_is_told_to_stop,
-    a_step_under_a_wrong_digest_is_damage,
-    a_step_that_does_not_follow_is_damage,
-    a_lane_step_names_earlier_steps_of_its_thread,
-    an_object_under_a_wrong_digest_is_damage,
-    a_row_that_names_another_end_is_damage,
-];
+suite!(in_memory, super::memory);
+suite!(in_rocksdb, super::rocks);
 
 pub(crate) fn thread(number: u8) -> ThreadId {
     ThreadId::from_parts(1_700_000_000_000 + u64::from(number), u128::from(number))
@@ -203,7 +204,7 @@ fn record(lane: &str, position: u32, text: &str) -> JournalRecord {
     JournalRecord { lane: LanePath::new(lane).unwrap(), position, bytes: text.as_bytes().to_vec() }
 }
 
-async fn what_is_committed_is_read_back(store: Arc<dyn StepStore>) {
+pub(crate) async fn what_is_committed_is_read_back(store: Arc<dyn StepStore>) {
     let mut trunk = Trunk::new(1);
     let object = br#"{"text":"hello"}"#.to_vec();
     let digest = Digest::of_bytes(Kind::Message, &object);
@@ -233,7 +234,7 @@ async fn what_is_committed_is_read_back(store: Arc<dyn StepStore>) {
     assert_eq!(answers(&*store, &thread(9)), Ok(Vec::new()));
 }
 
-async fn a_commit_that_expects_another_version_loses(store: Arc<dyn StepStore>) {
+pub(crate) async fn a_commit_that_expects_another_version_loses(store: Arc<dyn StepStore>) {
     let mut trunk = Trunk::new(1);
     let first = trunk.next("one");
     store.commit(first.clone()).await.unwrap();
@@ -246,7 +247,7 @@ async fn a_commit_that_expects_another_version_loses(store: Arc<dyn StepStore>) 
     assert_eq!(answers(&*store, &trunk.thread).unwrap(), ["one"]);
 }
 
-async fn a_commit_that_would_leave_a_gap_is_refused(store: Arc<dyn StepStore>) {
+pub(crate) async fn a_commit_that_would_leave_a_gap_is_refused(store: Arc<dyn StepStore>) {
     let mut trunk = Trunk::new(1);
     store.commit(trunk.next("one")).await.unwrap();
     let good = trunk.next("two");
@@ -271,7 +272,7 @@ async fn a_commit_that_would_leave_a_gap_is_refused(store: Arc<dyn StepStore>) {
     assert_eq!(answers(&*store, &trunk.thread).unwrap(), ["one", "two"]);
 }
 
-async fn of_commits_on_one_row_at_once_exactly_one_wins(store: Arc<dyn StepStore>) {
+pub(crate) async fn of_commits_on_one_row_at_once_exactly_one_wins(store: Arc<dyn StepStore>) {
     let commits: Vec<Commit> = (0..16).map(|number| Trunk::new(1).next(&format!("answer {number}"))).collect();
     let running: Vec<_> = commits
         .into_iter()
@@ -291,7 +292,7 @@ async fn of_commits_on_one_row_at_once_exactly_one_wins(store: Arc<dyn StepStore
     assert_eq!(answers(&*store, &thread(1)).unwrap().len(), 1);
 }
 
-async fn many_threads_commit_at_once(store: Arc<dyn StepStore>) {
+pub(crate) async fn many_threads_commit_at_once(store: Arc<dyn StepStore>) {
     let running: Vec<_> = (0..64_u8)
         .map(|number| {
             let store = Arc::clone(&store);
@@ -311,7 +312,7 @@ async fn many_threads_commit_at_once(store: Arc<dyn StepStore>) {
     }
 }
 
-async fn a_journal_is_read_in_order_and_cleared_by_its_commit(store: Arc<dyn StepStore>) {
+pub(crate) async fn a_journal_is_read_in_order_and_cleared_by_its_commit(store: Arc<dyn StepStore>) {
     let mut trunk = Trunk::new(1);
     let lane = LanePath::trunk();
     // Not awaited one by one: the unsynced record rides with what follows.
@@ -337,7 +338,7 @@ async fn a_journal_is_read_in_order_and_cleared_by_its_commit(store: Arc<dyn Ste
     assert_eq!(store.journal(&trunk.thread, &lane), Ok(vec![record("", 0, "next step")]));
 }
 
-async fn a_lane_clears_its_own_journal_only(store: Arc<dyn StepStore>) {
+pub(crate) async fn a_lane_clears_its_own_journal_only(store: Arc<dyn StepStore>) {
     let mut trunk = Trunk::new(1);
     let lanes = ["a[1]", "a[10]", ""];
     let records = lanes.map(|lane| record(lane, 0, lane)).to_vec();
@@ -351,7 +352,7 @@ async fn a_lane_clears_its_own_journal_only(store: Arc<dyn StepStore>) {
     }
 }
 
-async fn hooks_have_private_key_spaces(store: Arc<dyn StepStore>) {
+pub(crate) async fn hooks_have_private_key_spaces(store: Arc<dyn StepStore>) {
     for (space, key, value) in [("kind", "k2", "2"), ("kind", "k1", "1"), ("kind2", "k1", "other"), ("", "k", "x")] {
         store.put_hook_value(space, key.into(), Some(value.into())).await.unwrap();
     }
@@ -367,7 +368,7 @@ async fn hooks_have_private_key_spaces(store: Arc<dyn StepStore>) {
     assert_eq!(store.hook_values("nobody", b"", 9), Ok(Vec::new()));
 }
 
-async fn rows_come_oldest_first(store: Arc<dyn StepStore>) {
+pub(crate) async fn rows_come_oldest_first(store: Arc<dyn StepStore>) {
     for number in [7, 2, 5] {
         store.commit(Trunk::new(number).next("one")).await.unwrap();
     }
@@ -376,7 +377,7 @@ async fn rows_come_oldest_first(store: Arc<dyn StepStore>) {
     assert!(rows.iter().all(|(_, row)| row.version == 1));
 }
 
-async fn rows_come_in_pages(store: Arc<dyn StepStore>) {
+pub(crate) async fn rows_come_in_pages(store: Arc<dyn StepStore>) {
     for number in 1..=5 {
         store.commit(Trunk::new(number).next("one")).await.unwrap();
     }
@@ -397,7 +398,7 @@ fn lane(frontier: u8, index: u64) -> LaneRow {
     LaneRow { frontier: Some(Digest([frontier; 32])), fold: vec![frontier; 3], opened_by: 1, index }
 }
 
-async fn open_lanes_have_rows_until_a_commit_deletes_them(store: Arc<dyn StepStore>) {
+pub(crate) async fn open_lanes_have_rows_until_a_commit_deletes_them(store: Arc<dyn StepStore>) {
     let paths = ["a[0]", "a[1]", "a[1]/b[0]", "c[0]"].map(|path| LanePath::new(path).unwrap());
     let (mut trunk, mut other) = (Trunk::new(1), Trunk::new(2));
     let opened = paths.iter().zip(0..).map(|(path, index)| (path.clone(), Some(lane(1, index)))).collect();
@@ -425,7 +426,7 @@ async fn open_lanes_have_rows_until_a_commit_deletes_them(store: Arc<dyn StepSto
     assert_eq!(store.lanes(&thread(2), None, 9).unwrap().len(), 1);
 }
 
-async fn a_lost_commit_leaves_lanes_and_lists_as_they_are(store: Arc<dyn StepStore>) {
+pub(crate) async fn a_lost_commit_leaves_lanes_and_lists_as_they_are(store: Arc<dyn StepStore>) {
     let path = LanePath::new("a[0]").unwrap();
     let mut trunk = Trunk::new(1);
     let first = Commit {
@@ -440,7 +441,7 @@ async fn a_lost_commit_leaves_lanes_and_lists_as_they_are(store: Arc<dyn StepSto
     assert_eq!(store.list(&thread(1), 1), Ok(Some(b"[1]".to_vec())));
 }
 
-async fn the_list_of_a_fan_out_is_kept_as_it_was(store: Arc<dyn StepStore>) {
+pub(crate) async fn the_list_of_a_fan_out_is_kept_as_it_was(store: Arc<dyn StepStore>) {
     let mut trunk = Trunk::new(1);
     let lists = vec![(1, Some(b"[\"a\"]".to_vec())), (256, Some(Vec::new()))];
     store.commit(Commit { lists, ..trunk.next("fork") }).await.unwrap();
@@ -452,7 +453,7 @@ async fn the_list_of_a_fan_out_is_kept_as_it_was(store: Arc<dyn StepStore>) {
     assert_eq!(store.list(&thread(1), 1), Ok(None));
 }
 
-async fn a_thread_commits_without_waiting_for_its_earlier_commits(store: Arc<dyn StepStore>) {
+pub(crate) async fn a_thread_commits_without_waiting_for_its_earlier_commits(store: Arc<dyn StepStore>) {
     let mut trunk = Trunk::new(1);
     let commits: Vec<Commit> = (0..100).map(|number| trunk.next(&number.to_string())).collect();
     let refused = Trunk { thread: thread(1), head: None, seq: 49, version: 49 }.next("late");
@@ -468,7 +469,7 @@ async fn a_thread_commits_without_waiting_for_its_earlier_commits(store: Arc<dyn
     assert_eq!(answers(&*store, &trunk.thread), Ok(expected));
 }
 
-async fn a_scan_visits_its_range_until_it_is_told_to_stop(store: Arc<dyn StepStore>) {
+pub(crate) async fn a_scan_visits_its_range_until_it_is_told_to_stop(store: Arc<dyn StepStore>) {
     let mut trunk = Trunk::new(1);
     for number in 1..=600 {
         store.commit(trunk.next(&number.to_string())).await.unwrap();
@@ -494,7 +495,7 @@ async fn a_scan_visits_its_range_until_it_is_told_to_stop(store: Arc<dyn StepSto
     assert_eq!(scan(u64::MAX..=u64::MAX, 0), Ok(Vec::new()));
 }
 
-async fn a_step_under_a_wrong_digest_is_damage(store: Arc<dyn StepStore>) {
+pub(crate) async fn a_step_under_a_wrong_digest_is_damage(store: Arc<dyn StepStore>) {
     let mut trunk = Trunk::new(1);
     let mut commit = trunk.next("one");
     let answer = commit.step.as_mut().unwrap();
@@ -509,7 +510,7 @@ async fn a_step_under_a_wrong_digest_is_damage(store: Arc<dyn StepStore>) {
     assert_eq!(damage.object, Some(digest));
 }
 
-async fn a_step_that_does_not_follow_is_damage(store: Arc<dyn StepStore>) {
+pub(crate) async fn a_step_that_does_not_follow_is_damage(store: Arc<dyn StepStore>) {
     let mut trunk = Trunk::new(1);
     store.commit(trunk.next("one")).await.unwrap();
     let second = trunk.next("two");
@@ -524,7 +525,7 @@ async fn a_step_that_does_not_follow_is_damage(store: Arc<dyn StepStore>) {
     assert_eq!(damage(from_second), what);
 }
 
-async fn a_lane_step_names_earlier_steps_of_its_thread(store: Arc<dyn StepStore>) {
+pub(crate) async fn a_lane_step_names_earlier_steps_of_its_thread(store: Arc<dyn StepStore>) {
     let lanes = ["a[0]", "a[1]"].map(|lane| LanePath::new(lane).unwrap());
     let mut trunk = Trunk::new(1);
     let fork = trunk.next("fork");
@@ -546,7 +547,7 @@ async fn a_lane_step_names_earlier_steps_of_its_thread(store: Arc<dyn StepStore>
     assert_eq!(damage(answers(&*store, &trunk.thread)), what);
 }
 
-async fn an_object_under_a_wrong_digest_is_damage(store: Arc<dyn StepStore>) {
+pub(crate) async fn an_object_under_a_wrong_digest_is_damage(store: Arc<dyn StepStore>) {
     let mut trunk = Trunk::new(1);
     let bytes = b"{}".to_vec();
     let (right, wrong) = (Digest::of_bytes(Kind::Head, &bytes), Digest([7; 32]));
@@ -561,7 +562,7 @@ async fn an_object_under_a_wrong_digest_is_damage(store: Arc<dyn StepStore>) {
     }
 }
 
-async fn a_row_that_names_another_end_is_damage(store: Arc<dyn StepStore>) {
+pub(crate) async fn a_row_that_names_another_end_is_damage(store: Arc<dyn StepStore>) {
     let mut trunk = Trunk::new(1);
     let mut commit = trunk.next("one");
     commit.row.head = Some(Digest([6; 32]));

@@ -1,7 +1,15 @@
+mod holder;
+mod store;
+
+use std::io;
 use std::os::unix::fs::PermissionsExt as _;
+use std::os::unix::net::UnixStream;
+use std::path::Path;
 use std::sync::mpsc;
 
-use super::wire::VERSION;
+use super::drivers::Drivers;
+use super::message::{Request, Response, VERSION};
+use super::socket::{FILE, connect, listen};
 use super::*;
 
 /// Longer than any test takes.
@@ -63,8 +71,8 @@ fn a_length_that_is_not_true_and_bytes_that_are_no_message_are_refused() {
 fn whoever_does_not_answer_is_given_up() {
     let (left, _right) = UnixStream::pair().unwrap();
     left.set_read_timeout(Some(Duration::from_millis(1))).unwrap();
-    frame::send(&left, &Ask::Hello { version: VERSION.to_owned() }, &mut frame::at_once).unwrap();
-    let silent = frame::receive::<Answer>(&left, &mut frame::at_once).unwrap_err();
+    frame::send(&left, &Request::Hello { version: VERSION.to_owned() }, &mut frame::at_once).unwrap();
+    let silent = frame::receive::<Response>(&left, &mut frame::at_once).unwrap_err();
     assert_eq!(silent.kind(), io::ErrorKind::TimedOut);
 }
 
@@ -73,19 +81,19 @@ fn a_thread_is_driven_by_one_and_by_nobody_once_that_is_gone() {
     let drivers = Drivers::default();
     let thread = rondo_protocol::id::ThreadId::from_parts(1, 2);
     let (sender, told) = mpsc::channel();
-    let guest = drivers.join(Box::new(move |thread| sender.send(thread.clone()).unwrap()));
+    let client = drivers.join(Box::new(move |thread| sender.send(thread.clone()).unwrap()));
     let other = drivers.join(Box::new(|_| ()));
-    assert_eq!([1, 2].map(|_| drivers.take(&thread, Some(guest))), [Some(true); 2]);
+    assert_eq!([1, 2].map(|_| drivers.take(&thread, Some(client))), [Some(true); 2]);
     assert_eq!([Some(other), None].map(|driver| drivers.take(&thread, driver)), [Some(false); 2]);
     let none = Duration::ZERO;
-    assert_eq!(drivers.free(&thread, &|_| (), none), Some(Freed::Leaving));
+    assert_eq!(drivers.cancel(&thread, &|_| (), none), Some(CancelOutcome::Pending));
     assert_eq!(told.try_recv().as_ref(), Ok(&thread));
-    drivers.part(guest);
-    assert_eq!((drivers.all(), drivers.free(&thread, &|_| (), none)), (Vec::new(), Some(Freed::Nobody)));
-    assert_eq!(drivers.take(&thread, Some(guest)), None, "it is gone");
+    drivers.remove(client);
+    assert_eq!((drivers.all(), drivers.cancel(&thread, &|_| (), none)), (Vec::new(), Some(CancelOutcome::NotDriven)));
+    assert_eq!(drivers.take(&thread, Some(client)), None, "it is gone");
     assert_eq!(drivers.take(&thread, None), Some(true));
-    assert_eq!(drivers.free(&thread, &|thread| drivers.leave(thread, None), none), Some(Freed::Left));
+    assert_eq!(drivers.cancel(&thread, &|thread| drivers.leave(thread, None), none), Some(CancelOutcome::Left));
     drivers.take(&thread, None);
     drivers.close();
-    assert_eq!(drivers.free(&thread, &|_| (), FOREVER), None, "the next holder is asked");
+    assert_eq!(drivers.cancel(&thread, &|_| (), FOREVER), None, "the next holder is asked");
 }

@@ -1,0 +1,218 @@
+//! The connection to the process that holds the store.
+
+use std::collections::BTreeSet;
+use std::io;
+use std::net::Shutdown;
+use std::os::unix::net::UnixStream;
+use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
+use std::time::{Duration, Instant};
+
+use rondo_protocol::id::ThreadId;
+
+use super::drivers::ClientId;
+use super::message::{Request, Response, VERSION};
+use super::socket::connect;
+use super::{HOLDER_TIMEOUT, frame};
+
+/// How many requests are under way at once.
+const MAX_CONNECTIONS: usize = 64;
+
+/// How long one request may take while the holder shows that it is there: a sync of a slow disk, or a thread that ends.
+const REQUEST_TIMEOUT: Duration = Duration::from_mins(1);
+
+/// How long a reading verb waits for the list of threads that are driven.
+const DRIVEN_TIMEOUT: Duration = Duration::from_millis(500);
+
+/// Why there is no response.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum RequestError {
+    /// The holder has ended; whether it did what was requested is not known.
+    HolderEnded,
+    /// It holds the store and does not answer.
+    Timeout,
+    /// The request is larger than a frame.
+    TooLarge,
+    /// The holder is of another version.
+    OtherVersion,
+}
+
+/// A connection to the process that holds a store.
+#[derive(Debug)]
+pub(super) struct Client {
+    folder: PathBuf,
+    id: ClientId,
+    /// Open for as long as this process is a client.
+    presence: UnixStream,
+    has_ended: Arc<AtomicBool>,
+    pool: Mutex<Pool>,
+    returned: Condvar,
+}
+
+/// Connections for requests.
+#[derive(Debug, Default)]
+struct Pool {
+    idle: Vec<UnixStream>,
+    /// Of the idle ones and of those in use.
+    count: usize,
+}
+
+impl Client {
+    /// Joins the process that holds the store in `folder`. `cancel` is called when a thread is to be ended for good, and
+    /// `ended` once the holder is gone.
+    ///
+    /// # Errors
+    /// [`RequestError::HolderEnded`] when nobody listens, [`RequestError::Timeout`] after [`HOLDER_TIMEOUT`],
+    /// [`RequestError::OtherVersion`].
+    pub(super) fn join(
+        folder: &Path,
+        cancel: impl Fn(&ThreadId) + Send + 'static,
+        ended: impl FnOnce() + Send + 'static,
+    ) -> Result<Self, RequestError> {
+        let presence = open(folder)?;
+        let id = match anonymous(&presence, &Request::Join { version: VERSION.to_owned() })? {
+            Response::Joined(id) => id,
+            Response::OtherVersion => return Err(RequestError::OtherVersion),
+            _ => return Err(RequestError::HolderEnded),
+        };
+        let heard = presence.try_clone().map_err(|_| RequestError::HolderEnded)?;
+        // From now on the holder sends when it has something to say.
+        heard.set_read_timeout(None).map_err(|_| RequestError::HolderEnded)?;
+        let has_ended = Arc::new(AtomicBool::new(false));
+        let end = Arc::clone(&has_ended);
+        let listening = std::thread::Builder::new().name("rondo-listener".to_owned()).spawn(move || {
+            while let Ok(Some(Response::Cancel(thread))) = frame::receive(&heard, &mut frame::at_once) {
+                cancel(&thread);
+            }
+            end.store(true, Ordering::SeqCst);
+            ended();
+        });
+        listening.map_err(|_| RequestError::HolderEnded)?;
+        let (folder, pool, returned) = (folder.to_owned(), Mutex::default(), Condvar::new());
+        Ok(Self { folder, id, presence, has_ended, pool, returned })
+    }
+
+    /// Whether the holder is gone.
+    pub(super) fn has_ended(&self) -> bool {
+        self.has_ended.load(Ordering::SeqCst)
+    }
+
+    /// Sends a request and waits for the response.
+    ///
+    /// # Errors
+    /// [`RequestError`].
+    pub(super) fn request(&self, request: &Request) -> Result<Response, RequestError> {
+        let idle = self.take()?;
+        let mut slot = Slot { client: self, stream: None };
+        let stream = match idle {
+            Some(stream) => stream,
+            None => open(&self.folder)?,
+        };
+        let since = Instant::now();
+        // A disk may be slow, and a holder that is there is waited for.
+        let mut patience = || {
+            let is_there = since.elapsed() < REQUEST_TIMEOUT && greet(&self.folder).is_ok();
+            if is_there { Ok(()) } else { Err(io::ErrorKind::TimedOut.into()) }
+        };
+        let response = exchange(&stream, &(self.id, request), &mut patience)?;
+        slot.stream = Some(stream);
+        Ok(response)
+    }
+
+    /// An idle connection, or `None` where one may be opened. Waits while neither is the case.
+    fn take(&self) -> Result<Option<UnixStream>, RequestError> {
+        let is_full = |pool: &mut Pool| pool.idle.is_empty() && pool.count >= MAX_CONNECTIONS;
+        let waited = self.returned.wait_timeout_while(self.pool(), REQUEST_TIMEOUT, is_full);
+        let (mut pool, waited) = waited.unwrap_or_else(PoisonError::into_inner);
+        if waited.timed_out() {
+            return Err(RequestError::Timeout);
+        }
+        let stream = pool.idle.pop();
+        if stream.is_none() {
+            pool.count += 1;
+        }
+        Ok(stream)
+    }
+
+    fn pool(&self) -> MutexGuard<'_, Pool> {
+        self.pool.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl Drop for Client {
+    fn drop(&mut self) {
+        // Ends the listening thread, and tells the holder that this process drives nothing any more.
+        let _ = self.presence.shutdown(Shutdown::Both);
+    }
+}
+
+/// A request's slot in the pool. Its connection returns there if it is whole when this is dropped.
+struct Slot<'c> {
+    client: &'c Client,
+    stream: Option<UnixStream>,
+}
+
+impl Drop for Slot<'_> {
+    fn drop(&mut self) {
+        let mut pool = self.client.pool();
+        match self.stream.take() {
+            Some(stream) => pool.idle.push(stream),
+            None => pool.count = pool.count.saturating_sub(1),
+        }
+        drop(pool);
+        self.client.returned.notify_one();
+    }
+}
+
+/// The threads that are driven, for a process that only reads. `None` where the holder does not say so soon.
+pub fn driven(folder: &Path) -> Option<BTreeSet<ThreadId>> {
+    let stream = connect(folder).ok()?;
+    stream.set_read_timeout(Some(DRIVEN_TIMEOUT)).ok()?;
+    stream.set_write_timeout(Some(DRIVEN_TIMEOUT)).ok()?;
+    match anonymous(&stream, &Request::Driven) {
+        Ok(Response::Driven(threads)) => Some(threads.into_iter().collect()),
+        _ => None,
+    }
+}
+
+/// Whether the holder answers.
+fn greet(folder: &Path) -> Result<(), RequestError> {
+    match anonymous(&open(folder)?, &Request::Hello { version: VERSION.to_owned() })? {
+        Response::Done => Ok(()),
+        _ => Err(RequestError::OtherVersion),
+    }
+}
+
+fn open(folder: &Path) -> Result<UnixStream, RequestError> {
+    let open = || {
+        let stream = connect(folder)?;
+        stream.set_read_timeout(Some(HOLDER_TIMEOUT))?;
+        stream.set_write_timeout(Some(HOLDER_TIMEOUT))?;
+        Ok::<_, io::Error>(stream)
+    };
+    open().map_err(|_| RequestError::HolderEnded)
+}
+
+/// Sends a request of a process that is no client.
+fn anonymous(stream: &UnixStream, request: &Request) -> Result<Response, RequestError> {
+    exchange(stream, &(ClientId::default(), request), &mut frame::at_once)
+}
+
+fn exchange(
+    stream: &UnixStream,
+    message: &(ClientId, &Request),
+    patience: &mut dyn FnMut() -> io::Result<()>,
+) -> Result<Response, RequestError> {
+    let failed = |error: &io::Error| match error.kind() {
+        io::ErrorKind::TimedOut | io::ErrorKind::WouldBlock => RequestError::Timeout,
+        io::ErrorKind::InvalidInput => RequestError::TooLarge,
+        _ => RequestError::HolderEnded,
+    };
+    frame::send(stream, message, patience).map_err(|error| failed(&error))?;
+    match frame::receive(stream, patience) {
+        Ok(Some(response)) => Ok(response),
+        Ok(None) => Err(RequestError::HolderEnded),
+        Err(error) => Err(failed(&error)),
+    }
+}

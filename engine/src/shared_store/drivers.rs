@@ -1,0 +1,129 @@
+//! Which process drives which thread, known by the process that holds the store. A client drives threads for as long as
+//! its connection is open, so that the threads of a killed process are free.
+
+use std::collections::BTreeMap;
+use std::fmt;
+use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+use rondo_protocol::id::ThreadId;
+use serde::{Deserialize, Serialize};
+
+use super::message::CancelOutcome;
+
+/// A process that is served, while its connection is open. Numbers begin at 1.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+pub(super) struct ClientId(pub(super) u64);
+
+/// Asks a client to end a thread for good.
+pub(super) type Cancel = Box<dyn Fn(&ThreadId) + Send + Sync>;
+
+/// The driver of each thread.
+#[derive(Default)]
+pub(super) struct Drivers {
+    state: Mutex<State>,
+    left: Condvar,
+}
+
+#[derive(Default)]
+struct State {
+    /// `None` = this process.
+    of: BTreeMap<ThreadId, Option<ClientId>>,
+    clients: BTreeMap<ClientId, Cancel>,
+    next: u64,
+    /// The next holder is the one that knows who drives what.
+    is_closed: bool,
+}
+
+impl fmt::Debug for Drivers {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_map().entries(&self.state().of).finish()
+    }
+}
+
+impl Drivers {
+    /// Adds a client, which `cancel` reaches.
+    pub(super) fn join(&self, cancel: Cancel) -> ClientId {
+        let mut state = self.state();
+        state.next += 1;
+        let client = ClientId(state.next);
+        state.clients.insert(client, cancel);
+        client
+    }
+
+    /// Removes a client, which then drives nothing.
+    pub(super) fn remove(&self, client: ClientId) {
+        let mut state = self.state();
+        state.clients.remove(&client);
+        state.of.retain(|_, driver| *driver != Some(client));
+        drop(state);
+        self.left.notify_all();
+    }
+
+    /// Gives a thread to a client, or to this process (`None`). Returns whether no other process drives it; `None` for an
+    /// unknown client.
+    pub(super) fn take(&self, thread: &ThreadId, driver: Option<ClientId>) -> Option<bool> {
+        let mut state = self.state();
+        if driver.is_some_and(|client| !state.clients.contains_key(&client)) {
+            return None;
+        }
+        Some(*state.of.entry(thread.clone()).or_insert(driver) == driver)
+    }
+
+    /// Ends every waiting [`cancel`](Self::cancel): the next holder is to be asked.
+    pub(super) fn close(&self) {
+        self.state().is_closed = true;
+        self.left.notify_all();
+    }
+
+    /// Takes a thread from its driver.
+    pub(super) fn leave(&self, thread: &ThreadId, driver: Option<ClientId>) {
+        let mut state = self.state();
+        if state.of.get(thread) == Some(&driver) {
+            state.of.remove(thread);
+            drop(state);
+            self.left.notify_all();
+        }
+    }
+
+    /// The threads that are driven.
+    pub(super) fn all(&self) -> Vec<ThreadId> {
+        self.state().of.keys().cloned().collect()
+    }
+
+    /// Asks the driver of a thread to end it for good, `cancel_own` where that is this process, and waits until it has
+    /// left the thread. `None` when the next holder is to be asked.
+    pub(super) fn cancel(
+        &self,
+        thread: &ThreadId,
+        cancel_own: &dyn Fn(&ThreadId),
+        wait: Duration,
+    ) -> Option<CancelOutcome> {
+        let state = self.state();
+        match state.of.get(thread).copied() {
+            None => return Some(CancelOutcome::NotDriven),
+            Some(None) => {
+                drop(state);
+                cancel_own(thread);
+            }
+            Some(Some(client)) => {
+                if let Some(cancel) = state.clients.get(&client) {
+                    cancel(thread);
+                }
+                drop(state);
+            }
+        }
+        let is_driven = |state: &mut State| state.of.contains_key(thread) && !state.is_closed;
+        let waited = self.left.wait_timeout_while(self.state(), wait, is_driven);
+        let (state, waited) = waited.unwrap_or_else(PoisonError::into_inner);
+        if waited.timed_out() {
+            Some(CancelOutcome::Pending)
+        } else {
+            (!state.is_closed).then_some(CancelOutcome::Left)
+        }
+    }
+
+    fn state(&self) -> MutexGuard<'_, State> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}

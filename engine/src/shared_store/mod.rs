@@ -1,0 +1,30 @@
+//! A store that processes share: the process that holds it serves it to the others over a socket beside it.
+//!
+//! Each process drives its own threads. What goes over the socket are reads and writes of tables, and who drives which
+//! thread, so that a thread can be cancelled from anywhere; no setting and no key. Only processes of the same user and
+//! version are served.
+//!
+//! This module knows nothing of workflows, engines or terminals.
+
+mod client;
+mod drivers;
+mod frame;
+mod message;
+mod server;
+mod socket;
+mod store;
+
+pub use client::driven;
+pub use message::CancelOutcome;
+pub use store::{Cancel, Opening, SharedStore};
+
+use std::time::Duration;
+
+/// How long the process that holds the store may take to show that it is there.
+const HOLDER_TIMEOUT: Duration = Duration::from_secs(2);
+
+/// How long a driver may take to end a thread for good: the longest that draining takes.
+const CANCEL_TIMEOUT: Duration = Duration::from_secs(10);
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,405 @@
+//! The store as each process sees it: this process holds it and serves it to the others, or asks the one that does.
+//!
+//! Laws. Each process drives its own threads; what it commits is as safe as it asked, whoever holds the store. When the
+//! holder ends, in whatever way, the next process opens the store and goes on; a commit whose response was lost is
+//! looked up by version and digest, and sent again only if it is absent. Writes of one thread are stored in the order in
+//! which they were submitted.
+
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
+use std::ops::Range;
+use std::path::{Path, PathBuf};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock};
+use std::time::{Duration, Instant};
+
+use futures_util::FutureExt as _;
+use futures_util::future::{self, BoxFuture};
+use rondo_protocol::event::Durability;
+use rondo_protocol::id::ThreadId;
+use tokio::runtime::Handle;
+use tokio::sync::oneshot;
+
+use super::client::{Client, RequestError};
+use super::drivers::Drivers;
+use super::message::{CancelOutcome, Request, Response};
+use super::server::{Server, Service};
+use super::{HOLDER_TIMEOUT, frame};
+use crate::store::folder::Owner;
+use crate::store::{self, Error, Family, RocksStore, Tables, Visited, Write, WriteStore};
+
+/// How long to wait before a store that is held is asked for again.
+const RETRY_DELAY: Duration = Duration::from_millis(25);
+
+/// Ends a thread of this process for good.
+pub type Cancel = Arc<dyn Fn(&ThreadId) + Send + Sync>;
+
+/// A store that processes share. Dropping the last handle, or [`leave`](Self::leave), gives it to the others.
+#[derive(Clone)]
+pub struct SharedStore {
+    inner: Arc<Inner>,
+}
+
+/// Where a store lies and how it is opened.
+#[derive(Clone)]
+pub struct Opening {
+    /// Its folder.
+    pub folder: PathBuf,
+    /// Whose it is, if it has to be made.
+    pub owner: Option<Owner>,
+    /// How far what this process commits is safe.
+    pub durability: Durability,
+}
+
+struct Inner {
+    opening: Opening,
+    runtime: Handle,
+    cancel: Cancel,
+    access: RwLock<Arc<Access>>,
+    changing: Mutex<()>,
+    /// The threads that this process drives.
+    own: Mutex<BTreeSet<ThreadId>>,
+    /// Writes that wait for another process, in order, by the thread that they belong to.
+    waiting: Mutex<BTreeMap<Option<ThreadId>, VecDeque<Waiting>>>,
+}
+
+/// How this process reaches the store.
+enum Access {
+    /// It holds the store.
+    Local(Local),
+    /// Another process does.
+    Remote(Client),
+    /// It is done with the store.
+    Closed,
+}
+
+/// Dropped in this order.
+struct Local {
+    /// `None` where no socket could be made: then no other process is served.
+    _server: Option<Server>,
+    service: Arc<Service>,
+}
+
+struct Waiting {
+    write: Write,
+    done: oneshot::Sender<Result<(), Error>>,
+}
+
+impl SharedStore {
+    /// Opens the store, or joins the process that holds it. Gives notices about the opening as well, a sentence each.
+    /// `cancel` is called for a thread of this process that another one wants ended. Blocks.
+    ///
+    /// # Errors
+    /// [`Error::Busy`] when the holder does not answer within 2 seconds, or the store cannot be opened.
+    ///
+    /// # Panics
+    /// Outside a tokio runtime.
+    pub fn open(opening: Opening, cancel: Cancel) -> Result<(Self, Vec<String>), Error> {
+        let shared = Self {
+            inner: Arc::new(Inner {
+                opening,
+                runtime: Handle::current(),
+                cancel,
+                access: RwLock::new(Arc::new(Access::Closed)),
+                changing: Mutex::default(),
+                own: Mutex::default(),
+                waiting: Mutex::default(),
+            }),
+        };
+        let (access, notices) = shared.find()?;
+        shared.set_access(access);
+        Ok((shared, notices))
+    }
+
+    /// Whether this process holds the store.
+    pub fn is_holder(&self) -> bool {
+        matches!(*self.access(), Access::Local(_))
+    }
+
+    /// Makes this process the driver of a thread. Gives whether no other one is.
+    ///
+    /// # Errors
+    /// When the holder does not answer.
+    pub fn drive(&self, thread: &ThreadId) -> Result<bool, Error> {
+        // Known first, so that the next holder is told of it in any case.
+        self.own().insert(thread.clone());
+        let is_ours = match self.request(&Request::Drive(thread.clone())) {
+            Ok(Response::Done) => Ok(true),
+            Ok(Response::Taken) => Ok(false),
+            Ok(_) => Err(unexpected()),
+            Err(error) => Err(error),
+        };
+        if !matches!(is_ours, Ok(true)) {
+            self.own().remove(thread);
+        }
+        is_ours
+    }
+
+    /// Ends that this process drives a thread.
+    pub fn let_go(&self, thread: &ThreadId) {
+        self.own().remove(thread);
+        // A holder that is gone knows nothing of it any more.
+        let _ = Self::request_once(&self.access(), &Request::Leave(thread.clone()));
+    }
+
+    /// Asks the driver of a thread to end it for good, and waits until it has left the thread. Blocks.
+    ///
+    /// # Errors
+    /// When the holder does not answer.
+    pub fn cancel(&self, thread: &ThreadId) -> Result<CancelOutcome, Error> {
+        match self.request(&Request::Cancel(thread.clone()))? {
+            Response::Cancelled(outcome) => Ok(outcome),
+            _ => Err(unexpected()),
+        }
+    }
+
+    /// Gives the store to the other processes. Every later use is an error. Blocks.
+    pub fn leave(&self) {
+        let _changing = self.inner.changing.lock().unwrap_or_else(PoisonError::into_inner);
+        let access = self.set_access(Access::Closed);
+        // What is under way is let end, so that the database is closed by the time that this returns.
+        let since = Instant::now();
+        while Arc::strong_count(&access) > 1 && since.elapsed() < HOLDER_TIMEOUT {
+            std::thread::sleep(Duration::from_millis(1));
+        }
+    }
+
+    fn access(&self) -> Arc<Access> {
+        Arc::clone(&self.inner.access.read().unwrap_or_else(PoisonError::into_inner))
+    }
+
+    fn set_access(&self, access: Access) -> Arc<Access> {
+        std::mem::replace(&mut *self.inner.access.write().unwrap_or_else(PoisonError::into_inner), Arc::new(access))
+    }
+
+    fn own(&self) -> MutexGuard<'_, BTreeSet<ThreadId>> {
+        self.inner.own.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn waiting(&self) -> MutexGuard<'_, BTreeMap<Option<ThreadId>, VecDeque<Waiting>>> {
+        self.inner.waiting.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Opens the store, or joins the process that holds it. A holder may be starting, ending or silent for
+    /// [`HOLDER_TIMEOUT`]; another one that takes its place has as long again.
+    fn find(&self) -> Result<(Access, Vec<String>), Error> {
+        let Opening { folder, owner, durability } = &self.inner.opening;
+        let options = store::Options { durability: *durability, owner: *owner };
+        let (mut since, mut holder) = (Instant::now(), 0);
+        loop {
+            let pid = match RocksStore::open(folder, options) {
+                Ok((store, opened)) => {
+                    let (cancel, runtime) = (Arc::clone(&self.inner.cancel), self.inner.runtime.clone());
+                    let service = Arc::new(Service { store, drivers: Arc::new(Drivers::default()), cancel, runtime });
+                    let mut notices = opened.notices;
+                    let server = Server::start(folder, Arc::clone(&service)).inspect_err(|error| {
+                        // A run needs no other process; those that come are told that the store is busy.
+                        notices.push(format!("other terminals cannot be served: {error}"));
+                    });
+                    return Ok((Access::Local(Local { _server: server.ok(), service }), notices));
+                }
+                Err(Error::Busy { pid }) => pid,
+                Err(error) => return Err(error),
+            };
+            match self.join(folder) {
+                Ok(client) => return Ok((Access::Remote(client), Vec::new())),
+                Err(RequestError::OtherVersion) => {
+                    let what = format!("process {pid} holds the store and is of another version of rondo");
+                    return Err(Error::Io { path: folder.display().to_string(), what });
+                }
+                Err(RequestError::Timeout) => return Err(Error::Busy { pid }),
+                Err(RequestError::HolderEnded | RequestError::TooLarge) => {}
+            }
+            if pid != holder {
+                (since, holder) = (Instant::now(), pid);
+            } else if since.elapsed() >= HOLDER_TIMEOUT {
+                return Err(Error::Busy { pid });
+            }
+            std::thread::sleep(RETRY_DELAY);
+        }
+    }
+
+    fn join(&self, folder: &Path) -> Result<Client, RequestError> {
+        let cancel = Arc::clone(&self.inner.cancel);
+        let inner = Arc::downgrade(&self.inner);
+        let ended = move || {
+            // The next holder is told which threads are driven as soon as there is one.
+            if let Some(inner) = inner.upgrade() {
+                let shared = Self { inner };
+                let access = shared.access();
+                if matches!(&*access, Access::Remote(client) if client.has_ended()) {
+                    let _ = shared.change(&access);
+                }
+            }
+        };
+        Client::join(folder, move |thread| cancel(thread), ended)
+    }
+
+    /// Finds the next holder, which may be this process, once that of `old` is gone.
+    fn change(&self, old: &Arc<Access>) -> Result<(), Error> {
+        let _changing = self.inner.changing.lock().unwrap_or_else(PoisonError::into_inner);
+        if !Arc::ptr_eq(&self.access(), old) {
+            return Ok(());
+        }
+        let (access, _) = self.find()?;
+        // Before any other request. Where another process took one meanwhile, the version of its row decides.
+        for thread in self.own().iter() {
+            let _ = Self::request_once(&access, &Request::Drive(thread.clone()));
+        }
+        self.set_access(access);
+        Ok(())
+    }
+
+    /// What follows when there was no response: `Ok` when the request may be repeated.
+    fn recover(&self, error: RequestError, access: &Arc<Access>) -> Result<(), Error> {
+        match error {
+            RequestError::HolderEnded => self.change(access),
+            RequestError::Timeout | RequestError::OtherVersion => {
+                Err(Error::Busy { pid: store::holder(&self.inner.opening.folder).ok().flatten().unwrap_or(0) })
+            }
+            RequestError::TooLarge => {
+                let what = format!("more than {} bytes cannot go to the holder of the store", frame::MAX_FRAME_BYTES);
+                Err(Error::Malformed { what })
+            }
+        }
+    }
+
+    fn request_once(access: &Access, request: &Request) -> Result<Response, RequestError> {
+        match access {
+            Access::Local(local) => {
+                Ok(local.service.respond(None, request.clone()).unwrap_or_else(|| Response::Failed(closed())))
+            }
+            Access::Remote(client) => client.request(request),
+            Access::Closed => Ok(Response::Failed(closed())),
+        }
+    }
+
+    /// The holder's response, that of the next holder where one ends meanwhile.
+    fn request(&self, request: &Request) -> Result<Response, Error> {
+        loop {
+            let access = self.access();
+            match Self::request_once(&access, request) {
+                Ok(Response::Failed(error)) => return Err(error),
+                Ok(response) => return Ok(response),
+                Err(error) => self.recover(error, &access)?,
+            }
+            // The holder may have stored a commit before it ended; anything else can be repeated.
+            if let Request::Write(Write::Commit(commit)) = request
+                && commit.is_stored(self)?
+            {
+                return Ok(Response::Done);
+            }
+        }
+    }
+
+    /// This process's store, if it holds it and no earlier write of the same thread still waits.
+    fn local(&self, thread: Option<&ThreadId>) -> Option<Arc<Access>> {
+        let access = self.access();
+        let is_local = matches!(&*access, Access::Local(_));
+        (is_local && !self.waiting().contains_key(&thread.cloned())).then_some(access)
+    }
+
+    /// Queues a write, which is carried out whether or not the future is polled.
+    fn enqueue(&self, write: Write) -> BoxFuture<'static, Result<(), Error>> {
+        let thread = write.thread().cloned();
+        let (done, outcome) = oneshot::channel();
+        let is_first = {
+            let mut waiting = self.waiting();
+            let is_first = !waiting.contains_key(&thread);
+            waiting.entry(thread.clone()).or_default().push_back(Waiting { write, done });
+            is_first
+        };
+        if is_first {
+            let shared = self.clone();
+            self.inner.runtime.spawn_blocking(move || shared.write_waiting(thread.as_ref()));
+        }
+        Box::pin(async move {
+            outcome.await.unwrap_or_else(|_| Err(Error::Poisoned { what: "the process is ending".to_owned() }))
+        })
+    }
+
+    fn write_waiting(&self, thread: Option<&ThreadId>) {
+        let thread = thread.cloned();
+        loop {
+            let Waiting { write, done } = {
+                let mut waiting = self.waiting();
+                let Some(next) = waiting.get_mut(&thread).and_then(VecDeque::pop_front) else {
+                    waiting.remove(&thread);
+                    return;
+                };
+                next
+            };
+            // The caller may have stopped waiting.
+            let _ = done.send(self.request(&Request::Write(write)).map(drop));
+        }
+    }
+}
+
+fn closed() -> Error {
+    Error::Poisoned { what: "this process has given the store to others".to_owned() }
+}
+
+fn unexpected() -> Error {
+    Error::Io { path: "socket".to_owned(), what: "the holder of the store answered something else".to_owned() }
+}
+
+impl Tables for SharedStore {
+    fn get(&self, family: Family, key: &[u8]) -> Result<Option<Vec<u8>>, Error> {
+        if let Access::Local(local) = &*self.access() {
+            return local.service.store.get(family, key);
+        }
+        match self.request(&Request::Get { family, key: key.to_vec() })? {
+            Response::Value(value) => Ok(value),
+            _ => Err(unexpected()),
+        }
+    }
+
+    fn range(
+        &self,
+        family: Family,
+        mut keys: Range<Vec<u8>>,
+        visit: &mut dyn FnMut(&[u8], &[u8]) -> Visited,
+    ) -> Result<(), Error> {
+        loop {
+            if let Access::Local(local) = &*self.access() {
+                return local.service.store.range(family, keys, visit);
+            }
+            let Response::Page { entries, is_last } = self.request(&Request::Range { family, keys: keys.clone() })?
+            else {
+                return Err(unexpected());
+            };
+            for (key, value) in &entries {
+                if visit(key, value)?.is_break() {
+                    return Ok(());
+                }
+            }
+            match entries.into_iter().next_back() {
+                Some((last, _)) if !is_last => {
+                    // The least key behind it.
+                    keys.start = last;
+                    keys.start.push(0);
+                }
+                _ => return Ok(()),
+            }
+        }
+    }
+}
+
+impl WriteStore for SharedStore {
+    fn submit(&self, write: Write) -> BoxFuture<'_, Result<(), Error>> {
+        let Some(access) = self.local(write.thread()) else { return self.enqueue(write) };
+        let mut writing: BoxFuture<'static, Result<(), Error>> = Box::pin(async move {
+            match &*access {
+                Access::Local(local) => local.service.store.submit(write).await,
+                _ => Err(closed()),
+            }
+        });
+        // Begun at once, so that the order of the calls is the order in the store.
+        match (&mut writing).now_or_never() {
+            Some(outcome) => Box::pin(future::ready(outcome)),
+            None => writing,
+        }
+    }
+
+    fn durability(&self) -> Durability {
+        self.inner.opening.durability
+    }
+}

@@ -1,0 +1,153 @@
+use std::path::Path;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::time::Instant;
+
+use rondo_protocol::event::Durability;
+use rondo_protocol::id::LanePath;
+use tokio::runtime::Handle;
+
+use super::super::drivers::Drivers;
+use super::super::message::Request;
+use super::super::server::Service;
+use super::super::*;
+use super::holder;
+use crate::store::tests::contract::{Trunk, suite, thread};
+use crate::store::{Commit, Error, JournalRecord, Options, Read as _, RocksStore, StepStore, Write};
+
+fn open(folder: &Path, durability: Durability) -> SharedStore {
+    let opening = Opening { folder: folder.to_owned(), owner: None, durability };
+    SharedStore::open(opening, Arc::new(|_| ())).unwrap().0
+}
+
+suite!(over_the_socket, super::client);
+
+/// A store that another process holds, and that process's handle.
+fn client() -> (Arc<dyn StepStore>, (SharedStore, tempfile::TempDir)) {
+    let folder = tempfile::tempdir().unwrap();
+    let holder = open(folder.path(), Durability::Sync);
+    let client = open(folder.path(), Durability::Sync);
+    assert!(holder.is_holder() && !client.is_holder());
+    (Arc::new(client), (holder, folder))
+}
+
+fn anchor(folder: &Path) -> Vec<u8> {
+    std::fs::read(folder.join("anchor")).unwrap()
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn the_next_process_goes_on_when_the_holder_leaves() {
+    let folder = tempfile::tempdir().unwrap();
+    let stores: Vec<SharedStore> = (0..3).map(|_| open(folder.path(), Durability::Sync)).collect();
+    let mut trunk = Trunk::new(1);
+    for (at, holder) in stores.iter().enumerate() {
+        let last = &stores[2];
+        last.commit(trunk.next("one")).await.unwrap();
+        let record = JournalRecord { lane: LanePath::trunk(), position: 0, bytes: b"reply".to_vec() };
+        last.record(thread(2), vec![record.clone()], true).await.unwrap();
+        assert_eq!(last.journal(&thread(2), &LanePath::trunk()).unwrap(), [record]);
+        if at < 2 {
+            tokio::task::block_in_place(|| holder.leave());
+        }
+        last.commit(trunk.next("two")).await.unwrap();
+        assert_eq!(last.row(&thread(1)).unwrap().unwrap().seq, trunk.seq);
+    }
+    assert_eq!(
+        stores[0].row(&thread(1)),
+        Err(Error::Poisoned { what: "this process has given the store to others".to_owned() })
+    );
+    assert!(stores[2].is_holder());
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn what_a_client_commits_is_as_safe_as_the_client_asks() {
+    let folder = tempfile::tempdir().unwrap();
+    let holder = open(folder.path(), Durability::Log);
+    let client = open(folder.path(), Durability::Sync);
+    // The anchor is written with each commit that is synced, and with no other.
+    let before = anchor(folder.path());
+    holder.commit(Trunk::new(1).next("one")).await.unwrap();
+    assert_eq!(anchor(folder.path()), before);
+    client.commit(Trunk::new(2).next("one")).await.unwrap();
+    assert_ne!(anchor(folder.path()), before);
+    assert_eq!((holder.durability(), client.durability()), (Durability::Log, Durability::Sync));
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_commit_whose_answer_was_lost_is_sent_again_only_if_it_is_absent() {
+    for is_stored in [true, false] {
+        for has_step in [true, false] {
+            let folder = tempfile::tempdir().unwrap();
+            let (store, _) = RocksStore::open(folder.path(), Options::default()).unwrap();
+            // A holder that ends on the first commit, before it answers.
+            let (drivers, runtime) = (Arc::new(Drivers::default()), Handle::current());
+            let mut service = Some(Service { store, drivers, cancel: Arc::new(|_| ()), runtime });
+            let holder = holder::serve(folder.path(), move |request| match request {
+                Request::Write(Write::Commit(_)) => {
+                    let service = service.take().unwrap();
+                    if is_stored {
+                        service.respond(None, request).unwrap();
+                    }
+                    None
+                }
+                request => service.as_ref().unwrap().respond(None, request),
+            });
+            let client = open(folder.path(), Durability::Sync);
+            let mut trunk = Trunk::new(1);
+            let commit = if has_step { trunk.next("one") } else { Commit { step: None, ..trunk.row_alone() } };
+            client.commit(commit.clone()).await.unwrap();
+            holder.join().unwrap();
+            assert!(client.is_holder());
+            assert_eq!(client.row(&thread(1)).unwrap(), Some(commit.row.clone()), "{is_stored} {has_step}");
+            assert_eq!(client.commit(commit).await, Err(Error::Conflict { thread: thread(1) }));
+        }
+    }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_holder_whose_socket_was_deleted_ends_all_the_same() {
+    let folder = tempfile::tempdir().unwrap();
+    let holder = open(folder.path(), Durability::Sync);
+    std::fs::remove_file(folder.path().join("socket")).unwrap();
+    holder.leave();
+    assert!(open(folder.path(), Durability::Sync).is_holder());
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_thread_is_ended_by_whoever_drives_it_and_driven_by_nobody_who_is_gone() {
+    let folder = tempfile::tempdir().unwrap();
+    let holder = open(folder.path(), Durability::Sync);
+    let ended = Arc::new(AtomicUsize::new(0));
+    let driver: Arc<std::sync::OnceLock<SharedStore>> = Arc::default();
+    let (counted, told) = (Arc::clone(&ended), Arc::clone(&driver));
+    let cancel: Cancel = Arc::new(move |thread| {
+        counted.fetch_add(1, Ordering::SeqCst);
+        told.get().unwrap().let_go(thread);
+    });
+    let opening = Opening { folder: folder.path().to_owned(), owner: None, durability: Durability::Sync };
+    let (client, _) = SharedStore::open(opening, cancel).unwrap();
+    assert!(driver.set(client.clone()).is_ok());
+    let third = open(folder.path(), Durability::Sync);
+
+    assert!(client.drive(&thread(1)).unwrap());
+    assert!(!holder.drive(&thread(1)).unwrap() && !third.drive(&thread(1)).unwrap());
+    assert_eq!(driven(folder.path()).unwrap(), [thread(1)].into());
+    assert_eq!(third.cancel(&thread(2)), Ok(CancelOutcome::NotDriven));
+    assert_eq!(third.cancel(&thread(1)), Ok(CancelOutcome::Left));
+    assert_eq!(ended.load(Ordering::SeqCst), 1);
+    assert_eq!(driven(folder.path()).unwrap(), [].into());
+
+    // Who drives what is known to the next holder.
+    assert!(client.drive(&thread(3)).unwrap());
+    holder.leave();
+    client.commit(Trunk::new(3).next("one")).await.unwrap();
+    assert!(!third.drive(&thread(3)).unwrap());
+    client.leave();
+    third.commit(Trunk::new(4).next("one")).await.unwrap();
+    // A holder sees that a client is gone when its connection ends.
+    let since = Instant::now();
+    while !third.drive(&thread(3)).unwrap() {
+        assert!(since.elapsed() < CANCEL_TIMEOUT);
+        std::thread::yield_now();
+    }
+}

@@ -1,0 +1,3 @@
+//! What every store promises.
+
+pub(crate) mod contract;

@@ -1,0 +1,193 @@
+//! Writes, encoded and checked as far as that does not depend on what is stored: the caller does this work, so that the
+//! writer, which all callers wait for, does not.
+
+use futures_util::future::{self, BoxFuture};
+use rondo_protocol::event::Durability;
+use rondo_protocol::id::{LanePath, ThreadId};
+use serde::{Deserialize, Serialize};
+
+use super::commit::CommitHeader;
+use super::keys::{self, Family};
+use super::tables::{Change, Tables};
+use super::{Commit, Error, JournalRecord, MAX_COMMIT_BYTES, MAX_NAME_BYTES, StepStore, codec};
+
+/// One write.
+#[derive(Debug, Clone, Serialize, Deserialize)]
+pub(crate) enum Write {
+    /// A commit.
+    Commit(Box<EncodedCommit>),
+    /// Journal records of a thread.
+    Records {
+        /// The thread.
+        thread: ThreadId,
+        /// Its records.
+        records: Vec<JournalRecord>,
+        /// Whether they must be on the device when they are acknowledged.
+        sync: bool,
+    },
+    /// A change of which nothing depends, never synced.
+    Change(Change),
+}
+
+impl Write {
+    /// Encodes a commit.
+    ///
+    /// # Errors
+    /// [`Error::Malformed`].
+    pub(super) fn commit(commit: Commit, durability: Durability) -> Result<Self, Error> {
+        EncodedCommit::new(commit, durability).map(|commit| Self::Commit(Box::new(commit)))
+    }
+
+    /// Checks journal records.
+    ///
+    /// # Errors
+    /// [`Error::Malformed`] when they are too large.
+    pub(super) fn records(thread: ThreadId, records: Vec<JournalRecord>, sync: bool) -> Result<Self, Error> {
+        if records.iter().any(|record| record.lane.as_str().len() > MAX_NAME_BYTES)
+            || records.iter().map(|record| record.bytes.len()).sum::<usize>() > MAX_COMMIT_BYTES
+        {
+            return Err(Error::Malformed { what: format!("thread {thread}: journal records are too large") });
+        }
+        Ok(Self::Records { thread, records, sync })
+    }
+
+    /// Encodes a value of a hook's private key space; `None` deletes it.
+    ///
+    /// # Errors
+    /// [`Error::Malformed`].
+    pub(super) fn hook_value(space: &str, key: &[u8], value: Option<&[u8]>) -> Result<Self, Error> {
+        let malformed = || Error::Malformed { what: "the name of a hook's key space is too long".to_owned() };
+        let key = keys::hook(space, key).ok_or_else(malformed)?;
+        Ok(Self::Change(Change { family: Family::Hooks, key, value: value.map(codec::write_hook) }))
+    }
+
+    /// The thread that it belongs to. Writes of one thread keep their order.
+    pub(crate) fn thread(&self) -> Option<&ThreadId> {
+        match self {
+            Self::Commit(commit) => Some(&commit.header.thread),
+            Self::Records { thread, .. } => Some(thread),
+            Self::Change(_) => None,
+        }
+    }
+
+    pub(super) fn size_bytes(&self) -> usize {
+        match self {
+            Self::Commit(commit) => commit.changes.iter().map(Change::size_bytes).sum(),
+            Self::Records { records, .. } => records.iter().map(|record| record.bytes.len()).sum(),
+            Self::Change(change) => change.size_bytes(),
+        }
+    }
+}
+
+/// A commit as changes of tables.
+#[derive(Debug, Clone, Serialize, Deserialize)]
+pub(crate) struct EncodedCommit {
+    /// The row that it expects and the one that it makes.
+    pub(super) header: CommitHeader,
+    /// All that it writes and deletes, but for journals.
+    pub(super) changes: Vec<Change>,
+    /// Lanes whose journal it clears.
+    pub(super) clear_journal: Vec<LanePath>,
+    /// Whether it must be on the device when it is acknowledged.
+    pub(super) must_sync: bool,
+    /// Lanes that it closes.
+    pub(super) closed: Vec<LanePath>,
+    /// What the ledger's chain hashes of it: the row's key and version, and the step's digest or zeros.
+    pub(super) link: Vec<u8>,
+}
+
+impl EncodedCommit {
+    fn new(commit: Commit, durability: Durability) -> Result<Self, Error> {
+        commit.check()?;
+        let header = commit.header();
+        let Commit { thread, row, step, objects, lanes, lists, clear_journal, expected: _ } = commit;
+        let mut changes = Vec::with_capacity(5 + objects.len() + lanes.len() + lists.len());
+        let mut change = |family, key, value| changes.push(Change { family, key, value });
+        for (kind, digest, bytes) in objects {
+            change(Family::Objects, keys::object(digest), Some(codec::write_object(kind, &bytes)));
+        }
+        let row_key = keys::row(&thread);
+        let digest = step.as_ref().map_or([0; 32], |step| step.digest.0);
+        let link = [&row_key[..], &row.version.to_be_bytes(), &digest].concat();
+        if let Some(step) = step {
+            let (digest, seq) = (step.digest, step.seq);
+            let value = codec::write_step(digest, step.visit, &step.bytes);
+            change(Family::Steps, keys::step(&thread, seq), Some(value));
+            change(Family::Notes, keys::note(&thread, seq), Some(codec::write_note(&step.note)?));
+            change(Family::Index, keys::place(digest, &thread, seq), Some(Vec::new()));
+            let visit = keys::visit(&thread, &step.lane, &step.role, step.visit);
+            change(Family::Index, visit, Some(codec::write_seq(seq)));
+        }
+        let mut closed = Vec::new();
+        for (lane, row) in lanes {
+            change(Family::Threads, keys::lane(&thread, &lane), row.as_ref().map(codec::write_lane));
+            if row.is_none() {
+                closed.push(lane);
+            }
+        }
+        for (opened_by, list) in lists {
+            let value = list.map(|list| codec::write_list(&list));
+            change(Family::Threads, keys::list(&thread, opened_by), value);
+        }
+        change(Family::Threads, row_key, Some(codec::write_row(&row)));
+        Ok(Self { must_sync: durability == Durability::Sync, header, changes, clear_journal, closed, link })
+    }
+
+    /// Whether it has been stored: its step, which never changes, or without one the very row.
+    ///
+    /// # Errors
+    /// What the store says.
+    pub(crate) fn is_stored(&self, store: &impl Tables) -> Result<bool, Error> {
+        let row = keys::row(&self.header.thread);
+        let Some(stored) = store.get(Family::Threads, &row)? else { return Ok(false) };
+        if codec::read_row_end(&stored)?.0 < self.header.version {
+            return Ok(false);
+        }
+        let step = self.changes.iter().find(|change| change.family == Family::Steps);
+        match step.or(self.changes.last()) {
+            Some(Change { family, key, value }) => Ok(store.get(*family, key)? == *value),
+            None => Ok(false),
+        }
+    }
+}
+
+/// The change that writes a journal record.
+pub(super) fn record(thread: &ThreadId, record: &JournalRecord) -> Change {
+    let key = keys::record(thread, &record.lane, record.position);
+    Change { family: Family::Journal, key, value: Some(codec::write_record(&record.bytes)) }
+}
+
+/// A store that takes encoded writes. It is a [`StepStore`].
+pub(crate) trait WriteStore: Tables {
+    /// Carries out a write, after all that were submitted for its thread before, whether or not the future is polled.
+    fn submit(&self, write: Write) -> BoxFuture<'_, Result<(), Error>>;
+
+    /// How far an acknowledged commit is safe.
+    fn durability(&self) -> Durability;
+}
+
+impl<T: WriteStore> StepStore for T {
+    fn commit(&self, commit: Commit) -> BoxFuture<'_, Result<(), Error>> {
+        submit(self, Write::commit(commit, WriteStore::durability(self)))
+    }
+
+    fn record(&self, thread: ThreadId, records: Vec<JournalRecord>, sync: bool) -> BoxFuture<'_, Result<(), Error>> {
+        let sync = sync && WriteStore::durability(self) == Durability::Sync;
+        submit(self, Write::records(thread, records, sync))
+    }
+
+    fn put_hook_value(&self, space: &str, key: Vec<u8>, value: Option<Vec<u8>>) -> BoxFuture<'_, Result<(), Error>> {
+        submit(self, Write::hook_value(space, &key, value.as_deref()))
+    }
+
+    fn durability(&self) -> Durability {
+        WriteStore::durability(self)
+    }
+}
+
+fn submit<T: WriteStore>(store: &T, write: Result<Write, Error>) -> BoxFuture<'_, Result<(), Error>> {
+    match write {
+        Ok(write) => store.submit(write),
+        Err(error) => Box::pin(future::ready(Err(error))),
+    }
+}
