@@ -99,9 +99,6 @@ impl Client {
     }
 
     /// Sends a request and waits for the response.
-    ///
-    /// # Errors
-    /// [`RequestError`].
     pub(super) fn request(&self, request: &Request) -> Result<Response, RequestError> {
         let idle = self.take()?;
         let mut slot = Slot { client: self, stream: None };

@@ -17,7 +17,7 @@ use std::time::{Duration, Instant};
 
 use sha2::{Digest as _, Sha256};
 
-use super::codec::{FORMAT, Ledger};
+use super::codec::{FORMAT, Fields, Ledger};
 use super::manifest::Position;
 use super::{Error, folder};
 
@@ -34,7 +34,7 @@ const VERSION: u8 = 2;
 /// What stands before the checksum, padded with zeros. It stays so long in every version.
 const BODY_BYTES: usize = 128;
 /// The same in format 1.
-const OLD_BODY_BYTES: usize = 8 + 1 + 8 + 8 + Ledger::BYTES;
+const OLD_BODY_BYTES: usize = 8 + 1 + 8 + 8 + 48;
 
 /// How long a written anchor may wait for its sync.
 const SYNC_EVERY: Duration = Duration::from_secs(1);
@@ -105,9 +105,6 @@ impl Anchor {
     /// # Durability
     /// A new anchor is on the device when this returns. An old one is not: the generation is for processes of this
     /// machine to see, and none of them outlives a loss of power.
-    ///
-    /// # Errors
-    /// [`Error::Io`], [`Error::Format`].
     pub(super) fn claim(store: &Path, ledger: Ledger, manifest: Position) -> Result<Self, Error> {
         let found = look(store)?;
         let (generation, turn) = match found {
@@ -137,9 +134,6 @@ impl Anchor {
     }
 
     /// Whether the file still is as this process left it.
-    ///
-    /// # Errors
-    /// [`Error::Io`].
     pub(super) fn is_ours(&self) -> Result<bool, Error> {
         let mut bytes = [0; FILE_BYTES];
         read_up_to(&self.file, &mut bytes).map_err(|error| Error::io(&self.path, &error))?;
@@ -147,18 +141,12 @@ impl Anchor {
     }
 
     /// Remembers how far the manifest has come. It is on the device.
-    ///
-    /// # Errors
-    /// [`Error::Io`].
     pub(super) fn set_manifest(&mut self, manifest: Position) -> Result<(), Error> {
         self.last.manifest = manifest;
         self.write(self.last.ledger)
     }
 
     /// Remembers that everything up to `ledger` is on the device.
-    ///
-    /// # Errors
-    /// [`Error::Io`].
     pub(super) fn write(&mut self, ledger: Ledger) -> Result<(), Error> {
         let slot = Slot { ledger, turn: self.last.turn.saturating_add(1), ..self.last };
         let sector = encode(&slot);
@@ -173,17 +161,11 @@ impl Anchor {
     }
 
     /// Puts the anchor on the device when its last sync is long enough ago.
-    ///
-    /// # Errors
-    /// [`Error::Io`].
     pub(super) fn sync_when_due(&mut self) -> Result<(), Error> {
         if self.dirty && self.synced_at.elapsed() >= SYNC_EVERY { self.sync() } else { Ok(()) }
     }
 
     /// Puts the anchor on the device.
-    ///
-    /// # Errors
-    /// [`Error::Io`].
     pub(super) fn sync(&mut self) -> Result<(), Error> {
         self.file.sync_data().map_err(|error| Error::io(&self.path, &error))?;
         self.synced_at = Instant::now();
@@ -225,7 +207,8 @@ fn encode(slot: &Slot) -> [u8; SLOT_BYTES] {
     body.extend_from_slice(&slot.generation.to_be_bytes());
     body.extend_from_slice(&slot.turn.to_be_bytes());
     body.extend_from_slice(&slot.ledger.to_bytes());
-    body.extend_from_slice(&slot.manifest.to_bytes());
+    body.extend_from_slice(&slot.manifest.number.to_be_bytes());
+    body.extend_from_slice(&slot.manifest.end.to_be_bytes());
     body.resize(BODY_BYTES, 0);
     let checksum = Sha256::digest(&body);
     body.extend_from_slice(&checksum);
@@ -249,23 +232,17 @@ fn decode(sector: &[u8]) -> Result<Option<Slot>, Error> {
         return Err(Error::Format { found: 1, known: FORMAT });
     }
     let Some(body) = body(sector, BODY_BYTES) else { return Ok(None) };
-    let slot = (|| {
-        let (version, body) = body.split_first()?;
-        if *version != VERSION {
-            return Some(Err(Error::Format { found: u32::from(*version), known: FORMAT }));
-        }
-        let (generation, body) = body.split_first_chunk::<8>()?;
-        let (turn, body) = body.split_first_chunk::<8>()?;
-        let (ledger, body) = body.split_first_chunk()?;
-        let (ledger, manifest) = (Ledger::from_bytes(ledger)?, Position::from_bytes(body.first_chunk()?)?);
-        Some(Ok(Slot {
-            generation: u64::from_be_bytes(*generation),
-            turn: u64::from_be_bytes(*turn),
-            ledger,
-            manifest,
-        }))
-    })();
-    slot.transpose()
+    let mut fields = Fields { rest: body };
+    match fields.u8() {
+        Some(VERSION) => {}
+        Some(found) => return Err(Error::Format { found: u32::from(found), known: FORMAT }),
+        None => return Ok(None),
+    }
+    Ok((|| {
+        let (generation, turn, ledger) = (fields.u64()?, fields.u64()?, Ledger::read(&mut fields)?);
+        let manifest = Position { number: fields.u64()?, end: fields.u64()? };
+        Some(Slot { generation, turn, ledger, manifest })
+    })())
 }
 
 #[cfg(test)]

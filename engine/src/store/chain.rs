@@ -67,9 +67,6 @@ impl<'a> ChainVerifier<'a> {
     }
 
     /// Checks the end of the thread, after its last step: where that is one of the trunk, the row names it.
-    ///
-    /// # Errors
-    /// [`Error::Damaged`].
     pub(super) fn end(&self, row: &Row) -> Result<(), Error> {
         match &self.last {
             Some(last) if last.trunk && row.head != Some(last.digest) => {
@@ -107,9 +104,6 @@ impl<'a> ChainVerifier<'a> {
 }
 
 /// The step whose canonical bytes are `bytes`, when they are those of `digest`.
-///
-/// # Errors
-/// [`Error::Damaged`].
 pub(super) fn verified(thread: &ThreadId, seq: u64, digest: Digest, bytes: &[u8]) -> Result<Step, Error> {
     let damaged = |what: &str| {
         Damage::new(format!("step {seq} of thread {thread} {what}")).of_thread(thread).of_object(digest).into()
@@ -147,9 +141,6 @@ fn decode(bytes: &[u8]) -> Result<Step, String> {
 }
 
 /// The bytes of an object, when they are those of `digest`.
-///
-/// # Errors
-/// [`Error::Damaged`].
 pub(super) fn verified_object(kind: Kind, digest: Digest, stored: Kind, bytes: &[u8]) -> Result<(), Error> {
     if stored == kind && digest_of(kind, bytes) == Some(digest) {
         return Ok(());

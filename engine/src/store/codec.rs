@@ -20,7 +20,7 @@ pub(super) const FORMAT_UNSAID: u32 = 1;
 
 /// A kind of stored value.
 #[derive(Debug, Clone, Copy)]
-struct Form {
+pub(super) struct Form {
     /// What people call it.
     name: &'static str,
     /// The version that this build writes, and the newest that it reads.
@@ -32,9 +32,9 @@ const OBJECT: Form = Form { name: "object", version: 1 };
 const NOTE: Form = Form { name: "note", version: 1 };
 const ROW: Form = Form { name: "row", version: 1 };
 const LANE: Form = Form { name: "row of a lane", version: 1 };
-const LIST: Form = Form { name: "list", version: 1 };
-const RECORD: Form = Form { name: "journal record", version: 1 };
-const HOOK: Form = Form { name: "hook's value", version: 1 };
+pub(super) const LIST: Form = Form { name: "list", version: 1 };
+pub(super) const RECORD: Form = Form { name: "journal record", version: 1 };
+pub(super) const HOOK: Form = Form { name: "hook's value", version: 1 };
 const VISIT: Form = Form { name: "visit", version: 1 };
 const LEDGER: Form = Form { name: "ledger", version: 1 };
 
@@ -62,22 +62,13 @@ pub(super) struct Ledger {
 }
 
 impl Ledger {
-    /// The length of its bytes.
-    pub(super) const BYTES: usize = 48;
-
     /// Its bytes without a version.
-    pub(super) fn to_bytes(self) -> [u8; Self::BYTES] {
-        let mut bytes = [0; Self::BYTES];
-        let parts = self.batches.to_be_bytes().into_iter().chain(self.steps.to_be_bytes()).chain(self.chain);
-        for (byte, part) in bytes.iter_mut().zip(parts) {
-            *byte = part;
-        }
-        bytes
+    pub(super) fn to_bytes(self) -> Vec<u8> {
+        [&self.batches.to_be_bytes()[..], &self.steps.to_be_bytes(), &self.chain].concat()
     }
 
     /// Reads [`to_bytes`](Self::to_bytes).
-    pub(super) fn from_bytes(bytes: &[u8; Self::BYTES]) -> Option<Self> {
-        let mut fields = Fields { rest: bytes };
+    pub(super) fn read(fields: &mut Fields<'_>) -> Option<Self> {
         Some(Self { batches: fields.u64()?, steps: fields.u64()?, chain: fields.array()? })
     }
 }
@@ -93,9 +84,6 @@ pub(super) fn write_step(digest: Digest, visit: u64, bytes: &[u8]) -> Vec<u8> {
 }
 
 /// Reads [`write_step`].
-///
-/// # Errors
-/// [`Error::Version`], [`Error::Damaged`].
 pub(super) fn read_step(value: &[u8]) -> Result<StepValue<'_>, Error> {
     let mut fields = fields(value, STEP)?;
     let step = (|| Some(StepValue { digest: fields.digest()?, visit: fields.u64()?, bytes: fields.rest }))();
@@ -112,9 +100,6 @@ pub(super) fn write_object(kind: Kind, bytes: &[u8]) -> Vec<u8> {
 }
 
 /// Reads [`write_object`].
-///
-/// # Errors
-/// [`Error::Version`], [`Error::Damaged`].
 pub(super) fn read_object(value: &[u8]) -> Result<(Kind, &[u8]), Error> {
     let mut fields = fields(value, OBJECT)?;
     let code = fields.u8().ok_or_else(|| short(OBJECT))?;
@@ -151,20 +136,14 @@ pub(super) fn write_note(note: &Note) -> Result<Vec<u8>, Error> {
     };
     let malformed = |error| Error::Malformed { what: format!("a note has no canonical form: {error}") };
     let note = canonical::to_bytes_of(note, &says).map_err(malformed)?;
-    let mut value = Vec::with_capacity(1 + note.len());
-    value.push(NOTE.version);
-    value.extend_from_slice(&note);
-    Ok(value)
+    Ok(write_bytes(NOTE, &note))
 }
 
 /// Reads [`write_note`].
-///
-/// # Errors
-/// [`Error::Version`], [`Error::Damaged`].
 pub(super) fn read_note(value: &[u8]) -> Result<Note, Error> {
-    let fields = fields(value, NOTE)?;
     // A note is not hashed and holds no open values, so that the ordinary reader will do.
-    serde_json::from_slice(fields.rest).map_err(|error| Damage::new(format!("a note is not JSON: {error}")).into())
+    serde_json::from_slice(read_bytes(value, NOTE)?)
+        .map_err(|error| Damage::new(format!("a note is not JSON: {error}")).into())
 }
 
 /// The value of a row.
@@ -206,9 +185,6 @@ pub(super) fn write_row(row: &Row) -> Vec<u8> {
 }
 
 /// Reads [`write_row`].
-///
-/// # Errors
-/// [`Error::Version`], [`Error::Damaged`].
 pub(super) fn read_row(value: &[u8]) -> Result<Row, Error> {
     let mut fields = fields(value, ROW)?;
     let row = (|| {
@@ -227,8 +203,7 @@ pub(super) fn read_row(value: &[u8]) -> Result<Row, Error> {
             Some(Raised { key, old, new: fields.string()?.to_owned(), at_ms: fields.u64()? })
         })?;
         let (checkpoint, origin) = (fields.text()?.to_vec(), fields.text()?.to_vec());
-        let (status, ended) = (status, fields.rest.is_empty());
-        ended.then_some(Row {
+        fields.rest.is_empty().then_some(Row {
             version,
             status,
             seq,
@@ -260,9 +235,6 @@ pub(super) fn write_lane(row: &LaneRow) -> Vec<u8> {
 }
 
 /// Reads [`write_lane`].
-///
-/// # Errors
-/// [`Error::Version`], [`Error::Damaged`].
 pub(super) fn read_lane(value: &[u8]) -> Result<LaneRow, Error> {
     let mut fields = fields(value, LANE)?;
     let row = (|| {
@@ -273,9 +245,6 @@ pub(super) fn read_lane(value: &[u8]) -> Result<LaneRow, Error> {
 }
 
 /// The version and the last step of a row, without the rest of it.
-///
-/// # Errors
-/// [`Error::Version`], [`Error::Damaged`].
 pub(super) fn read_row_end(value: &[u8]) -> Result<(u64, u64), Error> {
     let mut fields = fields(value, ROW)?;
     (|| Some((fields.u64()?, fields.u64()?)))().ok_or_else(|| short(ROW))
@@ -304,68 +273,36 @@ fn status_of(code: u8) -> Option<Status> {
     })
 }
 
-/// The value of a list.
-pub(super) fn write_list(bytes: &[u8]) -> Vec<u8> {
-    write_opaque(LIST, bytes)
+/// The value of bytes that are opaque here, or fixed in length.
+pub(super) fn write_bytes(form: Form, bytes: &[u8]) -> Vec<u8> {
+    let mut value = Vec::with_capacity(1 + bytes.len());
+    value.push(form.version);
+    value.extend_from_slice(bytes);
+    value
 }
 
-/// Reads [`write_list`].
-///
-/// # Errors
-/// [`Error::Version`], [`Error::Damaged`].
-pub(super) fn read_list(value: &[u8]) -> Result<&[u8], Error> {
-    Ok(fields(value, LIST)?.rest)
-}
-
-/// The value of a journal record.
-pub(super) fn write_record(bytes: &[u8]) -> Vec<u8> {
-    write_opaque(RECORD, bytes)
-}
-
-/// Reads [`write_record`].
-///
-/// # Errors
-/// [`Error::Version`], [`Error::Damaged`].
-pub(super) fn read_record(value: &[u8]) -> Result<&[u8], Error> {
-    Ok(fields(value, RECORD)?.rest)
-}
-
-/// The value of a hook.
-pub(super) fn write_hook(bytes: &[u8]) -> Vec<u8> {
-    write_opaque(HOOK, bytes)
-}
-
-/// Reads [`write_hook`].
-///
-/// # Errors
-/// [`Error::Version`], [`Error::Damaged`].
-pub(super) fn read_hook(value: &[u8]) -> Result<&[u8], Error> {
-    Ok(fields(value, HOOK)?.rest)
+/// Reads [`write_bytes`].
+pub(super) fn read_bytes(value: &[u8], form: Form) -> Result<&[u8], Error> {
+    Ok(fields(value, form)?.rest)
 }
 
 /// The value of the ledger.
 pub(super) fn write_ledger(ledger: &Ledger) -> Vec<u8> {
-    write_opaque(LEDGER, &ledger.to_bytes())
+    write_bytes(LEDGER, &ledger.to_bytes())
 }
 
 /// Reads [`write_ledger`].
-///
-/// # Errors
-/// [`Error::Version`], [`Error::Damaged`].
 pub(super) fn read_ledger(value: &[u8]) -> Result<Ledger, Error> {
-    let bytes = fields(value, LEDGER)?.rest.try_into().ok();
-    bytes.and_then(Ledger::from_bytes).ok_or_else(|| short(LEDGER))
+    let mut fields = fields(value, LEDGER)?;
+    Ledger::read(&mut fields).filter(|_| fields.rest.is_empty()).ok_or_else(|| short(LEDGER))
 }
 
 /// The value of a visit: the number of its step.
 pub(super) fn write_seq(seq: u64) -> Vec<u8> {
-    write_opaque(VISIT, &seq.to_be_bytes())
+    write_bytes(VISIT, &seq.to_be_bytes())
 }
 
 /// Reads [`write_seq`].
-///
-/// # Errors
-/// [`Error::Version`], [`Error::Damaged`].
 pub(super) fn read_seq(value: &[u8]) -> Result<u64, Error> {
     fields(value, VISIT)?.u64().ok_or_else(|| short(VISIT))
 }
@@ -376,20 +313,9 @@ pub(super) fn write_format() -> Vec<u8> {
 }
 
 /// Reads [`write_format`].
-///
-/// # Errors
-/// [`Error::Damaged`].
 pub(super) fn read_format(value: &[u8]) -> Result<u32, Error> {
     let format = value.try_into().map(u32::from_be_bytes);
     format.map_err(|_| Damage::new("the format of the store cannot be read").into())
-}
-
-/// A version and the bytes as they came.
-fn write_opaque(form: Form, bytes: &[u8]) -> Vec<u8> {
-    let mut value = Vec::with_capacity(1 + bytes.len());
-    value.push(form.version);
-    value.extend_from_slice(bytes);
-    value
 }
 
 fn push_length(value: &mut Vec<u8>, length: usize) {
@@ -423,22 +349,22 @@ fn fields(value: &[u8], form: Form) -> Result<Fields<'_>, Error> {
 }
 
 /// Bytes that are taken from the front.
-struct Fields<'a> {
-    rest: &'a [u8],
+pub(super) struct Fields<'a> {
+    pub(super) rest: &'a [u8],
 }
 
 impl<'a> Fields<'a> {
-    fn array<const N: usize>(&mut self) -> Option<[u8; N]> {
+    pub(super) fn array<const N: usize>(&mut self) -> Option<[u8; N]> {
         let (field, rest) = self.rest.split_first_chunk::<N>()?;
         self.rest = rest;
         Some(*field)
     }
 
-    fn u8(&mut self) -> Option<u8> {
+    pub(super) fn u8(&mut self) -> Option<u8> {
         self.array().map(|[byte]| byte)
     }
 
-    fn u64(&mut self) -> Option<u64> {
+    pub(super) fn u64(&mut self) -> Option<u64> {
         self.array().map(u64::from_be_bytes)
     }
 
@@ -556,9 +482,9 @@ mod tests {
             ("row", write_row(&row())),
             ("full row", write_row(&full_row())),
             ("lane", write_lane(&lane())),
-            ("list", write_list(b"[]")),
-            ("record", write_record(b"{}")),
-            ("hook", write_hook(b"{}")),
+            ("list", write_bytes(LIST, b"[]")),
+            ("record", write_bytes(RECORD, b"{}")),
+            ("hook", write_bytes(HOOK, b"{}")),
             ("visit", write_seq(258)),
             ("ledger", write_ledger(&ledger)),
             ("format", write_format()),
@@ -595,7 +521,7 @@ mod tests {
         let newer = |form, known| Error::Version { form: std::borrow::Cow::Borrowed(form), found: known + 1, known };
         assert_eq!(read_row(&[ROW.version + 1, 0, 0]), Err(newer("row", ROW.version)));
         assert_eq!(read_step(&[STEP.version + 1]).map(|_| ()), Err(newer("step", STEP.version)));
-        assert_eq!(read_record(&[RECORD.version + 1]).map(|_| ()), Err(newer("journal record", RECORD.version)));
+        assert_eq!(read_bytes(&[RECORD.version + 1], RECORD).map(|_| ()), Err(newer("journal record", RECORD.version)));
         assert_eq!(read_lane(&[LANE.version + 1]), Err(newer("row of a lane", LANE.version)));
         assert!(matches!(read_row(&[0]), Err(Error::Damaged { .. })));
     }
@@ -603,8 +529,8 @@ mod tests {
     proptest! {
         #[test]
         fn no_bytes_make_a_reader_panic(bytes: Vec<u8>) {
-            let value = write_list(&bytes);
-            let _ = (read_lane(&value), read_list(&bytes), read_record(&bytes), read_hook(&bytes), read_format(&bytes));
+            let value = write_bytes(LIST, &bytes);
+            let _ = (read_lane(&value), [LIST, RECORD, HOOK].map(|form| read_bytes(&bytes, form).is_ok()), read_format(&bytes));
             let _ = (read_row(&value), read_step(&value), read_object(&value), read_note(&value), read_ledger(&value));
             let _ = (read_row(&bytes), read_step(&bytes), read_object(&bytes), read_note(&bytes), read_seq(&bytes));
         }

@@ -84,9 +84,6 @@ impl Commit {
     }
 
     /// Checks what can be checked without the stored row.
-    ///
-    /// # Errors
-    /// [`Error::Malformed`].
     pub(super) fn check(&self) -> Result<(), Error> {
         let malformed = |what: &str| Err(Error::Malformed { what: format!("thread {}: {what}", self.thread) });
         let role = self.step.iter().map(|step| step.role.as_str());

@@ -11,7 +11,7 @@ use std::io::{ErrorKind, Read as _, Write as _};
 use std::os::unix::fs::{
     DirBuilderExt as _, FileTypeExt as _, MetadataExt as _, OpenOptionsExt as _, PermissionsExt as _,
 };
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 use rustix::fs::OFlags;
 
@@ -27,7 +27,7 @@ const BEFORE: [&str; 2] = ["lock", IGNORE];
 /// The one file that is not a plain file.
 const SOCKET: &str = "socket";
 /// Tables never change once they are written, so that a copy of a database may share them.
-const TABLE: &str = "sst";
+pub(super) const TABLE: &str = "sst";
 
 /// How deep folders nest in a store: the store, and a database or a copy of one.
 const MAX_DEPTH: usize = 1;
@@ -99,9 +99,6 @@ pub fn look(folder: &Path) -> Result<Found, Error> {
 }
 
 /// Makes the folder of a store, for its owner alone, or closes one that is there to everybody else.
-///
-/// # Errors
-/// As [`look`].
 pub(super) fn make(folder: &Path) -> Result<(), Error> {
     let io = |path: &Path| {
         let path = path.to_owned();
@@ -119,9 +116,6 @@ pub(super) fn make(folder: &Path) -> Result<(), Error> {
 }
 
 /// Closes the folder and everything in it to other users.
-///
-/// # Errors
-/// As [`look`].
 pub(super) fn close(folder: &Path) -> Result<(), Error> {
     let mend = |path: &Path, about: &Metadata, mode: u32| {
         if about.mode() & 0o7777 == mode {
@@ -175,6 +169,20 @@ pub fn unsign(folder: &Path) -> Result<bool, Error> {
 pub(super) fn opened(path: &Path, options: &mut OpenOptions) -> std::io::Result<fs::File> {
     let flags = i32::try_from((OFlags::NOFOLLOW | OFlags::NONBLOCK).bits()).unwrap_or_default();
     options.custom_flags(flags).mode(FILE_MODE).open(path)
+}
+
+/// The files of a database with that extension, by name.
+pub(super) fn files(database: &Path, extension: &str) -> Result<Vec<PathBuf>, Error> {
+    let io = |error| Error::io(database, &error);
+    let mut files = Vec::new();
+    for entry in fs::read_dir(database).map_err(io)? {
+        let path = entry.map_err(io)?.path();
+        if path.extension().is_some_and(|found| found == extension) {
+            files.push(path);
+        }
+    }
+    files.sort();
+    Ok(files)
 }
 
 fn new_file(path: &Path) -> std::io::Result<fs::File> {

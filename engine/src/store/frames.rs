@@ -40,9 +40,6 @@ pub(super) struct Fault {
 }
 
 /// Looks through every log of the database, and its manifest, for what RocksDB must not be shown.
-///
-/// # Errors
-/// [`Error::Io`].
 pub(super) fn check(database: &Path, manifest: Option<&Path>) -> Result<Option<Fault>, Error> {
     for path in logs(database)?.iter().map(PathBuf::as_path).chain(manifest) {
         let frames = match read(path) {
@@ -60,22 +57,9 @@ pub(super) fn check(database: &Path, manifest: Option<&Path>) -> Result<Option<F
     Ok(None)
 }
 
-/// The logs of the database, oldest first.
-///
-/// # Errors
-/// [`Error::Io`].
+/// The logs of the database, oldest first: their names are numbers with leading zeros.
 pub(super) fn logs(database: &Path) -> Result<Vec<PathBuf>, Error> {
-    let io = |error| Error::io(database, &error);
-    let mut logs = Vec::new();
-    for entry in std::fs::read_dir(database).map_err(io)? {
-        let path = entry.map_err(io)?.path();
-        if path.extension().is_some_and(|extension| extension == "log") {
-            logs.push(path);
-        }
-    }
-    // Their names are numbers with leading zeros.
-    logs.sort();
-    Ok(logs)
+    folder::files(database, "log")
 }
 
 /// The framing of one file.

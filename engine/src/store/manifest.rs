@@ -21,24 +21,7 @@ pub(super) struct Position {
 }
 
 impl Position {
-    /// The length of its bytes.
-    pub(super) const BYTES: usize = 16;
-
-    /// Its bytes.
-    pub(super) fn to_bytes(self) -> [u8; Self::BYTES] {
-        ((u128::from(self.number) << 64) | u128::from(self.end)).to_be_bytes()
-    }
-
-    /// Reads [`to_bytes`](Self::to_bytes).
-    pub(super) fn from_bytes(bytes: &[u8; Self::BYTES]) -> Option<Self> {
-        let (number, end) = bytes.split_first_chunk()?;
-        Some(Self { number: u64::from_be_bytes(*number), end: u64::from_be_bytes(end.try_into().ok()?) })
-    }
-
     /// Whether a database that is here has come as far as is promised.
-    ///
-    /// # Errors
-    /// [`Error::Damaged`].
     pub(super) fn reach(self, promised: Self) -> Result<(), Error> {
         if self >= promised {
             return Ok(());
@@ -75,9 +58,6 @@ pub(super) fn current(database: &Path) -> Result<Option<(u64, PathBuf)>, Error> 
 }
 
 /// How far the manifest of a database has come.
-///
-/// # Errors
-/// [`Error::Damaged`], [`Error::Io`].
 pub(super) fn reached(database: &Path) -> Result<Position, Error> {
     // It may be replaced while it is looked for.
     for _ in 0..ATTEMPTS {
@@ -94,20 +74,10 @@ pub(super) fn reached(database: &Path) -> Result<Position, Error> {
 
 const ATTEMPTS: u32 = 3;
 
-/// The tables in the folder of a database, whether or not they are live.
-///
-/// # Errors
-/// [`Error::Io`].
+/// The names of the tables in the folder of a database, whether or not they are live.
 pub(super) fn tables(database: &Path) -> Result<Vec<String>, Error> {
-    let io = |error| Error::io(database, &error);
-    let mut tables = Vec::new();
-    for entry in std::fs::read_dir(database).map_err(io)? {
-        let path = entry.map_err(io)?.path();
-        if path.extension().is_some_and(|extension| extension == "sst") {
-            tables.extend(path.file_name().map(|name| name.to_string_lossy().into_owned()));
-        }
-    }
-    Ok(tables)
+    let tables = folder::files(database, folder::TABLE)?;
+    Ok(tables.iter().filter_map(|path| path.file_name()).map(|name| name.to_string_lossy().into_owned()).collect())
 }
 
 /// Tells when the manifest of an open database has changed.
@@ -119,9 +89,6 @@ pub(super) struct Watch {
 
 impl Watch {
     /// How far the manifest has come, on the device, when it has changed since it was last asked.
-    ///
-    /// # Errors
-    /// [`Error::Damaged`], [`Error::Io`].
     pub(super) fn changed(&mut self, database: &Path) -> Result<Option<Position>, Error> {
         let io = |error| Error::io(database, &error);
         let about = self.file.as_ref().map(File::metadata).transpose().map_err(io)?;

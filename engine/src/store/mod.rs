@@ -51,30 +51,19 @@ use rondo_protocol::object::Note;
 /// Keys and values, in order of the keys.
 pub type Entries = Vec<(Vec<u8>, Vec<u8>)>;
 
-/// What can be asked of a store that is open in any way. Everything read by digest is verified against it.
+/// What can be read of any open store. What is read by digest is verified against it. Every method fails with
+/// [`Error::Damaged`] when what it reads is not what was written.
 pub trait Read: Send + Sync {
     /// The row of a thread.
-    ///
-    /// # Errors
-    /// [`Error::Damaged`] when it cannot be read as a row.
     fn row(&self, thread: &ThreadId) -> Result<Option<Row>, Error>;
 
     /// Threads with their rows, oldest first: at most `limit`, and only those behind `after`.
-    ///
-    /// # Errors
-    /// [`Error::Damaged`].
     fn rows(&self, after: Option<&ThreadId>, limit: usize) -> Result<Vec<(ThreadId, Row)>, Error>;
 
     /// The row of an open lane.
-    ///
-    /// # Errors
-    /// [`Error::Damaged`].
     fn lane(&self, thread: &ThreadId, lane: &LanePath) -> Result<Option<LaneRow>, Error>;
 
     /// Open lanes of a thread with their rows, in order of their paths: at most `limit`, and only those behind `after`.
-    ///
-    /// # Errors
-    /// [`Error::Damaged`].
     fn lanes(
         &self,
         thread: &ThreadId,
@@ -83,9 +72,6 @@ pub trait Read: Send + Sync {
     ) -> Result<Vec<(LanePath, LaneRow)>, Error>;
 
     /// The evaluated list of the `each` that the step numbered `opened_by` opened, as it was committed.
-    ///
-    /// # Errors
-    /// [`Error::Damaged`].
     fn list(&self, thread: &ThreadId, opened_by: u64) -> Result<Option<Vec<u8>>, Error>;
 
     /// The steps of a thread within `seqs`, in order, each handed to `visit` with its note until it says stop
@@ -102,15 +88,9 @@ pub trait Read: Send + Sync {
     ) -> Result<(), Error>;
 
     /// One step with its note.
-    ///
-    /// # Errors
-    /// [`Error::Damaged`].
     fn step(&self, thread: &ThreadId, seq: u64) -> Result<Option<(StoredStep, Note)>, Error>;
 
     /// Where a role's visits in a lane stand: `(visit, seq)` for visits within `visits`, in order.
-    ///
-    /// # Errors
-    /// [`Error::Damaged`].
     fn visits(
         &self,
         thread: &ThreadId,
@@ -120,37 +100,23 @@ pub trait Read: Send + Sync {
     ) -> Result<Vec<(u64, u64)>, Error>;
 
     /// Where the step of that digest stands; a digest may stand in several threads.
-    ///
-    /// # Errors
-    /// [`Error::Damaged`].
     fn locate(&self, digest: Digest) -> Result<Vec<(ThreadId, u64)>, Error>;
 
     /// The canonical bytes of an object, verified.
-    ///
-    /// # Errors
-    /// [`Error::Damaged`] when the bytes are not those of the digest.
     fn object(&self, kind: Kind, digest: Digest) -> Result<Option<Vec<u8>>, Error>;
 
     /// The journal of a lane, in order of position.
-    ///
-    /// # Errors
-    /// [`Error::Damaged`].
     fn journal(&self, thread: &ThreadId, lane: &LanePath) -> Result<Vec<JournalRecord>, Error>;
 
     /// A value of a hook's private key space.
-    ///
-    /// # Errors
-    /// [`Error::Damaged`].
     fn hook_value(&self, space: &str, key: &[u8]) -> Result<Option<Vec<u8>>, Error>;
 
     /// Keys and values of a hook's private key space from `from` on, at most `limit`.
-    ///
-    /// # Errors
-    /// [`Error::Damaged`].
     fn hook_values(&self, space: &str, from: &[u8], limit: usize) -> Result<Entries, Error>;
 }
 
-/// A store that can be written.
+/// A store that can be written. Every method fails with [`Error::Poisoned`] when its outcome is unknown, and with
+/// [`Error::Malformed`] when the store does not take what it was given.
 pub trait StepStore: Read {
     /// Stores a commit. When this returns `Ok`, it has been made as durable as [`durability`](Self::durability) says.
     /// Commits that wait at the same time share one sync; one that loses its compare-and-set is left out and the
@@ -158,7 +124,7 @@ pub trait StepStore: Read {
     /// ones: each is checked against those before it, in the order of the calls.
     ///
     /// # Errors
-    /// [`Error::Conflict`], [`Error::Poisoned`] (the outcome is unknown), [`Error::Io`].
+    /// [`Error::Conflict`] when another commit was stored first.
     ///
     /// # Cancel safety
     /// A commit that has been handed over is carried out whether or not the future is polled on.
@@ -166,16 +132,10 @@ pub trait StepStore: Read {
 
     /// Adds journal records of a thread. With `sync` they are durable when this returns; otherwise they ride with the
     /// next record or commit that is.
-    ///
-    /// # Errors
-    /// [`Error::Poisoned`], [`Error::Io`].
     fn record(&self, thread: ThreadId, records: Vec<JournalRecord>, sync: bool) -> BoxFuture<'_, Result<(), Error>>;
 
     /// Writes a value of a hook's private key space, or deletes it with `None`. Not synced: what a hook keeps can be
     /// lost and is never needed.
-    ///
-    /// # Errors
-    /// [`Error::Poisoned`], [`Error::Io`].
     fn put_hook_value(&self, space: &str, key: Vec<u8>, value: Option<Vec<u8>>) -> BoxFuture<'_, Result<(), Error>>;
 
     /// How far an acknowledged commit is safe.

@@ -5,6 +5,7 @@ use std::fs;
 use std::path::{Path, PathBuf};
 
 use super::Error;
+use super::folder::TABLE;
 
 /// The database in the folder of a store.
 pub(super) const DATABASE: &str = "db";
@@ -24,9 +25,6 @@ pub(super) struct Copy {
 impl Copy {
     /// Copies the database of the store in `from` to a new folder `recovery-<n>` in `into`. Tables, which never change
     /// once they are written, are linked where that is possible; everything else is copied.
-    ///
-    /// # Errors
-    /// [`Error::Io`].
     pub(super) fn of(from: &Path, into: &Path) -> Result<Self, Error> {
         let (number, path) = fresh(into)?;
         let copy = Self { folder: into.to_owned(), path, number, kept: false };
@@ -36,7 +34,7 @@ impl Copy {
             let source = entry.map_err(|error| Error::io(&database, &error))?.path();
             let Some(name) = source.file_name() else { continue };
             let target = copy.path.join(name);
-            let is_table = source.extension().is_some_and(|extension| extension == "sst");
+            let is_table = source.extension().is_some_and(|extension| extension == TABLE);
             if !source.is_file() || name == "LOCK" || is_table && fs::hard_link(&source, &target).is_ok() {
                 continue;
             }
@@ -83,9 +81,6 @@ impl Drop for Copy {
 
 /// Clears away what a crash during a recovery left, while the store is held. An exchange that was cut short between its
 /// two renames is undone: the original gets its name back, and the recovery runs again.
-///
-/// # Errors
-/// [`Error::Io`].
 pub(super) fn tidy(folder: &Path) -> Result<(), Error> {
     let original = folder.join(DATABASE);
     let io = |path: &Path| {

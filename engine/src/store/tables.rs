@@ -69,9 +69,6 @@ pub(super) trait WriteTables: Tables {
 
     /// How far the manifest has come, when that has changed since it was last asked. It is on the device when this
     /// returns.
-    ///
-    /// # Errors
-    /// [`Error::Damaged`], [`Error::Io`].
     fn manifest(&self) -> Result<Option<Position>, Error>;
 
     /// Puts every earlier write on the device, the last thing that is done.
@@ -98,9 +95,34 @@ fn missing(thread: &ThreadId, seq: u64, family: Family) -> Error {
     Damage::new(format!("{what} {seq} of thread {thread} is missing")).of_thread(thread).at(family, &key).into()
 }
 
-/// Goes on until `limit` entries have been taken.
-fn until(taken: usize, limit: usize) -> ControlFlow<()> {
-    if taken < limit { ControlFlow::Continue(()) } else { ControlFlow::Break(()) }
+/// The value of a key, as `read` reads it.
+fn value<T: Tables + ?Sized, V>(
+    tables: &T,
+    (family, key): (Family, &[u8]),
+    thread: Option<&ThreadId>,
+    read: impl FnOnce(&[u8]) -> Result<V, Error>,
+) -> Result<Option<V>, Error> {
+    let value = tables.get(family, key)?.map(|value| read(&value)).transpose();
+    value.map_err(|error| error.at(family, key, thread))
+}
+
+/// At most `limit` entries within `keys`, as `read` reads them.
+fn page<T: Tables + ?Sized, V>(
+    tables: &T,
+    (family, keys): (Family, Range<Vec<u8>>),
+    limit: usize,
+    thread: Option<&ThreadId>,
+    mut read: impl FnMut(&[u8], &[u8]) -> Result<V, Error>,
+) -> Result<Vec<V>, Error> {
+    let mut page = Vec::new();
+    if limit == 0 {
+        return Ok(page);
+    }
+    tables.range(family, keys, &mut |key, value| {
+        page.push(read(key, value).map_err(|error| error.at(family, key, thread))?);
+        Ok(if page.len() < limit { ControlFlow::Continue(()) } else { ControlFlow::Break(()) })
+    })?;
+    Ok(page)
 }
 
 /// Where in `thread` the step of `digest` stands.
@@ -170,29 +192,19 @@ impl<T: Tables + ?Sized> Notes<'_, T> {
 
 impl<T: Tables> Read for T {
     fn row(&self, thread: &ThreadId) -> Result<Option<Row>, Error> {
-        let key = keys::row(thread);
-        let row = self.get(Family::Threads, &key)?.map(|value| codec::read_row(&value)).transpose();
-        row.map_err(|error| error.at(Family::Threads, &key, Some(thread)))
+        value(self, (Family::Threads, &keys::row(thread)), Some(thread), codec::read_row)
     }
 
     fn rows(&self, after: Option<&ThreadId>, limit: usize) -> Result<Vec<(ThreadId, Row)>, Error> {
-        let mut rows = Vec::new();
-        if limit == 0 {
-            return Ok(rows);
-        }
-        self.range(Family::Threads, keys::rows(after), &mut |key, value| {
+        page(self, (Family::Threads, keys::rows(after)), limit, None, |key, value| {
             let thread = keys::thread_of_row(key).ok_or_else(|| strange(Family::Threads, key, "row"))?;
             let row = codec::read_row(value).map_err(|error| error.at(Family::Threads, key, Some(&thread)))?;
-            rows.push((thread, row));
-            Ok(until(rows.len(), limit))
-        })?;
-        Ok(rows)
+            Ok((thread, row))
+        })
     }
 
     fn lane(&self, thread: &ThreadId, lane: &LanePath) -> Result<Option<LaneRow>, Error> {
-        let key = keys::lane(thread, lane);
-        let row = self.get(Family::Threads, &key)?.map(|value| codec::read_lane(&value)).transpose();
-        row.map_err(|error| error.at(Family::Threads, &key, Some(thread)))
+        value(self, (Family::Threads, &keys::lane(thread, lane)), Some(thread), codec::read_lane)
     }
 
     fn lanes(
@@ -201,24 +213,16 @@ impl<T: Tables> Read for T {
         after: Option<&LanePath>,
         limit: usize,
     ) -> Result<Vec<(LanePath, LaneRow)>, Error> {
-        let mut rows = Vec::new();
-        if limit == 0 {
-            return Ok(rows);
-        }
-        self.range(Family::Threads, keys::lanes(thread, after), &mut |key, value| {
+        page(self, (Family::Threads, keys::lanes(thread, after)), limit, Some(thread), |key, value| {
             let lane = keys::lane_of_row(key).ok_or_else(|| strange(Family::Threads, key, "row of a lane"))?;
-            let row = codec::read_lane(value).map_err(|error| error.at(Family::Threads, key, Some(thread)))?;
-            rows.push((lane, row));
-            Ok(until(rows.len(), limit))
-        })?;
-        Ok(rows)
+            Ok((lane, codec::read_lane(value)?))
+        })
     }
 
     fn list(&self, thread: &ThreadId, opened_by: u64) -> Result<Option<Vec<u8>>, Error> {
-        let key = keys::list(thread, opened_by);
-        let value = self.get(Family::Threads, &key)?;
-        let list = value.map(|value| codec::read_list(&value).map(<[u8]>::to_vec)).transpose();
-        list.map_err(|error| error.at(Family::Threads, &key, Some(thread)))
+        value(self, (Family::Threads, &keys::list(thread, opened_by)), Some(thread), |value| {
+            codec::read_bytes(value, codec::LIST).map(<[u8]>::to_vec)
+        })
     }
 
     fn scan(
@@ -279,9 +283,8 @@ impl<T: Tables> Read for T {
         let located = |error: Error| error.at(Family::Steps, &key, Some(thread));
         let StepValue { digest, visit, bytes } = codec::read_step(&value).map_err(located)?;
         let step = verified(thread, seq, digest, bytes).map_err(located)?;
-        let key = keys::note(thread, seq);
-        let note = self.get(Family::Notes, &key)?.ok_or_else(|| missing(thread, seq, Family::Notes))?;
-        let note = codec::read_note(&note).map_err(|error| error.at(Family::Notes, &key, Some(thread)))?;
+        let note = self::value(self, (Family::Notes, &keys::note(thread, seq)), Some(thread), codec::read_note)?;
+        let note = note.ok_or_else(|| missing(thread, seq, Family::Notes))?;
         Ok(Some((StoredStep { seq, digest, visit, step }, note)))
     }
 
@@ -332,35 +335,23 @@ impl<T: Tables> Read for T {
     }
 
     fn journal(&self, thread: &ThreadId, lane: &LanePath) -> Result<Vec<JournalRecord>, Error> {
-        let mut records = Vec::new();
-        self.range(Family::Journal, keys::records(thread, lane), &mut |key, value| {
+        page(self, (Family::Journal, keys::records(thread, lane)), usize::MAX, Some(thread), |key, value| {
             let position = keys::position(key).ok_or_else(|| strange(Family::Journal, key, "record"))?;
-            let bytes =
-                codec::read_record(value).map_err(|error| error.at(Family::Journal, key, Some(thread)))?.to_vec();
-            records.push(JournalRecord { lane: lane.clone(), position, bytes });
-            Ok(ControlFlow::Continue(()))
-        })?;
-        Ok(records)
+            let bytes = codec::read_bytes(value, codec::RECORD)?.to_vec();
+            Ok(JournalRecord { lane: lane.clone(), position, bytes })
+        })
     }
 
     fn hook_value(&self, space: &str, key: &[u8]) -> Result<Option<Vec<u8>>, Error> {
         let Some(key) = keys::hook(space, key) else { return Ok(None) };
-        let value = self.get(Family::Hooks, &key)?;
-        value.map(|value| codec::read_hook(&value).map(<[u8]>::to_vec)).transpose()
+        value(self, (Family::Hooks, &key), None, |value| codec::read_bytes(value, codec::HOOK).map(<[u8]>::to_vec))
     }
 
     fn hook_values(&self, space: &str, from: &[u8], limit: usize) -> Result<Entries, Error> {
-        let mut values = Vec::new();
-        let Some(range) = keys::hooks(space, from) else { return Ok(values) };
-        if limit == 0 {
-            return Ok(values);
-        }
-        self.range(Family::Hooks, range, &mut |key, value| {
+        let Some(range) = keys::hooks(space, from) else { return Ok(Vec::new()) };
+        page(self, (Family::Hooks, range), limit, None, |key, value| {
             let own = keys::hook_key(space, key).unwrap_or_default();
-            let value = codec::read_hook(value).map_err(|error| error.at(Family::Hooks, key, None))?;
-            values.push((own.to_vec(), value.to_vec()));
-            Ok(until(values.len(), limit))
-        })?;
-        Ok(values)
+            Ok((own.to_vec(), codec::read_bytes(value, codec::HOOK)?.to_vec()))
+        })
     }
 }

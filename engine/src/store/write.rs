@@ -31,9 +31,6 @@ pub(crate) enum Write {
 
 impl Write {
     /// Encodes a commit.
-    ///
-    /// # Errors
-    /// [`Error::Malformed`].
     pub(super) fn commit(commit: Commit, durability: Durability) -> Result<Self, Error> {
         EncodedCommit::new(commit, durability).map(|commit| Self::Commit(Box::new(commit)))
     }
@@ -52,13 +49,14 @@ impl Write {
     }
 
     /// Encodes a value of a hook's private key space; `None` deletes it.
-    ///
-    /// # Errors
-    /// [`Error::Malformed`].
     pub(super) fn hook_value(space: &str, key: &[u8], value: Option<&[u8]>) -> Result<Self, Error> {
         let malformed = || Error::Malformed { what: "the name of a hook's key space is too long".to_owned() };
         let key = keys::hook(space, key).ok_or_else(malformed)?;
-        Ok(Self::Change(Change { family: Family::Hooks, key, value: value.map(codec::write_hook) }))
+        Ok(Self::Change(Change {
+            family: Family::Hooks,
+            key,
+            value: value.map(|value| codec::write_bytes(codec::HOOK, value)),
+        }))
     }
 
     /// The thread that it belongs to. Writes of one thread keep their order.
@@ -126,7 +124,7 @@ impl EncodedCommit {
             }
         }
         for (opened_by, list) in lists {
-            let value = list.map(|list| codec::write_list(&list));
+            let value = list.map(|list| codec::write_bytes(codec::LIST, &list));
             change(Family::Threads, keys::list(&thread, opened_by), value);
         }
         change(Family::Threads, row_key, Some(codec::write_row(&row)));
@@ -154,7 +152,7 @@ impl EncodedCommit {
 /// The change that writes a journal record.
 pub(super) fn record(thread: &ThreadId, record: &JournalRecord) -> Change {
     let key = keys::record(thread, &record.lane, record.position);
-    Change { family: Family::Journal, key, value: Some(codec::write_record(&record.bytes)) }
+    Change { family: Family::Journal, key, value: Some(codec::write_bytes(codec::RECORD, &record.bytes)) }
 }
 
 /// A store that takes encoded writes. It is a [`StepStore`].
