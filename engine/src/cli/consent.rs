@@ -32,7 +32,7 @@ use crate::config::{Grant, Settings, Stated, ToolSchema, keys};
 use crate::env::{Env as _, SystemEnv};
 use crate::grant::{Grants, Rule};
 use crate::shipped;
-use crate::trust::{self, Agreement, Ask, Book, Kind, Standing, digest, lasting};
+use crate::trust::{self, Agreement, Ask, Consent, Kind, Records, digest, lasting};
 
 /// Tools that only read below the workspace: granted where `[grant]` does not say otherwise.
 const READING: [&str; 3] = ["list_files", "read_file", "search_files"];
@@ -128,7 +128,7 @@ impl Asked {
         let of_workflow = of_workflow.filter(|(_, asks)| asks.iter().any(|ask| ask.kind != Kind::Limits));
         // What asks for nothing needs no records, whatever is wrong with them.
         let records = whole.trust.as_deref().filter(|_| !asks.is_empty() || of_workflow.is_some());
-        let book = Book::read(records).map_err(|error| of_trust(&error))?;
+        let book = Records::read(records).map_err(|error| of_trust(&error))?;
         let settings = (!asks.is_empty()).then(|| {
             let file = whole.file.as_deref().map_or_else(String::new, |file| file.to_string_lossy().into_owned());
             let digest = digest(&asks).map_err(|error| internal(&error))?;
@@ -264,7 +264,7 @@ impl Asked {
     pub fn record(&self, own: bool, whole: &Settings) -> Result<(), Failure> {
         self.records_lie_outside(whole)?;
         let agreed_at_ms = SystemEnv::default().now_ms();
-        Book::update(whole.trust.as_deref(), |book| {
+        Records::update(whole.trust.as_deref(), |book| {
             if let Some(part) = &self.settings {
                 let agreement = Agreement { digest: part.digest, own: false, asks: part.asks.clone(), agreed_at_ms };
                 book.agree_to_settings(folder_name(&part.file), agreement);
@@ -337,11 +337,11 @@ impl Asked {
 }
 
 impl Part {
-    fn new(file: String, asks: Vec<Ask>, digest: Digest, own_digest: Digest, standing: &Standing<'_>) -> Self {
-        let is_agreed = matches!(standing, Standing::Agreed(_));
+    fn new(file: String, asks: Vec<Ask>, digest: Digest, own_digest: Digest, standing: &Consent<'_>) -> Self {
+        let is_agreed = matches!(standing, Consent::Agreed(_));
         let agreed = match standing {
-            Standing::Agreed(agreement) | Standing::Changed(agreement) => Some(agreement.asks.clone()),
-            Standing::Unknown => None,
+            Consent::Agreed(agreement) | Consent::Changed(agreement) => Some(agreement.asks.clone()),
+            Consent::Unknown => None,
         };
         Self { file, asks, digest, own_digest, is_agreed, agreed }
     }
@@ -358,7 +358,7 @@ pub fn record_own(subject: &Subject<'_>, settings: &Settings) -> Result<(), Fail
     let digest = digest(&asks).map_err(|error| internal(&error))?;
     let agreement = Agreement { digest, own: true, asks, agreed_at_ms: SystemEnv::default().now_ms() };
     let file = subject.file.to_owned();
-    Book::update(settings.trust.as_deref(), |book| book.agree_to_workflow(file, agreement))
+    Records::update(settings.trust.as_deref(), |book| book.agree_to_workflow(file, agreement))
         .map_err(|error| of_trust(&error))
 }
 

@@ -16,7 +16,7 @@ use crate::config::keys::{masked_address, masked_words};
 use crate::config::layers::ignored;
 use crate::config::{Flags, KEEP_FOR, KEEP_PREFIX, Origin, RESPONSE_FORMAT, Settings, Sourced};
 use crate::store;
-use crate::store::folder::{self, Found};
+use crate::store::folder::{self, FolderState};
 
 /// Show what is in force and where it came from
 #[derive(Debug, clap::Args)]
@@ -185,8 +185,8 @@ fn of_trust(sources: &Sources, settings: &Settings) -> Vec<Finding> {
         findings.extend(ignored(&project.stated).into_iter().map(|what| unbelieved("ignored in rondo.toml", what)));
     }
     let (value, is_fault) = match folder::look(&settings.store.value) {
-        Ok(Found::Nothing) => ("not there yet; the one that the first run makes is yours".to_owned(), false),
-        Ok(Found::Store(signed)) => match is_own(signed, settings) {
+        Ok(FolderState::Nothing) => ("not there yet; the one that the first run makes is yours".to_owned(), false),
+        Ok(FolderState::Store(signed)) => match is_own(signed, settings) {
             Ok(true) => ("yours, by its tag".to_owned(), false),
             Ok(false) => {
                 ("not known as yours: it is read, and nothing runs over it; `rondo trust --store`".to_owned(), true)

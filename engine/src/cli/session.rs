@@ -16,7 +16,7 @@ use super::{StoreArgs, working_folder};
 use crate::config::{self, Files, Flags, Layer, Settings, Stated, layers};
 use crate::env::{Env as _, SystemEnv};
 use crate::shared_store;
-use crate::store::folder::{self, Found, Owner};
+use crate::store::folder::{self, FolderState, Owner};
 use crate::store::{self, Read, Row, Status};
 use crate::trust::owner::{self, Unsafe, User};
 use crate::trust::secret::Secret;
@@ -272,7 +272,7 @@ pub fn look(args: &StoreArgs) -> Result<Option<Look>, Failure> {
 /// As [`look`].
 pub fn look_into(at: &Path) -> Result<Option<Look>, Failure> {
     // Whose files these are comes before what they say.
-    if folder::look(at).map_err(|error| of_store(&error))? == Found::Nothing {
+    if folder::look(at).map_err(|error| of_store(&error))? == FolderState::Nothing {
         return Ok(None);
     }
     if store::is_unwritten(at).map_err(|error| of_store(&error))? {
@@ -304,7 +304,7 @@ pub struct OwnStore {
 pub fn own_store(settings: &Settings, by: By) -> Result<OwnStore, Failure> {
     let folder = settings.store.value.clone();
     let found = folder::look(&folder).map_err(|error| of_store(&error))?;
-    let Found::Store(signed) = found else {
+    let FolderState::Store(signed) = found else {
         let owner = new_owner(settings).unwrap_or_else(|failure| {
             tell(&format!("{failure}; so the new store will not be known as yours\n"));
             None

@@ -16,8 +16,8 @@ use super::person::{self, Answer, is_attended};
 use super::session::{self, Sources, is_own, look_into, of_store, sign};
 use super::{JsonArgs, files, tooling, workflow, working_folder};
 use crate::config::{Flags, Settings};
-use crate::store::folder::{self, Found};
-use crate::trust::{Ask, Book};
+use crate::store::folder::{self, FolderState};
+use crate::trust::{Ask, Records};
 
 /// Show what a folder and a workflow ask for, and agree to it
 #[derive(Debug, clap::Args)]
@@ -169,7 +169,7 @@ fn revoke(args: &TrustArgs, sources: &Sources, output: &mut Output) -> Result<Ex
         files::absolute(&path, &here)
     });
     let folder = sources.project().map(|project| super::consent::folder_name(&project.path.to_string_lossy()));
-    let revoked = Book::update(settings.trust.as_deref(), |book| match (workflow, folder) {
+    let revoked = Records::update(settings.trust.as_deref(), |book| match (workflow, folder) {
         (Some(file), _) => book.revoke_workflow(&file),
         (None, Some(folder)) => book.revoke_settings(&folder),
         (None, None) => false,
@@ -182,7 +182,7 @@ fn revoke(args: &TrustArgs, sources: &Sources, output: &mut Output) -> Result<Ex
 }
 
 fn list(settings: &Settings, output: &mut Output) -> Result<Exit, Failure> {
-    let book = Book::read(settings.trust.as_deref()).map_err(|error| of_trust(&error))?;
+    let book = Records::read(settings.trust.as_deref()).map_err(|error| of_trust(&error))?;
     let of_settings = book.all_settings().map(|(path, agreed)| ("settings", path, agreed));
     let of_workflows = book.all_workflows().map(|(path, agreed)| ("workflow", path, agreed));
     let all: Vec<_> = of_settings.chain(of_workflows).collect();
@@ -218,7 +218,7 @@ struct StoreLine<'a> {
 
 fn store(args: &TrustArgs, settings: &Settings, output: &mut Output) -> Result<Exit, Failure> {
     let at = &settings.store.value;
-    let Found::Store(signed) = folder::look(at).map_err(|error| of_store(&error))? else {
+    let FolderState::Store(signed) = folder::look(at).map_err(|error| of_store(&error))? else {
         let message = format!("there is no store in {}", at.display());
         return Err(Failure::new(Code::ThreadUnknown, message).with_hint("the first run makes one, and it is yours"));
     };

@@ -42,7 +42,7 @@ pub enum Decision {
 }
 
 impl Grants {
-    /// Grants every tool, without asking: for whoever has decided by other means.
+    /// Grants every tool, without asking: for a caller that has decided by other means.
     pub fn everything() -> Self {
         Self { tools: vec![Rule::everything()], deny: Vec::new(), approve: Vec::new() }
     }
@@ -52,7 +52,7 @@ impl Grants {
     pub fn denied(&self, role: Option<&RoleName>, tool: &Spec) -> Option<String> {
         let name = &tool.name;
         if let Some(rule) = self.deny.iter().find(|rule| rule.is_of(role, name) && rule.covers_all()) {
-            return Some(format!("the tool {name} is denied: {:?} stands in `deny` of [grant]", rule.as_str()));
+            return Some(format!("the tool {name} is denied by {:?} in `deny` of [grant]", rule.as_str()));
         }
         if self.tools.iter().any(|rule| rule.is_of(role, name)) {
             return None;
@@ -71,7 +71,7 @@ impl Grants {
         let of_tool =
             |rules: &'_ [Rule]| -> Vec<Rule> { rules.iter().filter(|rule| rule.is_of(role, name)).cloned().collect() };
         if let Some(rule) = of_tool(&self.deny).iter().find(|rule| rule.may_cover(call)) {
-            let message = format!("this call of {name} is denied: {:?} stands in `deny` of [grant]", rule.as_str());
+            let message = format!("this call of {name} is denied by {:?} in `deny` of [grant]", rule.as_str());
             return Decision::Denied(message);
         }
         let granted = of_tool(&self.tools);
@@ -88,7 +88,7 @@ pub trait Approver: Send + Sync {
     /// Whether this call may be made.
     ///
     /// # Errors
-    /// When there is nobody to ask: a fault of class `Denied`.
+    /// When no person can be asked: a fault of class `Denied`.
     fn approve<'a>(&'a self, call: &'a ToolCall) -> BoxFuture<'a, Result<bool, Fault>>;
 }
 

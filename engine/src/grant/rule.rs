@@ -12,10 +12,10 @@ use serde::{Deserialize, Deserializer, Serialize, Serializer};
 
 use super::words;
 
-/// The tool whose calls are told apart by their first words.
+/// The tool whose calls rules select by their first words.
 const SHELL: &str = "shell";
 
-/// The tools whose calls are told apart by their path.
+/// The tools whose calls rules select by their path.
 const WITH_PATH: [&str; 5] = ["list_files", "read_file", "search_files", "write_file", "edit_file"];
 
 /// The member of their arguments.

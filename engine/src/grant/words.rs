@@ -13,7 +13,7 @@ const RUN_OTHERS: [&str; 47] = [
     "flock", "strace", "ssh", "trap", "awk", "gawk", "mawk", "nawk",
 ];
 
-/// Programs that run a text that they are given, by how their names begin, and the options that it stands behind.
+/// Programs that run a text that they are given, by how their names begin, and the options before that text.
 const INTERPRETERS: [&str; 8] = ["perl", "python", "ruby", "node", "deno", "php", "lua", "tclsh"];
 const PROGRAM_TEXTS: [&str; 5] = ["-c", "-e", "-E", "-r", "--eval"];
 

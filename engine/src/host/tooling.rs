@@ -23,7 +23,7 @@ use crate::exit::Exit;
 use crate::failure::Failure;
 use crate::files::read_text;
 use crate::grant::Grants;
-use crate::trust::{self, Book, server_key};
+use crate::trust::{self, Records, server_key};
 
 /// The most bytes of a schema file.
 const MAX_SCHEMA_BYTES: usize = 1 << 20;
@@ -136,7 +136,7 @@ pub fn asked<'s>(workflow: &Workflow, settings: &'s Settings, grants: &Grants) -
 /// When nothing is pinned of it, or the trust records cannot be read.
 pub fn played(name: &str, settings: &Settings) -> Result<Server, Failure> {
     let mcp = declared(name, settings)?;
-    let book = Book::read(settings.trust.as_deref()).map_err(|error| of_trust(&error))?;
+    let book = Records::read(settings.trust.as_deref()).map_err(|error| of_trust(&error))?;
     let Some(pins) = book.pins(&key(name, mcp)) else {
         let message = format!(
             "nothing is pinned of the tools of the MCP server {name}, and no model is asked that could be told of them"
@@ -183,7 +183,7 @@ fn declared<'s>(name: &str, settings: &'s Settings) -> Result<&'s config::Mcp, F
 /// As [`local`].
 pub fn seen(settings: &Settings) -> Result<ToolSet, Failure> {
     let known: Vec<&str> = {
-        let book = Book::read(settings.trust.as_deref().filter(|_| !settings.mcp.is_empty()));
+        let book = Records::read(settings.trust.as_deref().filter(|_| !settings.mcp.is_empty()));
         let book = book.map_err(|error| of_trust(&error))?;
         let is_pinned = |(name, mcp): &(&String, &config::Mcp)| book.pins(&key(name, mcp)).is_some();
         settings.mcp.iter().filter(is_pinned).map(|(name, _)| name.as_str()).collect()
@@ -202,7 +202,7 @@ pub fn seen(settings: &Settings) -> Result<ToolSet, Failure> {
 /// # Errors
 /// When the trust records cannot be read.
 pub fn not_started(settings: &Settings) -> Result<Vec<(String, String)>, Failure> {
-    let book = Book::read(settings.trust.as_deref().filter(|_| !settings.mcp.is_empty()));
+    let book = Records::read(settings.trust.as_deref().filter(|_| !settings.mcp.is_empty()));
     let book = book.map_err(|error| of_trust(&error))?;
     let of_server = |(name, mcp): (&String, &config::Mcp)| {
         let pinned = book.pins(&key(name, mcp)).map_or_else(
@@ -325,7 +325,7 @@ fn pinned(name: &str, mcp: &config::Mcp, server: &Server, settings: &Settings) -
         return Ok(Some(format!("server {name}: {notice}")));
     }
     let (key, offered) = (key(name, mcp), server.pins());
-    let compared = Book::update(settings.trust.as_deref(), |book| {
+    let compared = Records::update(settings.trust.as_deref(), |book| {
         let compared = book.pins(&key).map(|agreed| mcp::compare(agreed, &offered));
         if compared.is_none() {
             book.pin(key.clone(), offered.clone());
@@ -372,7 +372,7 @@ pub async fn offered(name: &str, settings: &Settings) -> Result<Offered, Failure
     let pins = server.pins();
     server.stop().await;
     let key = key(name, mcp);
-    let book = Book::read(settings.trust.as_deref()).map_err(|error| of_trust(&error))?;
+    let book = Records::read(settings.trust.as_deref()).map_err(|error| of_trust(&error))?;
     let is_pinned = book.pins(&key).is_some();
     let changed = book.pins(&key).and_then(|old| mcp::compare(old, &pins).err()).map(|changed| changed.to_string());
     Ok(Offered { key, pins, changed, is_pinned })
@@ -383,7 +383,7 @@ pub async fn offered(name: &str, settings: &Settings) -> Result<Offered, Failure
 /// # Errors
 /// When the records cannot be written.
 pub fn agree(offered: Offered, settings: &Settings) -> Result<(), Failure> {
-    Book::update(settings.trust.as_deref(), |book| book.pin(offered.key, offered.pins))
+    Records::update(settings.trust.as_deref(), |book| book.pin(offered.key, offered.pins))
         .map_err(|error| of_trust(&error))
 }
 

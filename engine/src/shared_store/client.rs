@@ -101,7 +101,7 @@ impl Client {
     /// Sends a request and waits for the response.
     pub(super) fn request(&self, request: &Request) -> Result<Response, RequestError> {
         let idle = self.take()?;
-        let mut slot = Slot { client: self, stream: None };
+        let mut connection = PooledConnection { client: self, stream: None };
         let stream = match idle {
             Some(stream) => stream,
             None => open(&self.folder)?,
@@ -113,7 +113,7 @@ impl Client {
             if is_there { Ok(()) } else { Err(io::ErrorKind::TimedOut.into()) }
         };
         let response = exchange(&stream, &(self.id, request), &mut patience)?;
-        slot.stream = Some(stream);
+        connection.stream = Some(stream);
         Ok(response)
     }
 
@@ -144,13 +144,13 @@ impl Drop for Client {
     }
 }
 
-/// A request's slot in the pool. Its connection returns there if it is whole when this is dropped.
-struct Slot<'c> {
+/// A request's place in the pool. Its connection returns there if it is whole when this is dropped.
+struct PooledConnection<'c> {
     client: &'c Client,
     stream: Option<UnixStream>,
 }
 
-impl Drop for Slot<'_> {
+impl Drop for PooledConnection<'_> {
     fn drop(&mut self) {
         let mut pool = self.client.pool();
         match self.stream.take() {

@@ -119,7 +119,7 @@ impl SharedStore {
     /// # Errors
     /// When the holder does not answer.
     pub fn drive(&self, thread: &ThreadId) -> Result<bool, Error> {
-        // Known first, so that the next holder is told of it in any case.
+        // Recorded first, so that a change of the holder cannot miss it.
         self.own().insert(thread.clone());
         let is_ours = match self.request(&Request::Drive(thread.clone())) {
             Ok(Response::Done) => Ok(true),

@@ -31,7 +31,7 @@ const FILE_BYTES: usize = 2 * SLOT_BYTES;
 const MAGIC: &[u8; 8] = b"rondo\0an";
 /// The version of a slot is the format of its store.
 const VERSION: u8 = 2;
-/// What stands before the checksum, padded with zeros. It stays so long in every version.
+/// The bytes before the checksum, padded with zeros: the same number in every version.
 const BODY_BYTES: usize = 128;
 /// The same in format 1.
 const OLD_BODY_BYTES: usize = 8 + 1 + 8 + 8 + 48;
@@ -52,9 +52,9 @@ pub(super) struct Slot {
     pub(super) manifest: Position,
 }
 
-/// What is found beside a database.
+/// The anchor beside a database, as far as it can be read.
 #[derive(Debug, PartialEq, Eq)]
-pub(super) enum Found {
+pub(super) enum AnchorState {
     /// No file.
     Absent,
     /// A file of which neither slot can be read.
@@ -63,7 +63,7 @@ pub(super) enum Found {
     Slot(Slot),
 }
 
-impl Found {
+impl AnchorState {
     /// The generation of the last opening for writing, where it is known.
     pub(super) fn generation(&self) -> Option<u64> {
         match self {
@@ -77,12 +77,12 @@ impl Found {
 ///
 /// # Errors
 /// [`Error::Io`], [`Error::Format`] when a newer version wrote it.
-pub(super) fn look(store: &Path) -> Result<Found, Error> {
+pub(super) fn look(store: &Path) -> Result<AnchorState, Error> {
     let path = store.join(FILE);
     let mut bytes = [0; FILE_BYTES];
     match folder::opened(&path, OpenOptions::new().read(true)).and_then(|file| read_up_to(&file, &mut bytes)) {
         Ok(()) => newest(&bytes),
-        Err(error) if error.kind() == ErrorKind::NotFound => Ok(Found::Absent),
+        Err(error) if error.kind() == ErrorKind::NotFound => Ok(AnchorState::Absent),
         Err(error) => Err(Error::io(&path, &error)),
     }
 }
@@ -108,8 +108,8 @@ impl Anchor {
     pub(super) fn claim(store: &Path, ledger: Ledger, manifest: Position) -> Result<Self, Error> {
         let found = look(store)?;
         let (generation, turn) = match found {
-            Found::Slot(slot) => (slot.generation, slot.turn),
-            Found::Absent | Found::Unreadable => (0, 0),
+            AnchorState::Slot(slot) => (slot.generation, slot.turn),
+            AnchorState::Absent | AnchorState::Unreadable => (0, 0),
         };
         let path = store.join(FILE);
         let io = |error| Error::io(&path, &error);
@@ -119,7 +119,7 @@ impl Anchor {
         read_up_to(&file, &mut bytes).map_err(io)?;
         let last = Slot { generation: generation.saturating_add(1), turn, ledger, manifest };
         let mut anchor = Self { file, path: path.clone(), last, bytes, synced_at: Instant::now(), dirty: false };
-        if !matches!(found, Found::Slot(_)) {
+        if !matches!(found, AnchorState::Slot(_)) {
             // Both slots hold bytes from here on: a later write changes no size and needs no new block.
             anchor.file.write_all_at(&bytes, 0).map_err(io)?;
             anchor.file.set_len(FILE_BYTES as u64).map_err(io)?;
@@ -188,13 +188,13 @@ fn read_up_to(file: &File, bytes: &mut [u8; FILE_BYTES]) -> std::io::Result<()> 
     Ok(())
 }
 
-fn newest(bytes: &[u8; FILE_BYTES]) -> Result<Found, Error> {
-    let mut found = Found::Unreadable;
+fn newest(bytes: &[u8; FILE_BYTES]) -> Result<AnchorState, Error> {
+    let mut found = AnchorState::Unreadable;
     for sector in bytes.chunks_exact(SLOT_BYTES) {
         let Some(slot) = decode(sector)? else { continue };
         match &found {
-            Found::Slot(other) if other.turn >= slot.turn => {}
-            _ => found = Found::Slot(slot),
+            AnchorState::Slot(other) if other.turn >= slot.turn => {}
+            _ => found = AnchorState::Slot(slot),
         }
     }
     Ok(found)
@@ -219,7 +219,7 @@ fn encode(slot: &Slot) -> [u8; SLOT_BYTES] {
     sector
 }
 
-/// What stands in a sector behind the magic bytes, where the checksum behind `length` bytes is right.
+/// The bytes of a sector from the magic bytes to `length`, if the checksum behind them is right.
 fn body(sector: &[u8], length: usize) -> Option<&[u8]> {
     let (body, rest) = sector.split_at_checked(length)?;
     let checksum = Sha256::digest(body);
@@ -257,7 +257,7 @@ mod tests {
 
     fn batches(folder: &Path) -> Option<u64> {
         match look(folder).unwrap() {
-            Found::Slot(slot) => Some(slot.ledger.batches),
+            AnchorState::Slot(slot) => Some(slot.ledger.batches),
             _ => None,
         }
     }
@@ -279,9 +279,9 @@ mod tests {
             assert!(matches!(batches(folder.path()), Some(3 | 4)), "slot at {slot}");
         }
         std::fs::write(&path, vec![0; FILE_BYTES]).unwrap();
-        assert_eq!(look(folder.path()), Ok(Found::Unreadable));
+        assert_eq!(look(folder.path()), Ok(AnchorState::Unreadable));
         std::fs::write(&path, b"").unwrap();
-        assert_eq!(look(folder.path()), Ok(Found::Unreadable));
+        assert_eq!(look(folder.path()), Ok(AnchorState::Unreadable));
     }
 
     #[test]

@@ -1,6 +1,6 @@
 //! The chain of a thread's steps: a scan is believed step by step, or not at all.
 //!
-//! Laws. Sequence numbers have no gap. The digest of each step is that of its bytes. A trunk step that stands behind a
+//! Laws. Sequence numbers have no gap. The digest of each step is that of its bytes. A trunk step that follows a
 //! trunk step names it, and nothing else, as its predecessor; every other step names only earlier steps of its thread.
 //! A verifier does not read; every store reads through it.
 
@@ -15,7 +15,7 @@ use super::error::Damage;
 use super::keys::{self, Family};
 use super::{Error, Row, StoredStep};
 
-/// Looks up where in the thread the step of a digest stands.
+/// Looks up the number of the step of a digest in the thread.
 pub(super) type Locate<'a> = dyn Fn(Digest) -> Result<Option<u64>, Error> + 'a;
 
 /// What has been seen of a thread so far.

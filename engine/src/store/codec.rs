@@ -381,7 +381,7 @@ impl<'a> Fields<'a> {
     }
 
     /// A field behind a byte that says whether it is there; `None` where this cannot be read.
-    #[expect(clippy::option_option, reason = "that nothing stands there is not that it cannot be read")]
+    #[expect(clippy::option_option, reason = "an absent field is not an unreadable one")]
     fn option<T>(&mut self, read: impl FnOnce(&mut Self) -> Option<T>) -> Option<Option<T>> {
         match self.u8()? {
             0 => Some(None),

@@ -54,7 +54,7 @@ pub struct Commit {
     pub step: Option<NewStep>,
     /// Objects that are not known to be stored yet: kind, digest, canonical bytes.
     pub objects: Vec<(Kind, Digest, Vec<u8>)>,
-    /// Rows of lanes as they stand after it; `None` deletes one.
+    /// Rows of lanes after it; `None` deletes one.
     pub lanes: Vec<(LanePath, Option<LaneRow>)>,
     /// The evaluated list of the `each` that the step of that number opened; `None` deletes one.
     pub lists: Vec<(u64, Option<Vec<u8>>)>,
@@ -62,7 +62,7 @@ pub struct Commit {
     pub clear_journal: Vec<LanePath>,
 }
 
-/// The longest name of a lane or a role that a store takes, in bytes. Both stand in keys.
+/// The longest name of a lane or a role that a store takes, in bytes. Both are parts of keys.
 pub const MAX_NAME_BYTES: usize = 4096;
 
 /// The largest commit, and the largest set of journal records, that a store takes at once.

@@ -12,13 +12,13 @@ use super::keys::Family;
 /// Why the store did not do what was asked.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error, Serialize, Deserialize)]
 pub enum Error {
-    /// The row has another version than expected: somebody else committed.
+    /// The row has another version than expected: another commit came first.
     #[error("thread {thread} was changed by another run")]
     Conflict {
         /// Which thread.
         thread: ThreadId,
     },
-    /// What was handed over breaks a rule of the store. Nothing of it is stored, and nothing else is affected.
+    /// The input breaks a rule of the store. Nothing of it is stored, and nothing else is affected.
     #[error("the store refuses what it was given: {what}")]
     Malformed {
         /// Which rule.
@@ -33,7 +33,7 @@ pub enum Error {
         /// What failed.
         what: String,
     },
-    /// Somebody else holds the store.
+    /// Another process holds the store.
     #[error("the store is in use by process {pid}")]
     Busy {
         /// Of the holder; 0 if unknown.
@@ -144,7 +144,7 @@ impl Damage {
         Self { object: Some(digest), ..self }
     }
 
-    /// It stands under that key.
+    /// It has that key.
     #[must_use]
     pub(super) fn at(self, family: Family, key: &[u8]) -> Self {
         Self { family: Some(family.name().into()), key: Some(key.to_vec()), ..self }
@@ -162,7 +162,7 @@ impl From<Damage> for Error {
 }
 
 impl Error {
-    /// Adds where a damaged value stands, where that is not said yet.
+    /// Adds the location of a damaged value, if it has none yet.
     #[must_use]
     pub(super) fn at(self, family: Family, key: &[u8], thread: Option<&ThreadId>) -> Self {
         let Self::Damaged(mut damage) = self else { return self };

@@ -37,7 +37,7 @@ const MAX_FILES: usize = 1_000_000;
 const FOLDER_MODE: u32 = 0o700;
 const FILE_MODE: u32 = 0o600;
 
-/// A store's id and the tag of whoever made it.
+/// A store's id and the tag of the user who made it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Owner {
     /// Drawn when the store is made.
@@ -62,12 +62,12 @@ impl Owner {
     }
 }
 
-/// What a folder is to a store.
+/// What a folder holds.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Found {
+pub enum FolderState {
     /// There is no store yet.
     Nothing,
-    /// A store; `None` = nobody signed it, or what it says of that cannot be read.
+    /// A store; `None` = it is not signed, or its signature cannot be read.
     Store(Option<Owner>),
 }
 
@@ -75,10 +75,10 @@ pub enum Found {
 ///
 /// # Errors
 /// [`Error::Unsafe`] for a link, a file of another user, or a file that is none, anywhere in it; [`Error::Io`].
-pub fn look(folder: &Path) -> Result<Found, Error> {
+pub fn look(folder: &Path) -> Result<FolderState, Error> {
     let about = match fs::symlink_metadata(folder) {
         Ok(about) => about,
-        Err(error) if error.kind() == ErrorKind::NotFound => return Ok(Found::Nothing),
+        Err(error) if error.kind() == ErrorKind::NotFound => return Ok(FolderState::Nothing),
         Err(error) => return Err(Error::io(folder, &error)),
     };
     is_own(folder, &about)?;
@@ -93,9 +93,9 @@ pub fn look(folder: &Path) -> Result<Found, Error> {
         Ok(())
     })?;
     if names.keys().all(|name| BEFORE.iter().any(|before| name == before)) {
-        return Ok(Found::Nothing);
+        return Ok(FolderState::Nothing);
     }
-    Ok(Found::Store(owner(folder)?))
+    Ok(FolderState::Store(owner(folder)?))
 }
 
 /// Makes the folder of a store, for its owner alone, or closes one that is there to everybody else.
@@ -104,7 +104,7 @@ pub(super) fn make(folder: &Path) -> Result<(), Error> {
         let path = path.to_owned();
         move |error: std::io::Error| Error::io(&path, &error)
     };
-    if look(folder)? == Found::Nothing {
+    if look(folder)? == FolderState::Nothing {
         DirBuilder::new().recursive(true).mode(FOLDER_MODE).create(folder).map_err(io(folder))?;
         let ignore = folder.join(IGNORE);
         match new_file(&ignore).and_then(|mut file| file.write_all(b"*\n")) {
@@ -217,7 +217,7 @@ fn inner(folder: &Path, depth: usize, left: &mut usize, visit: &mut Visit<'_>) -
         let path = entry.map_err(|error| Error::io(folder, &error))?.path();
         let about = match fs::symlink_metadata(&path) {
             Ok(about) => about,
-            // Whoever holds the store deletes files while they are looked at.
+            // The holder of the store may delete files meanwhile.
             Err(error) if error.kind() == ErrorKind::NotFound => continue,
             Err(error) => return Err(Error::io(&path, &error)),
         };
@@ -254,7 +254,7 @@ fn refused(path: &Path, what: &str) -> Error {
     Error::Unsafe { path: path.display().to_string(), what: what.to_owned() }
 }
 
-/// Whether a database stands in the folder.
+/// Whether the folder holds a database.
 pub fn has_database(folder: &Path) -> bool {
     folder.join(DATABASE).is_dir()
 }
@@ -314,13 +314,13 @@ mod tests {
     #[test]
     fn a_store_says_whose_it_is() {
         let (root, folder) = store();
-        assert_eq!(look(&root.path().join("none")), Ok(Found::Nothing));
-        assert_eq!(look(&folder), Ok(Found::Store(None)));
+        assert_eq!(look(&root.path().join("none")), Ok(FolderState::Nothing));
+        assert_eq!(look(&folder), Ok(FolderState::Store(None)));
         sign(&folder, OWN).unwrap();
-        assert_eq!(look(&folder), Ok(Found::Store(Some(OWN))));
+        assert_eq!(look(&folder), Ok(FolderState::Store(Some(OWN))));
         for nonsense in ["", "zz\n", &OWN.to_text()[1..], "\u{e9}\u{e9}"] {
             fs::write(folder.join(OWNER), nonsense).unwrap();
-            assert_eq!(look(&folder), Ok(Found::Store(None)), "{nonsense:?}");
+            assert_eq!(look(&folder), Ok(FolderState::Store(None)), "{nonsense:?}");
         }
         assert_eq!(unsign(&folder), Ok(true));
         assert_eq!(unsign(&folder), Ok(false));

@@ -3,7 +3,7 @@
 //! A file is a row of blocks, a block a row of records, a record a header (checksum, length, type) and its bytes. Two
 //! things in a header make RocksDB's reader do what a store cannot bear: a type of recycled logs, which no writer of
 //! this store makes, is neither taken nor skipped, so that the reader spins for ever; and a header of zeros silently
-//! drops the rest of its block while what follows is read. Both are told here. Everything else that is wrong is found
+//! drops the rest of its block while what follows is read. Both are found here. Everything else that is wrong is found
 //! by the checksums that RocksDB verifies.
 //!
 //! Source: `db/log_format.h` and `db/log_reader.cc` of RocksDB 11.8.
@@ -30,7 +30,7 @@ pub(super) struct Frames {
 
 /// What must not be read.
 #[derive(Debug)]
-pub(super) struct Fault {
+pub(super) struct FramingFault {
     /// The file.
     pub(super) path: PathBuf,
     /// Where in it.
@@ -40,18 +40,18 @@ pub(super) struct Fault {
 }
 
 /// Looks through every log of the database, and its manifest, for what RocksDB must not be shown.
-pub(super) fn check(database: &Path, manifest: Option<&Path>) -> Result<Option<Fault>, Error> {
+pub(super) fn check(database: &Path, manifest: Option<&Path>) -> Result<Option<FramingFault>, Error> {
     for path in logs(database)?.iter().map(PathBuf::as_path).chain(manifest) {
         let frames = match read(path) {
             Ok(frames) => frames,
-            // Whoever writes the store deletes logs while they are looked at.
+            // The writer of the store may delete logs meanwhile.
             Err(error) if error.kind() == ErrorKind::NotFound => continue,
             Err(error) => return Err(Error::io(path, &error)),
         };
         if let Some((at, why)) = frames.fault {
             let name = path.file_name().unwrap_or_default().to_string_lossy();
             let damage = Damage::new(format!("{name} {why} at byte {at}")).in_file(format!("db/{name}"));
-            return Ok(Some(Fault { path: path.to_owned(), at, damage }));
+            return Ok(Some(FramingFault { path: path.to_owned(), at, damage }));
         }
     }
     Ok(None)

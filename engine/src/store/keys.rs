@@ -18,7 +18,7 @@ pub(crate) enum Family {
     Objects,
     /// Steps by thread and number.
     Steps,
-    /// Where a digest stands, and where a role's visits stand.
+    /// Steps by digest, and steps by role and visit.
     Index,
     /// Notes by thread and number.
     Notes,
@@ -69,7 +69,7 @@ pub(super) const FORMAT: &[u8] = b"mefm";
 /// The key of [`super::codec::Ledger`], in [`Family::Meta`].
 pub(super) const LEDGER: &[u8] = b"melg";
 
-/// How many bytes of a digest stand in a place key. The others are compared with the step that stands there.
+/// How many bytes of a digest a place key holds. The others are compared with the step itself.
 const PLACE_DIGEST_BYTES: usize = 16;
 
 /// The rows of all threads behind `after`, in [`Family::Threads`].
@@ -139,17 +139,17 @@ pub(super) fn seq(key: &[u8]) -> Option<u64> {
     Some(u64::from_be_bytes(*key.last_chunk()?))
 }
 
-/// That a step stands somewhere, in [`Family::Index`]; the value is empty.
+/// The location of a step, in [`Family::Index`]; the value is empty.
 pub(super) fn place(digest: Digest, thread: &ThreadId, seq: u64) -> Vec<u8> {
     join(PLACE, &[place_digest(&digest), &thread_bytes(thread), &seq.to_be_bytes()])
 }
 
-/// Everywhere a step of that digest may stand, in [`Family::Index`].
+/// The possible locations of a step with that digest, in [`Family::Index`].
 pub(super) fn places(digest: Digest) -> Range<Vec<u8>> {
     below(join(PLACE, &[place_digest(&digest)]))
 }
 
-/// Where in one thread a step of that digest may stand, in [`Family::Index`].
+/// Its possible locations in one thread, in [`Family::Index`].
 pub(super) fn places_in(digest: Digest, thread: &ThreadId) -> Range<Vec<u8>> {
     below(join(PLACE, &[place_digest(&digest), &thread_bytes(thread)]))
 }
@@ -236,7 +236,7 @@ fn place_digest(digest: &Digest) -> &[u8] {
     digest.as_bytes().get(..PLACE_DIGEST_BYTES).unwrap_or_default()
 }
 
-/// The first key that can stand behind `key`.
+/// The least key greater than `key`.
 fn behind(mut key: Vec<u8>) -> Vec<u8> {
     key.push(0);
     key

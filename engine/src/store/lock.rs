@@ -18,7 +18,7 @@ pub(super) fn is_there(folder: &Path) -> bool {
     folder.join(FILE).exists()
 }
 
-/// Whoever asks whether a store is held takes the lock for an instant; an opener that meets one tries again.
+/// [`holder`] takes the lock for an instant; an opener that comes in that instant tries again.
 const ATTEMPTS: u32 = 5;
 const PAUSE: Duration = Duration::from_millis(2);
 
@@ -57,7 +57,7 @@ impl FolderLock {
     /// Whether the path still leads to the folder that is locked.
     ///
     /// # Errors
-    /// [`Error::Io`], also when another folder stands there.
+    /// [`Error::Io`], also when another folder has taken its place.
     pub(super) fn check_place(&self) -> Result<(), Error> {
         let io = |error| Error::io(&self.path, &error);
         let there = std::fs::symlink_metadata(&self.path).map_err(io)?;
@@ -69,7 +69,7 @@ impl FolderLock {
     }
 }
 
-/// The process that holds the store in the folder `store`, or `None` when nobody does. 0 where the holder is unknown.
+/// The process that holds the store in the folder `store`, or `None` when none does. 0 where the holder is unknown.
 ///
 /// # Errors
 /// [`Error::Io`].

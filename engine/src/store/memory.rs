@@ -39,7 +39,7 @@ struct Contents {
 #[derive(Debug)]
 struct Thread {
     row: Row,
-    /// The step of number n stands at n - 1.
+    /// Step n is at index n - 1.
     steps: Vec<Arc<Entry>>,
     /// For each lane and role the visits and their steps, in order.
     visits: BTreeMap<(LanePath, RoleName), BTreeMap<u64, u64>>,
@@ -55,7 +55,7 @@ impl Thread {
     }
 }
 
-/// A step as it was handed over.
+/// A step as it was committed.
 #[derive(Debug)]
 struct Entry {
     seq: u64,

@@ -1,7 +1,7 @@
 //! The step store: threads, their steps, and the objects that they share.
 //!
 //! What is acknowledged has been synced. A step is stored once, under its thread and sequence; large texts are objects
-//! named by digest and shared. Traits by need: a reader asks for [`Read`], whoever commits asks for [`StepStore`].
+//! named by digest and shared. Traits by need: a reader asks for [`Read`], a writer for [`StepStore`].
 //! Two stores keep the same contract (`tests/contract.rs`): RocksDB in `rocks.rs`, and memory in `memory.rs`.
 //!
 //! This module knows nothing of graphs, moderators, hooks, models or terminals. RocksDB is named in `rocks.rs` alone.
@@ -90,7 +90,7 @@ pub trait Read: Send + Sync {
     /// One step with its note.
     fn step(&self, thread: &ThreadId, seq: u64) -> Result<Option<(StoredStep, Note)>, Error>;
 
-    /// Where a role's visits in a lane stand: `(visit, seq)` for visits within `visits`, in order.
+    /// A role's visits in a lane and their steps: `(visit, seq)` for visits within `visits`, in order.
     fn visits(
         &self,
         thread: &ThreadId,
@@ -99,7 +99,7 @@ pub trait Read: Send + Sync {
         visits: RangeInclusive<u64>,
     ) -> Result<Vec<(u64, u64)>, Error>;
 
-    /// Where the step of that digest stands; a digest may stand in several threads.
+    /// The threads and numbers of the steps with that digest.
     fn locate(&self, digest: Digest) -> Result<Vec<(ThreadId, u64)>, Error>;
 
     /// The canonical bytes of an object, verified.
@@ -120,14 +120,14 @@ pub trait Read: Send + Sync {
 pub trait StepStore: Read {
     /// Stores a commit. When this returns `Ok`, it has been made as durable as [`durability`](Self::durability) says.
     /// Commits that wait at the same time share one sync; one that loses its compare-and-set is left out and the
-    /// others go on. Commits of one thread may be handed over one after the other without waiting for the earlier
+    /// others go on. Commits of one thread may be submitted one after the other without waiting for the earlier
     /// ones: each is checked against those before it, in the order of the calls.
     ///
     /// # Errors
     /// [`Error::Conflict`] when another commit was stored first.
     ///
     /// # Cancel safety
-    /// A commit that has been handed over is carried out whether or not the future is polled on.
+    /// A commit is carried out whether or not the future is polled.
     fn commit(&self, commit: Commit) -> BoxFuture<'_, Result<(), Error>>;
 
     /// Adds journal records of a thread. With `sync` they are durable when this returns; otherwise they ride with the

@@ -10,7 +10,7 @@ use super::folder::TABLE;
 /// The database in the folder of a store.
 pub(super) const DATABASE: &str = "db";
 
-/// How many earlier recoveries may lie in a folder before somebody has to look at them.
+/// How many earlier recoveries may lie in a folder before a person has to look at them.
 const ATTEMPTS: u32 = 1000;
 
 /// A copy of a database. Dropping it deletes it, unless it has taken the database's place.
@@ -51,7 +51,7 @@ impl Copy {
     /// Puts the copy in the database's place; the original becomes `damaged-<n>`. Gives that name.
     ///
     /// # Errors
-    /// [`Error::Io`]. The original then stands where it stood, or under its new name.
+    /// [`Error::Io`]. The original then has its old name, or its new one.
     pub(super) fn take_place(mut self) -> Result<String, Error> {
         let original = self.folder.join(DATABASE);
         let aside = format!("damaged-{}", self.number);

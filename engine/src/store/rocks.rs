@@ -22,7 +22,7 @@ use super::anchor::{self, Anchor};
 use super::blocking::{blocking, is_on_worker};
 use super::codec::{self, Ledger};
 use super::error::Damage;
-use super::folder::{self, Found, Owner};
+use super::folder::{self, FolderState, Owner};
 use super::keys::{self, Family};
 use super::lock::{self, FolderLock};
 use super::manifest::{self, Position, Watch};
@@ -52,7 +52,7 @@ pub struct Options {
     pub owner: Option<Owner>,
 }
 
-/// What is to be said about an opening that succeeded.
+/// What the user should know about an opening that succeeded.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Opened {
     /// What was repaired or could not be checked, a sentence each, for people.
@@ -89,7 +89,7 @@ impl RocksStore {
     pub fn open(folder: &Path, options: Options) -> Result<(Self, Opened), Error> {
         folder::make(folder)?;
         let lock = FolderLock::take(folder)?;
-        if let (Found::Nothing, Some(owner)) = (folder::look(folder)?, options.owner) {
+        if let (FolderState::Nothing, Some(owner)) = (folder::look(folder)?, options.owner) {
             folder::sign(folder, owner)?;
         }
         recovery::tidy(folder)?;
@@ -109,7 +109,7 @@ impl RocksStore {
         let ledger = tables.ledger()?;
         reaches(ledger, so_far.ledger)?;
         let displaced = Error::Busy { pid: lock::holder(folder).ok().flatten().unwrap_or(0) };
-        // Whoever came in between, however that was possible, has changed the anchor.
+        // Another writer that opened the store meanwhile has changed the anchor.
         if !anchor.is_ours()? {
             return Err(displaced);
         }
@@ -158,7 +158,7 @@ impl WriteStore for RocksStore {
     }
 }
 
-/// A store that is read, beside whoever writes it. It keeps no lock and changes nothing in the store's folder.
+/// A store that is read, beside a writer if there is one. It holds no lock and changes nothing in the store's folder.
 pub struct RocksReader {
     // Dropped in this order: the database closes before its scratch folder is deleted.
     tables: RocksTables,

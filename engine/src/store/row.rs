@@ -1,4 +1,4 @@
-//! Rows: where a thread stands, and where each of its open lanes stands.
+//! Rows: the state of a thread, and of each of its open lanes.
 //!
 //! A thread's row does not grow with its lanes; each lane has a row of its own, written by the commits of that lane
 //! and deleted by the commit that follows its join.
@@ -7,12 +7,12 @@ use rondo_protocol::Digest;
 use rondo_protocol::id::{LanePath, RoleName, ThreadId};
 use serde::Serialize;
 
-/// Where a thread stands. One row a thread; compare-and-set is on `version`.
+/// The state of a thread. One row a thread; compare-and-set is on `version`.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Row {
     /// Grows by one with each commit; 0 = the thread is not stored.
     pub version: u64,
-    /// How it stands.
+    /// Its status.
     pub status: Status,
     /// The number of the last step, 0 before the first.
     pub seq: u64,
@@ -75,7 +75,7 @@ pub struct Raised {
     pub at_ms: u64,
 }
 
-/// Where an open lane stands.
+/// The state of an open lane.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct LaneRow {
     /// Its last step; `None` before its first.
@@ -88,11 +88,11 @@ pub struct LaneRow {
     pub index: u64,
 }
 
-/// How a thread stands.
+/// The status of a thread.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Status {
-    /// Begun and not ended; whether somebody works on it now is for the lock to say.
+    /// Begun and not ended. Whether a process drives it now is not stored.
     Running,
     /// It waits for a person.
     Waiting,

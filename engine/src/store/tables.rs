@@ -1,7 +1,7 @@
-//! What a database offers to the store: sorted tables. Reading, verifying and committing stand on this and not on
-//! RocksDB, which makes them testable with tables that fail.
+//! What a database offers to the store: sorted tables. Reading, verifying and committing need no more than this,
+//! and are tested with tables that fail.
 //!
-//! Whatever has tables can be read: [`Read`] is implemented here once, with all its checks.
+//! [`Read`] is implemented here once, with all its checks, for everything that has tables.
 
 use std::cell::Cell;
 use std::ops::{ControlFlow, Range, RangeInclusive};
@@ -125,7 +125,7 @@ fn page<T: Tables + ?Sized, V>(
     Ok(page)
 }
 
-/// Where in `thread` the step of `digest` stands.
+/// The number in `thread` of the step with that digest.
 fn place_in<T: Tables + ?Sized>(tables: &T, digest: Digest, thread: &ThreadId) -> Result<Option<u64>, Error> {
     let mut found = None;
     let mut candidates = Vec::new();
@@ -150,7 +150,7 @@ fn holds<T: Tables + ?Sized>(tables: &T, digest: Digest, thread: &ThreadId, seq:
 }
 
 /// The notes of a thread, read ahead in pieces, so that a scan needs no lookup for each.
-struct Notes<'a, T: ?Sized> {
+struct NoteReader<'a, T: ?Sized> {
     tables: &'a T,
     thread: &'a ThreadId,
     ahead: std::collections::VecDeque<(u64, Note)>,
@@ -158,7 +158,7 @@ struct Notes<'a, T: ?Sized> {
     ended: bool,
 }
 
-impl<T: Tables + ?Sized> Notes<'_, T> {
+impl<T: Tables + ?Sized> NoteReader<'_, T> {
     /// The note of step `seq`; asked for in order.
     fn of(&mut self, seq: u64) -> Result<Note, Error> {
         loop {
@@ -241,7 +241,7 @@ impl<T: Tables> Read for T {
         let place = |digest| place_in(self, digest, thread);
         let mut chain = ChainVerifier::new(thread, first, &place);
         let mut notes =
-            Notes { tables: self, thread, ahead: std::collections::VecDeque::new(), next: from, ended: false };
+            NoteReader { tables: self, thread, ahead: std::collections::VecDeque::new(), next: from, ended: false };
         let (stopped, beyond) = (Cell::new(false), Cell::new(false));
         self.range(Family::Steps, keys::steps(thread, first), &mut |key, value| {
             let seq = keys::seq(key).ok_or_else(|| strange(Family::Steps, key, "step"))?;

@@ -1,13 +1,13 @@
 //! The writer: every write of a store goes through one loop, on the calling thread or on one of its own.
 //!
-//! Laws. What is handed over is written in the order of the calls. Commits and synced records that wait at the same time
-//! go into one batch with one sync; each is checked against the stored row and against those that stand before it in the
+//! Laws. Writes are made in the order of the calls. Commits and synced records that wait at the same time
+//! go into one batch with one sync; each is checked against the stored row and against those before it in the
 //! batch, and a loser is left out while the others go on. Nothing is acknowledged before the sync of its batch. A batch
-//! that fails is *unknown*: all who wait for it are told so, nothing is tried again, and the store answers nothing more
+//! that fails is *unknown*: all who wait for it get that error, nothing is tried again, and the store answers nothing more
 //! until it is opened anew. Before each batch the anchor is read back: a writer that was displaced stops.
 //!
-//! Who hands over one piece of work while nobody else waits or writes carries it out itself, which saves two wake-ups
-//! across cores. Everybody else leaves it to the writer's thread. What waits is bounded in number and in bytes.
+//! A caller that submits a write while no other waits makes it on its own thread, which saves two wake-ups across cores.
+//! All others leave it to the writer's thread. What waits is bounded in number and in bytes.
 //!
 //! The writer knows tables and the anchor, and nothing of RocksDB.
 
@@ -40,7 +40,7 @@ pub(super) struct Target<T> {
     pub(super) anchor: Anchor,
     /// What the database holds.
     pub(super) ledger: Ledger,
-    /// What is said when another process has taken the store over.
+    /// The error when another process has taken the store over.
     pub(super) displaced: Error,
 }
 
@@ -50,7 +50,7 @@ pub(super) struct Writer<T: WriteTables + 'static> {
     thread: Option<JoinHandle<()>>,
 }
 
-/// What callers and the writer's thread have in common. Whoever holds the loop writes; the queue is locked for instants.
+/// What callers and the writer's thread share. The thread that locks the loop writes; the queue is locked for instants.
 struct Shared<T> {
     queue: Mutex<Queue>,
     /// Tells the thread that the queue wants it.
@@ -122,7 +122,7 @@ impl<T: WriteTables> Shared<T> {
         self.queue.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Writes what waits on this thread, where that holds nobody up, or leaves it to the writer's thread.
+    /// Writes what waits on this thread, where that blocks no other task, or leaves it to the writer's thread.
     fn write_or_wake(&self) {
         if is_on_worker()
             && self.queue().is_single()
@@ -136,7 +136,7 @@ impl<T: WriteTables> Shared<T> {
 
     fn wake(&self) {
         let mut queue = self.queue();
-        // What this was called for may have been written meanwhile by somebody else.
+        // Another thread may have written it meanwhile.
         if self.writing.is_poisoned() {
             let _ = self.failure.set(died());
             queue.clear();
@@ -157,7 +157,7 @@ impl<T: WriteTables> Shared<T> {
             let is_closed = queue.is_closed;
             drop(queue);
             let Ok(mut writing) = self.writing.lock() else {
-                // Whoever wrote before has panicked, which has been reported where it happened.
+                // The thread that wrote before has panicked, which has been reported where it happened.
                 let _ = self.failure.set(died());
                 self.queue().clear();
                 return;

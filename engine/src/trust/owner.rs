@@ -34,7 +34,7 @@ pub enum Unsafe {
         /// The group.
         gid: u32,
     },
-    /// It belongs to somebody else. A person can agree to that.
+    /// It belongs to another user. A person can agree to that.
     #[error("{} belongs to user {uid}", path.display())]
     Owner {
         /// The file or a folder above it.

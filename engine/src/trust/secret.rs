@@ -1,7 +1,7 @@
 //! The user's secret, and the tags by which a store is known as the user's own.
 //!
-//! The tag of a store is HMAC-SHA256 (RFC 2104) of its id by the secret. A stranger who hands over a folder with a store
-//! in it cannot make one. Losing the secret makes every store a stranger's, which a person can agree to, and nothing
+//! The tag of a store is HMAC-SHA256 (RFC 2104) of its id by the secret. A stranger whose folder holds a store cannot
+//! make one. Losing the secret makes every store a stranger's, which a person can agree to, and nothing
 //! worse.
 
 use std::fs::{self, DirBuilder, OpenOptions};
@@ -86,7 +86,7 @@ impl Secret {
         Ok(Some(Self(bytes)))
     }
 
-    /// Reads the secret in `path`, or draws a new one and keeps it there. Whoever draws at the same time gets the same.
+    /// Reads the secret in `path`, or draws a new one and keeps it there. Processes that draw at the same time get the same.
     ///
     /// # Errors
     /// As [`read`](Self::read), and when it cannot be kept.
@@ -100,7 +100,7 @@ impl Secret {
         }
         let mut bytes = [0; BYTES];
         getrandom::fill(&mut bytes).map_err(|error| failed(io::Error::other(error.to_string())))?;
-        // Written whole under another name and then linked, so that nobody reads half of it and the first one stays.
+        // Written whole under another name and then linked, so that no process reads half of it and the first one stays.
         let new = path.with_extension(format!("new-{}", std::process::id()));
         let mut file =
             OpenOptions::new().write(true).create(true).truncate(true).mode(0o600).open(&new).map_err(failed)?;

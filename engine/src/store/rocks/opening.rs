@@ -12,7 +12,7 @@ use rocksdb::{
     LogLevel, WriteBufferManager,
 };
 
-use super::super::anchor;
+use super::super::anchor::{self, AnchorState};
 use super::super::codec::{self, Ledger};
 use super::super::error::Damage;
 use super::super::keys::Family;
@@ -47,10 +47,10 @@ pub(super) struct Promise {
 /// What the anchor in `folder` promises; `None` where nothing does.
 pub(super) fn promised(folder: &Path, opened: &mut Opened) -> Result<Option<Promise>, Error> {
     let notice = match anchor::look(folder)? {
-        anchor::Found::Slot(slot) => return Ok(Some(Promise { ledger: slot.ledger, manifest: slot.manifest })),
-        anchor::Found::Absent if !has_database(&folder.join(DATABASE))? => return Ok(None),
-        anchor::Found::Absent => "the anchor is missing",
-        anchor::Found::Unreadable => "the anchor cannot be read",
+        AnchorState::Slot(slot) => return Ok(Some(Promise { ledger: slot.ledger, manifest: slot.manifest })),
+        AnchorState::Absent if !has_database(&folder.join(DATABASE))? => return Ok(None),
+        AnchorState::Absent => "the anchor is missing",
+        AnchorState::Unreadable => "the anchor cannot be read",
     };
     opened.notices.push(format!("{notice}; whether the last steps are there could not be checked"));
     Ok(None)
@@ -167,8 +167,8 @@ pub(super) fn all_named(tables: &RocksTables, mut strange: Vec<String>) -> Resul
     strange.retain(|name| !live.contains(name.as_str()));
     let Some(first) = strange.first() else { return Ok(()) };
     let what = format!(
-        "the manifest names {} tables and not {} that lie beside them, and without the anchor nobody can tell whether \
-         it lost its end; nothing has been deleted",
+        "the manifest does not name {1} of the tables in its folder ({0} are named), and without the anchor it is not known \
+         whether it lost its end; nothing has been deleted",
         live.len(),
         strange.len()
     );

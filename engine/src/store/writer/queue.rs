@@ -62,7 +62,7 @@ impl Queue {
         Err((work, ticket))
     }
 
-    /// Whether one piece of work waits, and nobody for room.
+    /// Whether one piece of work waits, and none for room.
     pub(super) fn is_single(&self) -> bool {
         self.waiting.len() == 1 && self.late.is_empty()
     }
@@ -88,7 +88,7 @@ impl Queue {
         batch
     }
 
-    /// Drops what waits: nobody will write it.
+    /// Drops what waits: it will not be written.
     pub(super) fn clear(&mut self) {
         self.waiting.clear();
         self.bytes = 0;
@@ -111,8 +111,7 @@ impl Queue {
     }
 }
 
-/// Waits until there is room for work that came late, and nobody before it waits any more. Dropping it gives the place
-/// up: the work has not been handed over.
+/// Waits until there is room for work that came late, and none before it waits. Dropping it withdraws the work.
 pub(super) struct Admission<'a> {
     queue: &'a Mutex<Queue>,
     ticket: u64,

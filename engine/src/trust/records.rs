@@ -1,6 +1,6 @@
 //! Trust records: what a person agreed to, and what tools each server offered when it was first used.
 //!
-//! They stand in a file of the user, outside every project, so that no project can agree to itself and no tool can
+//! They are kept in a file of the user, outside every project, so that no project can agree to itself and no tool can
 //! reach them. Settings are known by their folder and what they ask for; a workflow by its file and its definition, or,
 //! where a person said that it is their own, by what it asks for. A copy elsewhere was not agreed to.
 
@@ -29,7 +29,7 @@ const MAX_AGREEMENTS: usize = 32;
 /// Everything that was agreed to.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
-pub struct Book {
+pub struct Records {
     version: u32,
     /// By the absolute path of the folder that the settings lie in.
     settings: BTreeMap<String, Agreement>,
@@ -44,8 +44,8 @@ pub struct Book {
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Agreement {
-    /// What stands for the thing that was agreed to: of settings and of a person's own workflow the digest of what it
-    /// asks for, else that of the workflow's definition and policy.
+    /// Of settings and of a person's own workflow the digest of what it asks for, else that of the workflow's definition
+    /// and policy.
     pub digest: Digest,
     /// Whether the workflow is the person's own.
     pub own: bool,
@@ -55,12 +55,12 @@ pub struct Agreement {
     pub agreed_at_ms: u64,
 }
 
-/// How something stands.
+/// Whether a person agreed to something.
 #[derive(Debug, Clone, PartialEq)]
-pub enum Standing<'a> {
-    /// Nobody was asked about it.
+pub enum Consent<'a> {
+    /// It was never agreed to.
     Unknown,
-    /// It is as it was when somebody agreed.
+    /// It is as it was when a person agreed.
     Agreed(&'a Agreement),
     /// It has changed since.
     Changed(&'a Agreement),
@@ -100,13 +100,13 @@ pub enum Error {
     NoPlace,
 }
 
-impl Default for Book {
+impl Default for Records {
     fn default() -> Self {
         Self { version: VERSION, settings: BTreeMap::new(), workflows: BTreeMap::new(), servers: BTreeMap::new() }
     }
 }
 
-impl Book {
+impl Records {
     /// Reads the records; none where there is no file.
     ///
     /// # Errors
@@ -134,7 +134,7 @@ impl Book {
         }
     }
 
-    /// Changes the records in one piece: whoever else does waits.
+    /// Changes the records under a lock: other changes wait.
     ///
     /// # Errors
     /// As [`read`](Self::read), or when the file cannot be written; then it is as it was.
@@ -159,18 +159,18 @@ impl Book {
         Ok(result)
     }
 
-    /// How the settings in `folder` stand, which ask for what has this digest.
-    pub fn settings(&self, folder: &str, digest: Digest) -> Standing<'_> {
+    /// Whether a person agreed to the settings in `folder`, by the digest of what they ask for.
+    pub fn settings(&self, folder: &str, digest: Digest) -> Consent<'_> {
         match self.settings.get(folder) {
-            None => Standing::Unknown,
-            Some(agreed) if agreed.digest == digest => Standing::Agreed(agreed),
-            Some(agreed) => Standing::Changed(agreed),
+            None => Consent::Unknown,
+            Some(agreed) if agreed.digest == digest => Consent::Agreed(agreed),
+            Some(agreed) => Consent::Changed(agreed),
         }
     }
 
-    /// How the workflow in `file` stands, by the digest of its definition and that of what it asks for. An agreement to a
+    /// Whether a person agreed to the workflow in `file`, by the digest of its definition and that of what it asks for. An agreement to a
     /// person's own workflow is one to what the file holds now: `is_current` says whether that is this definition.
-    pub fn workflow(&self, file: &str, definition: Digest, asks: Digest, is_current: bool) -> Standing<'_> {
+    pub fn workflow(&self, file: &str, definition: Digest, asks: Digest, is_current: bool) -> Consent<'_> {
         let agreed = self.workflows.get(file).map(Vec::as_slice).unwrap_or_default();
         let is_this = |agreed: &&Agreement| {
             if agreed.own {
@@ -181,8 +181,8 @@ impl Book {
             }
         };
         match agreed.iter().rev().find(is_this) {
-            Some(agreed) => Standing::Agreed(agreed),
-            None => agreed.last().map_or(Standing::Unknown, Standing::Changed),
+            Some(agreed) => Consent::Agreed(agreed),
+            None => agreed.last().map_or(Consent::Unknown, Consent::Changed),
         }
     }
 
@@ -237,7 +237,7 @@ struct Version {
     version: u32,
 }
 
-/// Whether nobody else can have written the records.
+/// Checks that no other user can have written the records.
 fn believed(path: &Path, file: &File) -> Result<(), Error> {
     let about = file.metadata().map_err(|source| Error::File { path: path.to_owned(), source })?;
     let refused = |what| Err(Error::Unsafe { path: path.to_owned(), what });
@@ -283,27 +283,27 @@ mod tests {
     #[test]
     fn what_was_agreed_to_holds_where_it_lies_and_until_it_changes() {
         let of = |text: &str| Digest::sha256(text.as_bytes());
-        let mut book = Book::default();
+        let mut book = Records::default();
         book.agree_to_settings("/a".into(), agreement("asks", false));
-        assert!(matches!(book.settings("/a", of("asks")), Standing::Agreed(_)));
-        assert!(matches!(book.settings("/a", of("more")), Standing::Changed(_)));
-        assert_eq!(book.settings("/copy", of("asks")), Standing::Unknown);
+        assert!(matches!(book.settings("/a", of("asks")), Consent::Agreed(_)));
+        assert!(matches!(book.settings("/a", of("more")), Consent::Changed(_)));
+        assert_eq!(book.settings("/copy", of("asks")), Consent::Unknown);
 
         let asks = lasting(&agreement("first", false).asks).unwrap();
         book.agree_to_workflow("/w".into(), agreement("first", false));
         book.agree_to_workflow("/w".into(), agreement("second", false));
         for definition in ["first", "second"] {
             let standing = book.workflow("/w", of(definition), asks, false);
-            assert!(matches!(standing, Standing::Agreed(_)), "{definition}");
+            assert!(matches!(standing, Consent::Agreed(_)), "{definition}");
         }
-        assert!(matches!(book.workflow("/w", of("third"), asks, true), Standing::Changed(_)));
-        assert!(matches!(book.workflow("/w", of("first"), of("more"), true), Standing::Changed(_)), "it asks for more");
-        assert_eq!(book.workflow("/copy", of("first"), asks, true), Standing::Unknown);
+        assert!(matches!(book.workflow("/w", of("third"), asks, true), Consent::Changed(_)));
+        assert!(matches!(book.workflow("/w", of("first"), of("more"), true), Consent::Changed(_)), "it asks for more");
+        assert_eq!(book.workflow("/copy", of("first"), asks, true), Consent::Unknown);
 
         book.agree_to_workflow("/own".into(), agreement("asks", true));
-        assert!(matches!(book.workflow("/own", of("any definition"), of("asks"), true), Standing::Agreed(_)));
-        assert!(matches!(book.workflow("/own", of("another one"), of("asks"), false), Standing::Changed(_)));
-        assert!(matches!(book.workflow("/own", of("asks"), of("more"), true), Standing::Changed(_)));
+        assert!(matches!(book.workflow("/own", of("any definition"), of("asks"), true), Consent::Agreed(_)));
+        assert!(matches!(book.workflow("/own", of("another one"), of("asks"), false), Consent::Changed(_)));
+        assert!(matches!(book.workflow("/own", of("asks"), of("more"), true), Consent::Changed(_)));
         assert!(book.revoke_workflow("/own") && !book.revoke_workflow("/own"));
     }
 
@@ -311,18 +311,22 @@ mod tests {
     fn records_that_others_can_write_are_not_believed() {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("rondo/trust.json");
-        Book::update(Some(&path), |book| book.agree_to_settings("/a".into(), agreement("asks", false))).unwrap();
+        Records::update(Some(&path), |book| book.agree_to_settings("/a".into(), agreement("asks", false))).unwrap();
         assert_eq!(std::fs::metadata(&path).unwrap().permissions().mode() & 0o777, 0o600);
-        assert_eq!(Book::read(Some(&path)).unwrap().all_settings().count(), 1);
+        assert_eq!(Records::read(Some(&path)).unwrap().all_settings().count(), 1);
 
         std::fs::set_permissions(&path, std::fs::Permissions::from_mode(0o666)).unwrap();
-        assert!(matches!(Book::read(Some(&path)), Err(Error::Unsafe { .. })));
+        assert!(matches!(Records::read(Some(&path)), Err(Error::Unsafe { .. })));
         let real = folder.path().join("real.json");
         std::fs::rename(&path, &real).unwrap();
         std::os::unix::fs::symlink(&real, &path).unwrap();
-        assert!(matches!(Book::read(Some(&path)), Err(Error::File { .. })));
+        assert!(matches!(Records::read(Some(&path)), Err(Error::File { .. })));
         std::fs::set_permissions(&real, std::fs::Permissions::from_mode(0o600)).unwrap();
         std::fs::write(&real, "{\"version\":1,\"workflows\":{},\"servers\":{}}").unwrap();
-        assert_eq!(Book::read(Some(&real)).unwrap(), Book::default(), "what was agreed to in format 1 is asked again");
+        assert_eq!(
+            Records::read(Some(&real)).unwrap(),
+            Records::default(),
+            "what was agreed to in format 1 is asked again"
+        );
     }
 }
