@@ -9,11 +9,9 @@
 
 pub mod kinds;
 pub mod path;
-pub mod rack;
 pub mod redactors;
 pub mod registry;
 pub mod role;
-pub mod shelf;
 pub mod space;
 pub mod verb;
 pub mod visits;

@@ -3,12 +3,14 @@
 use std::sync::Arc;
 
 use crate::store::{Entries, Error, Read, StepStore};
+use crate::trust::secret::Secret;
 
 /// Keys and values that one hook kind keeps. No other kind and no thread sees them; all of it can be lost.
 #[derive(Clone)]
 pub struct Space {
     store: Access,
     name: String,
+    secret: Secret,
 }
 
 /// How the store behind a space is open.
@@ -21,12 +23,23 @@ enum Access {
 impl Space {
     /// The space of the kind `name`.
     pub fn new(store: Arc<dyn StepStore>, name: &str) -> Self {
-        Self { store: Access::Writing(store), name: name.to_owned() }
+        Self { store: Access::Writing(store), name: name.to_owned(), secret: Secret::default() }
     }
 
     /// The same, to be looked into only.
     pub fn reading(store: Arc<dyn Read>, name: &str) -> Self {
-        Self { store: Access::Reading(store), name: name.to_owned() }
+        Self { store: Access::Reading(store), name: name.to_owned(), secret: Secret::default() }
+    }
+
+    /// The same, with the user's secret.
+    #[must_use]
+    pub fn with_secret(self, secret: Option<Secret>) -> Self {
+        Self { secret: secret.unwrap_or_default(), ..self }
+    }
+
+    /// What authenticates what is kept: the user's secret, or what everybody knows where there is none.
+    pub fn secret(&self) -> &Secret {
+        &self.secret
     }
 
     /// A value.

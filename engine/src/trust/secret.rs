@@ -20,7 +20,7 @@ const BYTES: usize = 32;
 const BLOCK_BYTES: usize = 64;
 
 /// The user's secret.
-#[derive(Clone)]
+#[derive(Clone, Default)]
 pub struct Secret([u8; BYTES]);
 
 impl std::fmt::Debug for Secret {
@@ -116,7 +116,16 @@ impl Secret {
 
     /// The tag of these bytes: HMAC-SHA256.
     pub fn tag(&self, message: &[u8]) -> [u8; BYTES] {
-        self.mac(message).finalize().into_bytes().into()
+        self.tag_of(&[message])
+    }
+
+    /// The tag of these bytes, one part behind the other.
+    pub fn tag_of(&self, parts: &[&[u8]]) -> [u8; BYTES] {
+        let mut mac = self.mac(&[]);
+        for part in parts {
+            mac.update(part);
+        }
+        mac.finalize().into_bytes().into()
     }
 
     /// Whether `tag` is that of `message`. How long this takes tells nothing about where they differ.

@@ -10,8 +10,8 @@ use std::time::{Duration, Instant};
 
 use rondo_agent_kit::sandbox::files::{Access, Still, Workspace};
 use rondo_agent_kit::tool::{Invocation, Tool, file_tools};
-use rondo_engine::hook::shelf::{Content, Key, Label, Limits, Lookup, Shelf, Terms};
-use rondo_engine::hook::{Space, rack};
+use rondo_engine::hook::Space;
+use rondo_engine::hook::kinds::cache::{Cache, Content, Key, Label, Limits, Lookup, Terms, table};
 use rondo_engine::registry;
 use rondo_engine::store::MemoryStore;
 use rondo_protocol::call::CallKind;
@@ -32,7 +32,7 @@ const LIMITS: Limits = Limits { entries: 20_000, bytes: 1 << 30, memory_bytes: 1
 struct Text(String);
 
 impl Content for Text {
-    type Index = ();
+    type Secondary = ();
 
     fn encode(&self) -> Result<Vec<u8>, String> {
         Ok(self.0.clone().into_bytes())
@@ -85,8 +85,8 @@ fn at<T>(items: &[T], index: u64) -> &T {
 pub fn hits() {
     let folder = tempfile::tempdir().expect("a folder");
     let store = open(folder.path(), Durability::Log);
-    let backing = || rack::backing(&Space::new(Arc::clone(&store), "kept"), "bench");
-    let shelf: Shelf<Text> = Shelf::new(backing(), LIMITS);
+    let table = || table(&Space::new(Arc::clone(&store), "kept"), "bench");
+    let cache: Cache<Text> = Cache::new(table(), LIMITS);
     let asked: Vec<String> = (0..ENTRIES).map(arguments).collect();
     let keys: Vec<Key> = asked.iter().map(key).collect();
     let runtime = runtime();
@@ -94,9 +94,9 @@ pub fn hits() {
     runtime.block_on(async {
         for (number, key) in (0..).zip(&keys) {
             let text = format!("{number:08}").repeat(RESULT_BYTES / 8);
-            shelf.keep(*key, Arc::new(Text(text)), terms()).await;
+            cache.keep(*key, Arc::new(Text(text)), terms()).await;
         }
-        shelf.flush().await;
+        cache.flush().await;
     });
     let held = resident_bytes().saturating_sub(before);
 
@@ -105,13 +105,13 @@ pub fn hits() {
         plain.insert(key.0, Arc::new(Text(String::new())));
     }
     let map = least(1_000_000, |n| drop(black_box(plain.get(&at(&keys, n % 64).0).cloned())));
-    let hit = least(1_000_000, |n| drop(black_box(shelf.at_hand(at(&keys, n % 64), 2))));
+    let hit = least(1_000_000, |n| drop(black_box(cache.at_hand(at(&keys, n % 64), 2))));
     print("kept result of 4 KiB, by key in memory", &ns(hit), &format!("{} a HashMap of Arcs (target 60 ns)", ns(map)));
 
     let hashed = least(200_000, |n| {
         black_box(Digest::sha256(at(&asked, n % 64).as_bytes()));
     });
-    let from_json = least(200_000, |n| drop(black_box(shelf.at_hand(&key(at(&asked, n % 64)), 2))));
+    let from_json = least(200_000, |n| drop(black_box(cache.at_hand(&key(at(&asked, n % 64)), 2))));
     let reference = format!("{} SHA-256 of the arguments alone (target 350 ns)", ns(hashed));
     print("the same from JSON arguments", &ns(from_json), &reference);
 
@@ -120,10 +120,10 @@ pub fn hits() {
     let each = 2_000_000_u64;
     std::thread::scope(|scope| {
         for thread in 0..2 {
-            let (shelf, keys) = (&shelf, &keys);
+            let (cache, keys) = (&cache, &keys);
             scope.spawn(move || {
                 for n in 0..each {
-                    black_box(shelf.at_hand(at(keys, n % 64 + thread * 64), 2));
+                    black_box(cache.at_hand(at(keys, n % 64 + thread * 64), 2));
                 }
             });
         }
@@ -131,7 +131,7 @@ pub fn hits() {
     let both = started.elapsed().as_secs_f64() * 1e9 / f64::from(u32::try_from(2 * each).unwrap_or(1));
     print("the same, two threads at once, for each hit", &ns(both), &format!("{} with one thread", ns(one)));
 
-    let cold: Shelf<Text> = Shelf::new(backing(), Limits { memory_bytes: 0, ..LIMITS });
+    let cold: Cache<Text> = Cache::new(table(), Limits { memory_bytes: 0, ..LIMITS });
     let started = Instant::now();
     runtime.block_on(cold.ready());
     let opened = started.elapsed();
@@ -156,7 +156,7 @@ pub fn hits() {
     });
     let reference = format!("{} a bare get, {} SHA-256 of 4 KiB (target 3 us)", ns(bare), ns(sum));
     print("the same from RocksDB, verified", &ns(fetched), &reference);
-    print("opening a shelf of 10,000 entries", &us(opened), "once a process");
+    print("opening a cache of 10,000 entries", &us(opened), "once a process");
     let payload = ENTRIES * RESULT_BYTES as u64;
     let mib = |bytes: u64| format!("{:.1} MiB", f64::from(u32::try_from(bytes >> 10).unwrap_or(u32::MAX)) / 1024.0);
     let reference = format!("{} of results; RocksDB's own buffers are in it", mib(payload));

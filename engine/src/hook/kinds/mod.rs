@@ -1,14 +1,12 @@
 //! The kinds of hooks that are built in, one a file. Taking a kind out is taking its file and its lines here out; those
 //! that keep answers go with the feature `caches`.
 
+#[cfg(feature = "caches")]
+pub mod cache;
 mod command;
 mod log;
 mod rate_limit;
 mod redact;
-#[cfg(feature = "caches")]
-mod response_cache;
-#[cfg(feature = "caches")]
-mod tool_cache;
 
 use std::sync::Arc;
 
@@ -22,9 +20,9 @@ pub fn registry() -> Registry {
         Arc::new(rate_limit::RateLimit::default()),
         Arc::new(redact::Redact),
         #[cfg(feature = "caches")]
-        Arc::new(response_cache::ResponseCache::default()),
+        Arc::new(cache::response_cache::ResponseCache::default()),
         #[cfg(feature = "caches")]
-        Arc::new(tool_cache::ToolCache::default()),
+        Arc::new(cache::tool_cache::ToolCache::default()),
     ];
     Registry::new(kinds)
 }

@@ -1,0 +1,107 @@
+//! What a table holds, read once: all entries and figures, no payload. What a cache opens with, and what another
+//! process lists and counts.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use super::Table;
+use super::entry::{Entry, Key, Label, Listed};
+use super::figures::Counts;
+use super::record::{ENTRIES, FIGURE_RECORDS, key_of, read_entry, read_figures};
+
+/// Records read at a time.
+const PAGE: usize = 1000;
+/// The most records of one sort that are read; there are as many only if a ceiling was set far above any use.
+const RECORDS_MAX: usize = 1_000_000;
+
+/// Entries and figures in a table.
+#[derive(Debug, Default)]
+pub struct Catalog {
+    pub(super) entries: Vec<(Key, Entry)>,
+    pub(super) figures: BTreeMap<Label, Counts>,
+    pub(super) unreadable: Vec<Key>,
+    /// All figures were read.
+    pub(super) figures_whole: bool,
+    damaged: usize,
+    faults: Vec<String>,
+}
+
+impl Catalog {
+    /// Reads a table, which is not written to. What cannot be read is left out and told by
+    /// [`Catalog::warnings`].
+    pub fn read(table: &dyn Table) -> Self {
+        let mut catalog = Self::default();
+        let entries = scan(table, ENTRIES, |record_key, record| match key_of(record_key) {
+            Some(key) => match read_entry(table.secret(), &key, record) {
+                Some(entry) => catalog.entries.push((key, entry)),
+                None => catalog.unreadable.push(key),
+            },
+            None => catalog.damaged = catalog.damaged.saturating_add(1),
+        });
+        let figures =
+            scan(table, FIGURE_RECORDS, |record_key, record| match read_figures(table.secret(), record_key, record) {
+                Some((label, counts)) => drop(catalog.figures.insert(label, counts)),
+                None => catalog.damaged = catalog.damaged.saturating_add(1),
+            });
+        catalog.figures_whole = figures.is_ok();
+        catalog.faults.extend([entries, figures].into_iter().filter_map(Result::err));
+        // The sort is stable, so that entries of one sequence stand by key.
+        catalog.entries.sort_by_key(|(_, entry)| entry.sequence);
+        catalog
+    }
+
+    /// All entries, in the order of keeping.
+    pub fn entries(&self) -> Vec<Listed> {
+        self.entries.iter().map(|(key, entry)| Listed { key: *key, entry: Arc::new(entry.clone()) }).collect()
+    }
+
+    /// The figures of each label, with its entries and bytes.
+    pub fn figures(&self) -> BTreeMap<Label, Counts> {
+        let mut figures = self.figures.clone();
+        for (_, entry) in &self.entries {
+            let counts = figures.entry(entry.label.clone()).or_default();
+            counts.entries = counts.entries.saturating_add(1);
+            counts.bytes = counts.bytes.saturating_add(entry.size_bytes);
+        }
+        figures
+    }
+
+    /// What could not be read, in words.
+    pub fn warnings(&self) -> Vec<String> {
+        let mut warnings = self.faults.clone();
+        let damaged = self.damaged.saturating_add(self.unreadable.len());
+        if damaged > 0 {
+            warnings.push(format!("{damaged} records were damaged or of another version and are left out"));
+        }
+        warnings
+    }
+}
+
+/// Gives every record whose key begins with `prefix`.
+fn scan(table: &dyn Table, prefix: &[u8], mut each: impl FnMut(&[u8], &[u8])) -> Result<(), String> {
+    let mut from = prefix.to_vec();
+    let mut seen = 0_usize;
+    loop {
+        let page = table.scan(&from, PAGE).map_err(|fault| format!("records cannot be listed: {fault}"))?;
+        let full = page.len() >= PAGE;
+        for (key, record) in page {
+            // A table that goes back would be read for ever.
+            if key < from {
+                return Err("records cannot be listed: they are out of order".into());
+            }
+            if !key.starts_with(prefix) {
+                return Ok(());
+            }
+            seen = seen.saturating_add(1);
+            if seen > RECORDS_MAX {
+                return Err(format!("more than {RECORDS_MAX} records; the others are left out"));
+            }
+            from.clone_from(&key);
+            from.push(0);
+            each(&key, &record);
+        }
+        if !full {
+            return Ok(());
+        }
+    }
+}

@@ -1,0 +1,280 @@
+//! Entries: their keys, labels and terms, and what a lookup gives.
+
+use std::fmt;
+use std::hash::{BuildHasher, Hash, Hasher};
+use std::sync::Arc;
+
+/// The longest name in a label, in bytes; a longer one is cut.
+const NAME_MAX_BYTES: usize = 200;
+
+/// The key of an entry: a SHA-256, so that its bits are uniform.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub struct Key(pub [u8; 32]);
+
+impl fmt::Display for Key {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.0.iter().try_for_each(|byte| write!(f, "{byte:02x}"))
+    }
+}
+
+impl fmt::Debug for Key {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "Key({self})")
+    }
+}
+
+impl Hash for Key {
+    fn hash<H: Hasher>(&self, state: &mut H) {
+        state.write_u64(u64::from_le_bytes(self.0.first_chunk().copied().unwrap_or_default()));
+    }
+}
+
+/// Hashes keys by their own bits.
+#[derive(Debug, Clone, Copy, Default)]
+pub(super) struct Straight(u64);
+
+impl BuildHasher for Straight {
+    type Hasher = Self;
+
+    fn build_hasher(&self) -> Self {
+        Self(0)
+    }
+}
+
+impl Hasher for Straight {
+    fn finish(&self) -> u64 {
+        self.0
+    }
+
+    fn write(&mut self, bytes: &[u8]) {
+        self.0 = bytes.iter().fold(self.0, |hash, byte| hash.rotate_left(8) ^ u64::from(*byte));
+    }
+
+    fn write_u64(&mut self, bits: u64) {
+        self.0 = bits;
+    }
+}
+
+/// What figures are counted by and what is cleared by. Either part may be empty.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Default)]
+pub struct Label {
+    role: String,
+    tool: String,
+}
+
+impl Label {
+    /// A label; a name beyond 200 bytes is cut.
+    pub fn new(role: &str, tool: &str) -> Self {
+        Self { role: name(role), tool: name(tool) }
+    }
+
+    /// The label of all for whom there was no room.
+    pub fn other() -> Self {
+        Self::new("(other)", "(other)")
+    }
+
+    /// The role.
+    pub fn role(&self) -> &str {
+        &self.role
+    }
+
+    /// The tool.
+    pub fn tool(&self) -> &str {
+        &self.tool
+    }
+}
+
+fn name(text: &str) -> String {
+    let end = text.floor_char_boundary(NAME_MAX_BYTES);
+    text.get(..end).unwrap_or_default().to_owned()
+}
+
+/// What finds entries of a cache by something besides their keys. It is told of each entry that comes and goes, those of
+/// earlier processes as well, so that nobody has to go through all of them. `()` finds nothing.
+pub trait SecondaryIndex: Default + Send + 'static {
+    /// An entry has come. `about` is the caller's own bytes of it.
+    fn came(&mut self, key: &Key, about: &[u8]);
+
+    /// An entry has gone.
+    fn went(&mut self, key: &Key);
+}
+
+impl SecondaryIndex for () {
+    fn came(&mut self, _: &Key, _: &[u8]) {}
+
+    fn went(&mut self, _: &Key) {}
+}
+
+/// A value that can be kept.
+pub trait Content: Sized + Send + Sync + 'static {
+    /// What finds entries by something besides their keys.
+    type Secondary: SecondaryIndex;
+
+    /// Its bytes.
+    ///
+    /// # Errors
+    /// In words, when it has none: then it is not kept.
+    fn encode(&self) -> Result<Vec<u8>, String>;
+
+    /// The value of bytes that [`Content::encode`] made.
+    ///
+    /// # Errors
+    /// In words, when they are not such bytes.
+    fn decode(bytes: &[u8]) -> Result<Self, String>;
+
+    /// About how many bytes of memory it holds.
+    fn weight(&self) -> u64;
+}
+
+/// On what terms a value is kept.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Terms {
+    /// What it is counted and cleared by.
+    pub label: Label,
+    /// A few bytes of the caller's own, listed without reading the payload; at most 4 KiB.
+    pub about: Vec<u8>,
+    /// How long it may be served; `None` is without end, and 0 not at all.
+    pub ttl_ms: Option<u64>,
+    /// When it was obtained.
+    pub now_ms: u64,
+}
+
+/// All that is known of an entry without its payload.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Entry {
+    /// What it is counted and cleared by.
+    pub label: Label,
+    /// When it was kept.
+    pub kept_at_ms: u64,
+    /// From when on it is not served.
+    pub expires_at_ms: Option<u64>,
+    /// The length of its payload.
+    pub payload_bytes: u64,
+    /// The caller's own bytes.
+    pub about: Vec<u8>,
+    /// What it takes of the table: both records with their keys.
+    pub size_bytes: u64,
+    /// Its place in the order of keeping: where the order of use starts from when a cache is opened.
+    pub(super) sequence: u64,
+    /// The tag over key, entry and payload.
+    pub(super) tag: [u8; 32],
+}
+
+impl Entry {
+    /// An entry that is to be sealed.
+    pub(super) fn new(terms: Terms, payload_bytes: u64, sequence: u64) -> Self {
+        let Terms { label, about, ttl_ms, now_ms } = terms;
+        let expires_at_ms = ttl_ms.map(|ttl_ms| now_ms.saturating_add(ttl_ms));
+        Self { label, kept_at_ms: now_ms, expires_at_ms, payload_bytes, about, size_bytes: 0, sequence, tag: [0; 32] }
+    }
+
+    /// It, found with its value.
+    pub(super) fn found<T>(&self, value: Arc<T>) -> Found<T> {
+        Found { value, kept_at_ms: self.kept_at_ms, expires_at_ms: self.expires_at_ms }
+    }
+
+    /// Its age at a time.
+    pub(super) fn age(&self, now_ms: u64) -> Age {
+        match self.expires_at_ms {
+            Some(_) if now_ms < self.kept_at_ms => Age::Unknown,
+            Some(end_ms) if now_ms >= end_ms => Age::Expired,
+            Some(_) | None => Age::Fresh,
+        }
+    }
+}
+
+/// Whether an entry may be served.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Age {
+    /// It may.
+    Fresh,
+    /// Its time is up.
+    Expired,
+    /// It has an end and was kept at a time that has not come: how old it is cannot be known.
+    Unknown,
+}
+
+/// An entry as it is listed.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Listed {
+    /// Its key.
+    pub key: Key,
+    /// What is known of it.
+    pub entry: Arc<Entry>,
+}
+
+/// What a lookup gave.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Lookup<T> {
+    /// An entry that may be served.
+    Found(Found<T>),
+    /// None, and why.
+    Missing(Missing),
+}
+
+/// An entry that may be served.
+#[derive(Debug, PartialEq, Eq)]
+pub struct Found<T> {
+    /// The value.
+    pub value: Arc<T>,
+    /// When it was kept.
+    pub kept_at_ms: u64,
+    /// From when on it is not served.
+    pub expires_at_ms: Option<u64>,
+}
+
+impl<T> Clone for Found<T> {
+    fn clone(&self) -> Self {
+        Self { value: Arc::clone(&self.value), ..*self }
+    }
+}
+
+/// Why there is no entry to serve.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Missing {
+    /// None is kept.
+    Absent,
+    /// Its time was up; it is forgotten.
+    Expired,
+    /// It was kept at a time that has not come, so its age is unknown. It stays.
+    ClockBack,
+    /// It was not what was kept; it is forgotten. In words, for a warning.
+    Damaged(String),
+    /// The table could not read it. It stays. In words, for a warning.
+    Unread(String),
+    /// The table did not answer in time.
+    NotReady,
+}
+
+impl Missing {
+    /// In a few words, as notes and reports tell it.
+    pub fn words(&self) -> &'static str {
+        match self {
+            Self::Absent => "absent",
+            Self::Expired => "expired",
+            Self::ClockBack => "clock went back",
+            Self::Damaged(_) => "damaged",
+            Self::Unread(_) => "not readable",
+            Self::NotReady => "not ready",
+        }
+    }
+
+    /// What a person should be told of it.
+    pub fn warning(&self) -> Option<&str> {
+        match self {
+            Self::Damaged(words) | Self::Unread(words) => Some(words),
+            Self::Absent | Self::Expired | Self::ClockBack | Self::NotReady => None,
+        }
+    }
+}
+
+/// What became of a value that was to be kept.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Kept {
+    /// It is kept: in memory at once, and in the table in time.
+    Held,
+    /// It is larger than the ceilings allow, and not kept.
+    TooLarge,
+    /// It has no bytes, or none in time, or too much waits to be written: not kept.
+    Failed,
+}

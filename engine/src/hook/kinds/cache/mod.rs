@@ -1,0 +1,101 @@
+//! What hook kinds keep of earlier answers, and the two kinds that do: [`response_cache`] and [`tool_cache`].
+//!
+//! A [`Cache`] is in memory in front of a [`Table`] that outlives the process. An entry is a value under a key of 32 bytes.
+//! Each kind has a [`CacheSet`], one cache for each workflow. Laws of a cache:
+//!
+//! - It may lose anything at any time and never gives back anything wrong. What was edited, swapped, cut, left unfinished
+//!   or written by somebody else is a miss, told with words where it means damage.
+//! - What it has forgotten stays forgotten while the process lives, whatever the table does.
+//! - An expiry is fixed when an entry is kept; being used never moves it.
+//! - Whatever is kept or forgotten waits for no write: a queue is written back behind it. No operation waits for the table
+//!   longer than [`WAIT`], and none fails because of it.
+//! - Everything is bounded: entries, bytes, bytes in memory, labels, keys in flight, entries that wait to be written.
+//! - No lock is held while waiting.
+//!
+//! One process writes; it holds one [`Cache`] for a table. Others may read it as a [`Catalog`].
+//!
+//! The cache knows nothing of calls, models, tools, threads or time: a caller says what time it is. Its futures need a
+//! tokio runtime with timers.
+
+#[expect(clippy::module_inception, reason = "the noun of the folder has its own file")]
+mod cache;
+mod catalog;
+mod entry;
+pub mod explain;
+mod figures;
+mod flight;
+mod index;
+mod record;
+pub mod response_cache;
+pub mod set;
+pub mod settings;
+pub mod tool_cache;
+mod under_way;
+mod verbs;
+mod write_back;
+
+#[cfg(test)]
+mod tests;
+
+use std::time::Duration;
+
+use futures_util::future::BoxFuture;
+
+use crate::trust::secret::Secret;
+pub use cache::{Asked, Cache};
+pub use catalog::Catalog;
+pub use entry::{Content, Entry, Found, Kept, Key, Label, Listed, Lookup, Missing, SecondaryIndex, Terms};
+pub use figures::{Counts, Figure, Tally};
+pub use flight::Guard;
+pub use index::Totals;
+pub use set::{CacheSet, groups, table};
+pub use settings::{Scope, Settings};
+pub use under_way::CallUnderWay;
+pub use verbs::actions;
+
+/// How long one operation waits for the table.
+pub const WAIT: Duration = Duration::from_millis(250);
+
+/// Keys and their values.
+pub type Pairs = Vec<(Vec<u8>, Vec<u8>)>;
+
+/// Keys and values that outlive the process, of one cache alone.
+///
+/// Reads are taken as quick; a cache moves those that are not small to a blocking thread.
+pub trait Table: Send + Sync + 'static {
+    /// The value under a key.
+    ///
+    /// # Errors
+    /// In words, when it cannot be read.
+    fn get(&self, key: &[u8]) -> Result<Option<Vec<u8>>, String>;
+
+    /// Keys and values in the order of the keys' bytes, the first not below `from`, at most `limit`.
+    ///
+    /// # Errors
+    /// In words, when they cannot be read.
+    fn scan(&self, from: &[u8], limit: usize) -> Result<Pairs, String>;
+
+    /// Keeps a value, or forgets it with `None`. Writes take effect in the order in which their futures were first
+    /// polled; one whose future was dropped has happened, will happen in that order, or never will.
+    ///
+    /// # Durability
+    /// None is needed.
+    ///
+    /// # Errors
+    /// In words, when it cannot be written.
+    fn put(&self, key: Vec<u8>, value: Option<Vec<u8>>) -> BoxFuture<'_, Result<(), String>>;
+
+    /// What records are authenticated with.
+    fn secret(&self) -> &Secret;
+}
+
+/// The ceilings of a cache.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Limits {
+    /// Entries; with 0 nothing is kept.
+    pub entries: u64,
+    /// Bytes in the table: keys, entries and payloads. An entry that is larger alone is not kept.
+    pub bytes: u64,
+    /// Weight of the values that stay decoded in memory. A value beyond it is read from the table each time.
+    pub memory_bytes: u64,
+}

@@ -1,0 +1,484 @@
+//! The hook: looks an answer up, lets the call through, and keeps what the loop accepted.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
+use std::time::{Duration, Instant};
+
+use futures_util::future::BoxFuture;
+use rondo_agent_kit::effects::Verdict;
+use rondo_agent_kit::sandbox::files::{Still, Workspace};
+use rondo_protocol::call::{Call, CallKind, Fault, ModelAnswer, Reply, Site, TurnReply};
+use rondo_protocol::id::RoleName;
+use rondo_protocol::message::Conversation;
+use rondo_protocol::object::{AnsweredBy, Entry, Head};
+use rondo_protocol::{Digest, Value};
+
+use super::entry::{Answer, Said};
+use super::key::{About, Facets, Parts};
+use super::occurrence::{Counter, Counters, Numbered, TOO_MANY};
+use super::settings::Settings;
+use crate::hook::kinds::cache::CacheSet;
+use crate::hook::kinds::cache::explain::{HIT, TOLD_MAX};
+use crate::hook::kinds::cache::{Asked, Cache, Figure, Guard, Key, Label, Missing, Terms, WAIT};
+use crate::hook::visits::Visits;
+use crate::hook::{Context, Hook, Making, ModelView, Next, RoleView};
+
+/// How long an asker waits for an equal one that has gone first. A model may take long; afterwards the asker goes by
+/// itself.
+const TURN_WAIT: Duration = Duration::from_mins(2);
+/// The same before a whole turn, of which nobody knows how much time it has left.
+const WHOLE_TURN_WAIT: Duration = Duration::from_secs(30);
+
+/// The hook of one node.
+pub struct Answers {
+    settings: Settings,
+    roles: BTreeMap<RoleName, RoleView>,
+    caches: Arc<CacheSet<Answer>>,
+    counters: Arc<Counters>,
+    counter: OnceLock<Arc<Counter>>,
+    /// The roles in front of whom any node of the kind stands.
+    of_kind: BTreeSet<RoleName>,
+    /// Those between whom and the port something may change what is said: there is nothing to keep of them.
+    altered: BTreeSet<RoleName>,
+    cache: Cache<Answer>,
+    files: Option<Arc<Workspace>>,
+    /// Whether its calls count in no figure.
+    is_rehearsal: bool,
+    /// Calls that were let through and are not settled.
+    unsettled: Mutex<BTreeMap<Site, Open>>,
+    visits: Visits<Visit>,
+}
+
+/// A call that was let through.
+struct Open {
+    key: Key,
+    parts: Parts,
+    head: Arc<Head>,
+    conversation: Arc<Conversation>,
+    attempts: u32,
+    answer: Option<Reply>,
+    /// Equal askers wait for it.
+    turn: Option<Guard>,
+}
+
+/// What one visit came to.
+#[derive(Default)]
+struct Visit {
+    lookups: u64,
+    hits: u64,
+    expired: u64,
+    kept: u64,
+    calls: Vec<(u32, String, &'static str)>,
+}
+
+/// A call as a key sees it.
+struct Subject<'a> {
+    site: &'a Site,
+    model: &'a ModelView,
+    request: Digest,
+    head: &'a Arc<Head>,
+    conversation: &'a Arc<Conversation>,
+    attempt: u32,
+    /// How long it may wait for an equal asker.
+    wait: Duration,
+}
+
+impl Answers {
+    /// The hook of a node.
+    pub fn new(
+        caches: &Arc<CacheSet<Answer>>,
+        counters: &Arc<Counters>,
+        settings: Settings,
+        making: &Making<'_>,
+    ) -> Self {
+        let workflow = making.roles.values().next().map(|view| view.workflow.as_str()).unwrap_or_default();
+        Self {
+            caches: Arc::clone(caches),
+            counters: Arc::clone(counters),
+            counter: OnceLock::new(),
+            of_kind: making.of_kind.clone(),
+            altered: making.altered.clone(),
+            cache: caches.cache(making.space, settings.common.scope.group(workflow), settings.common.limits),
+            settings,
+            roles: making.roles.clone(),
+            files: making.ground.files.clone(),
+            is_rehearsal: making.is_rehearsal,
+            unsettled: Mutex::default(),
+            visits: Visits::default(),
+        }
+    }
+
+    fn unsettled(&self) -> MutexGuard<'_, BTreeMap<Site, Open>> {
+        self.unsettled.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn subject<'a>(&'a self, call: &'a Call) -> Option<Subject<'a>> {
+        let role = &call.site().role;
+        let view = self.roles.get(role).filter(|_| !self.altered.contains(role))?;
+        match call {
+            Call::Model(call) if self.settings.at == CallKind::Model => Some(Subject {
+                site: &call.site,
+                // A fallback is asked when the first model could not be had, and nobody asks it first.
+                model: view.models.first().filter(|model| model.name == call.model)?,
+                request: call.request(),
+                head: &call.head,
+                conversation: &call.conversation,
+                attempt: call.attempt,
+                // What is left has to do for the call itself too.
+                wait: TURN_WAIT.min(call.time_left / 2),
+            }),
+            Call::Turn(call) if self.settings.at == CallKind::Turn => Some(Subject {
+                site: &call.site,
+                model: view.models.first()?,
+                request: call.conversation.request(call.head_digest),
+                head: &call.head,
+                conversation: &call.conversation,
+                attempt: 0,
+                wait: WHOLE_TURN_WAIT,
+            }),
+            _ => None,
+        }
+    }
+
+    /// The counter of the run, which its nodes share.
+    fn counter(&self, site: &Site) -> &Counter {
+        self.counter.get_or_init(|| self.counters.of(&site.thread))
+    }
+
+    fn parts(&self, subject: &Subject<'_>, occurrence: u32) -> Parts {
+        let view = self.roles.get(&subject.site.role);
+        let scope = self.settings.common.scope;
+        let workflow = view.map(|view| view.workflow.as_str()).unwrap_or_default();
+        let root = self.files.as_ref().filter(|_| self.settings.at == CallKind::Turn && !subject.head.tools.is_empty());
+        Parts {
+            version: Parts::VERSION,
+            at: self.settings.at,
+            scope: scope.name().to_owned(),
+            within: scope.within(&subject.site.thread, workflow).to_owned(),
+            provider: subject.model.served_by.provider.clone(),
+            address: subject.model.served_by.address.clone(),
+            request: subject.request,
+            lane: subject.site.lane.to_string(),
+            occurrence,
+            redaction: view.map(|view| view.redaction.clone()).unwrap_or_default(),
+            root: root.map(|files| files.path().to_string_lossy().into_owned()).unwrap_or_default(),
+        }
+    }
+
+    fn count(&self, role: &RoleName, figure: Figure, more: u64) {
+        if !self.is_rehearsal {
+            self.cache.tally(&Label::new(role.as_str(), "")).count(figure, more);
+        }
+    }
+
+    /// Takes note of how a lookup ended.
+    fn told(&self, site: &Site, key: &Key, outcome: &'static str) {
+        self.visits.count(site, |visit| {
+            visit.lookups += 1;
+            visit.hits += u64::from(outcome == HIT);
+            visit.expired += u64::from(outcome == Missing::Expired.words());
+            if visit.calls.len() < TOLD_MAX {
+                visit.calls.push((site.position, key.to_string(), outcome));
+            }
+        });
+        self.count(&site.role, Figure::Lookups, 1);
+        self.count(&site.role, if outcome == HIT { Figure::Hits } else { Figure::Misses }, 1);
+    }
+
+    /// Whether an answer may be given to this role now: a turn only while what its tools saw still stands, and only if
+    /// the role may call each of them without asking anybody.
+    async fn standing(&self, answer: &Arc<Answer>, role: &RoleName) -> Standing {
+        let Said::Turn(turn, seen) = &answer.said else { return Standing::Holds };
+        if !self.may_call(turn, role) || self.is_beyond_limits(turn, role) {
+            return Standing::NotPermitted;
+        }
+        if seen.sights.is_empty() {
+            return Standing::Holds;
+        }
+        let Some(files) = self.files.clone() else { return Standing::NotPermitted };
+        let answer = Arc::clone(answer);
+        let looking = tokio::task::spawn_blocking(move || match &answer.said {
+            Said::Turn(_, seen) => files.still(seen, Instant::now() + WAIT),
+            Said::Model(_) => Still::Holds,
+        });
+        match tokio::time::timeout(WAIT, looking).await {
+            Ok(Ok(Still::Holds)) => Standing::Holds,
+            Ok(Ok(Still::Changed { .. })) => Standing::Changed,
+            _ => Standing::TooLate,
+        }
+    }
+
+    /// Whether a turn makes more calls than the role may make in one now.
+    fn is_beyond_limits(&self, turn: &TurnReply, role: &RoleName) -> bool {
+        let (replies, uses) = turn.transcript.counts();
+        self.roles.get(role).is_none_or(|view| replies > view.model_calls || uses > view.tool_calls)
+    }
+
+    fn may_call(&self, turn: &TurnReply, role: &RoleName) -> bool {
+        let offers = self.roles.get(role).map(|view| view.offers.as_slice()).unwrap_or_default();
+        turn.transcript.entries.iter().all(|entry| match entry {
+            Entry::Tool { name, .. } => offers
+                .iter()
+                .find(|offer| offer.wire_name == *name || offer.name == *name)
+                .is_some_and(|offer| offer.is_granted && !offer.needs_approval),
+            Entry::Model { .. } | Entry::Repair { .. } => true,
+        })
+    }
+
+    async fn look_up(&self, subject: &Subject<'_>, key: Key, context: &Context, call: &Call) -> Looked {
+        let site = subject.site;
+        if !self.settings.common.looks {
+            return Looked::Missed { turn: None };
+        }
+        let asked = if self.settings.common.keeps {
+            self.cache.get_in_turn(&key, || context.env.now_ms(), subject.wait).await
+        } else {
+            // Nobody would be given what this asker is told.
+            self.cache.get(&key, context.env.now_ms()).await.into()
+        };
+        for warning in self.cache.take_warnings() {
+            context.reports.warn(&context.node, call, warning);
+        }
+        match asked {
+            Asked::Found(found) => {
+                let standing = self.standing(&found.value, &site.role).await;
+                self.told(site, &key, standing.outcome());
+                match standing {
+                    Standing::Holds => {
+                        self.count(&site.role, Figure::SavedTokens, found.value.tokens());
+                        self.count(&site.role, Figure::SavedMicrousd, microusd(found.value.cost_usd));
+                        return Looked::Found { answer: found.value };
+                    }
+                    Standing::Changed => {
+                        self.cache.forget(&key);
+                    }
+                    Standing::NotPermitted | Standing::TooLate => {}
+                }
+                Looked::Missed { turn: None }
+            }
+            Asked::Missing(missing, turn) => {
+                if let Some(warning) = missing.warning() {
+                    context.reports.warn(&context.node, call, warning.to_owned());
+                }
+                self.told(site, &key, missing.words());
+                Looked::Missed { turn }
+            }
+        }
+    }
+}
+
+/// How an entry that was found stands.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Standing {
+    /// It may be given.
+    Holds,
+    /// What its tools saw is no longer so.
+    Changed,
+    /// The role may not make its calls, or not without asking a person.
+    NotPermitted,
+    /// It took too long to look.
+    TooLate,
+}
+
+impl Standing {
+    fn outcome(self) -> &'static str {
+        match self {
+            Self::Holds => HIT,
+            Self::Changed => "changed",
+            Self::NotPermitted => "not permitted",
+            Self::TooLate => "not looked at in time",
+        }
+    }
+}
+
+/// What a lookup came to.
+enum Looked {
+    Found { answer: Arc<Answer> },
+    Missed { turn: Option<Guard> },
+}
+
+fn microusd(cost_usd: Option<f64>) -> u64 {
+    let micro = (cost_usd.unwrap_or_default() * 1e6).round();
+    if micro.is_finite() && micro > 0.0 {
+        #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "it is positive and saturates")]
+        let micro = micro as u64;
+        micro
+    } else {
+        0
+    }
+}
+
+impl Hook for Answers {
+    fn handle<'a>(&'a self, call: Call, next: Next<'a>, context: &'a Context) -> BoxFuture<'a, Result<Reply, Fault>> {
+        Box::pin(async move {
+            if self.settings.common.is_off() {
+                return next.run(call).await;
+            }
+            let Some(subject) = self.subject(&call) else { return next.run(call).await };
+            let site = subject.site.clone();
+            let earlier = self.unsettled().remove(&site);
+            // A further attempt at a call is the same request; it is asked, whatever is kept.
+            let is_first = subject.attempt == 0;
+            let occurrence = match earlier {
+                Some(open) if !is_first => Some(open.parts.occurrence),
+                _ => {
+                    let counter = self.counter(subject.site);
+                    match counter.number(subject.site, subject.request, &context.past, &self.of_kind).await {
+                        Numbered::As(number) => Some(number),
+                        Numbered::Unknown => None,
+                        Numbered::Full { is_news } => {
+                            if is_news {
+                                context.reports.warn(&context.node, &call, TOO_MANY.to_owned());
+                            }
+                            None
+                        }
+                    }
+                }
+            };
+            let Some(occurrence) = occurrence else { return next.run(call).await };
+            let parts = self.parts(&subject, occurrence);
+            let key = match parts.key() {
+                Ok(key) => key,
+                Err(error) => {
+                    context.reports.warn(&context.node, &call, format!("the call has no key: {error}"));
+                    return next.run(call).await;
+                }
+            };
+            // A node further out has looked the same key up, and keeps what comes.
+            let Some(_asking) = self.caches.begin(subject.site, key) else { return next.run(call).await };
+            let looked = if is_first {
+                self.look_up(&subject, key, context, &call).await
+            } else {
+                Looked::Missed { turn: None }
+            };
+            let turn = match looked {
+                Looked::Found { answer } => {
+                    self.counter(subject.site).given(subject.site, answer.further_requests());
+                    let reply = given_again(&answer, &context.node);
+                    return Ok(next.answer(reply, answer.instead(&key)));
+                }
+                Looked::Missed { turn } => turn,
+            };
+            let open = Open {
+                key,
+                parts,
+                head: Arc::clone(subject.head),
+                conversation: Arc::clone(subject.conversation),
+                attempts: subject.attempt.saturating_add(1),
+                answer: None,
+                turn,
+            };
+            self.unsettled().insert(site.clone(), open);
+            let result = next.run(call).await;
+            match (&result, self.unsettled().get_mut(&site)) {
+                (Ok(reply), Some(open)) => open.answer = Some(reply.clone()),
+                // The next attempt is the same request; equal askers need not wait for it.
+                (Err(_), Some(open)) => open.turn = None,
+                (_, None) => {}
+            }
+            result
+        })
+    }
+
+    fn settle<'a>(
+        &'a self,
+        call: &'a Call,
+        reply: &'a Reply,
+        verdict: Verdict,
+        context: &'a Context,
+    ) -> BoxFuture<'a, ()> {
+        Box::pin(async move {
+            if call.kind() != self.settings.at {
+                return;
+            }
+            let site = call.site();
+            let Some(open) = self.unsettled().remove(site) else { return };
+            let wanted = verdict == Verdict::Accepted && self.settings.common.keeps;
+            let answer = open.answer.as_ref().filter(|_| wanted).and_then(|seen| kept(seen, reply));
+            let answer = answer.filter(|answer| match &answer.said {
+                Said::Turn(turn, _) => self.may_call(turn, &site.role),
+                Said::Model(_) => true,
+            });
+            let about = Facets::of(&open.head, &open.conversation).and_then(|facets| {
+                let thread = site.thread.to_string();
+                let about = About { parts: open.parts, facets, thread, role: site.role.to_string(), visit: site.visit };
+                about.to_bytes()
+            });
+            let (Some(answer), Ok(about)) = (answer, about) else {
+                // Those who wait for it need not wait for one another: the next answer is not kept either.
+                self.cache.give_up(&open.key);
+                return;
+            };
+            let answer = Answer { attempts: open.attempts, ..answer };
+            let terms = Terms {
+                label: Label::new(site.role.as_str(), ""),
+                about,
+                ttl_ms: self.settings.ttl_ms,
+                now_ms: context.env.now_ms(),
+            };
+            self.cache.keep(open.key, Arc::new(answer), terms).await;
+            self.visits.count(site, |visit| visit.kept += 1);
+        })
+    }
+
+    fn visited<'a>(&'a self, site: &'a Site, _: &'a Context) -> BoxFuture<'a, Option<Value>> {
+        Box::pin(async move {
+            // What was never settled is not kept, and nobody waits for it any longer.
+            self.unsettled().retain(|call, _| call.role != site.role || call.lane != site.lane);
+            self.counter(site).ended(site);
+            let visit = self.visits.ended(site);
+            if !self.is_rehearsal {
+                self.cache.flush().await;
+            }
+            visit.map(Visit::metrics)
+        })
+    }
+}
+
+impl Visit {
+    fn metrics(self) -> Value {
+        let calls = self.calls.into_iter().map(|(position, key, outcome)| {
+            Value::from_iter([
+                ("position", Value::from(u64::from(position))),
+                ("key", Value::from(key)),
+                ("outcome", Value::from(outcome)),
+            ])
+        });
+        Value::from_iter([
+            ("lookups", Value::from(self.lookups)),
+            ("hits", Value::from(self.hits)),
+            ("misses", Value::from(self.lookups.saturating_sub(self.hits))),
+            ("expired", Value::from(self.expired)),
+            ("kept", Value::from(self.kept)),
+            ("calls", Value::List(calls.collect())),
+        ])
+    }
+}
+
+/// An answer as it is given again: it costs nothing.
+fn given_again(answer: &Answer, node: &str) -> Reply {
+    match &answer.said {
+        Said::Model(reply) => {
+            Reply::Model(ModelAnswer { reply: reply.clone(), usage: answer.free_usage(), cost_usd: Some(0.0) })
+        }
+        Said::Turn(turn, seen) => Reply::Turn(Box::new(TurnReply {
+            usage: answer.free_usage(),
+            cost_usd: Some(0.0),
+            answered_by: Some(AnsweredBy::Hook(node.to_owned())),
+            seen: Some(seen.clone()),
+            ..TurnReply::clone(turn)
+        })),
+    }
+}
+
+/// What is kept of an answer: what was said as this node saw it, and what it cost as it was settled.
+fn kept(seen: &Reply, settled: &Reply) -> Option<Answer> {
+    match (seen, settled) {
+        (Reply::Model(seen), Reply::Model(settled)) => {
+            let ModelAnswer { usage, cost_usd, .. } = settled;
+            Some(Answer { usage: *usage, cost_usd: *cost_usd, ..Answer::of_model(seen)? })
+        }
+        (Reply::Turn(seen), Reply::Turn(_)) => Answer::of_turn(seen),
+        _ => None,
+    }
+}

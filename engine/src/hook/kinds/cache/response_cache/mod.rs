@@ -1,0 +1,82 @@
+//! `response_cache`: answers a model call, or a whole turn, from an equal one that was answered before, in any thread
+//! that its scope covers. Transparent.
+//!
+//! Both legs stand here: what is looked up ([`key`]), what is kept ([`entry`]), and when ([`answers`]). The runtime
+//! knows nothing of it. Laws:
+//!
+//! - Two requests that differ in anything that is sent, in where they are sent, or in how often the thread has asked
+//!   them before have two keys.
+//! - What was refused, cut, withheld, empty or failed is never kept; only a first attempt is answered.
+//! - A turn is kept only if each of its tool calls merely looked, and is given again only while everything that they
+//!   saw still stands.
+//! - An answer given again costs nothing and says what it had cost.
+//! - A cache that is full, slow, damaged or gone makes calls miss; it never fails or delays them by more than 250 ms.
+
+mod answers;
+mod entry;
+mod explain;
+mod key;
+mod occurrence;
+mod settings;
+
+#[cfg(test)]
+mod tests;
+
+use std::sync::Arc;
+
+use rondo_protocol::call::CallKind;
+use rondo_protocol::workflow::HookUse;
+
+use self::answers::Answers;
+use self::entry::Answer;
+use self::key::About;
+use self::occurrence::Counters;
+use self::settings::Settings;
+use crate::hook::kinds::cache::{self, CacheSet};
+use crate::hook::{Flag, Hook, HookKind, Making, RoleView, Verb};
+
+/// The name in files.
+pub(super) const NAME: &str = "response_cache";
+
+/// The flag that both kinds share that keep answers.
+const FLAG: Flag = Flag {
+    name: "cache",
+    values: &["on", "off", "read", "refresh"],
+    about: "Whether earlier answers are given again (on, read) and new ones kept (on, refresh)",
+    reaching: Some("refresh"),
+};
+
+/// The kind. It holds what is kept in memory, so that all runs of a process share it.
+#[derive(Debug, Default)]
+pub struct ResponseCache {
+    caches: Arc<CacheSet<Answer>>,
+    counters: Arc<Counters>,
+}
+
+impl HookKind for ResponseCache {
+    fn name(&self) -> &'static str {
+        NAME
+    }
+
+    /// A role whose `with` names the kind has a node of its own.
+    fn auto_inject(&self, role: &RoleView) -> Option<HookUse> {
+        cache::settings::of_role(role, NAME, CallKind::Model)
+    }
+
+    fn flags(&self) -> Vec<Flag> {
+        vec![FLAG]
+    }
+
+    fn verbs(&self) -> Vec<Verb> {
+        vec![Verb {
+            name: "cache",
+            about: "Show, explain, fill and clear what hooks keep of earlier answers",
+            actions: cache::actions::<About, _>(&self.caches),
+        }]
+    }
+
+    fn build(&self, making: &Making<'_>) -> Result<Arc<dyn Hook>, String> {
+        let settings = Settings::read(making)?;
+        Ok(Arc::new(Answers::new(&self.caches, &self.counters, settings, making)))
+    }
+}

@@ -1,0 +1,104 @@
+//! What a result stands on as far as writes are concerned, and what a write may change.
+
+use std::collections::HashSet;
+use std::path::{Path, PathBuf};
+
+use rondo_agent_kit::sandbox::files::{Reach, Workspace};
+use rondo_protocol::call::Effect;
+use rondo_protocol::seen::{ReadSet, Sight, SightKind};
+use serde::{Deserialize, Serialize};
+
+/// The names that a result stands on: as many as it takes for every write that touches one of all its sights to touch
+/// one of them.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Dependencies {
+    /// The workspace's folder, below which paths are relative.
+    root: String,
+    /// `None` = any write may touch it.
+    names: Option<Vec<(String, SightKind)>>,
+}
+
+impl Dependencies {
+    /// That of what was seen in a workspace.
+    pub fn of(seen: &ReadSet, root: &Path) -> Self {
+        let Some(root) = root.to_str() else { return Self::any() };
+        let kept: Vec<&Sight> = {
+            let plain = |sight: &'_ Sight| if sight.path == "." { PathBuf::new() } else { PathBuf::from(&sight.path) };
+            let sights: Vec<(PathBuf, &Sight)> = seen.sights.iter().map(|sight| (plain(sight), sight)).collect();
+            // Whatever touches a name below a listing, or below what is no folder, touches that too.
+            let spanning = sights.iter().filter(|(_, sight)| sight.kind != SightKind::Folder);
+            let spanning: HashSet<&Path> = spanning.map(|(path, _)| path.as_path()).collect();
+            // Whatever touches a folder that was entered touches what was seen in it.
+            let entered = sights.iter().flat_map(|(path, _)| path.ancestors().skip(1));
+            let entered: HashSet<&Path> = entered.collect();
+            let stands = |path: &Path, kind: SightKind| {
+                let spanned = path.ancestors().skip(1).any(|above| spanning.contains(above));
+                let is_implied = kind == SightKind::Folder && (entered.contains(path) || spanning.contains(path));
+                !spanned && !is_implied
+            };
+            sights.iter().filter(|(path, sight)| stands(path, sight.kind)).map(|(_, sight)| *sight).collect()
+        };
+        let names = kept.into_iter().map(|sight| (sight.path.clone(), sight.kind)).collect();
+        Self { root: root.to_owned(), names: Some(names) }
+    }
+
+    /// The names with where they are, and whether something may come or go below them; `None` = any write may touch it.
+    pub fn paths(&self) -> Option<impl Iterator<Item = (PathBuf, bool)> + '_> {
+        let names = self.names.as_ref()?.iter();
+        Some(names.map(|(name, kind)| (Path::new(&self.root).join(name), *kind != SightKind::Folder)))
+    }
+
+    /// That of what any write may touch.
+    pub fn any() -> Self {
+        Self { root: String::new(), names: None }
+    }
+}
+
+/// What a write may change.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct WriteSet {
+    /// The workspace's folder and what is reached from it; `None` = anything.
+    reach: Option<(PathBuf, Reach)>,
+}
+
+impl WriteSet {
+    /// What nobody knows the bounds of.
+    pub fn anything() -> Self {
+        Self { reach: None }
+    }
+
+    /// What a call with this effect may change; `None` = nothing. Looks at the file system.
+    pub fn of(effect: &Effect, files: Option<&Workspace>) -> Option<Self> {
+        match (effect, files) {
+            (Effect::Pure | Effect::Reads(_), _) => None,
+            (Effect::Writes(paths), Some(files)) => {
+                Some(Self { reach: Some((files.path().to_owned(), files.reach(paths))) })
+            }
+            (Effect::Writes(_), None) | (Effect::External, _) => Some(Self::anything()),
+        }
+    }
+
+    /// The paths that it may change, each with all below it; `None` = anything.
+    pub fn paths(&self) -> Option<&[PathBuf]> {
+        self.reach.as_ref()?.1.paths()
+    }
+
+    /// Whether it may change what a result stands on. On doubt it may.
+    pub fn touches(&self, dependencies: &Dependencies) -> bool {
+        let (Some((root, reach)), Some(names)) = (&self.reach, &dependencies.names) else { return true };
+        let own = Path::new(&dependencies.root);
+        let is_same = own == root;
+        let path = |name: &str| {
+            let path = if is_same { Some(name.to_owned()) } else { own.join(name).to_str().map(str::to_owned) };
+            path.unwrap_or_else(|| name.to_owned())
+        };
+        let sight = |(name, kind): &(String, SightKind)| Sight {
+            path: path(name),
+            kind: *kind,
+            mark: None,
+            digest: None,
+            read_bytes: 0,
+        };
+        reach.touches(&ReadSet { sights: names.iter().map(sight).collect() })
+    }
+}

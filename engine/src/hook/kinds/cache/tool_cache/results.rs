@@ -1,0 +1,429 @@
+//! The hook: looks a result up, lets the call through, keeps what was accepted, and drops what a write touches.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::path::Path;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::{Duration, Instant};
+
+use futures_util::future::{BoxFuture, join_all};
+use rondo_agent_kit::effects::Verdict;
+use rondo_agent_kit::sandbox::files::{Still, Workspace};
+use rondo_protocol::Value;
+use rondo_protocol::call::{Call, CallKind, Effect, Fault, Reply, Site, ToolCall, ToolReply};
+use rondo_protocol::id::RoleName;
+
+use super::choice::{Choice, Chosen, Refusal};
+use super::dependencies::{Dependencies, WriteSet};
+use super::entry::Kept;
+use super::key::{self, About};
+use super::settings::{Mode, Settings};
+use super::verify::difference;
+use super::visit::{Holding, Outcome, Visit};
+use super::writes::{Reading, Writes, Writing};
+use crate::hook::kinds::cache::CacheSet;
+use crate::hook::kinds::cache::{self, Asked, Cache, Figure, Guard, Key, Label, Terms, WAIT};
+use crate::hook::visits::Visits;
+use crate::hook::{Context, Hook, Instead, Making, Next};
+
+/// How long an asker waits for an equal one that has gone first; afterwards it goes by itself.
+const TURN_WAIT: Duration = Duration::from_secs(10);
+/// How long it may take to find out where a write leads. Afterwards it counts as leading anywhere.
+const REACH_WAIT: Duration = Duration::from_millis(100);
+
+/// What all nodes of a process share.
+#[derive(Debug, Default)]
+pub struct Shared {
+    /// What is kept.
+    pub caches: Arc<CacheSet<Kept>>,
+    writes: Arc<Writes>,
+}
+
+/// The hook of one node.
+pub struct Results {
+    settings: Settings,
+    choice: Choice,
+    workflow: String,
+    cache: Cache<Kept>,
+    files: Option<Arc<Workspace>>,
+    shared: Arc<Shared>,
+    /// Roles between whom and the tool something may change what is said: there is nothing to keep of them.
+    altered: BTreeSet<RoleName>,
+    /// Whether its calls count in no figure and change nothing.
+    is_rehearsal: bool,
+    /// Results of calls that are not settled.
+    unsettled: Mutex<BTreeMap<Site, Open>>,
+    visits: Visits<Visit>,
+}
+
+/// A result that may be kept once its call is settled.
+struct Open {
+    key: Key,
+    about: About,
+    ttl_ms: Option<u64>,
+    result: Arc<Kept>,
+    obtained_ms: u64,
+    reading: Reading,
+}
+
+/// A call that is on its way, with what it is looked up by.
+struct Subject<'a> {
+    call: &'a ToolCall,
+    chosen: Chosen<'a>,
+    key: Key,
+}
+
+/// What a lookup came to.
+enum Looked {
+    Found(Arc<Kept>),
+    Missed(Outcome, Option<Guard>),
+}
+
+impl Results {
+    /// The hook of a node.
+    pub fn new(shared: &Arc<Shared>, settings: Settings, making: &Making<'_>) -> Self {
+        let workflow = making.roles.values().next().map(|view| view.workflow.clone()).unwrap_or_default();
+        let files = making.ground.files.clone();
+        Self {
+            cache: shared.caches.cache(making.space, settings.common.scope.group(&workflow), settings.common.limits),
+            choice: Choice::new(&settings, making.roles, files.as_deref().map(Workspace::path)),
+            settings,
+            workflow,
+            files,
+            shared: Arc::clone(shared),
+            altered: making.altered.clone(),
+            is_rehearsal: making.is_rehearsal,
+            unsettled: Mutex::default(),
+            visits: Visits::default(),
+        }
+    }
+
+    fn unsettled(&self) -> MutexGuard<'_, BTreeMap<Site, Open>> {
+        self.unsettled.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn visit(&self, site: &Site, note: impl FnOnce(&mut Visit)) {
+        if !self.is_rehearsal {
+            self.visits.count(site, note);
+        }
+    }
+
+    /// Takes note of how a lookup ended.
+    fn told(&self, subject: &Subject<'_>, outcome: Outcome) {
+        let ToolCall { site, name, .. } = subject.call;
+        if !self.is_rehearsal {
+            let tally = self.cache.tally(&Label::new(site.role.as_str(), name));
+            let is_would_hit = matches!(outcome, Outcome::WouldHit | Outcome::Mismatch);
+            tally.count(Figure::Lookups, u64::from(outcome != Outcome::NotAsked));
+            tally.count(Figure::Hits, u64::from(outcome == Outcome::Hit));
+            tally.count(Figure::Misses, u64::from(outcome.is_miss()));
+            tally.count(Figure::WouldHits, u64::from(is_would_hit));
+        }
+        self.visit(site, |visit| visit.told(site.position, name, Some(subject.key), outcome));
+    }
+
+    fn subject<'a>(&'a self, call: &'a ToolCall) -> Result<Subject<'a>, Refusal> {
+        let chosen = self.choice.choose(call)?;
+        let within = self.settings.common.scope.within(&call.site.thread, &self.workflow);
+        let key = key::key(&chosen.known.digest, within, call.effect.name(), &chosen.arguments);
+        Ok(Subject { call, chosen, key })
+    }
+
+    fn about(&self, subject: &Subject<'_>) -> About {
+        let ToolCall { site, effect, .. } = subject.call;
+        let (excerpt, arguments) = About::arguments(&subject.chosen.arguments);
+        About {
+            fixed: subject.chosen.known.fixed.clone(),
+            within: self.settings.common.scope.within(&site.thread, &self.workflow).to_owned(),
+            effect: effect.name().to_owned(),
+            excerpt,
+            arguments,
+            thread: site.thread.to_string(),
+            role: site.role.to_string(),
+            visit: site.visit,
+            dependencies: None,
+        }
+    }
+
+    /// Whether everything that a result stands on is as it was; `None` = that could not be found out in time.
+    async fn still(&self, result: &Arc<Kept>) -> Option<bool> {
+        if result.seen.is_none() {
+            return Some(true);
+        }
+        let Some(files) = self.files.clone() else { return Some(false) };
+        let (result, until) = (Arc::clone(result), Instant::now() + WAIT);
+        let looking = tokio::task::spawn_blocking(move || result.seen.as_ref().map(|seen| files.still(seen, until)));
+        match tokio::time::timeout(WAIT, looking).await {
+            Ok(Ok(None | Some(Still::Holds))) => Some(true),
+            Ok(Ok(Some(Still::Changed { .. }))) => Some(false),
+            Ok(Ok(Some(Still::TooLate)) | Err(_)) | Err(_) => None,
+        }
+    }
+
+    /// Looks a result up. With `in_turn`, equal askers wait for the first of them.
+    async fn look_up(&self, subject: &Subject<'_>, in_turn: bool, context: &Context) -> Looked {
+        let now_ms = || context.env.now_ms();
+        let asked = if in_turn {
+            self.cache.get_in_turn(&subject.key, now_ms, TURN_WAIT).await
+        } else {
+            self.cache.get(&subject.key, now_ms()).await.into()
+        };
+        let warn = |warning: String| {
+            context.reports.warn(&context.node, &Call::Tool(subject.call.clone()), warning);
+        };
+        self.cache.take_warnings().into_iter().for_each(warn);
+        let (missing, turn) = match asked {
+            Asked::Found(found) => {
+                return match self.still(&found.value).await {
+                    Some(true) => Looked::Found(found.value),
+                    Some(false) => {
+                        self.cache.forget(&subject.key);
+                        Looked::Missed(Outcome::Changed, None)
+                    }
+                    None => Looked::Missed(Outcome::Missing("not looked at in time"), None),
+                };
+            }
+            Asked::Missing(missing, turn) => (missing, turn),
+        };
+        if let Some(warning) = missing.warning() {
+            warn(warning.to_owned());
+        }
+        // An equal call of the same reply may have its result already, which is kept when all of the reply's are there.
+        match self.at_hand(&subject.key).filter(|_| in_turn) {
+            Some(result) if self.still(&result).await == Some(true) => Looked::Found(result),
+            _ => Looked::Missed(Outcome::of(&missing), turn),
+        }
+    }
+
+    /// The result of a call that is not settled.
+    fn at_hand(&self, key: &Key) -> Option<Arc<Kept>> {
+        self.unsettled().values().find(|open| open.key == *key).map(|open| Arc::clone(&open.result))
+    }
+
+    /// Lets a call through. What it may write to is dropped before it starts.
+    async fn pass(&self, call: ToolCall, next: Next<'_>) -> Result<Reply, Fault> {
+        let writing = self.writing(&call.effect).await;
+        let result = next.run(Call::Tool(call)).await;
+        if let Some(writing) = writing {
+            writing.end();
+        }
+        result
+    }
+
+    /// Begins a write, if a call with this effect is one.
+    async fn writing(&self, effect: &Effect) -> Option<Writing> {
+        if effect.is_repeatable() || self.is_rehearsal {
+            return None;
+        }
+        let write_set = match (effect, self.files.clone()) {
+            (Effect::Writes(_), Some(files)) => {
+                let effect = effect.clone();
+                let finding = tokio::task::spawn_blocking(move || WriteSet::of(&effect, Some(&files)));
+                let found = tokio::time::timeout(REACH_WAIT, finding).await;
+                found.ok().and_then(Result::ok).unwrap_or_else(|| Some(WriteSet::anything()))
+            }
+            _ => WriteSet::of(effect, None),
+        }?;
+        let write_set = Arc::new(write_set);
+        // Recorded first: what is kept from here on is kept in the knowledge of it, and all else is dropped below.
+        let writing = self.shared.writes.writing(Arc::clone(&write_set));
+        let caches = self.shared.caches.used();
+        join_all(caches.iter().map(|cache| cache.forget_found(|dependents| dependents.touched(&write_set)))).await;
+        Some(writing)
+    }
+
+    /// Lets a call through whose result may be kept. `turn` is given up once there is a result: those who wait for it
+    /// find it, and none of them waits for what is settled only when they have ended themselves.
+    async fn run(&self, subject: &Subject<'_>, next: Next<'_>, turn: Option<Guard>, context: &Context) -> Ran {
+        let reading = self.shared.writes.reading();
+        let result = self.pass(subject.call.clone(), next).await;
+        let fresh = match &result {
+            Ok(Reply::Tool(reply)) => self.fresh(subject, reply),
+            _ => None,
+        };
+        let open = fresh.map(|result| Open {
+            key: subject.key,
+            about: self.about(subject),
+            ttl_ms: subject.chosen.known.ttl_ms,
+            result: Arc::new(result),
+            obtained_ms: context.env.now_ms(),
+            reading,
+        });
+        Ran { result, open, turn }
+    }
+
+    /// What of a reply may be kept once the call is settled.
+    fn fresh(&self, subject: &Subject<'_>, reply: &ToolReply) -> Option<Kept> {
+        let result = Kept::of(reply)?;
+        let refusal = match (&subject.call.effect, &result.seen) {
+            (Effect::Reads(_), None) => Refusal::NoReadSet,
+            (_, Some(_)) if !self.choice.has_files() => Refusal::NoFiles,
+            _ => return Some(result),
+        };
+        self.visit(&subject.call.site, |visit| visit.refused(subject.call.site.position, refusal));
+        None
+    }
+
+    fn open(&self, site: &Site, ran: Ran) -> Result<Reply, Fault> {
+        let Ran { result, open, turn } = ran;
+        if let Some(open) = open {
+            self.unsettled().insert(site.clone(), open);
+        }
+        drop(turn);
+        result
+    }
+
+    async fn serve(&self, call: ToolCall, next: Next<'_>, context: &Context) -> Result<Reply, Fault> {
+        if self.altered.contains(&call.site.role) {
+            return self.pass(call, next).await;
+        }
+        let subject = match self.subject(&call) {
+            Ok(subject) => subject,
+            Err(refusal) => {
+                self.visit(&call.site, |visit| {
+                    visit.observed();
+                    visit.told(call.site.position, &call.name, None, Outcome::Refused(refusal));
+                });
+                return self.pass(call, next).await;
+            }
+        };
+        // A node further out has looked the same key up, and keeps what comes.
+        let Some(_asking) = self.shared.caches.begin(&call.site, subject.key) else {
+            return self.pass(subject.call.clone(), next).await;
+        };
+        self.visit(&call.site, Visit::observed);
+        self.unsettled().remove(&call.site);
+        if !self.settings.common.looks {
+            self.told(&subject, Outcome::NotAsked);
+            let ran = self.run(&subject, next, None, context).await;
+            return self.open(&call.site, ran);
+        }
+        let serves = self.settings.mode == Mode::Serve || self.is_rehearsal;
+        match self.look_up(&subject, serves, context).await {
+            Looked::Missed(outcome, turn) => {
+                self.told(&subject, outcome);
+                let ran = self.run(&subject, next, turn, context).await;
+                self.open(&call.site, ran)
+            }
+            Looked::Found(kept) if serves => {
+                self.told(&subject, Outcome::Hit);
+                let instead = Instead { key: Some(subject.key.to_string()), ..Instead::default() };
+                Ok(next.answer(Reply::Tool(kept.reply()), instead))
+            }
+            Looked::Found(kept) => {
+                let ran = self.run(&subject, next, None, context).await;
+                if self.settings.mode == Mode::Observe {
+                    self.told(&subject, Outcome::WouldHit);
+                    return ran.result;
+                }
+                self.compared(&subject, &kept, ran, context).await
+            }
+        }
+    }
+
+    /// Compares what would have been answered with what the tool said.
+    async fn compared(
+        &self,
+        subject: &Subject<'_>,
+        kept: &Arc<Kept>,
+        ran: Ran,
+        context: &Context,
+    ) -> Result<Reply, Fault> {
+        let differs = match &ran.result {
+            Ok(Reply::Tool(reply)) => difference(subject.call, kept, reply),
+            _ => None,
+        };
+        let Some(differs) = differs else {
+            self.told(subject, Outcome::WouldHit);
+            return ran.result;
+        };
+        let site = &subject.call.site;
+        if self.still(kept).await != Some(true) {
+            // It changed between the look and the call, which is nobody's fault.
+            self.told(subject, Outcome::Changed);
+            return self.open(site, ran);
+        }
+        self.told(subject, Outcome::Mismatch);
+        context.reports.warn(&context.node, &Call::Tool(subject.call.clone()), differs);
+        if self.settings.common.keeps {
+            self.cache.forget(&subject.key);
+        }
+        self.open(site, ran)
+    }
+
+    async fn keep(&self, open: Open, site: &Site, tool: &str) -> Result<(), Refusal> {
+        let Open { key, mut about, ttl_ms, result, obtained_ms, reading } = open;
+        let root = self.files.as_ref().map_or(Path::new(""), |files| files.path());
+        let dependencies = result.seen.as_ref().map(|seen| Dependencies::of(seen, root));
+        let is_overlapped =
+            || dependencies.as_ref().is_some_and(|dependencies| self.shared.writes.overlap(&reading, dependencies));
+        if is_overlapped() {
+            return Err(Refusal::Overlapped);
+        }
+        about.dependencies.clone_from(&dependencies);
+        let terms =
+            Terms { label: Label::new(site.role.as_str(), tool), about: about.to_bytes(), ttl_ms, now_ms: obtained_ms };
+        let kept = self.cache.keep(key, result, terms).await;
+        // A write that began meanwhile may have dropped what it touches before this was there.
+        if is_overlapped() {
+            self.cache.forget(&key);
+            return Err(Refusal::Overlapped);
+        }
+        if kept == cache::Kept::Held {
+            self.visit(site, Visit::recorded);
+        }
+        Ok(())
+    }
+
+    fn holding(&self) -> Holding {
+        let totals = self.cache.totals();
+        let evicted = self.cache.figures().values().map(|counts| counts.get(Figure::Evicted)).sum();
+        Holding { evicted, entries: totals.entries, bytes: totals.bytes }
+    }
+}
+
+/// A call that was let through.
+struct Ran {
+    result: Result<Reply, Fault>,
+    /// What may be kept of it.
+    open: Option<Open>,
+    /// Equal askers wait for it.
+    turn: Option<Guard>,
+}
+
+impl Hook for Results {
+    fn handle<'a>(&'a self, call: Call, next: Next<'a>, context: &'a Context) -> BoxFuture<'a, Result<Reply, Fault>> {
+        Box::pin(async move {
+            match call {
+                Call::Tool(call) if self.settings.common.is_off() => self.pass(call, next).await,
+                Call::Tool(call) => self.serve(call, next, context).await,
+                call => next.run(call).await,
+            }
+        })
+    }
+
+    fn settle<'a>(&'a self, call: &'a Call, _: &'a Reply, verdict: Verdict, _: &'a Context) -> BoxFuture<'a, ()> {
+        Box::pin(async move {
+            let (CallKind::Tool, Call::Tool(call)) = (call.kind(), call) else { return };
+            let Some(open) = self.unsettled().remove(&call.site) else { return };
+            if verdict != Verdict::Accepted || !self.settings.common.keeps {
+                return;
+            }
+            if let Err(refusal) = self.keep(open, &call.site, &call.name).await {
+                self.visit(&call.site, |visit| visit.refused(call.site.position, refusal));
+            }
+        })
+    }
+
+    fn visited<'a>(&'a self, site: &'a Site, _: &'a Context) -> BoxFuture<'a, Option<Value>> {
+        Box::pin(async move {
+            // What was never settled is not kept.
+            self.unsettled().retain(|call, _| call.role != site.role || call.lane != site.lane);
+            let visit = self.visits.ended(site);
+            if self.settings.common.is_off() || self.is_rehearsal {
+                return None;
+            }
+            self.cache.flush().await;
+            Some(visit.unwrap_or_default().metrics(self.holding()))
+        })
+    }
+}
