@@ -166,9 +166,9 @@ pub fn run(called: Called, registry: &Registry, output: &mut Output) -> Result<E
     let store = settings.store.value.clone();
     let Some(look) = look_into(&store)? else { return Err(no_threads()) };
     if !changes {
-        let reader: Arc<dyn Read> = Arc::from(look.store);
+        let (reader, secret): (Arc<dyn Read>, _) = (Arc::from(look.store), session::secret(&settings));
         let desk = |kind: &str| StoreDesk {
-            space: Space::reading(Arc::clone(&reader), kind),
+            space: Space::reading(Arc::clone(&reader), kind).with_secret(secret.clone()),
             store: &*reader,
             env: SystemEnv::default(),
             rehearsing: None,
@@ -213,7 +213,7 @@ pub fn run(called: Called, registry: &Registry, output: &mut Output) -> Result<E
 pub async fn carry_out(engine: &Engine, request: VerbRequest) -> Result<Said, Failure> {
     let VerbRequest { verb, action, asked, run_spec } = request;
     let desk = |kind: &str| StoreDesk {
-        space: Space::new(Arc::clone(engine.store()), kind),
+        space: engine.space(kind),
         store: &**engine.store(),
         env: SystemEnv::default(),
         rehearsing: run_spec.as_ref().map(|run_spec| Rehearsing { engine, run_spec, kind: kind.to_owned() }),

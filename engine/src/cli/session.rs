@@ -295,6 +295,8 @@ pub struct OwnStore {
     pub folder: PathBuf,
     /// Whose it is, if it has to be made.
     pub owner: Option<Owner>,
+    /// The user's secret.
+    pub secret: Secret,
 }
 
 /// The store of these settings, to be written.
@@ -309,9 +311,9 @@ pub fn own_store(settings: &Settings, by: By) -> Result<OwnStore, Failure> {
             tell(&format!("{failure}; so the new store will not be known as yours\n"));
             None
         });
-        return Ok(OwnStore { folder, owner });
+        return Ok(OwnStore { folder, owner, secret: secret(settings) });
     };
-    let own = OwnStore { folder, owner: None };
+    let own = OwnStore { folder, owner: None, secret: secret(settings) };
     if by == By::Flag || is_own(signed, settings)? {
         return Ok(own);
     }
@@ -332,7 +334,10 @@ pub fn own_store(settings: &Settings, by: By) -> Result<OwnStore, Failure> {
     match person::ask(&question) {
         Answer::No => Err(foreign()),
         Answer::Once => Ok(own),
-        Answer::Always | Answer::Own => sign(&own.folder, settings).map(|()| own),
+        Answer::Always | Answer::Own => {
+            sign(&own.folder, settings)?;
+            Ok(OwnStore { secret: secret(settings), ..own })
+        }
     }
 }
 
@@ -341,10 +346,19 @@ pub fn own_store(settings: &Settings, by: By) -> Result<OwnStore, Failure> {
 /// # Errors
 /// When there is a secret that cannot be used.
 pub fn is_own(signed: Option<Owner>, settings: &Settings) -> Result<bool, Failure> {
-    let file = settings.secret_file.as_deref().filter(|file| !lies_in_project(file, settings));
-    let secret = file.map(Secret::read).transpose();
-    let secret = secret.map_err(|error| Failure::new(Code::StoreForeign, error.to_string()))?.flatten();
+    let secret = read_secret(settings).map_err(|error| Failure::new(Code::StoreForeign, error.to_string()))?;
     Ok(signed.zip(secret).is_some_and(|(owner, secret)| secret.verifies(&Owner::message(&owner.id), &owner.tag)))
+}
+
+/// The user's secret, or without a usable one a random key for this process alone: then nothing that hooks have kept
+/// counts as theirs.
+pub fn secret(settings: &Settings) -> Secret {
+    read_secret(settings).ok().flatten().unwrap_or_else(|| Secret::random().unwrap_or_default())
+}
+
+fn read_secret(settings: &Settings) -> Result<Option<Secret>, trust::secret::Error> {
+    let file = settings.secret_file.as_deref().filter(|file| !lies_in_project(file, settings));
+    file.map_or(Ok(None), Secret::read)
 }
 
 /// Makes a store the user's own.

@@ -124,14 +124,14 @@ async fn ask_all(
 
 /// Opens the store, or joins the process that holds it.
 async fn open(store: OwnStore, durability: Durability) -> Result<Host, Failure> {
-    let OwnStore { folder, owner } = store;
+    let OwnStore { folder, owner, secret } = store;
     let opening = Opening { folder, owner, durability };
     let opened = Host::open(opening, Arc::new(SystemEnv::default()), crate::registry()).await;
     let (host, notices) = opened.map_err(|error| of_store(&error))?;
     for notice in notices {
         tell(&format!("store: {notice}\n"));
     }
-    Ok(host)
+    Ok(host.with_secret(secret))
 }
 
 /// What was shown of a run so far.

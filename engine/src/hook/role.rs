@@ -8,10 +8,10 @@ use rondo_agent_kit::answer::Contract;
 use rondo_agent_kit::redact::Redactor;
 use rondo_agent_kit::sandbox::files::Workspace;
 use rondo_agent_kit::sandbox::process::Processes;
-use rondo_agent_kit::tool::Origin;
-use rondo_protocol::Value;
+use rondo_agent_kit::tool::{Origin, Spec};
 use rondo_protocol::id::RoleName;
 use rondo_protocol::object::Parameters;
+use rondo_protocol::{Digest, Value};
 
 use crate::config::HookProgram;
 use crate::models::ServedBy;
@@ -67,6 +67,8 @@ pub struct ToolView {
     pub needs_approval: bool,
     /// Whose it is: as it was set up, never guessed from its name.
     pub origin: Origin,
+    /// See [`Ground::definition`].
+    pub definition: Digest,
 }
 
 /// What the operator lends to hooks.
@@ -80,6 +82,22 @@ pub struct Ground {
     pub processes: BTreeMap<String, Arc<Processes>>,
     /// Takes keys out of what these programs say, before it is cut.
     pub redactor: Arc<Redactor>,
+    /// A digest of what runs behind each table of tools: the argv of `tool.NAME`, the command or address of `mcp.NAME`.
+    pub backends: BTreeMap<String, Digest>,
+}
+
+impl Ground {
+    /// A digest of everything but its arguments that tells one tool from another of the same name: its schema and, of a
+    /// program or a server, what runs behind it.
+    pub fn definition(&self, tool: &Spec) -> Digest {
+        let table = match &tool.origin {
+            Origin::BuiltIn => String::new(),
+            Origin::Program => format!("tool.{}", tool.name),
+            Origin::Mcp { server } => format!("mcp.{server}"),
+        };
+        let backend = self.backends.get(&table).map(Digest::to_string).unwrap_or_default();
+        Digest::sha256(format!("{backend}\n{}", tool.parameters).as_bytes())
+    }
 }
 
 impl fmt::Debug for Ground {

@@ -31,13 +31,13 @@ impl Space {
         Self { store: Access::Reading(store), name: name.to_owned(), secret: Secret::default() }
     }
 
-    /// The same, with the user's secret.
+    /// The same space, in which values are authenticated with `secret`.
     #[must_use]
-    pub fn with_secret(self, secret: Option<Secret>) -> Self {
-        Self { secret: secret.unwrap_or_default(), ..self }
+    pub fn with_secret(self, secret: Secret) -> Self {
+        Self { secret, ..self }
     }
 
-    /// What authenticates what is kept: the user's secret, or what everybody knows where there is none.
+    /// The key that authenticates values: the user's secret, or zeros where none was given.
     pub fn secret(&self) -> &Secret {
         &self.secret
     }

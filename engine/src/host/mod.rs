@@ -15,6 +15,7 @@ use crate::local::{Engine, Running, SubscribeError, Subscription};
 pub use crate::shared_store::Opening;
 use crate::shared_store::{Cancel, SharedStore};
 use crate::store::{self, Row};
+use crate::trust::secret::Secret;
 
 /// What a process that runs threads has once.
 #[derive(Clone)]
@@ -48,6 +49,12 @@ impl Host {
     /// A host over what `engine` runs on.
     pub fn new(engine: Engine) -> Self {
         Self { engine, shared: None }
+    }
+
+    /// The same host, whose engine has the user's secret: see [`Engine::with_secret`].
+    #[must_use]
+    pub fn with_secret(self, secret: Secret) -> Self {
+        Self { engine: self.engine.with_secret(secret), ..self }
     }
 
     /// What runs its threads.

@@ -104,7 +104,8 @@ pub async fn run_config(workflow: &Workflow, run_spec: &RunSpec) -> Result<Given
     let in_doubt = run_spec.in_doubt;
     let programs = settings.hooks.clone();
     let processes = run_spec.equipment.sandboxes()?;
-    let ground = Ground { files, programs, processes, redactor: Arc::clone(&run_config.redactor) };
+    let (redactor, backends) = (Arc::clone(&run_config.redactor), tooling::backends(settings));
+    let ground = Ground { files, programs, processes, redactor, backends };
     let imposed = settings.imposed.iter().map(|imposed| imposed.hook.clone()).collect();
     Ok((RunConfig { tools, servers, grants, imposed, approver, in_doubt, ground, ..run_config }, notices))
 }
@@ -116,7 +117,8 @@ pub async fn run_config(workflow: &Workflow, run_spec: &RunSpec) -> Result<Given
 /// As [`speaking`], and when the workspace cannot be opened.
 pub fn rehearsing(workflow: &Workflow, run_spec: &RunSpec) -> Result<RunConfig, Failure> {
     let (tools, files) = run_spec.equipment.local()?;
-    let ground = Ground { files: Some(files), ..Ground::default() };
+    let backends = tooling::backends(&run_spec.equipment.settings);
+    let ground = Ground { files: Some(files), backends, ..Ground::default() };
     let grants = run_spec.equipment.grants.clone();
     Ok(RunConfig { tools, grants, ground, ..speaking(workflow, run_spec)? })
 }

@@ -392,6 +392,14 @@ fn key(name: &str, mcp: &config::Mcp) -> String {
     server_key(name, &command, mcp.url.as_deref())
 }
 
+/// A digest of what runs behind each table of tools: see [`HookResources::backends`](crate::hook::Ground::backends).
+pub fn backends(settings: &Settings) -> BTreeMap<String, Digest> {
+    let of_text = |text: String| Digest::sha256(text.as_bytes());
+    let programs =
+        settings.tools.iter().map(|(name, tool)| (format!("tool.{name}"), of_text(format!("{:?}", tool.argv))));
+    programs.chain(settings.mcp.iter().map(|(name, mcp)| (format!("mcp.{name}"), of_text(key(name, mcp))))).collect()
+}
+
 fn program(name: &str, tool: &config::Tool, processes: &Arc<Processes>) -> Result<Program, Failure> {
     let schema = match &tool.schema {
         None => None,

@@ -21,13 +21,13 @@ use super::{Error, NewThread, Position, RunConfig, Sink, StoredPast, event_log};
 use crate::conversation::{Steps, rebuild};
 use crate::env::Env;
 use crate::graph::Graph;
-use crate::hook::{CallPath, NoPast, Past, Redactors, Registry};
-
+use crate::hook::{CallPath, NoPast, Past, Redactors, Registry, Space};
 use crate::models::Models;
 use crate::resolved_roles::{self, ResolvedRoles};
 use crate::shared_store::{CancelOutcome, SharedStore};
 use crate::store::{self, Commit, Row, Status, StepStore};
 use crate::thread::{Action, Definition, Input, Machine, Notice, Origin};
+use crate::trust::secret::Secret;
 
 /// How long to wait for a run that is stopping: the longest that draining takes.
 const STOPPING: Duration = Duration::from_secs(10);
@@ -36,6 +36,8 @@ const STOPPING: Duration = Duration::from_secs(10);
 #[derive(Clone)]
 pub struct Engine {
     pub(super) parts: Arc<Parts>,
+    /// Authenticates what hooks keep in the store.
+    secret: Secret,
 }
 
 pub(super) struct Parts {
@@ -52,13 +54,26 @@ impl Engine {
     /// An engine over `store`, whose hooks are of the kinds of `registry`.
     pub fn new(store: Arc<dyn StepStore>, env: Arc<dyn Env>, registry: Registry) -> Self {
         let parts = Parts { store, env, registry, running: Arc::default(), hub: Hub::default(), shared: None };
-        Self { parts: Arc::new(parts) }
+        Self { parts: Arc::new(parts), secret: Secret::default() }
     }
 
     /// An engine over a store that is shared with other processes; `running` is what they end threads by.
     pub(crate) fn shared(shared: SharedStore, running: Arc<Running>, env: Arc<dyn Env>, registry: Registry) -> Self {
         let store = Arc::new(shared.clone());
-        Self { parts: Arc::new(Parts { store, env, registry, running, hub: Hub::default(), shared: Some(shared) }) }
+        let parts = Parts { store, env, registry, running, hub: Hub::default(), shared: Some(shared) };
+        Self { parts: Arc::new(parts), secret: Secret::default() }
+    }
+
+    /// The same engine, whose hooks authenticate what they keep with the user's secret. Without one, entries are protected
+    /// against damage only.
+    #[must_use]
+    pub fn with_secret(self, secret: Secret) -> Self {
+        Self { secret, ..self }
+    }
+
+    /// The key space of a hook kind.
+    pub(crate) fn space(&self, kind: &str) -> Space {
+        Space::new(Arc::clone(&self.parts.store), kind).with_secret(self.secret.clone())
     }
 
     /// The store.

@@ -13,7 +13,7 @@ use rondo_protocol::workflow::{HookUse, Policy, Workflow};
 use super::{Engine, Error, RunConfig};
 use crate::env::Env;
 use crate::graph::Graph;
-use crate::hook::{CallPath, Context, Making, ModelView, Node, Past, Redactors, Reports, RoleView, Space, ToolView};
+use crate::hook::{CallPath, Context, Making, ModelView, Node, Past, Redactors, Reports, RoleView, ToolView};
 use crate::resolved_roles::ResolvedRoles;
 
 /// How many characters of a name that a file chose are shown.
@@ -66,7 +66,7 @@ impl Engine {
                 .registry
                 .kind(&placed.hook.kind)
                 .ok_or_else(|| failed("its kind is not part of this build".to_owned()))?;
-            let space = Space::new(Arc::clone(&parts.store), kind.name());
+            let space = self.space(kind.name());
             let RunConfig { flags, ground, .. } = run_config;
             if let Some(program) = kind.program(&placed.hook).filter(|name| !ground.programs.contains_key(*name)) {
                 let (node, program) = (placed.node.clone(), program.chars().take(SHOWN_NAME).collect());
@@ -155,6 +155,7 @@ pub(super) fn views(
                     is_granted: offer.denied.is_none(),
                     needs_approval: run_config.grants.asks_about(role, &spec.name),
                     origin: spec.origin.clone(),
+                    definition: run_config.ground.definition(spec),
                 }
             })
             .collect();

@@ -56,6 +56,16 @@ impl Secret {
         Self(bytes)
     }
 
+    /// A new secret.
+    ///
+    /// # Errors
+    /// When the system gives no random bytes.
+    pub fn random() -> io::Result<Self> {
+        let mut bytes = [0; BYTES];
+        getrandom::fill(&mut bytes).map_err(|error| io::Error::other(error.to_string()))?;
+        Ok(Self(bytes))
+    }
+
     /// Reads the secret in `path`; `None` where there is none yet.
     ///
     /// # Errors
@@ -98,13 +108,12 @@ impl Secret {
         if let Some(folder) = path.parent() {
             DirBuilder::new().recursive(true).mode(0o700).create(folder).map_err(failed)?;
         }
-        let mut bytes = [0; BYTES];
-        getrandom::fill(&mut bytes).map_err(|error| failed(io::Error::other(error.to_string())))?;
+        let new_secret = Self::random().map_err(failed)?;
         // Written whole under another name and then linked, so that no process reads half of it and the first one stays.
         let new = path.with_extension(format!("new-{}", std::process::id()));
         let mut file =
             OpenOptions::new().write(true).create(true).truncate(true).mode(0o600).open(&new).map_err(failed)?;
-        let written = file.write_all(&bytes).and_then(|()| file.sync_all());
+        let written = file.write_all(&new_secret.0).and_then(|()| file.sync_all());
         let linked = written.and_then(|()| match fs::hard_link(&new, path) {
             Err(error) if error.kind() != io::ErrorKind::AlreadyExists => Err(error),
             _ => Ok(()),

@@ -7,6 +7,7 @@
 
 mod durable;
 mod history;
+#[cfg(feature = "caches")]
 mod kept;
 mod lanes;
 mod memory;
@@ -34,8 +35,11 @@ fn main() {
         ("history", history::messages),
         ("prefix", prefix::thread),
         ("size", size::bytes),
+        #[cfg(feature = "caches")]
         ("kept hits", kept::hits),
+        #[cfg(feature = "caches")]
         ("kept reads", kept::validated),
+        #[cfg(feature = "caches")]
         ("kept miss", kept::miss),
         ("resume", resume::first_call),
     ] {

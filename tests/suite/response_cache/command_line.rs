@@ -150,3 +150,20 @@ fn a_recording_does_without_what_was_kept() {
     run(&playing, &[]);
     assert!(steps(&playing).iter().all(|(_, _, by_hook)| !by_hook));
 }
+
+/// Whoever can write the store cannot answer in a model's place, and losing the secret costs answers and nothing else.
+#[test]
+fn without_the_secret_that_they_were_kept_with_answers_are_misses_and_no_error() {
+    let place = place();
+    let first = run(&place, &[]);
+    std::fs::remove_file(place.home().join(".local/share/rondo/secret")).unwrap();
+    let second = run(&place, &["--trust"]);
+    assert_eq!(first.event("thread_finished")["head"], second.event("thread_finished")["head"]);
+    assert!(steps(&place).iter().all(|(_, _, by_hook)| !by_hook), "an answer kept with another secret was given");
+
+    let shown = place.run(["trust", "--store", "--json"]).exits(3).event("trust");
+    place.run(["trust", "--store", "--yes", shown["digest"].as_str().unwrap()]).exits(0);
+    run(&place, &[]);
+    run(&place, &[]);
+    assert!(steps(&place).iter().all(|(_, _, by_hook)| *by_hook), "nothing was kept with the new secret");
+}

@@ -71,7 +71,7 @@ impl Catalog {
         let mut warnings = self.faults.clone();
         let damaged = self.damaged.saturating_add(self.unreadable.len());
         if damaged > 0 {
-            warnings.push(format!("{damaged} records were damaged or of another version and are left out"));
+            warnings.push(format!("{damaged} records are damaged, or of another version or secret, and are left out"));
         }
         warnings
     }

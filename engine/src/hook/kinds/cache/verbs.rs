@@ -7,7 +7,7 @@ use rondo_protocol::Value;
 
 use super::explain::{Explained, explain};
 use super::{CacheSet, groups, table};
-use crate::hook::kinds::cache::{Catalog, Content, Counts, Figure, Label};
+use crate::hook::kinds::cache::{Cache, Catalog, Content, Counts, Figure, Label};
 use crate::hook::{Action, Argument, Desk, Said, verb};
 
 /// The names of what `clear` filters by.
@@ -16,7 +16,7 @@ const TOOL: &str = "tool";
 const WORKFLOW: &str = "workflow";
 const KIND: &str = "kind";
 const OLDER: &str = "older-than";
-/// How often it is waited for what was forgotten to be removed: ten seconds.
+/// How often a flush is repeated: for ten seconds in all.
 const FLUSHES_MAX: u32 = 40;
 /// The name of what `warm` learns from.
 const THREAD: &str = "thread";
@@ -183,16 +183,20 @@ async fn clear<T: Content>(
         };
         let is_old = |kept_at_ms| before_ms.is_none_or(|before_ms| kept_at_ms < before_ms);
         forgotten += cache.forget_where(|_, entry| is_meant(&entry.label) && is_old(entry.kept_at_ms)).await;
-        // The process ends behind this, and what is not removed by then would be there again.
-        for _ in 0..FLUSHES_MAX {
-            if cache.flush().await {
-                break;
-            }
-        }
+        flush(&cache).await;
     }
     let entries = if forgotten == 1 { "entry" } else { "entries" };
     let line = Value::from_iter([("kind", Value::from(kind)), ("forgotten", Value::from(forgotten))]);
     Ok(Said { text: format!("{kind}: {forgotten} {entries} forgotten\n"), lines: vec![line] })
+}
+
+/// Waits for what the queue holds to be written: the process ends behind this.
+async fn flush<T: Content>(cache: &Cache<T>) {
+    for _ in 0..FLUSHES_MAX {
+        if cache.flush().await {
+            break;
+        }
+    }
 }
 
 /// Sends a thread's calls along the nodes of a kind once more, so that they keep what was answered.
@@ -213,6 +217,9 @@ async fn warm<T: Content>(
     let thread = desk.thread(asked.get(THREAD).map(String::as_str).unwrap_or_default())?;
     let before = count().await?;
     let calls = desk.replay(&thread).await?;
+    for cache in caches.used() {
+        flush(&cache).await;
+    }
     let kept = count().await?.saturating_sub(before);
     let line =
         Value::from_iter([("kind", Value::from(kind)), ("calls", Value::from(calls)), ("kept", Value::from(kept))]);

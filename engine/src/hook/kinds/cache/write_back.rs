@@ -14,6 +14,9 @@ use super::record::Records;
 /// The most bytes that wait, and the most writes; an entry for which there is no room is not kept.
 const BYTES_MAX: u64 = 64 << 20;
 const WRITES_MAX: usize = 1 << 16;
+/// The most writes with removals. A removal beyond it is lost: only with a table that takes nothing are there as many, and
+/// what it holds is then found again by the next process.
+const ALL_MAX: usize = 1 << 20;
 
 /// What is to stand under a key: an entry, or nothing.
 #[derive(Clone)]
@@ -53,7 +56,9 @@ impl WriteBack {
     /// Nothing is to stand under a key.
     pub(super) fn remove(&mut self, key: Key, tally: &Arc<Tally>) {
         self.withdraw(&key);
-        self.writes.put(key, Write { records: None, tally: Some(Arc::clone(tally)) });
+        if self.writes.len() < ALL_MAX {
+            self.writes.put(key, Write { records: None, tally: Some(Arc::clone(tally)) });
+        }
     }
 
     /// The oldest writes. They stay until they are settled.

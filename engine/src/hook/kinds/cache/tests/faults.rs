@@ -133,7 +133,7 @@ async fn damage_is_told_once_counted_and_forgotten() {
     entry KEY1: its payload is not the one that was kept
     -
     entry KEY3: its payload is missing
-    1 records were damaged or of another version and are left out
+    1 records are damaged, or of another version or secret, and are left out
     ");
     assert_eq!(figure(&cache, Figure::Damaged), 2);
     for n in 1..4 {
@@ -175,7 +175,7 @@ async fn what_another_version_wrote_is_missing_and_is_replaced() {
     let cache = cache(&memory, WIDE);
     assert_eq!(text(&cache, 1, 1000).await, Err(Missing::Absent));
     assert!(matches!(text(&cache, 2, 1000).await, Err(Missing::Damaged(_))));
-    assert_eq!(cache.take_warnings(), ["1 records were damaged or of another version and are left out"]);
+    assert_eq!(cache.take_warnings(), ["1 records are damaged, or of another version or secret, and are left out"]);
     for n in [1, 2] {
         keep(&cache, n, "ours").await;
     }

@@ -4,6 +4,9 @@ use super::NAME;
 use super::key::About;
 use crate::hook::kinds::cache::explain::{Explained, Origin, Parts, same_parts};
 
+/// How much of a digest is shown: enough to tell two apart.
+const SHORT: usize = 16;
+
 impl Explained for About {
     const KIND: &'static str = NAME;
     const IDLE: &'static str = "saw no call in this step";
@@ -28,6 +31,7 @@ impl Explained for About {
             ("arguments", format!("{excerpt} ({arguments})")),
             ("effect", effect.clone()),
             ("origin", format!("{} {}", fixed.origin, fixed.server).trim_end().to_owned()),
+            ("definition", fixed.definition.to_string().chars().take(SHORT).collect()),
             ("root", or(&fixed.root, "(none)")),
             ("scope", format!("{} {within}", fixed.scope).trim_end().to_owned()),
             ("version", fixed.version.to_string()),

@@ -10,7 +10,7 @@ use crate::hook::kinds::cache::Key;
 use crate::hook::kinds::cache::Scope;
 
 /// The version of keys: another one for another meaning of any part.
-const VERSION: u32 = 1;
+const VERSION: u32 = 2;
 /// What keys begin with.
 const DOMAIN: &[u8] = b"rondo/tool/v1\n";
 /// The longest excerpt of arguments in an entry, in bytes.
@@ -40,6 +40,8 @@ pub struct Fixed {
     pub origin: String,
     /// The server's name, if it is one's.
     pub server: String,
+    /// The digest of its schema and of what runs behind it.
+    pub definition: Digest,
     /// Where tools work.
     pub root: String,
 }
@@ -58,6 +60,7 @@ impl Fixed {
             tool: tool.name.clone(),
             origin: origin.to_owned(),
             server: server.to_owned(),
+            definition: tool.definition,
             root,
         }
     }

@@ -155,6 +155,7 @@ impl Desk {
             is_granted: !tool.spec().name.starts_with("ungranted"),
             needs_approval: tool.spec().name.starts_with("approved"),
             origin: tool.spec().origin.clone(),
+            definition: Ground::default().definition(tool.spec()),
         };
         RoleView {
             model_calls: 100,

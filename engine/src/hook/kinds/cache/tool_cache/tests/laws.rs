@@ -3,6 +3,7 @@
 use std::path::Path;
 
 use proptest::prelude::*;
+use rondo_protocol::Digest;
 use rondo_protocol::seen::{Mark, ReadSet, Sight, SightKind};
 
 use super::*;
@@ -45,6 +46,7 @@ fn fixed(tool: &str) -> Fixed {
         is_granted: true,
         needs_approval: false,
         origin: Origin::BuiltIn,
+        definition: Digest::sha256(b""),
     };
     Fixed::of(&tool, Scope::Store, "/root".to_owned())
 }
@@ -156,6 +158,27 @@ fn folders_of_two_workspaces_are_told_apart() {
     assert!(!write_set.touches(&Dependencies::of(&seen, Path::new(unnamed))));
 }
 
+/// A program with another argv or schema, or a server with another command or address, is another tool.
+#[test]
+fn what_runs_behind_a_tool_and_its_schema_are_part_of_its_definition() {
+    let backend = |table: &str, what: &[u8]| Ground {
+        backends: BTreeMap::from([(table.to_owned(), Digest::sha256(what))]),
+        ..Ground::default()
+    };
+    for (origin, table) in [(Origin::Program, "tool.look"), (server("s"), "mcp.s")] {
+        let tool = counting("look", origin, Effect::Pure);
+        let other_schema = Spec { parameters: r#"{"type":"object"}"#.to_owned(), ..tool.spec().clone() };
+        let definitions = [
+            backend(table, b"a").definition(tool.spec()),
+            backend(table, b"b").definition(tool.spec()),
+            backend("tool.other", b"b").definition(tool.spec()),
+            backend(table, b"a").definition(&other_schema),
+        ];
+        assert_eq!(definitions.iter().collect::<std::collections::BTreeSet<_>>().len(), 4);
+        assert_eq!(backend(table, b"a").definition(tool.spec()), definitions[0]);
+    }
+}
+
 /// Keys: what differs in one part has another one.
 #[test]
 fn each_part_of_a_key_counts() {
@@ -174,6 +197,7 @@ fn each_part_of_a_key_counts() {
     keys.push(change(&|fixed| "look2".clone_into(&mut fixed.tool)));
     keys.push(change(&|fixed| "program".clone_into(&mut fixed.origin)));
     keys.push(change(&|fixed| "s".clone_into(&mut fixed.server)));
+    keys.push(change(&|fixed| fixed.definition = Digest::sha256(b"x")));
     keys.push(change(&|fixed| "/other".clone_into(&mut fixed.root)));
     keys.push(of(&base, "v", "pure", "{}"));
     keys.push(of(&base, "", "pure", "{}"));
