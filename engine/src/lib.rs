@@ -18,7 +18,7 @@
 //! use rondo_agent_kit::model::{Model, script::Script, scripted::Scripted};
 //! use rondo_agent_kit::tool::{self, Invocation, Origin, Spec, Tool, ToolSet};
 //! use rondo_engine::grant::Grants;
-//! use rondo_engine::hook::{Context, Hook, HookKind, Making, Next, Registry};
+//! use rondo_engine::hook::{Context, Hook, HookKind, BuildContext, Next, Registry};
 //! use rondo_engine::{Ended, Engine, NewThread, RunConfig, SystemEnv, resolved_roles, models::Models, store::MemoryStore};
 //! use rondo_protocol::call::{Call, CallKind, Effect, Fault, Reply};
 //! use rondo_protocol::event::What;
@@ -58,7 +58,7 @@
 //!     fn name(&self) -> &'static str {
 //!         "count"
 //!     }
-//!     fn build(&self, _: &Making<'_>) -> Result<Arc<dyn Hook>, String> {
+//!     fn build(&self, _: &BuildContext<'_>) -> Result<Arc<dyn Hook>, String> {
 //!         Ok(Arc::new(self.clone()))
 //!     }
 //! }

@@ -4,13 +4,13 @@
 use std::collections::BTreeMap;
 use std::process::Command;
 use std::sync::{Arc, Mutex};
+use std::time::Duration;
 
 use futures_util::future::BoxFuture;
 use rondo_agent_kit::model::{Deltas, Model};
-use rondo_agent_kit::sandbox::process::{ProcessSettings, Processes};
-use rondo_engine::config::HookProgram;
+use rondo_agent_kit::sandbox::process::{Access, ProcessSettings, Processes, WorkingDir};
 use rondo_engine::conversation::rebuild;
-use rondo_engine::hook::Ground;
+use rondo_engine::hook::{HookProgram, HookResources};
 use rondo_engine::store::{MemoryStore, Read};
 use rondo_engine::{Ended, Engine, RunConfig, SystemEnv, registry};
 use rondo_protocol::Value;
@@ -341,13 +341,17 @@ async fn in_memory(at: &str, program: &str) -> Ran {
         env: BTreeMap::new(),
     });
     let argv = ["sh", "-c", program].map(str::to_owned).to_vec();
-    let guard = HookProgram { argv, timeout_ms: Some(30_000), ..HookProgram::default() };
-    let ground = Ground {
-        programs: BTreeMap::from([("guard".to_owned(), guard)]),
-        processes: BTreeMap::from([("guard".to_owned(), Arc::new(processes))]),
-        ..Ground::default()
+    let guard = HookProgram {
+        argv,
+        working_dir: WorkingDir::Private,
+        access: Access::Write,
+        timeout: Some(Duration::from_secs(30)),
+        is_required: false,
+        processes: Arc::new(processes),
     };
-    let run_config = RunConfig { ground, ..equipped(&checked.workflow, &model, vec![act]) };
+    let hook_resources =
+        HookResources { programs: BTreeMap::from([("guard".to_owned(), guard)]), ..HookResources::default() };
+    let run_config = RunConfig { hook_resources, ..equipped(&checked.workflow, &model, vec![act]) };
     let handle = start_with(&engine, &checked, Value::empty_object(), run_config).await;
     let thread = handle.thread.clone();
     let (_, ended) = follow(handle).await;

@@ -8,7 +8,7 @@ use futures_util::future::BoxFuture;
 use rondo_agent_kit::model::{Deltas, Model};
 use rondo_agent_kit::tool;
 use rondo_engine::conversation::rebuild;
-use rondo_engine::hook::{Context, Hook, HookKind, Making, Next, Registry};
+use rondo_engine::hook::{BuildContext, Context, Hook, HookKind, Next, Registry};
 use rondo_engine::store::{MemoryStore, Read};
 use rondo_engine::{Engine, SystemEnv};
 use rondo_protocol::Value;
@@ -48,7 +48,7 @@ impl HookKind for Kind {
         }
     }
 
-    fn build(&self, _: &Making<'_>) -> Result<Arc<dyn Hook>, String> {
+    fn build(&self, _: &BuildContext<'_>) -> Result<Arc<dyn Hook>, String> {
         Ok(Arc::new(*self))
     }
 }

@@ -10,7 +10,7 @@ use futures_util::future::BoxFuture;
 use rondo_agent_kit::model::{Deltas, Model};
 use rondo_agent_kit::sandbox::files::{Access, Workspace};
 use rondo_agent_kit::tool::{Tool, file_tools};
-use rondo_engine::hook::Ground;
+use rondo_engine::hook::HookResources;
 use rondo_engine::store::{MemoryStore, Read, StoredStep};
 use rondo_engine::{Ended, Engine, RunConfig, SystemEnv, registry};
 use rondo_protocol::Value;
@@ -103,7 +103,7 @@ impl Bench {
         let own: [Arc<dyn Tool>; 2] = [Arc::new(look), Arc::new(shell)];
         let tools = file_tools(&self.files).into_iter().chain(own).collect();
         RunConfig {
-            ground: Ground { files: Some(Arc::clone(&self.files)), ..Ground::default() },
+            hook_resources: HookResources { files: Some(Arc::clone(&self.files)), ..HookResources::default() },
             flags: BTreeMap::from([("cache".to_owned(), flag.to_owned())]),
             ..equipped(&checked.workflow, &model, tools)
         }

@@ -35,9 +35,9 @@ pub fn graph(args: &GraphArgs, output: &mut Output) -> Result<Exit, Failure> {
     let registry = crate::registry();
     let settings = settings(&Flags::default())?;
     let imposed: Vec<_> = settings.imposed.into_iter().map(|imposed| imposed.hook).collect();
-    let place =
-        |uses: &[_], roles: &_| registry.impose(&imposed).into_iter().chain(registry.place(uses, roles)).collect();
-    let graph = Graph::of(checked, place).map_err(|error| Failure::new(Code::InternalFault, error.to_string()))?;
+    let hooks = registry.nodes(&checked.workflow, &checked.policy, &imposed);
+    let graph = Graph::new(&checked.workflow, &checked.policy, hooks);
+    let graph = graph.map_err(|error| Failure::new(Code::InternalFault, error.to_string()))?;
     let format = match args.format {
         Format::Mermaid => view::Format::Mermaid,
         Format::Dot => view::Format::Dot,

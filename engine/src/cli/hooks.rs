@@ -27,7 +27,7 @@ use crate::config::Flags;
 use crate::conversation::rebuild;
 use crate::env::Env;
 use crate::grant::Grants;
-use crate::hook::{Action, Argument, Desk, HookKind, Registry, Said, Space, verb};
+use crate::hook::{Action, Argument, HookKind, KeySpace, Registry, SubcommandContext, SubcommandOutput, subcommand};
 use crate::store::Read;
 use crate::{Engine, SystemEnv};
 
@@ -57,7 +57,7 @@ pub fn mount(mut command: Command, registry: &Registry) -> Command {
             command = command.mut_subcommand(verb, add);
         }
     }
-    for verb in registry.kinds().flat_map(|kind| kind.verbs()) {
+    for verb in registry.kinds().flat_map(|kind| kind.subcommands()) {
         if command.find_subcommand(verb.name).is_none() {
             let new = Command::new(verb.name).about(verb.about).subcommand_required(true).arg_required_else_help(true);
             command = command.subcommand(new);
@@ -113,7 +113,7 @@ pub struct VerbRequest {
     /// Which of its actions.
     pub action: String,
     /// What it was given.
-    pub asked: verb::Asked,
+    pub asked: subcommand::Arguments,
     /// What the operator gives.
     pub run_spec: Option<RunSpec>,
 }
@@ -122,7 +122,7 @@ pub struct VerbRequest {
 pub struct Called {
     verb: String,
     action: String,
-    asked: verb::Asked,
+    asked: subcommand::Arguments,
     store: Option<std::path::PathBuf>,
     /// Whether lines are wanted.
     pub is_json: bool,
@@ -146,7 +146,7 @@ pub fn called(matches: &ArgMatches, registry: &Registry) -> Option<Called> {
 
 /// The actions of a verb, with the kinds that they are of.
 fn actions<'r>(registry: &'r Registry, verb: &str) -> impl Iterator<Item = (&'r Arc<dyn HookKind>, Action)> {
-    let of_kind = move |kind: &'r Arc<dyn HookKind>| kind.verbs().into_iter().map(move |verb| (kind, verb));
+    let of_kind = move |kind: &'r Arc<dyn HookKind>| kind.subcommands().into_iter().map(move |verb| (kind, verb));
     let verb = verb.to_owned();
     registry
         .kinds()
@@ -167,13 +167,13 @@ pub fn run(called: Called, registry: &Registry, output: &mut Output) -> Result<E
     let Some(look) = look_into(&store)? else { return Err(no_threads()) };
     if !changes {
         let (reader, secret): (Arc<dyn Read>, _) = (Arc::from(look.store), session::secret(&settings));
-        let desk = |kind: &str| StoreDesk {
-            space: Space::reading(Arc::clone(&reader), kind).with_secret(secret.clone()),
+        let context = |kind: &str| StoreContext {
+            space: KeySpace::reading(Arc::clone(&reader), kind).with_secret(secret.clone()),
             store: &*reader,
             env: SystemEnv::default(),
             rehearsing: None,
         };
-        let said = super::runtime()?.block_on(say(registry, &verb, &action, &asked, desk))?;
+        let said = super::runtime()?.block_on(say(registry, &verb, &action, &asked, context))?;
         output.said(&said)?;
         return Ok(Exit::Done);
     }
@@ -210,15 +210,15 @@ pub fn run(called: Called, registry: &Registry, output: &mut Output) -> Result<E
 ///
 /// # Errors
 /// When the verb fails.
-pub async fn carry_out(engine: &Engine, request: VerbRequest) -> Result<Said, Failure> {
+pub async fn carry_out(engine: &Engine, request: VerbRequest) -> Result<SubcommandOutput, Failure> {
     let VerbRequest { verb, action, asked, run_spec } = request;
-    let desk = |kind: &str| StoreDesk {
+    let context = |kind: &str| StoreContext {
         space: engine.space(kind),
         store: &**engine.store(),
         env: SystemEnv::default(),
         rehearsing: run_spec.as_ref().map(|run_spec| Rehearsing { engine, run_spec, kind: kind.to_owned() }),
     };
-    say(engine.registry(), &verb, &action, &asked, desk).await
+    say(engine.registry(), &verb, &action, &asked, context).await
 }
 
 /// What every kind that has the action says, in their order.
@@ -226,25 +226,25 @@ async fn say<'a>(
     registry: &Registry,
     verb: &str,
     action: &str,
-    asked: &verb::Asked,
-    desk: impl Fn(&str) -> StoreDesk<'a>,
-) -> Result<Said, Failure> {
-    let mut all = Said::default();
+    asked: &subcommand::Arguments,
+    context: impl Fn(&str) -> StoreContext<'a>,
+) -> Result<SubcommandOutput, Failure> {
+    let mut all = SubcommandOutput::default();
     for (kind, action) in actions(registry, verb).filter(|(_, known)| known.name == action) {
-        let said = (action.run)(asked.clone(), &desk(kind.name())).await;
-        let Said { text, lines } = said.map_err(|error| Failure::new(Code::HookVerb, error))?;
+        let said = (action.run)(asked.clone(), &context(kind.name())).await;
+        let SubcommandOutput { text, lines } = said.map_err(|error| Failure::new(Code::HookVerb, error))?;
         all.text.push_str(&text);
         all.lines.extend(lines);
     }
-    if all == Said::default() {
+    if all == SubcommandOutput::default() {
         return Err(Failure::new(Code::HookVerb, "nothing there has that name"));
     }
     Ok(all)
 }
 
 /// What a verb works with: the store as it is open here.
-struct StoreDesk<'a> {
-    space: Space,
+struct StoreContext<'a> {
+    space: KeySpace,
     store: &'a dyn Read,
     env: SystemEnv,
     rehearsing: Option<Rehearsing<'a>>,
@@ -257,8 +257,8 @@ struct Rehearsing<'a> {
     kind: String,
 }
 
-impl Desk for StoreDesk<'_> {
-    fn space(&self) -> &Space {
+impl SubcommandContext for StoreContext<'_> {
+    fn space(&self) -> &KeySpace {
         &self.space
     }
 
@@ -289,7 +289,7 @@ impl Desk for StoreDesk<'_> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::hook::{Flag, Hook, Making, Verb};
+    use crate::hook::{BuildContext, Flag, Hook, Subcommand};
 
     struct Counting;
 
@@ -298,23 +298,23 @@ mod tests {
             "counting"
         }
 
-        fn verbs(&self) -> Vec<Verb> {
+        fn subcommands(&self) -> Vec<Subcommand> {
             let arguments: &[Argument] = &[
                 Argument { name: "thread", value: "THREAD", about: "A thread", is_positional: true },
                 Argument { name: "role", value: "ROLE", about: "Of this role", is_positional: false },
             ];
-            let run: verb::Run = Arc::new(|asked, _| {
-                Box::pin(async move { Ok(Said { text: format!("{}\n", asked.len()), lines: Vec::new() }) })
+            let run: subcommand::Run = Arc::new(|asked, _| {
+                Box::pin(async move { Ok(SubcommandOutput { text: format!("{}\n", asked.len()), lines: Vec::new() }) })
             });
             let action = Action { name: "up", about: "Count up", arguments, changes: false, run };
-            vec![Verb { name: "count", about: "Count what was counted", actions: vec![action] }]
+            vec![Subcommand { name: "count", about: "Count what was counted", actions: vec![action] }]
         }
 
         fn flags(&self) -> Vec<Flag> {
             vec![Flag { name: "counted", values: &["on", "off"], about: "Whether it counts", reaching: Some("off") }]
         }
 
-        fn build(&self, _: &Making<'_>) -> Result<Arc<dyn Hook>, String> {
+        fn build(&self, _: &BuildContext<'_>) -> Result<Arc<dyn Hook>, String> {
             Err("not built here".to_owned())
         }
     }

@@ -11,7 +11,7 @@ use rondo_protocol::text::plain;
 use serde::Serialize;
 
 use super::failure::Failure;
-use crate::hook::Said;
+use crate::hook::SubcommandOutput;
 
 /// Where a verb's lines go.
 pub struct Output {
@@ -64,7 +64,7 @@ impl Output {
     ///
     /// # Errors
     /// As [`line`](Self::line).
-    pub fn said(&mut self, said: &Said) -> Result<(), Failure> {
+    pub fn said(&mut self, said: &SubcommandOutput) -> Result<(), Failure> {
         if self.is_json { said.lines.iter().try_for_each(|line| self.line(line)) } else { self.text(&said.text) }
     }
 

@@ -15,7 +15,7 @@ use super::output::tell;
 use super::recording;
 use super::run_config::{Given, RunSpec, run_config};
 use super::session::of_store;
-use crate::hook::Said;
+use crate::hook::SubcommandOutput;
 use crate::store::StepStore;
 use crate::thread::Ending;
 use crate::{Cancelled, Engine, Error, NewThread, Resumed, RunConfig, ThreadHandle};
@@ -68,7 +68,7 @@ pub enum Reply {
     /// Something happened in the thread.
     Event(Box<Event>),
     /// What a verb of a hook kind has to say.
-    Said(Said),
+    Said(SubcommandOutput),
     /// The request was carried out; nothing follows.
     End {
         /// The exit code.

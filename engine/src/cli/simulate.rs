@@ -80,9 +80,9 @@ pub fn simulate(args: &SimulateArgs, output: &mut Output) -> Result<Exit, Failur
     }
     let internal = |what: String| Failure::new(Code::InternalFault, what);
     let registry = crate::registry();
-    let graph = std::sync::Arc::new(
-        Graph::of(checked, |uses, roles| registry.place(uses, roles)).map_err(|e| internal(e.to_string()))?,
-    );
+    let hooks = registry.nodes(&checked.workflow, &checked.policy, &[]);
+    let graph = Graph::new(&checked.workflow, &checked.policy, hooks).map_err(|e| internal(e.to_string()))?;
+    let graph = std::sync::Arc::new(graph);
     let subject = Subject {
         checked,
         graph: &graph,

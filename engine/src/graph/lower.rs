@@ -8,11 +8,9 @@ use rondo_protocol::call::CallKind;
 use rondo_protocol::id::{RoleName, Status};
 use rondo_protocol::workflow::source_map::{item, key};
 use rondo_protocol::workflow::template::{Expr, Segment, Template, Use, ValueTemplate};
-use rondo_protocol::workflow::{self, HookUse, Outgoing, Policy, RoleKind, RolePolicy, Target, Workflow};
+use rondo_protocol::workflow::{self, HookNode, Outgoing, Policy, RoleKind, RolePolicy, Target, Workflow};
 
 use super::{Bound, Branch, Condition, Each, Edge, EdgeId, FanOut, Graph, Join, Link, Node, RoleNode, To};
-use crate::hook::RoleView;
-use crate::hook::registry::Placed;
 
 /// Why a definition cannot be lowered. A file that passed the checker always can.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
@@ -31,11 +29,7 @@ pub enum Error {
     },
 }
 
-pub(super) fn lower(
-    workflow: &Workflow,
-    policy: &Policy,
-    place: impl FnOnce(&[HookUse], &BTreeMap<RoleName, RoleView>) -> Vec<Placed>,
-) -> Result<Graph, Error> {
+pub(super) fn lower(workflow: &Workflow, policy: &Policy, hooks: Vec<HookNode>) -> Result<Graph, Error> {
     let mut inner = StableDiGraph::new();
     let mut lowering = Lowering {
         start: inner.add_node(Node::Start),
@@ -72,9 +66,6 @@ pub(super) fn lower(
     }
     lowering.draw_back_edges(&routes);
 
-    let views = role_views(workflow, policy);
-    let uses: Vec<HookUse> = policy.hooks.iter().chain(&workflow.hooks).cloned().collect();
-    let hooks = place(&uses, &views);
     let hook_nodes: Vec<NodeIndex> = (0..hooks.len()).map(|index| lowering.inner.add_node(Node::Hook(index))).collect();
     let mut ports: BTreeMap<CallKind, NodeIndex> = BTreeMap::new();
     let mut roles = BTreeMap::new();
@@ -83,7 +74,7 @@ pub(super) fn lower(
         let mut paths = BTreeMap::new();
         for kind in call_kinds(&role.kind) {
             let path: Vec<usize> = (0..hooks.len())
-                .filter(|at| hooks.get(*at).is_some_and(|hook| hook.stands_before(name, *kind)))
+                .filter(|at| hooks.get(*at).is_some_and(|hook| hook.is_passed_by(name, *kind)))
                 .collect();
             let port = *ports.entry(*kind).or_insert_with(|| lowering.inner.add_node(Node::Port(*kind)));
             let mut from = index;
@@ -111,7 +102,6 @@ pub(super) fn lower(
     Ok(Graph {
         result,
         told_whole,
-        views,
         name: workflow.name.clone(),
         policy: policy.clone(),
         start: lowering.start,
@@ -137,33 +127,6 @@ fn default_policy() -> RolePolicy {
         timeout_ms: Some(workflow::limits::DEFAULT_STEP_TIMEOUT_MS),
         with: BTreeMap::new(),
     }
-}
-
-fn role_views(workflow: &Workflow, policy: &Policy) -> BTreeMap<RoleName, RoleView> {
-    workflow
-        .roles
-        .iter()
-        .map(|(name, role)| {
-            let transparent = policy.roles.get(name.as_str()).map(|policy| policy.with.clone()).unwrap_or_default();
-            let view = RoleView {
-                role: name.clone(),
-                workflow: workflow.name.clone(),
-                with: transparent.into_iter().chain(role.with.clone()).collect(),
-                tools: match &role.kind {
-                    RoleKind::Model(model) => model.tools.clone(),
-                    RoleKind::Tool(tool) => vec![tool.tool.clone()],
-                    _ => Vec::new(),
-                },
-                models: Vec::new(),
-                offers: Vec::new(),
-                model_calls: 0,
-                tool_calls: 0,
-                redaction: String::new(),
-                contract: None,
-            };
-            (name.clone(), view)
-        })
-        .collect()
 }
 
 /// Roles of which a template asks for every visit.

@@ -16,10 +16,7 @@ use petgraph::visit::{EdgeRef, IntoEdgeReferences};
 use rondo_protocol::call::CallKind;
 use rondo_protocol::id::{FieldName, RoleName, Status};
 use rondo_protocol::workflow::template::{Expr, Template, ValueTemplate};
-use rondo_protocol::workflow::{Checked, FailedLanes, HookUse, Need, Policy, Role, RolePolicy, Workflow};
-
-use crate::hook::RoleView;
-use crate::hook::registry::Placed;
+use rondo_protocol::workflow::{FailedLanes, HookNode, Need, Policy, Role, RolePolicy, Workflow};
 
 pub use lower::Error;
 
@@ -33,8 +30,7 @@ pub struct Graph {
     inner: StableDiGraph<Node, Link>,
     start: NodeIndex,
     roles: BTreeMap<RoleName, RoleNode>,
-    views: BTreeMap<RoleName, RoleView>,
-    hooks: Vec<Placed>,
+    hooks: Vec<HookNode>,
     told_whole: Arc<[RoleName]>,
     result: Option<ValueTemplate>,
     name: String,
@@ -196,27 +192,12 @@ impl To {
 }
 
 impl Graph {
-    /// Lowers a checked workflow. `place` says where the hooks that it uses stand.
+    /// Lowers a checked workflow with the hooks before its roles, outermost first.
     ///
     /// # Errors
     /// When a template that was checked cannot be parsed, which a stored workflow of another version may cause.
-    pub fn new(
-        workflow: &Workflow,
-        policy: &Policy,
-        place: impl FnOnce(&[HookUse], &BTreeMap<RoleName, RoleView>) -> Vec<Placed>,
-    ) -> Result<Self, Error> {
-        lower::lower(workflow, policy, place)
-    }
-
-    /// As [`new`](Self::new), of a file that was just checked.
-    ///
-    /// # Errors
-    /// As [`new`](Self::new).
-    pub fn of(
-        checked: &Checked,
-        place: impl FnOnce(&[HookUse], &BTreeMap<RoleName, RoleView>) -> Vec<Placed>,
-    ) -> Result<Self, Error> {
-        Self::new(&checked.workflow, &checked.policy, place)
+    pub fn new(workflow: &Workflow, policy: &Policy, hooks: Vec<HookNode>) -> Result<Self, Error> {
+        lower::lower(workflow, policy, hooks)
     }
 
     /// The workflow's name.
@@ -299,18 +280,13 @@ impl Graph {
         self.roles.get(name).and_then(|node| node.args.as_ref())
     }
 
-    /// What hooks may know of each role.
-    pub fn views(&self) -> &BTreeMap<RoleName, RoleView> {
-        &self.views
-    }
-
     /// Roles whose every visit a template asks for (`steps.ROLE.all`).
     pub fn roles_told_whole(&self) -> Arc<[RoleName]> {
         Arc::clone(&self.told_whole)
     }
 
     /// The hooks, outermost first.
-    pub fn hooks(&self) -> &[Placed] {
+    pub fn hooks(&self) -> &[HookNode] {
         &self.hooks
     }
 

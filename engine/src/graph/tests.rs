@@ -5,7 +5,8 @@ use super::*;
 
 fn graph(text: &str) -> Graph {
     let checked = rondo_protocol::workflow::read("workflow.yaml", text, &BTreeMap::new()).unwrap();
-    Graph::of(&checked, |uses, roles| crate::registry().place(uses, roles)).unwrap()
+    Graph::new(&checked.workflow, &checked.policy, crate::registry().nodes(&checked.workflow, &checked.policy, &[]))
+        .unwrap()
 }
 
 const LOOP: &str = r#"

@@ -131,7 +131,7 @@ fn shape(graph: &Graph, node: &Node) -> Shape {
             (format!("role:{role}"), kind, role.to_string())
         }
         Node::Hook(at) => {
-            let name = graph.hooks().get(*at).map_or_else(String::new, |hook| hook.node.clone());
+            let name = graph.hooks().get(*at).map_or_else(String::new, |hook| hook.name.clone());
             (format!("hook:{name}"), "hook", name)
         }
         Node::Port(kind) => {

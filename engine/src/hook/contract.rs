@@ -150,7 +150,7 @@ impl Reports for Silent {
 pub(crate) fn node(name: &str, hook: Arc<dyn Hook>, on_error: OnHookError) -> Arc<Node> {
     let context = Context {
         node: name.to_owned(),
-        space: Space::new(Arc::new(MemoryStore::default()), name),
+        space: KeySpace::new(Arc::new(MemoryStore::default()), name),
         env: Arc::new(SeededEnv::new(0, 1)),
         reports: Arc::new(Silent),
         past: Arc::new(NoPast),
@@ -200,19 +200,19 @@ fn transparent_kinds() -> Vec<Arc<Node>> {
     known
         .filter(|(_, known)| known.transparent)
         .map(|(kind, known)| {
-            let space = Space::new(Arc::new(MemoryStore::default()), kind.name());
-            let (flags, ground) = (BTreeMap::new(), Ground::default());
-            let making = Making {
+            let space = KeySpace::new(Arc::new(MemoryStore::default()), kind.name());
+            let (flags, resources) = (BTreeMap::new(), HookResources::default());
+            let build = BuildContext {
                 hook: &used(known),
                 roles: &BTreeMap::new(),
                 flags: &flags,
-                ground: &ground,
+                resources: &resources,
                 space: &space,
                 of_kind: &BTreeSet::new(),
                 altered: &BTreeSet::new(),
-                is_rehearsal: false,
+                is_replay: false,
             };
-            let hook = kind.build(&making).unwrap();
+            let hook = kind.build(&build).unwrap();
             node(kind.name(), hook, OnHookError::Fail)
         })
         .collect()
@@ -342,8 +342,9 @@ async fn what_a_hook_says_of_its_answer_goes_with_it() {
     struct Saves;
     impl Hook for Saves {
         fn handle<'a>(&'a self, call: Call, next: Next<'a>, _: &'a Context) -> BoxFuture<'a, Result<Reply, Fault>> {
-            let instead = Instead { key: Some("k".to_owned()), saved_usd: Some(0.5), ..Instead::default() };
-            Box::pin(std::future::ready(Ok(next.answer(reply(&call, "kept"), instead))))
+            let short_circuit =
+                ShortCircuit { key: Some("k".to_owned()), saved_usd: Some(0.5), ..ShortCircuit::default() };
+            Box::pin(std::future::ready(Ok(next.answer(reply(&call, "kept"), short_circuit))))
         }
     }
     for call in calls() {
@@ -354,7 +355,7 @@ async fn what_a_hook_says_of_its_answer_goes_with_it() {
         ];
         let answered = send(nodes, call, None).await.result.unwrap();
         assert_eq!(answered.answered_by, AnsweredBy::Hook("saves".to_owned()));
-        assert_eq!((answered.instead.key.as_deref(), answered.instead.saved_usd), (Some("k"), Some(0.5)));
+        assert_eq!((answered.short_circuit.key.as_deref(), answered.short_circuit.saved_usd), (Some("k"), Some(0.5)));
         assert_eq!(answered.passed, 2, "what stands behind the one that answered was not passed");
     }
 }

@@ -1,20 +1,20 @@
 //! Hooks: nodes of the graph that calls pass through on their way to a port.
 //!
 //! A hook may let a call through, answer in its place, rewrite it (if its kind is *altering*) or fail. It gets `next`
-//! by value, so a port is reached at most once. What a hook keeps it keeps in its own key [`Space`], and everything it
+//! by value, so a port is reached at most once. What a hook keeps it keeps in its own key [`KeySpace`], and everything it
 //! keeps can be lost. Retries stand above the path: each attempt is a new call.
 //!
 //! This module knows nothing of moderators, schedulers or terminals, and names no kind: those are in `kinds/`, which
 //! is named only where the engine is put together.
 
+pub mod key_space;
 pub mod kinds;
 pub mod path;
 pub mod redactors;
 pub mod registry;
-pub mod role;
-pub mod space;
-pub mod verb;
-pub mod visits;
+pub mod resources;
+pub mod subcommand;
+pub mod visit_metrics;
 
 #[cfg(test)]
 pub(crate) mod contract;
@@ -30,12 +30,12 @@ use rondo_protocol::{Digest, Value};
 
 use crate::env::Env;
 use crate::store;
-pub use path::{CallPath, Instead, Next, Node};
+pub use key_space::KeySpace;
+pub use path::{CallPath, Next, Node, ShortCircuit};
 pub use redactors::Redactors;
-pub use registry::{Flag, HookKind, Making, Registry};
-pub use role::{Ground, ModelView, RoleView, ToolView};
-pub use space::Space;
-pub use verb::{Action, Argument, Desk, Said, Verb};
+pub use registry::{BuildContext, Flag, HookKind, Registry};
+pub use resources::{HookProgram, HookResources, ModelView, RoleView, ToolView};
+pub use subcommand::{Action, Argument, Subcommand, SubcommandContext, SubcommandOutput};
 
 /// A node that calls pass through.
 pub trait Hook: Send + Sync {
@@ -74,7 +74,7 @@ pub struct Context {
     /// The name of its node.
     pub node: String,
     /// Its private keys and values.
-    pub space: Space,
+    pub space: KeySpace,
     /// Time, ids and randomness.
     pub env: Arc<dyn Env>,
     /// Where its figures go.

@@ -50,14 +50,14 @@ pub struct Answered {
     /// The call as it reached whoever answered it, the port or a hook, where hooks stand on the path.
     pub reached: Option<Call>,
     /// Of a hook's answer: what the hook said of it.
-    pub instead: Instead,
+    pub short_circuit: ShortCircuit,
     /// How many nodes the call came to, outermost first.
     pub passed: usize,
 }
 
 /// What a hook says of an answer that it gave in place of what lies behind it.
 #[derive(Debug, Clone, Default, PartialEq)]
-pub struct Instead {
+pub struct ShortCircuit {
     /// What it looked the answer up by, if anything.
     pub key: Option<String>,
     /// What the answer had cost, in US dollars, where a price was known.
@@ -107,7 +107,13 @@ impl CallPath {
     ) -> Result<Answered, Fault> {
         if self.is_empty() {
             let (reply, answered_by) = (port(call).await?, AnsweredBy::Port);
-            return Ok(Answered { reply, answered_by, reached: None, instead: Instead::default(), passed: 0 });
+            return Ok(Answered {
+                reply,
+                answered_by,
+                reached: None,
+                short_circuit: ShortCircuit::default(),
+                passed: 0,
+            });
         }
         let run = Run {
             head: head_of(&call).map(|(head, digest)| (Arc::clone(head), *digest)),
@@ -117,20 +123,20 @@ impl CallPath {
             port_result: Mutex::new(None),
             deepest: AtomicUsize::new(0),
             came: Mutex::new(None),
-            instead: Mutex::default(),
+            short_circuit: Mutex::default(),
             redact,
             unbypassed: Mutex::default(),
         };
         let reply = run.step(0, call).await?;
         let reached = lock(&run.reached).take();
-        let instead = lock(&run.instead).take().unwrap_or_default();
+        let short_circuit = lock(&run.short_circuit).take().unwrap_or_default();
         let deepest = run.deepest.into_inner();
         let answered_by = match (&reached, self.nodes.get(deepest)) {
             (None, Some(node)) => AnsweredBy::Hook(node.context.node.clone()),
             _ => AnsweredBy::Port,
         };
         let reached = reached.or_else(|| lock(&run.came).take());
-        Ok(Answered { reply, answered_by, reached, instead, passed: deepest + 1 })
+        Ok(Answered { reply, answered_by, reached, short_circuit, passed: deepest + 1 })
     }
 
     /// Tells the nodes that a call passed what came of its reply.
@@ -162,7 +168,7 @@ struct Run<'a> {
     /// The call as it came to the deepest node that it reached.
     came: Mutex<Option<Call>>,
     /// What the hook that answered said of its answer.
-    instead: Mutex<Option<Instead>>,
+    short_circuit: Mutex<Option<ShortCircuit>>,
     redact: &'a RedactFn<'a>,
     /// The fault of a hook that must not be bypassed. To the hooks in front of it it is one from behind them.
     unbypassed: Mutex<Option<Fault>>,
@@ -184,8 +190,8 @@ impl<'a> Next<'a> {
     }
 
     /// Answers in place of everything that lies behind, and says what the answer was looked up by and what it saves.
-    pub fn answer(self, reply: Reply, instead: Instead) -> Reply {
-        self.rest.answered(instead);
+    pub fn answer(self, reply: Reply, short_circuit: ShortCircuit) -> Reply {
+        self.rest.answered(short_circuit);
         reply
     }
 }
@@ -196,7 +202,7 @@ trait Steps: Send + Sync {
     fn step(&self, index: usize, call: Call) -> BoxFuture<'_, Result<Reply, Fault>>;
 
     /// Takes note of what a hook says of its answer.
-    fn answered(&self, instead: Instead);
+    fn answered(&self, short_circuit: ShortCircuit);
 }
 
 impl Steps for Run<'_> {
@@ -241,8 +247,8 @@ impl Steps for Run<'_> {
         })
     }
 
-    fn answered(&self, instead: Instead) {
-        *lock(&self.instead) = Some(instead);
+    fn answered(&self, short_circuit: ShortCircuit) {
+        *lock(&self.short_circuit) = Some(short_circuit);
     }
 }
 

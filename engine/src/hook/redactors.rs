@@ -10,10 +10,9 @@ use rondo_agent_kit::redact::{Pattern, Redactor};
 use rondo_protocol::Digest;
 use rondo_protocol::call::CallKind;
 use rondo_protocol::id::RoleName;
-use rondo_protocol::workflow::HookUse;
+use rondo_protocol::workflow::{HookNode, HookUse};
 
 use super::Registry;
-use super::registry::Placed;
 
 /// The redactors of a run.
 #[derive(Debug, Clone, Default)]
@@ -29,7 +28,7 @@ pub struct Redactors {
 struct OfRole {
     model: Arc<Redactor>,
     tool: Arc<Redactor>,
-    mark: String,
+    fingerprint: String,
 }
 
 impl Redactors {
@@ -39,17 +38,17 @@ impl Redactors {
     /// The node whose pattern cannot be used, and why.
     pub fn new<'a>(
         keys: &Arc<Redactor>,
-        hooks: &[Placed],
+        hooks: &[HookNode],
         roles: impl Iterator<Item = &'a RoleName>,
         registry: &Registry,
     ) -> Result<Self, (String, String)> {
         let mut patterns: Vec<(&HookUse, Vec<Pattern>)> = Vec::new();
-        for placed in hooks {
-            let kind = registry.kind(&placed.hook.kind);
-            let found = kind.map_or(Ok(Vec::new()), |kind| kind.patterns(&placed.hook));
-            let found = found.map_err(|what| (placed.node.clone(), what))?;
+        for node in hooks {
+            let kind = registry.kind(&node.hook.kind);
+            let found = kind.map_or(Ok(Vec::new()), |kind| kind.patterns(&node.hook));
+            let found = found.map_err(|what| (node.name.clone(), what))?;
             if !found.is_empty() {
-                patterns.push((&placed.hook, found));
+                patterns.push((&node.hook, found));
             }
         }
         if patterns.is_empty() {
@@ -67,15 +66,15 @@ impl Redactors {
             let own =
                 own.flat_map(|(hook, patterns)| patterns.iter().map(|pattern| (hook.at.name(), pattern.as_str())));
             let text = own.map(|(at, pattern)| [at, " ", pattern, "\n"].concat()).collect::<Vec<_>>().concat();
-            let mark = if text.is_empty() { String::new() } else { Digest::sha256(text.as_bytes()).to_string() };
-            (role.clone(), OfRole { model: at(CallKind::Model), tool: at(CallKind::Tool), mark })
+            let fingerprint = if text.is_empty() { String::new() } else { Digest::sha256(text.as_bytes()).to_string() };
+            (role.clone(), OfRole { model: at(CallKind::Model), tool: at(CallKind::Tool), fingerprint })
         });
         Ok(Self { of_role: of_role.collect(), input: with(&|_| true), keys: Arc::clone(keys) })
     }
 
     /// A digest of the patterns that act on what a role is told; nothing without any.
-    pub fn mark(&self, role: &RoleName) -> String {
-        self.of_role.get(role).map_or_else(String::new, |of_role| of_role.mark.clone())
+    pub fn fingerprint(&self, role: &RoleName) -> String {
+        self.of_role.get(role).map_or_else(String::new, |of_role| of_role.fingerprint.clone())
     }
 
     /// That of what tools say to a role.

@@ -4,11 +4,12 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use rondo_agent_kit::redact::Pattern;
+use rondo_protocol::Value;
 use rondo_protocol::call::CallKind;
 use rondo_protocol::id::RoleName;
-use rondo_protocol::workflow::{HookUse, OnHookError};
+use rondo_protocol::workflow::{HookNode, HookUse, OnHookError, Policy, Workflow};
 
-use super::{Ground, Hook, RoleView, Space, Verb};
+use super::{Hook, HookResources, KeySpace, RoleView, Subcommand};
 
 /// A kind of hook. Everything that belongs to it stands in its own file: its settings, when it adds itself to a role,
 /// its verbs and flags, and the hook.
@@ -16,10 +17,8 @@ pub trait HookKind: Send + Sync {
     /// The name in files.
     fn name(&self) -> &'static str;
 
-    /// The settings with which it adds itself to a role that no file named it for, if it does: `with` of the role
-    /// holds what the author wrote for this kind.
-    fn auto_inject(&self, role: &RoleView) -> Option<HookUse> {
-        let _ = role;
+    /// The calls before which it adds itself to a role whose `with` holds settings for it.
+    fn injected_at(&self) -> Option<CallKind> {
         None
     }
 
@@ -31,13 +30,13 @@ pub trait HookKind: Send + Sync {
     }
 
     /// What happens when the hook of this use fails itself. The operator may be stricter than the file.
-    fn on_error(&self, hook: &HookUse, ground: &Ground) -> OnHookError {
-        let _ = ground;
+    fn on_error(&self, hook: &HookUse, resources: &HookResources) -> OnHookError {
+        let _ = resources;
         hook.on_error
     }
 
     /// Verbs that it adds to the command line. Kinds that add the same verb share it: each is asked, in their order.
-    fn verbs(&self) -> Vec<Verb> {
+    fn subcommands(&self) -> Vec<Subcommand> {
         Vec::new()
     }
 
@@ -59,11 +58,11 @@ pub trait HookKind: Send + Sync {
     ///
     /// # Errors
     /// What is wrong with the settings, in words.
-    fn build(&self, making: &Making<'_>) -> Result<Arc<dyn Hook>, String>;
+    fn build(&self, build: &BuildContext<'_>) -> Result<Arc<dyn Hook>, String>;
 }
 
 /// What a hook is made of.
-pub struct Making<'a> {
+pub struct BuildContext<'a> {
     /// What the author wrote for this node.
     pub hook: &'a HookUse,
     /// The roles, as far as a hook may know them.
@@ -71,9 +70,9 @@ pub struct Making<'a> {
     /// The flags of this run that kinds brought along, by name.
     pub flags: &'a BTreeMap<String, String>,
     /// What the operator lends.
-    pub ground: &'a Ground,
+    pub resources: &'a HookResources,
     /// The kind's own keys and values, the same for each of its nodes.
-    pub space: &'a Space,
+    pub space: &'a KeySpace,
     /// The roles in front of whom any node of this kind stands.
     pub of_kind: &'a BTreeSet<RoleName>,
     /// The roles between whom and the port something stands behind this node that may change what is said: what comes
@@ -81,7 +80,7 @@ pub struct Making<'a> {
     pub altered: &'a BTreeSet<RoleName>,
     /// Whether the calls to come are those of a thread that has been answered long ago, sent along once more: then
     /// they count in no figure.
-    pub is_rehearsal: bool,
+    pub is_replay: bool,
 }
 
 /// A flag that a kind adds to `run` and `resume`.
@@ -96,15 +95,6 @@ pub struct Flag {
     /// The word with which nothing is answered that was answered before: every call reaches its port. A run that is
     /// recorded is given it. `None` = the flag has no say in that.
     pub reaching: Option<&'static str>,
-}
-
-/// A use of a kind as the graph holds it.
-#[derive(Debug, Clone, PartialEq)]
-pub struct Placed {
-    /// The name of the node: the kind's, with a number where it is used more than once.
-    pub node: String,
-    /// What was written, or what the kind wrote itself.
-    pub hook: HookUse,
 }
 
 /// The kinds that are built in.
@@ -129,45 +119,47 @@ impl Registry {
         self.kinds.values()
     }
 
-    /// The nodes of a workflow, outermost first: those that kinds add themselves, then those of the file. A kind that
-    /// is not here passes calls through, so it has no node.
-    pub fn place(&self, uses: &[HookUse], roles: &BTreeMap<RoleName, RoleView>) -> Vec<Placed> {
+    /// The hook nodes of a workflow, outermost first: those that the operator imposes, those that kinds add themselves,
+    /// those of the file. A kind that is not in this build lets calls through, so it has no node.
+    pub fn nodes(&self, workflow: &Workflow, policy: &Policy, imposed: &[HookUse]) -> Vec<HookNode> {
+        let numbered = imposed.iter().enumerate();
+        let imposed = numbered
+            .map(|(at, hook)| HookNode { name: format!("imposed_{}_{}", at + 1, hook.kind), hook: hook.clone() });
+        let written = policy.hooks.iter().chain(&workflow.hooks);
+        let written = written.filter(|hook| self.kinds.contains_key(hook.kind.as_str())).cloned();
+        let mut counts: BTreeMap<String, u32> = BTreeMap::new();
+        let own = self.injected(workflow, policy).into_iter().chain(written).map(|hook| {
+            let count = counts.entry(hook.kind.clone()).or_default();
+            *count += 1;
+            let name = if *count == 1 { hook.kind.clone() } else { format!("{}_{count}", hook.kind) };
+            HookNode { name, hook }
+        });
+        imposed.chain(own).collect()
+    }
+
+    /// The uses that kinds add because a role's `with` holds settings for them.
+    fn injected(&self, workflow: &Workflow, policy: &Policy) -> Vec<HookUse> {
         let mut injected: Vec<HookUse> = Vec::new();
-        for hook in self.kinds.values().flat_map(|kind| roles.values().filter_map(|role| kind.auto_inject(role))) {
-            // Roles that say the same share a node.
-            match injected.iter_mut().find(|other| other.is_as(&hook)) {
-                Some(HookUse { roles: Some(roles), .. }) => roles.extend(hook.roles.into_iter().flatten()),
-                _ => injected.push(hook),
+        let kinds = self.kinds.values().filter_map(|kind| Some((kind.name(), kind.injected_at()?)));
+        let roles: BTreeMap<_, _> = workflow.roles.iter().map(|(name, role)| (name, role)).collect();
+        for (kind, at) in kinds {
+            for (name, role) in &roles {
+                let transparent = policy.roles.get(name.as_str()).and_then(|policy| policy.with.get(kind));
+                let Some(Value::Object(settings)) = role.with.get(kind).or(transparent) else { continue };
+                let hook = HookUse {
+                    at,
+                    on_error: OnHookError::Bypass,
+                    roles: Some(vec![RoleName::clone(name)]),
+                    settings: settings.clone(),
+                    kind: kind.to_owned(),
+                };
+                // Roles that say the same share a node.
+                match injected.iter_mut().find(|other| other.is_as(&hook)) {
+                    Some(HookUse { roles: Some(roles), .. }) => roles.extend(hook.roles.into_iter().flatten()),
+                    _ => injected.push(hook),
+                }
             }
         }
-        let written = uses.iter().filter(|hook| self.kinds.contains_key(hook.kind.as_str())).cloned();
-        let mut seen: BTreeMap<String, u32> = BTreeMap::new();
         injected
-            .into_iter()
-            .chain(written)
-            .map(|hook| {
-                let count = seen.entry(hook.kind.clone()).or_default();
-                *count += 1;
-                let node = if *count == 1 { hook.kind.clone() } else { format!("{}_{count}", hook.kind) };
-                Placed { node, hook }
-            })
-            .collect()
-    }
-}
-
-impl Registry {
-    /// The nodes of uses that the operator puts around every workflow, outermost first.
-    pub fn impose(&self, uses: &[HookUse]) -> Vec<Placed> {
-        let numbered = uses.iter().enumerate();
-        numbered
-            .map(|(at, hook)| Placed { node: format!("imposed_{}_{}", at + 1, hook.kind), hook: hook.clone() })
-            .collect()
-    }
-}
-
-impl Placed {
-    /// Whether calls of that kind by that role pass this node.
-    pub fn stands_before(&self, role: &RoleName, kind: CallKind) -> bool {
-        self.hook.at == kind && self.hook.roles.as_ref().is_none_or(|roles| roles.contains(role))
     }
 }

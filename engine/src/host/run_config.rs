@@ -15,7 +15,6 @@ use rondo_agent_kit::model::script::{Roles as ScriptRoles, Script};
 use rondo_agent_kit::model::scripted::Scripted;
 use rondo_agent_kit::redact::{Redactor, Secret};
 use rondo_agent_kit::sandbox::files::Workspace;
-use rondo_agent_kit::sandbox::process::Processes;
 use rondo_agent_kit::tool::{InDoubt, ToolSet};
 use rondo_protocol::diagnostic::Code;
 use rondo_protocol::workflow::Workflow;
@@ -26,7 +25,7 @@ use super::tooling::{self, NoServer};
 use crate::config::{self, Provider, SCRIPTED_MODEL, Settings, Unresolved};
 use crate::failure::Failure;
 use crate::grant::{Approver, Grants};
-use crate::hook::Ground;
+use crate::hook::{HookProgram, HookResources};
 use crate::models::{Models, Price, RECORDING_PROVIDER, ResolvedModel, SCRIPT_PROVIDER, ServedBy};
 use crate::{RunConfig, resolved_roles};
 
@@ -38,7 +37,7 @@ pub struct Equipment {
     redactor: Arc<Redactor>,
     providers: Mutex<BTreeMap<String, Arc<dyn Model>>>,
     local: Mutex<Option<Local>>,
-    sandboxes: Mutex<Option<BTreeMap<String, Arc<Processes>>>>,
+    hook_programs: Mutex<Option<BTreeMap<String, HookProgram>>>,
     /// By name, and whether it is started only when a tool of it is called.
     servers: tokio::sync::Mutex<BTreeMap<(String, bool), Arc<Server>>>,
 }
@@ -102,12 +101,11 @@ pub async fn run_config(workflow: &Workflow, run_spec: &RunSpec) -> Result<Given
     }
     let approver = run_spec.approvers.as_ref().map(|make| make());
     let in_doubt = run_spec.in_doubt;
-    let programs = settings.hooks.clone();
-    let processes = run_spec.equipment.sandboxes()?;
+    let programs = run_spec.equipment.hook_programs()?;
     let (redactor, backends) = (Arc::clone(&run_config.redactor), tooling::backends(settings));
-    let ground = Ground { files, programs, processes, redactor, backends };
+    let hook_resources = HookResources { files, programs, redactor, backends };
     let imposed = settings.imposed.iter().map(|imposed| imposed.hook.clone()).collect();
-    Ok((RunConfig { tools, servers, grants, imposed, approver, in_doubt, ground, ..run_config }, notices))
+    Ok((RunConfig { tools, servers, grants, imposed, approver, in_doubt, hook_resources, ..run_config }, notices))
 }
 
 /// What it takes to send the calls of a thread along hooks once more: models as they are served now, and the tools that
@@ -118,9 +116,9 @@ pub async fn run_config(workflow: &Workflow, run_spec: &RunSpec) -> Result<Given
 pub fn rehearsing(workflow: &Workflow, run_spec: &RunSpec) -> Result<RunConfig, Failure> {
     let (tools, files) = run_spec.equipment.local()?;
     let backends = tooling::backends(&run_spec.equipment.settings);
-    let ground = Ground { files: Some(files), backends, ..Ground::default() };
+    let hook_resources = HookResources { files: Some(files), backends, ..HookResources::default() };
     let grants = run_spec.equipment.grants.clone();
-    Ok(RunConfig { tools, grants, ground, ..speaking(workflow, run_spec)? })
+    Ok(RunConfig { tools, grants, hook_resources, ..speaking(workflow, run_spec)? })
 }
 
 /// The tools of a run.
@@ -138,8 +136,8 @@ impl Equipment {
     /// What these settings come to, with what roles may call.
     pub fn new(settings: Settings, grants: Grants) -> Self {
         let redactor = Arc::new(redactor(&settings));
-        let (providers, local, sandboxes, servers) = Default::default();
-        Self { settings, grants, redactor, providers, local, sandboxes, servers }
+        let (providers, local, hook_programs, servers) = Default::default();
+        Self { settings, grants, redactor, providers, local, hook_programs, servers }
     }
 
     /// The settings.
@@ -165,12 +163,12 @@ impl Equipment {
         Ok(local.insert(tooling::local(&self.settings)?).clone())
     }
 
-    fn sandboxes(&self) -> Result<BTreeMap<String, Arc<Processes>>, Failure> {
-        let mut sandboxes = self.sandboxes.lock().unwrap_or_else(PoisonError::into_inner);
-        if let Some(sandboxes) = &*sandboxes {
-            return Ok(sandboxes.clone());
+    fn hook_programs(&self) -> Result<BTreeMap<String, HookProgram>, Failure> {
+        let mut programs = self.hook_programs.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(programs) = &*programs {
+            return Ok(programs.clone());
         }
-        Ok(sandboxes.insert(tooling::hook_processes(&self.settings)?).clone())
+        Ok(programs.insert(tooling::hook_programs(&self.settings)?).clone())
     }
 
     /// The tools of a run of `workflow`: the local ones, and those of each server of which a role names a tool that is

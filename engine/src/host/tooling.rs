@@ -9,7 +9,7 @@ use rondo_agent_kit::mcp::{self, Server, ServerSettings, Transport};
 use rondo_agent_kit::redact;
 use rondo_agent_kit::sandbox::files::{Access, Workspace};
 use rondo_agent_kit::sandbox::http::{Gate, GateSettings, HostError};
-use rondo_agent_kit::sandbox::process::{Limits, ProcessSettings, Processes, WorkingDir};
+use rondo_agent_kit::sandbox::process::{self, Limits, ProcessSettings, Processes, WorkingDir};
 use rondo_agent_kit::sandbox::{CREDENTIALS, protected, reached};
 use rondo_agent_kit::tool::{HttpGet, Program, Shell, Tool, ToolSet, Typed, file_tools};
 use rondo_protocol::Digest;
@@ -23,6 +23,7 @@ use crate::exit::Exit;
 use crate::failure::Failure;
 use crate::files::read_text;
 use crate::grant::Grants;
+use crate::hook::HookProgram;
 use crate::trust::{self, Records, server_key};
 
 /// The most bytes of a schema file.
@@ -36,20 +37,31 @@ pub fn processes(settings: &Settings) -> Result<Arc<Processes>, Failure> {
     confined(settings, hidden_from_tools(settings))
 }
 
-/// The sandbox around each program that is a hook: that of its own `sandbox`, else that of tools, but for the files of
-/// hooks, which no tool may replace.
+/// The programs that are hooks, each with the sandbox around it: that of its own `sandbox`, else that of tools, but for the
+/// files of hooks, which no tool may replace.
 ///
 /// # Errors
 /// As [`processes`].
-pub fn hook_processes(settings: &Settings) -> Result<BTreeMap<String, Arc<Processes>>, Failure> {
-    let processes = |(name, hook): (&String, &config::HookProgram)| {
+pub fn hook_programs(settings: &Settings) -> Result<BTreeMap<String, HookProgram>, Failure> {
+    let program = |(name, hook): (&String, &config::HookProgram)| {
         let processes = match &hook.sandbox {
             Some(sandbox) => Arc::new(sandboxed(&format!("[hook.{name}]"), sandbox, settings)?),
             None => confined(settings, hidden(settings))?,
         };
-        Ok((name.clone(), processes))
+        let program = HookProgram {
+            argv: hook.argv.clone(),
+            working_dir: match hook.cwd {
+                Some(Cwd::Workspace) => WorkingDir::workspace(),
+                Some(Cwd::Private) | None => WorkingDir::Private,
+            },
+            access: if hook.sandbox.is_some() { process::Access::Granted } else { process::Access::Write },
+            timeout: hook.timeout_ms.map(Duration::from_millis),
+            is_required: hook.on_error.as_deref() == Some("fail"),
+            processes,
+        };
+        Ok((name.clone(), program))
     };
-    settings.hooks.iter().map(processes).collect()
+    settings.hooks.iter().map(program).collect()
 }
 
 fn confined(settings: &Settings, hidden: Vec<PathBuf>) -> Result<Arc<Processes>, Failure> {
@@ -392,7 +404,7 @@ fn key(name: &str, mcp: &config::Mcp) -> String {
     server_key(name, &command, mcp.url.as_deref())
 }
 
-/// A digest of what runs behind each table of tools: see [`HookResources::backends`](crate::hook::Ground::backends).
+/// A digest of what runs behind each table of tools: see [`HookResources::backends`](HookResources::backends).
 pub fn backends(settings: &Settings) -> BTreeMap<String, Digest> {
     let of_text = |text: String| Digest::sha256(text.as_bytes());
     let programs =

@@ -21,7 +21,7 @@ use super::{Error, NewThread, Position, RunConfig, Sink, StoredPast, event_log};
 use crate::conversation::{Steps, rebuild};
 use crate::env::Env;
 use crate::graph::Graph;
-use crate::hook::{CallPath, NoPast, Past, Redactors, Registry, Space};
+use crate::hook::{CallPath, KeySpace, NoPast, Past, Redactors, Registry};
 use crate::models::Models;
 use crate::resolved_roles::{self, ResolvedRoles};
 use crate::shared_store::{CancelOutcome, SharedStore};
@@ -72,8 +72,8 @@ impl Engine {
     }
 
     /// The key space of a hook kind.
-    pub(crate) fn space(&self, kind: &str) -> Space {
-        Space::new(Arc::clone(&self.parts.store), kind).with_secret(self.secret.clone())
+    pub(crate) fn space(&self, kind: &str) -> KeySpace {
+        KeySpace::new(Arc::clone(&self.parts.store), kind).with_secret(self.secret.clone())
     }
 
     /// The store.
@@ -273,7 +273,10 @@ impl Engine {
         let env = Some(Arc::clone(&then) as Arc<dyn Env>);
         let around = HookSurroundings { reports, past, env, replayed: Some(kind.to_owned()) };
         let paths = self.paths(&graph, &views, &run_config, &around)?;
-        let replay = Replay { store: Arc::clone(store), thread: thread.clone(), row, paths, views, then };
+        let served_by = resolved_roles.model_roles.iter();
+        let served_by = served_by.filter_map(|(role, runtime)| Some((role.clone(), runtime.served_by.clone()?)));
+        let served_by = served_by.collect();
+        let replay = Replay { store: Arc::clone(store), thread: thread.clone(), row, paths, views, served_by, then };
         replay.go().await.map_err(|error| match error {
             rebuild::Error::Store(error) => Error::Store(error),
             rebuild::Error::ResolvedRoles(error) => Error::ResolvedRoles(error),

@@ -11,7 +11,7 @@ use tokio::sync::watch;
 
 use super::sink::Sink;
 use super::visit::visit_of;
-use crate::hook::Instead;
+use crate::hook::ShortCircuit;
 
 /// The answers that hooks gave in one visit. Calls side by side share it.
 #[derive(Debug, Default)]
@@ -49,8 +49,8 @@ impl HookNotes {
     }
 
     /// Records an answer that a hook gave in place of a port, and emits its event.
-    pub(super) fn answered(&self, sink: &Sink, site: &Site, at: CallKind, node: &str, instead: Instead) {
-        let Instead { key, saved_usd, saved, attempts: _ } = instead;
+    pub(super) fn answered(&self, sink: &Sink, site: &Site, at: CallKind, node: &str, short_circuit: ShortCircuit) {
+        let ShortCircuit { key, saved_usd, saved, attempts: _ } = short_circuit;
         let event = What::HookAnswered { visit: visit_of(site), node: node.to_owned(), key: key.clone(), saved_usd };
         sink.emit(event);
         let answer = HookAnswer { at, position: site.position, key, saved_usd, saved };

@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use rondo_agent_kit::tool::Toolbox;
+use rondo_agent_kit::tool::{Offer, Toolbox};
 use rondo_protocol::Value;
 use rondo_protocol::call::{Call, CallKind};
 use rondo_protocol::id::RoleName;
@@ -13,21 +13,21 @@ use rondo_protocol::workflow::{HookUse, Policy, Workflow};
 use super::{Engine, Error, RunConfig};
 use crate::env::Env;
 use crate::graph::Graph;
-use crate::hook::{CallPath, Context, Making, ModelView, Node, Past, Redactors, Reports, RoleView, ToolView};
+use crate::hook::{BuildContext, CallPath, Context, ModelView, Node, Past, Redactors, Reports, RoleView, ToolView};
+use crate::models::ServedBy;
 use crate::resolved_roles::ResolvedRoles;
 
 /// How many characters of a name that a file chose are shown.
 const SHOWN_NAME: usize = 60;
+
 impl Engine {
     /// Lowers a workflow with the hooks of this engine's registry, and around them those that the operator imposes.
     ///
     /// # Errors
     /// When a stored definition does not fit this version.
     pub fn graph(&self, workflow: &Workflow, policy: &Policy, imposed: &[HookUse]) -> Result<Arc<Graph>, Error> {
-        let registry = &self.parts.registry;
-        Ok(Arc::new(Graph::new(workflow, policy, |uses, roles| {
-            registry.impose(imposed).into_iter().chain(registry.place(uses, roles)).collect()
-        })?))
+        let hooks = self.parts.registry.nodes(workflow, policy, imposed);
+        Ok(Arc::new(Graph::new(workflow, policy, hooks)?))
     }
 
     /// Whether a node changes what is said on its way. One whose patterns act at the port does not.
@@ -61,18 +61,20 @@ impl Engine {
                 nodes.push(None);
                 continue;
             }
-            let failed = |what: String| Error::Hook { node: placed.node.clone(), what };
+            let failed = |what: String| Error::Hook { node: placed.name.clone(), what };
             let kind = parts
                 .registry
                 .kind(&placed.hook.kind)
                 .ok_or_else(|| failed("its kind is not part of this build".to_owned()))?;
             let space = self.space(kind.name());
-            let RunConfig { flags, ground, .. } = run_config;
-            if let Some(program) = kind.program(&placed.hook).filter(|name| !ground.programs.contains_key(*name)) {
-                let (node, program) = (placed.node.clone(), program.chars().take(SHOWN_NAME).collect());
+            let RunConfig { flags, hook_resources, .. } = run_config;
+            if let Some(program) =
+                kind.program(&placed.hook).filter(|name| !hook_resources.programs.contains_key(*name))
+            {
+                let (node, program) = (placed.name.clone(), program.chars().take(SHOWN_NAME).collect());
                 return Err(Error::HookProgram { node, program });
             }
-            let is_rehearsal = around.replayed.is_some();
+            let is_replay = around.replayed.is_some();
             let hook = &placed.hook;
             let of_kind = graph.hooks().iter().filter(|other| other.hook.kind == hook.kind);
             let of_kind =
@@ -82,16 +84,25 @@ impl Engine {
             let altered =
                 behind.flat_map(|other| roles.keys().filter(|role| other.hook.covers(role))).cloned().collect();
             let (of_kind, altered) = (&of_kind, &altered);
-            let making = Making { hook, roles, flags, ground, space: &space, of_kind, altered, is_rehearsal };
-            let hook = kind.build(&making).map_err(failed)?;
+            let build = BuildContext {
+                hook,
+                roles,
+                flags,
+                resources: hook_resources,
+                space: &space,
+                of_kind,
+                altered,
+                is_replay,
+            };
+            let hook = kind.build(&build).map_err(failed)?;
             let context = Context {
-                node: placed.node.clone(),
+                node: placed.name.clone(),
                 space,
                 env: Arc::clone(around.env.as_ref().unwrap_or(&parts.env)),
                 reports: Arc::clone(&around.reports),
                 past: Arc::clone(&around.past),
             };
-            nodes.push(Some(Arc::new(Node { on_error: kind.on_error(&placed.hook, ground), hook, context })));
+            nodes.push(Some(Arc::new(Node { on_error: kind.on_error(&placed.hook, hook_resources), hook, context })));
         }
         let path = |role: &RoleName, kind: CallKind| {
             let through = graph.call_path(role, kind).iter();
@@ -120,50 +131,44 @@ impl Reports for NoReports {
     fn warn(&self, _: &str, _: &Call, _: String) {}
 }
 
-/// What hooks may know of each role, now that models and tools are resolved.
+/// What hooks may know of each role.
 pub(super) fn views(
     graph: &Graph,
     resolved_roles: &ResolvedRoles,
     run_config: &RunConfig,
     redactors: &Redactors,
 ) -> BTreeMap<RoleName, RoleView> {
-    let models = &run_config.models;
-    let mut views = graph.views().clone();
-    for (role, view) in &mut views {
+    let view = |role: &RoleName| {
         let runtime = resolved_roles.model_roles.get(role);
-        let toolbox = match (runtime, resolved_roles.tool_roles.get(role)) {
-            (Some(runtime), _) => Some(&runtime.agent.tools),
-            (None, runtime) => runtime.map(|runtime| &runtime.toolbox),
+        let agent = runtime.map(|runtime| &runtime.agent);
+        let toolbox = agent.map(|agent| &agent.tools);
+        let toolbox = toolbox.or_else(|| resolved_roles.tool_roles.get(role).map(|runtime| &runtime.toolbox));
+        let model = |name: &String| {
+            let model = run_config.models.0.get(name)?;
+            let ServedBy { provider, address } = model.served_by.clone();
+            Some(ModelView { name: name.clone(), id: model.id.clone(), provider, address })
         };
-        let heads = runtime.map(|runtime| runtime.heads.as_slice()).unwrap_or_default();
-        let resolved = heads.iter().filter_map(|head| Some((head, models.0.get(&head.model)?)));
-        view.models = resolved
-            .map(|(head, model)| ModelView {
-                name: head.model.clone(),
-                id: model.id.clone(),
-                parameters: head.head.parameters.clone(),
-                served_by: model.served_by.clone(),
-            })
-            .collect();
-        let offers = toolbox.into_iter().flat_map(Toolbox::offers);
-        view.offers = offers
-            .map(|(wire_name, offer)| {
-                let spec = offer.tool.spec();
-                ToolView {
-                    name: spec.name.clone(),
-                    wire_name: wire_name.to_owned(),
-                    is_granted: offer.denied.is_none(),
-                    needs_approval: run_config.grants.asks_about(role, &spec.name),
-                    origin: spec.origin.clone(),
-                    definition: run_config.ground.definition(spec),
-                }
-            })
-            .collect();
-        if let Some(runtime) = runtime {
-            (view.model_calls, view.tool_calls) = (runtime.agent.model_calls, runtime.agent.tool_calls);
-        }
-        view.redaction = redactors.mark(role);
-        view.contract = runtime.map(|runtime| runtime.agent.contract.clone());
-    }
-    views
+        let tool = |(wire_name, offer): (&str, &Offer)| {
+            let spec = offer.tool.spec();
+            ToolView {
+                name: spec.name.clone(),
+                wire_name: wire_name.to_owned(),
+                is_granted: offer.denied.is_none(),
+                needs_approval: run_config.grants.asks_about(role, &spec.name),
+                origin: spec.origin.clone(),
+                definition: run_config.hook_resources.definition(spec),
+            }
+        };
+        let view = RoleView {
+            workflow: graph.name().to_owned(),
+            models: runtime.iter().flat_map(|runtime| &runtime.heads).filter_map(|head| model(&head.model)).collect(),
+            offers: toolbox.into_iter().flat_map(Toolbox::offers).map(tool).collect(),
+            model_calls: agent.map_or(0, |agent| agent.model_calls),
+            tool_calls: agent.map_or(0, |agent| agent.tool_calls),
+            redaction: redactors.fingerprint(role),
+            contract: agent.map(|agent| agent.contract.clone()),
+        };
+        (role.clone(), view)
+    };
+    graph.roles().map(|(role, _)| view(role)).collect()
 }

@@ -344,8 +344,8 @@ impl<'a> VisitEffects<'a> {
                 let answered = path.run_redacting(Call::Model(call.clone()), Box::new(port), &redact).await?;
                 if let AnsweredBy::Hook(node) = &answered.answered_by {
                     let VisitContext { hook_notes, sink, .. } = self.context;
-                    self.attempts += u64::from(answered.instead.attempts.saturating_sub(1));
-                    hook_notes.answered(sink, &call.site, CallKind::Model, node, answered.instead);
+                    self.attempts += u64::from(answered.short_circuit.attempts.saturating_sub(1));
+                    hook_notes.answered(sink, &call.site, CallKind::Model, node, answered.short_circuit);
                 }
                 if let Some(Call::Model(reached)) = &answered.reached {
                     let same_head = Arc::ptr_eq(&call.head, &reached.head) || call.head == reached.head;

@@ -32,6 +32,8 @@ pub(crate) struct Replay {
     pub(crate) row: Row,
     pub(crate) paths: BTreeMap<RoleName, BTreeMap<CallKind, CallPath>>,
     pub(crate) views: BTreeMap<RoleName, RoleView>,
+    /// Where the first model of each role is served now, as notes say it.
+    pub(crate) served_by: BTreeMap<RoleName, String>,
     pub(crate) then: Arc<ReplayClock>,
 }
 
@@ -90,9 +92,8 @@ impl Replay {
 
     async fn visit(&self, stored: StoredStep, note: Note, requests: Vec<Request>) -> Result<u64, store::Error> {
         let Some(paths) = self.paths.get(&stored.step.role) else { return Ok(0) };
-        let served_by =
-            self.views.get(&stored.step.role).and_then(|view| view.models.first()).map(|model| model.served_by.mark());
-        if served_by.is_some() && note.served_by != served_by {
+        let served_by = self.served_by.get(&stored.step.role);
+        if served_by.is_some() && note.served_by.as_ref() != served_by {
             // Answered by another model than the one that would be asked now, or by an unknown one.
             return Ok(0);
         }

@@ -12,7 +12,7 @@ use rondo_protocol::Value;
 use rondo_protocol::workflow::{Checked, HookUse, Policy, Workflow};
 
 use crate::grant::{Approver, Ceilings, Grants};
-use crate::hook::Ground;
+use crate::hook::HookResources;
 use crate::models::Models;
 
 /// What the operator gives a run.
@@ -42,8 +42,8 @@ pub struct RunConfig {
     pub ceilings: Ceilings,
     /// How long one call may take with all its attempts, in milliseconds.
     pub call_total_ms: Option<u64>,
-    /// What is lent to hooks.
-    pub ground: Ground,
+    /// What hooks may use.
+    pub hook_resources: HookResources,
     /// The flags of this run that hook kinds brought along, by name.
     pub flags: BTreeMap<String, String>,
 }

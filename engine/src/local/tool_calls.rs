@@ -306,7 +306,7 @@ async fn through_hooks(
             let answered = path.run_redacting(Call::Tool(call.clone()), Box::new(port), &redact).await?;
             let Reply::Tool(reply) = answered.reply else { return Err(wrong_kind()) };
             if let AnsweredBy::Hook(node) = &answered.answered_by {
-                context.hook_notes.answered(context.sink, &call.site, CallKind::Tool, node, answered.instead);
+                context.hook_notes.answered(context.sink, &call.site, CallKind::Tool, node, answered.short_circuit);
             }
             (reply, answered.answered_by, answered.passed)
         }

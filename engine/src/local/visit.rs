@@ -143,11 +143,11 @@ async fn turn(context: &VisitContext<'_>, call: TurnCall, effects: &mut VisitEff
         })
     };
     let seen = Call::Turn(call.clone());
-    let Answered { reply, answered_by, instead, passed, .. } =
+    let Answered { reply, answered_by, short_circuit, passed, .. } =
         path.run_redacting(Call::Turn(call), Box::new(port), &redact).await?;
     let Reply::Turn(mut turn) = reply else { return Err(wrong_kind()) };
     if let AnsweredBy::Hook(node) = &answered_by {
-        context.hook_notes.answered(context.sink, seen.site(), CallKind::Turn, node, instead);
+        context.hook_notes.answered(context.sink, seen.site(), CallKind::Turn, node, short_circuit);
         turn.answered_by = Some(answered_by.clone());
         effects.count_turn(&turn);
     }

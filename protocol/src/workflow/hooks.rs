@@ -42,6 +42,22 @@ impl HookUse {
     }
 }
 
+/// A hook as a node of the graph.
+#[derive(Debug, Clone, PartialEq)]
+pub struct HookNode {
+    /// The name of the node: the kind's, with a number where it is used more than once.
+    pub name: String,
+    /// What the file says of it, or the kind that added itself.
+    pub hook: HookUse,
+}
+
+impl HookNode {
+    /// Whether calls of that kind by that role pass it.
+    pub fn is_passed_by(&self, role: &RoleName, kind: CallKind) -> bool {
+        self.hook.at == kind && self.hook.covers(role)
+    }
+}
+
 /// What happens to a call when a hook in front of it fails.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]

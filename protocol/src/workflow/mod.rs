@@ -26,7 +26,7 @@ use crate::diagnostic::Diagnostic;
 use crate::id::{FieldName, RoleName, Status};
 use crate::object::Parameters;
 
-pub use hooks::{HookUse, OnHookError};
+pub use hooks::{HookNode, HookUse, OnHookError};
 pub use limits::{Limits, RoleLimits};
 pub use read::{Files, read, read_hook};
 pub use source_map::SourceMap;

@@ -10,7 +10,7 @@ use std::time::{Duration, Instant};
 
 use rondo_agent_kit::sandbox::files::{Access, Still, Workspace};
 use rondo_agent_kit::tool::{Invocation, Tool, file_tools};
-use rondo_engine::hook::Space;
+use rondo_engine::hook::KeySpace;
 use rondo_engine::hook::kinds::cache::{Cache, Content, Key, Label, Limits, Lookup, Terms, table};
 use rondo_engine::registry;
 use rondo_engine::store::MemoryStore;
@@ -85,7 +85,7 @@ fn at<T>(items: &[T], index: u64) -> &T {
 pub fn hits() {
     let folder = tempfile::tempdir().expect("a folder");
     let store = open(folder.path(), Durability::Log);
-    let table = || table(&Space::new(Arc::clone(&store), "kept"), "bench");
+    let table = || table(&KeySpace::new(Arc::clone(&store), "kept"), "bench");
     let cache: Cache<Text> = Cache::new(table(), LIMITS);
     let asked: Vec<String> = (0..ENTRIES).map(arguments).collect();
     let keys: Vec<Key> = asked.iter().map(key).collect();
@@ -135,7 +135,7 @@ pub fn hits() {
     let started = Instant::now();
     runtime.block_on(cold.ready());
     let opened = started.elapsed();
-    let space = Space::new(Arc::clone(&store), "kept");
+    let space = KeySpace::new(Arc::clone(&store), "kept");
     let stored = space.scan(b"", 5).expect("entries").pop().map(|(key, _)| key).unwrap_or_default();
     let bare = least(20_000, |_| drop(black_box(space.get(&stored))));
     let block = vec![7_u8; RESULT_BYTES];

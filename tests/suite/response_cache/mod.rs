@@ -11,7 +11,7 @@ use proptest::prelude::*;
 use rondo_agent_kit::model::{Deltas, Model};
 use rondo_agent_kit::sandbox::files::{Access, Workspace};
 use rondo_agent_kit::tool::{Tool, file_tools};
-use rondo_engine::hook::{Context, Ground, Hook, HookKind, Making, Next, Registry};
+use rondo_engine::hook::{BuildContext, Context, Hook, HookKind, HookResources, Next, Registry};
 use rondo_engine::store::{MemoryStore, Read, StepStore};
 use rondo_engine::{Ended, Engine, Resumed, RunConfig, SystemEnv, registry};
 use rondo_protocol::Value;
@@ -402,7 +402,7 @@ impl HookKind for Rewrites {
         "rewrites"
     }
 
-    fn build(&self, _: &Making<'_>) -> Result<Arc<dyn Hook>, String> {
+    fn build(&self, _: &BuildContext<'_>) -> Result<Arc<dyn Hook>, String> {
         Ok(Arc::new(Self))
     }
 }
@@ -557,8 +557,8 @@ impl Folder {
         more: impl IntoIterator<Item = Arc<dyn Tool>>,
     ) -> RunConfig {
         let tools = file_tools(&self.workspace).into_iter().chain(more).collect();
-        let ground = Ground { files: Some(Arc::clone(&self.workspace)), ..Ground::default() };
-        RunConfig { ground, ..equipped(&checked.workflow, model, tools) }
+        let hook_resources = HookResources { files: Some(Arc::clone(&self.workspace)), ..HookResources::default() };
+        RunConfig { hook_resources, ..equipped(&checked.workflow, model, tools) }
     }
 }
 

@@ -28,7 +28,7 @@ use crate::conversation::rebuild;
 use crate::env::SeededEnv;
 use crate::exit::Exit;
 use crate::grant::Grants;
-use crate::hook::{Ground, Registry};
+use crate::hook::{HookResources, Registry};
 use crate::local::Ended;
 use crate::models::{Models, ResolvedModel, ServedBy};
 use crate::resolved_roles;
@@ -177,7 +177,7 @@ impl RunSetup {
             tools: self.fixtures.set.clone(),
             grants: Grants::everything(),
             script: self.script.clone(),
-            ground: Ground { files: self.fixtures.files.clone(), ..Ground::default() },
+            hook_resources: HookResources { files: self.fixtures.files.clone(), ..HookResources::default() },
             ..RunConfig::default()
         };
         let input = scenario.input.clone();

@@ -10,7 +10,14 @@ fn simulated(text: &str) -> Report {
 
 fn with(text: &str, inputs: Vec<Value>, routes: usize) -> Report {
     let checked = rondo_protocol::workflow::read("workflow.yaml", text, &BTreeMap::new()).unwrap();
-    let graph = Arc::new(Graph::of(&checked, |uses, roles| crate::registry().place(uses, roles)).unwrap());
+    let graph = Arc::new(
+        Graph::new(
+            &checked.workflow,
+            &checked.policy,
+            crate::registry().nodes(&checked.workflow, &checked.policy, &[]),
+        )
+        .unwrap(),
+    );
     let subject = Subject { checked: &checked, graph: &graph, inputs, tools: BTreeMap::new(), routes };
     simulate(&subject, &mut |_| {}).unwrap()
 }
@@ -268,7 +275,8 @@ fn by_force(answer_set: &AnswerSet, graph: &Graph, run: &run::Run, route: &str, 
 /// Law: what the walk takes for one state goes on alike, so that nothing is lost and nothing is made up.
 fn routes_are_those_by_force(text: &str) -> Report {
     let checked = rondo_protocol::workflow::read("workflow.yaml", text, &BTreeMap::new()).unwrap();
-    let graph = Arc::new(Graph::of(&checked, |uses, roles| crate::registry().place(uses, roles)).unwrap());
+    let nodes = crate::registry().nodes(&checked.workflow, &checked.policy, &[]);
+    let graph = Arc::new(Graph::new(&checked.workflow, &checked.policy, nodes).unwrap());
     let answer_set = AnswerSet::new(&checked.workflow, &graph, &Reads::of(&graph)).unwrap();
     let mut all = BTreeSet::new();
     let (run, _) = run::Run::new(&Arc::clone(&graph), &Arc::new(Value::empty_object()));
@@ -517,7 +525,8 @@ fn answers_of_many_roles_share_what_they_may_hold() {
         let _ = writeln!(text, "  r{role}: {{ done: {to} }}");
     }
     let checked = rondo_protocol::workflow::read("workflow.yaml", &text, &BTreeMap::new()).unwrap();
-    let graph = Arc::new(Graph::of(&checked, |uses, roles| crate::registry().place(uses, roles)).unwrap());
+    let nodes = crate::registry().nodes(&checked.workflow, &checked.policy, &[]);
+    let graph = Arc::new(Graph::new(&checked.workflow, &checked.policy, nodes).unwrap());
     let answer_set = AnswerSet::new(&checked.workflow, &graph, &Reads::of(&graph)).unwrap();
     let answers = || answer_set.roles.values().flatten().flat_map(|(_, answers)| answers);
     let bodies: BTreeMap<*const u8, usize> =

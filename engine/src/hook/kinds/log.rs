@@ -7,7 +7,7 @@ use futures_util::future::BoxFuture;
 use rondo_protocol::Value;
 use rondo_protocol::call::{Call, Fault, Reply};
 
-use crate::hook::{Context, Hook, HookKind, Making, Next};
+use crate::hook::{BuildContext, Context, Hook, HookKind, Next};
 
 /// The kind.
 pub struct Log;
@@ -17,7 +17,7 @@ impl HookKind for Log {
         "log"
     }
 
-    fn build(&self, _: &Making<'_>) -> Result<Arc<dyn Hook>, String> {
+    fn build(&self, _: &BuildContext<'_>) -> Result<Arc<dyn Hook>, String> {
         Ok(Arc::new(Counter::default()))
     }
 }

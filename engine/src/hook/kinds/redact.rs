@@ -12,7 +12,7 @@ use rondo_protocol::Value;
 use rondo_protocol::call::{Call, Fault, Reply};
 use rondo_protocol::workflow::HookUse;
 
-use crate::hook::{Context, Hook, HookKind, Making, Next};
+use crate::hook::{BuildContext, Context, Hook, HookKind, Next};
 
 /// The most patterns of one node.
 const PATTERNS_MAX: usize = 64;
@@ -40,8 +40,8 @@ impl HookKind for Redact {
         patterns.iter().map(read).collect()
     }
 
-    fn build(&self, making: &Making<'_>) -> Result<Arc<dyn Hook>, String> {
-        self.patterns(making.hook)?;
+    fn build(&self, build: &BuildContext<'_>) -> Result<Arc<dyn Hook>, String> {
+        self.patterns(build.hook)?;
         Ok(Arc::new(Passing))
     }
 }

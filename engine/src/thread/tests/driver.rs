@@ -24,7 +24,14 @@ pub const START: Digest = Digest([0; 32]);
 pub fn graph(text: &str) -> Arc<Graph> {
     let checked = rondo_protocol::workflow::read("workflow.yaml", text, &BTreeMap::new())
         .unwrap_or_else(|faults| panic!("{faults:?}\n{text}"));
-    Arc::new(Graph::of(&checked, |uses, roles| crate::registry().place(uses, roles)).unwrap())
+    Arc::new(
+        Graph::new(
+            &checked.workflow,
+            &checked.policy,
+            crate::registry().nodes(&checked.workflow, &checked.policy, &[]),
+        )
+        .unwrap(),
+    )
 }
 
 pub fn value(json: &str) -> Value {

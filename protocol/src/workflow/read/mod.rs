@@ -37,6 +37,7 @@ use file::Family;
 pub use file::{FileError, Files, MAX_CHILD_DEPTH, MAX_CHILDREN, MAX_INCLUDED_BYTES};
 pub use hook::read_hook;
 use part::Part;
+pub use scalar::duration_ms;
 
 const MAX_FAULTS: usize = 1_000;
 

@@ -11,21 +11,21 @@ use rondo_protocol::Value;
 
 use super::{groups, table};
 use crate::hook::kinds::cache::{Catalog, Listed};
-use crate::hook::{Desk, Said, verb};
+use crate::hook::{SubcommandContext, SubcommandOutput, subcommand};
 
 /// The outcome of a lookup by which a call was answered.
 pub const HIT: &str = "hit";
 /// The most calls of one visit that a node tells of one by one.
 pub const TOLD_MAX: usize = 50;
 
-/// Names and what is said of each, in order.
+/// Names and what is output of each, in order.
 pub type Parts = Vec<(&'static str, String)>;
 
 /// What a kind writes on its entries, by which they can be explained.
 pub trait Explained: Sized + 'static {
     /// The kind.
     const KIND: &'static str;
-    /// What is said behind its name of a step in which it had nothing to do.
+    /// What is output behind its name of a step in which it had nothing to do.
     const IDLE: &'static str;
     /// The width of the column of names, in characters.
     const NAME_WIDTH: usize;
@@ -74,21 +74,24 @@ pub fn differing<A: Explained>(own: &A, other: &A) -> Parts {
 }
 
 /// Explains the calls of a step.
-pub(super) fn explain<A: Explained>(asked: &verb::Asked, desk: &dyn Desk) -> Result<Said, String> {
-    let (thread, stored, note) = verb::step(asked, desk)?;
-    let entries = entries::<A>(desk)?;
-    let mut said = Said::default();
-    let _ = writeln!(said.text, "step {} of {thread}: {}, visit {}", stored.seq, stored.step.role, stored.visit);
+pub(super) fn explain<A: Explained>(
+    asked: &subcommand::Arguments,
+    context: &dyn SubcommandContext,
+) -> Result<SubcommandOutput, String> {
+    let (thread, stored, note) = subcommand::step(asked, context)?;
+    let entries = entries::<A>(context)?;
+    let mut output = SubcommandOutput::default();
+    let _ = writeln!(output.text, "step {} of {thread}: {}, visit {}", stored.seq, stored.step.role, stored.visit);
     for hook in note.hooks.iter().filter(|hook| is_of(A::KIND, &hook.node)) {
         let Some(Value::List(calls)) = hook.metrics.get("calls") else { continue };
         for call in calls {
-            tell(&hook.node, call, &entries, &mut said);
+            tell(&hook.node, call, &entries, &mut output);
         }
     }
-    if said.lines.is_empty() {
-        let _ = writeln!(said.text, "{} {}", A::KIND, A::IDLE);
+    if output.lines.is_empty() {
+        let _ = writeln!(output.text, "{} {}", A::KIND, A::IDLE);
     }
-    Ok(said)
+    Ok(output)
 }
 
 /// Whether a node is one of a kind: its name, with a number where it is used more than once.
@@ -100,50 +103,50 @@ fn is_of(kind: &str, node: &str) -> bool {
 type Entry<A> = (Listed, A);
 
 /// All entries of the kind that can be read.
-fn entries<A: Explained>(desk: &dyn Desk) -> Result<Vec<Entry<A>>, String> {
+fn entries<A: Explained>(context: &dyn SubcommandContext) -> Result<Vec<Entry<A>>, String> {
     let mut entries = Vec::new();
-    for group in groups(desk.space())? {
-        let listed = Catalog::read(&*table(desk.space(), &group)).entries();
+    for group in groups(context.space())? {
+        let listed = Catalog::read(&*table(context.space(), &group)).entries();
         entries.extend(listed.into_iter().filter_map(|entry| Some((entry.clone(), A::of_card(&entry.entry.about)?))));
     }
     Ok(entries)
 }
 
 /// Explains one call.
-fn tell<A: Explained>(node: &str, call: &Value, entries: &[Entry<A>], said: &mut Said) {
+fn tell<A: Explained>(node: &str, call: &Value, entries: &[Entry<A>], output: &mut SubcommandOutput) {
     let text = |name: &str| call.get(name).and_then(Value::as_str);
     let (key, outcome) = (text("key").unwrap_or_default(), text("outcome").unwrap_or_default());
     let _ = match text("tool") {
-        Some(tool) => writeln!(said.text, "\n{node}, {tool}: {outcome}"),
-        None => writeln!(said.text, "\n{node}: {outcome}"),
+        Some(tool) => writeln!(output.text, "\n{node}, {tool}: {outcome}"),
+        None => writeln!(output.text, "\n{node}: {outcome}"),
     };
     if key.is_empty() {
-        said.lines.push(line::<A>(node, call, None, None, &[]));
+        output.lines.push(line::<A>(node, call, None, None, &[]));
         return;
     }
-    let _ = writeln!(said.text, "  key {key}");
+    let _ = writeln!(output.text, "  key {key}");
     let Some((_, own)) = entries.iter().find(|(entry, _)| entry.key.to_string() == key) else {
-        let _ = writeln!(said.text, "  no entry has this key now");
-        said.lines.push(line::<A>(node, call, None, None, &[]));
+        let _ = writeln!(output.text, "  no entry has this key now");
+        output.lines.push(line::<A>(node, call, None, None, &[]));
         return;
     };
-    list::<A>(&mut said.text, &own.parts());
+    list::<A>(&mut output.text, &own.parts());
     let is_hit = outcome == HIT;
     let nearest = nearest(own, key, entries).filter(|_| !is_hit);
     let differs = nearest.map(|other| own.differences(other)).unwrap_or_default();
     match nearest {
         Some(other) => {
-            let _ = writeln!(said.text, "  nearest other entry: {}", other.origin().words());
-            list::<A>(&mut said.text, &differs);
+            let _ = writeln!(output.text, "  nearest other entry: {}", other.origin().words());
+            list::<A>(&mut output.text, &differs);
         }
         None if is_hit => {
-            let _ = writeln!(said.text, "  asked first by {}", own.origin().words());
+            let _ = writeln!(output.text, "  asked first by {}", own.origin().words());
         }
         None => {
-            let _ = writeln!(said.text, "  there is no other entry to compare it with");
+            let _ = writeln!(output.text, "  there is no other entry to compare it with");
         }
     }
-    said.lines.push(line(node, call, Some(own), nearest, &differs));
+    output.lines.push(line(node, call, Some(own), nearest, &differs));
 }
 
 fn list<A: Explained>(text: &mut String, parts: &[(&str, String)]) {

@@ -29,9 +29,9 @@ mod record;
 pub mod response_cache;
 pub mod set;
 pub mod settings;
+mod subcommands;
 pub mod tool_cache;
 mod under_way;
-mod verbs;
 mod write_back;
 
 #[cfg(test)]
@@ -50,8 +50,8 @@ pub use flight::Guard;
 pub use index::Totals;
 pub use set::{CacheSet, groups, table};
 pub use settings::{Scope, Settings};
+pub use subcommands::actions;
 pub use under_way::CallUnderWay;
-pub use verbs::actions;
 
 /// How long one operation waits for the table.
 pub const WAIT: Duration = Duration::from_millis(250);

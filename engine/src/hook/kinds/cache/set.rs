@@ -15,7 +15,7 @@ use rondo_protocol::call::Site;
 
 use super::under_way::{CallUnderWay, CallsUnderWay};
 use super::{Cache, Content, Key, Limits, Table};
-use crate::hook::Space;
+use crate::hook::KeySpace;
 use crate::trust::secret::Secret;
 
 /// Names of groups stand behind this byte, what is kept behind the other one.
@@ -46,7 +46,7 @@ impl<T: Content> fmt::Debug for CacheSet<T> {
 
 impl<T: Content> CacheSet<T> {
     /// The cache of a group, within these ceilings from now on.
-    pub fn cache(&self, space: &Space, group: &str, limits: Limits) -> Cache<T> {
+    pub fn cache(&self, space: &KeySpace, group: &str, limits: Limits) -> Cache<T> {
         let mut by_group = self.by_group();
         let found = by_group.entry(group.to_owned()).or_insert_with(|| Cache::new(table(space, group), limits));
         found.limit(limits);
@@ -72,7 +72,7 @@ impl<T: Content> CacheSet<T> {
     ///
     /// # Errors
     /// When the key space cannot be read.
-    pub fn all(&self, space: &Space) -> Result<Vec<(String, Cache<T>)>, String> {
+    pub fn all(&self, space: &KeySpace) -> Result<Vec<(String, Cache<T>)>, String> {
         let groups = groups(space)?;
         let mut by_group = self.by_group();
         let limits = Limits { entries: u64::MAX, bytes: u64::MAX, memory_bytes: 0 };
@@ -87,14 +87,14 @@ impl<T: Content> CacheSet<T> {
 ///
 /// # Errors
 /// When the key space cannot be read.
-pub fn groups(space: &Space) -> Result<Vec<String>, String> {
+pub fn groups(space: &KeySpace) -> Result<Vec<String>, String> {
     let entries = space.scan(&[NAMES], GROUPS_MAX).map_err(|error| error.to_string())?;
     let name = |key: &[u8]| Some(String::from_utf8_lossy(key.strip_prefix(&[NAMES])?).into_owned());
     Ok(entries.iter().map_while(|(key, _)| name(key)).collect())
 }
 
 /// The part of a kind's key space that a group has.
-pub fn table(space: &Space, group: &str) -> Arc<dyn Table> {
+pub fn table(space: &KeySpace, group: &str) -> Arc<dyn Table> {
     let digest = Digest::sha256(group.as_bytes());
     let own = digest.as_bytes().iter().take(PREFIX_BYTES).copied();
     let prefix = std::iter::once(KEPT).chain(own).collect();
@@ -102,7 +102,7 @@ pub fn table(space: &Space, group: &str) -> Arc<dyn Table> {
 }
 
 struct GroupTable {
-    space: Space,
+    space: KeySpace,
     name: String,
     prefix: Vec<u8>,
     /// Whether its name has been written, by which it is found.

@@ -4,12 +4,10 @@
 use std::collections::BTreeMap;
 
 use rondo_protocol::Value;
-use rondo_protocol::call::CallKind;
 use rondo_protocol::id::ThreadId;
-use rondo_protocol::workflow::{HookUse, OnHookError};
 
 use crate::hook::kinds::cache::Limits;
-use crate::hook::{Flag, Making, RoleView};
+use crate::hook::{BuildContext, Flag};
 
 /// Ceilings where the author sets none.
 const ENTRIES: u64 = 10_000;
@@ -73,9 +71,9 @@ impl Settings {
     ///
     /// # Errors
     /// In words, when a setting is not what it should be.
-    pub fn read(making: &Making<'_>, flag: &Flag, memory_bytes: u64) -> Result<Self, String> {
-        let given = &making.hook.settings;
-        let (looks, keeps) = match making.flags.get(flag.name).map(String::as_str) {
+    pub fn read(build: &BuildContext<'_>, flag: &Flag, memory_bytes: u64) -> Result<Self, String> {
+        let given = &build.hook.settings;
+        let (looks, keeps) = match build.flags.get(flag.name).map(String::as_str) {
             Some("off") => (false, false),
             Some("read") => (true, false),
             Some("refresh") => (false, true),
@@ -124,17 +122,5 @@ pub fn word<T: Copy, const N: usize>(
     found.map(|(_, meant)| Some(*meant)).ok_or_else(|| {
         let words = words.map(|(word, _)| word).join(", ");
         format!("`{name}` is one of {words}")
-    })
-}
-
-/// The node of a kind that a role asks for under `with`.
-pub fn of_role(role: &RoleView, kind: &str, at: CallKind) -> Option<HookUse> {
-    let Value::Object(settings) = role.with.get(kind)? else { return None };
-    Some(HookUse {
-        at,
-        on_error: OnHookError::Bypass,
-        roles: Some(vec![role.role.clone()]),
-        settings: settings.clone(),
-        kind: kind.to_owned(),
     })
 }

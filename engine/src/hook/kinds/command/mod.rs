@@ -22,7 +22,7 @@ use std::time::Duration;
 use futures_util::future::BoxFuture;
 use rondo_agent_kit::answer::Contract;
 use rondo_agent_kit::redact::Redactor;
-use rondo_agent_kit::sandbox::process::{self, Access, Answered, Exit, Limits, Processes, WorkingDir};
+use rondo_agent_kit::sandbox::process::{self, Answered, Exit, Limits};
 use rondo_agent_kit::tool::{self, cut};
 use rondo_protocol::Value;
 use rondo_protocol::call::{Call, CallKind, Fault, FaultClass, Reply, Site};
@@ -31,9 +31,8 @@ use rondo_protocol::id::RoleName;
 use rondo_protocol::workflow::{HookUse, OnHookError};
 use tokio::sync::Semaphore;
 
-use crate::config::{Cwd, HookProgram};
-use crate::hook::visits::Visits;
-use crate::hook::{Context, Ground, Hook, HookKind, Instead, Making, Next};
+use crate::hook::visit_metrics::VisitMetrics;
+use crate::hook::{BuildContext, Context, Hook, HookKind, HookProgram, HookResources, Next, ShortCircuit};
 use decision::{Decided, Decision};
 
 /// How long a program may take where the operator does not say.
@@ -74,45 +73,44 @@ impl HookKind for Command {
         hook.settings.get("name").and_then(Value::as_str)
     }
 
-    fn on_error(&self, hook: &HookUse, ground: &Ground) -> OnHookError {
-        let program = self.program(hook).and_then(|name| ground.programs.get(name));
-        match program.and_then(|program| program.on_error.as_deref()) {
-            Some("fail") => OnHookError::Fail,
-            _ => hook.on_error,
-        }
+    fn on_error(&self, hook: &HookUse, resources: &HookResources) -> OnHookError {
+        let program = self.program(hook).and_then(|name| resources.programs.get(name));
+        stricter(program.is_some_and(|program| program.is_required), hook.on_error)
     }
 
-    fn build(&self, making: &Making<'_>) -> Result<Arc<dyn Hook>, String> {
-        let Making { hook, roles, ground, .. } = making;
+    fn build(&self, build: &BuildContext<'_>) -> Result<Arc<dyn Hook>, String> {
+        let BuildContext { hook, roles, resources, .. } = build;
         let name = self.program(hook).ok_or("`name`, the program's table in rondo.toml, is missing")?;
-        let program = ground.programs.get(name).ok_or_else(|| format!("rondo.toml has no [hook.{name}]"))?;
-        let processes = ground.processes.get(name).ok_or("there is no sandbox for programs to run behind")?;
+        let program = resources.programs.get(name).ok_or_else(|| format!("rondo.toml has no [hook.{name}]"))?;
         let contracts = roles.iter().filter_map(|(role, view)| Some((role.clone(), view.contract.clone()?)));
         Ok(Arc::new(Asking {
             name: name.to_owned(),
             program: program.clone(),
-            processes: Arc::clone(processes),
-            redactor: Arc::clone(&ground.redactor),
+            redactor: Arc::clone(&resources.redactor),
             contracts: if hook.at == CallKind::Turn { contracts.collect() } else { BTreeMap::new() },
-            is_bypassed: self.on_error(hook, ground) == OnHookError::Bypass,
+            is_bypassed: self.on_error(hook, resources) == OnHookError::Bypass,
             at_once: Arc::clone(&self.at_once),
-            visits: Visits::default(),
+            visits: VisitMetrics::default(),
         }))
     }
+}
+
+/// The operator may be stricter than the file and not laxer.
+fn stricter(is_required: bool, file: OnHookError) -> OnHookError {
+    if is_required { OnHookError::Fail } else { file }
 }
 
 /// A hook that asks a program.
 struct Asking {
     name: String,
     program: HookProgram,
-    processes: Arc<Processes>,
     redactor: Arc<Redactor>,
     /// What the answers of each role must keep; only where it may answer whole turns.
     contracts: BTreeMap<RoleName, Contract>,
     /// Whether a call goes on when the program fails.
     is_bypassed: bool,
     at_once: Arc<Semaphore>,
-    visits: Visits<Figures>,
+    visits: VisitMetrics<Figures>,
 }
 
 /// What a program decided in a visit.
@@ -140,18 +138,15 @@ impl Asking {
         let _permit = self.at_once.acquire().await;
         let command = process::Command {
             stdin,
-            timeout: self.program.timeout_ms.map_or(DEFAULT_TIMEOUT, Duration::from_millis),
+            timeout: self.program.timeout.unwrap_or(DEFAULT_TIMEOUT),
             output_max_bytes: DECISION_MAX_BYTES,
             redactor: Redactor::clone(&self.redactor),
             limits: Limits { output_bytes: OUTPUT_MAX_BYTES, ..Limits::default() },
-            working_dir: match self.program.cwd {
-                Some(Cwd::Workspace) => WorkingDir::workspace(),
-                Some(Cwd::Private) | None => WorkingDir::Private,
-            },
-            access: if self.program.sandbox.is_some() { Access::Granted } else { Access::Write },
+            working_dir: self.program.working_dir.clone(),
+            access: self.program.access.clone(),
             ..process::Command::new(self.program.argv.clone())
         };
-        let Answered { stdout, stderr, exit } = self.processes.ask(command).await.map_err(|error| {
+        let Answered { stdout, stderr, exit } = self.program.processes.ask(command).await.map_err(|error| {
             let tool::Error { code, message, output } = error;
             failed(format!("{code}: {message}{}", said(&output)))
         })?;
@@ -185,7 +180,9 @@ impl Hook for Asking {
             self.visits.count(call.site(), |figures| figures.take(&decided));
             match decided {
                 Ok(Decided::Through(call) | Decided::Rewritten(call)) => next.run(call).await,
-                Ok(Decided::Answered(reply) | Decided::DeniedTool(reply)) => Ok(next.answer(reply, Instead::default())),
+                Ok(Decided::Answered(reply) | Decided::DeniedTool(reply)) => {
+                    Ok(next.answer(reply, ShortCircuit::default()))
+                }
                 Ok(Decided::Denied(reason)) => {
                     let message = format!("the hook {} denied the {} call: {reason}", context.node, call.kind().name());
                     Err(Fault::new(Code::HookDenied, FaultClass::Hook, message))

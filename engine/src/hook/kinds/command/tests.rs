@@ -162,27 +162,13 @@ fn a_call_that_is_too_long_is_not_handed_over() {
 fn the_operator_may_be_stricter_than_the_file_and_not_laxer() {
     use OnHookError::{Bypass, Fail};
 
-    let kind = Command::default();
-    let used = |on_error| HookUse {
-        at: CallKind::Tool,
-        on_error,
-        roles: None,
-        settings: BTreeMap::from([("name".to_owned(), Value::from("guard"))]),
-        kind: "command".to_owned(),
-    };
-    let of = |operator: Option<&str>, file| {
-        let program = HookProgram { on_error: operator.map(str::to_owned), ..HookProgram::default() };
-        let programs = BTreeMap::from([("guard".to_owned(), program)]);
-        kind.on_error(&used(file), &Ground { programs, ..Ground::default() })
-    };
-    for (operator, file, expected) in [
-        (None, Bypass, Bypass),
-        (None, Fail, Fail),
-        (Some("fail"), Bypass, Fail),
-        (Some("bypass"), Bypass, Bypass),
-        (Some("bypass"), Fail, Fail),
-    ] {
-        assert_eq!(of(operator, file), expected, "{operator:?} {file:?}");
+    for (is_required, file, expected) in
+        [(false, Bypass, Bypass), (false, Fail, Fail), (true, Bypass, Fail), (true, Fail, Fail)]
+    {
+        assert_eq!(stricter(is_required, file), expected, "{is_required} {file:?}");
     }
-    assert_eq!(kind.program(&used(Fail)), Some("guard"));
+    let settings = BTreeMap::from([("name".to_owned(), Value::from("guard"))]);
+    let (at, kind) = (CallKind::Tool, "command".to_owned());
+    let used = HookUse { at, on_error: Fail, roles: None, settings, kind };
+    assert_eq!(Command::default().program(&used), Some("guard"));
 }

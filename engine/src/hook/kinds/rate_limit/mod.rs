@@ -24,9 +24,8 @@ use rondo_protocol::id::RoleName;
 use rondo_protocol::workflow::HookUse;
 use tokio::time::Instant;
 
-use crate::hook::visits::Visits;
-use crate::hook::{Context, Hook, HookKind, Making, ModelView, Next};
-use crate::models::ServedBy;
+use crate::hook::visit_metrics::VisitMetrics;
+use crate::hook::{BuildContext, Context, Hook, HookKind, ModelView, Next};
 use limiter::{Hold, Limiter, Pass, Rate, TooLong};
 
 const MINUTE: Duration = Duration::from_mins(1);
@@ -79,10 +78,10 @@ impl HookKind for RateLimit {
         "rate_limit"
     }
 
-    fn build(&self, making: &Making<'_>) -> Result<Arc<dyn Hook>, String> {
-        let rate = rate(making.hook)?;
-        let models = making.roles.iter().map(|(role, view)| (role.clone(), view.models.clone())).collect();
-        let (held, visits) = (Mutex::default(), Visits::default());
+    fn build(&self, build: &BuildContext<'_>) -> Result<Arc<dyn Hook>, String> {
+        let rate = rate(build.hook)?;
+        let models = build.roles.iter().map(|(role, view)| (role.clone(), view.models.clone())).collect();
+        let (held, visits) = (Mutex::default(), VisitMetrics::default());
         Ok(Arc::new(Limiting { rate, models, limiters: Arc::clone(&self.limiters), held, visits }))
     }
 }
@@ -111,7 +110,7 @@ struct Limiting {
     limiters: Arc<Limiters>,
     /// What this node has met so far.
     held: Mutex<BTreeMap<Subject, Arc<Held>>>,
-    visits: Visits<Figures>,
+    visits: VisitMetrics<Figures>,
 }
 
 #[derive(Default)]
@@ -133,8 +132,10 @@ impl Limiting {
 
     fn model(&self, call: &ModelCall) -> Subject {
         let known = self.models.get(&call.site.role).into_iter().flatten().find(|model| model.name == call.model);
-        let ServedBy { provider, address } = known.map(|model| model.served_by.clone()).unwrap_or_default();
-        let id = known.map_or_else(|| call.head.model.clone(), |model| model.id.clone());
+        let (provider, address, id) = match known {
+            Some(model) => (model.provider.clone(), model.address.clone(), model.id.clone()),
+            None => (String::new(), String::new(), call.head.model.clone()),
+        };
         Subject::Model { provider, address, id }
     }
 

@@ -6,7 +6,7 @@ use rondo_protocol::workflow::OnHookError;
 
 use super::*;
 use crate::hook::contract::{calls, node, send};
-use crate::hook::{Ground, Space};
+use crate::hook::{HookResources, KeySpace};
 use crate::store::MemoryStore;
 
 fn used(settings: &[(&str, u64)]) -> HookUse {
@@ -15,16 +15,16 @@ fn used(settings: &[(&str, u64)]) -> HookUse {
 }
 
 fn built(kind: &RateLimit, settings: &[(&str, u64)]) -> Result<Arc<dyn Hook>, String> {
-    let space = Space::new(Arc::new(MemoryStore::default()), kind.name());
-    kind.build(&Making {
+    let space = KeySpace::new(Arc::new(MemoryStore::default()), kind.name());
+    kind.build(&BuildContext {
         of_kind: &std::collections::BTreeSet::new(),
         altered: &std::collections::BTreeSet::new(),
         hook: &used(settings),
         roles: &BTreeMap::new(),
         flags: &BTreeMap::new(),
-        ground: &Ground::default(),
+        resources: &HookResources::default(),
         space: &space,
-        is_rehearsal: false,
+        is_replay: false,
     })
 }
 

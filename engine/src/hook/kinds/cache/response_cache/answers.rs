@@ -20,8 +20,8 @@ use super::settings::Settings;
 use crate::hook::kinds::cache::CacheSet;
 use crate::hook::kinds::cache::explain::{HIT, TOLD_MAX};
 use crate::hook::kinds::cache::{Asked, Cache, Figure, Guard, Key, Label, Missing, Terms, WAIT};
-use crate::hook::visits::Visits;
-use crate::hook::{Context, Hook, Making, ModelView, Next, RoleView};
+use crate::hook::visit_metrics::VisitMetrics;
+use crate::hook::{BuildContext, Context, Hook, ModelView, Next, RoleView};
 
 /// How long an asker waits for an equal one that has gone first. A model may take long; afterwards the asker goes by
 /// itself.
@@ -43,10 +43,10 @@ pub struct Answers {
     cache: Cache<Answer>,
     files: Option<Arc<Workspace>>,
     /// Whether its calls count in no figure.
-    is_rehearsal: bool,
+    is_replay: bool,
     /// Calls that were let through and are not settled.
     unsettled: Mutex<BTreeMap<Site, Open>>,
-    visits: Visits<Visit>,
+    visits: VisitMetrics<Visit>,
 }
 
 /// A call that was let through.
@@ -89,22 +89,22 @@ impl Answers {
         caches: &Arc<CacheSet<Answer>>,
         counters: &Arc<Counters>,
         settings: Settings,
-        making: &Making<'_>,
+        build: &BuildContext<'_>,
     ) -> Self {
-        let workflow = making.roles.values().next().map(|view| view.workflow.as_str()).unwrap_or_default();
+        let workflow = build.roles.values().next().map(|view| view.workflow.as_str()).unwrap_or_default();
         Self {
             caches: Arc::clone(caches),
             counters: Arc::clone(counters),
             counter: OnceLock::new(),
-            of_kind: making.of_kind.clone(),
-            altered: making.altered.clone(),
-            cache: caches.cache(making.space, settings.common.scope.group(workflow), settings.common.limits),
+            of_kind: build.of_kind.clone(),
+            altered: build.altered.clone(),
+            cache: caches.cache(build.space, settings.common.scope.group(workflow), settings.common.limits),
             settings,
-            roles: making.roles.clone(),
-            files: making.ground.files.clone(),
-            is_rehearsal: making.is_rehearsal,
+            roles: build.roles.clone(),
+            files: build.resources.files.clone(),
+            is_replay: build.is_replay,
             unsettled: Mutex::default(),
-            visits: Visits::default(),
+            visits: VisitMetrics::default(),
         }
     }
 
@@ -155,8 +155,8 @@ impl Answers {
             at: self.settings.at,
             scope: scope.name().to_owned(),
             within: scope.within(&subject.site.thread, workflow).to_owned(),
-            provider: subject.model.served_by.provider.clone(),
-            address: subject.model.served_by.address.clone(),
+            provider: subject.model.provider.clone(),
+            address: subject.model.address.clone(),
             request: subject.request,
             lane: subject.site.lane.to_string(),
             occurrence,
@@ -166,7 +166,7 @@ impl Answers {
     }
 
     fn count(&self, role: &RoleName, figure: Figure, more: u64) {
-        if !self.is_rehearsal {
+        if !self.is_replay {
             self.cache.tally(&Label::new(role.as_str(), "")).count(figure, more);
         }
     }
@@ -427,7 +427,7 @@ impl Hook for Answers {
             self.unsettled().retain(|call, _| call.role != site.role || call.lane != site.lane);
             self.counter(site).ended(site);
             let visit = self.visits.ended(site);
-            if !self.is_rehearsal {
+            if !self.is_replay {
                 self.cache.flush().await;
             }
             visit.map(Visit::metrics)

@@ -7,7 +7,7 @@ use rondo_protocol::seen::ReadSet;
 use rondo_protocol::{Digest, canonical};
 use serde::{Deserialize, Serialize};
 
-use crate::hook::Instead;
+use crate::hook::ShortCircuit;
 use crate::hook::kinds::cache::{Content, Key};
 
 /// What one entry holds beside its text.
@@ -62,9 +62,9 @@ impl Answer {
     }
 
     /// What giving it again saves.
-    pub fn instead(&self, key: &Key) -> Instead {
+    pub fn instead(&self, key: &Key) -> ShortCircuit {
         let attempts = self.attempts;
-        Instead { key: Some(key.to_string()), saved_usd: self.cost_usd, saved: self.usage, attempts }
+        ShortCircuit { key: Some(key.to_string()), saved_usd: self.cost_usd, saved: self.usage, attempts }
     }
 
     /// The requests of a turn behind its first one.

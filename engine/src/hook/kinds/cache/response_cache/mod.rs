@@ -25,7 +25,6 @@ mod tests;
 use std::sync::Arc;
 
 use rondo_protocol::call::CallKind;
-use rondo_protocol::workflow::HookUse;
 
 use self::answers::Answers;
 use self::entry::Answer;
@@ -33,7 +32,7 @@ use self::key::About;
 use self::occurrence::Counters;
 use self::settings::Settings;
 use crate::hook::kinds::cache::{self, CacheSet};
-use crate::hook::{Flag, Hook, HookKind, Making, RoleView, Verb};
+use crate::hook::{BuildContext, Flag, Hook, HookKind, Subcommand};
 
 /// The name in files.
 pub(super) const NAME: &str = "response_cache";
@@ -58,25 +57,24 @@ impl HookKind for ResponseCache {
         NAME
     }
 
-    /// A role whose `with` names the kind has a node of its own.
-    fn auto_inject(&self, role: &RoleView) -> Option<HookUse> {
-        cache::settings::of_role(role, NAME, CallKind::Model)
+    fn injected_at(&self) -> Option<CallKind> {
+        Some(CallKind::Model)
     }
 
     fn flags(&self) -> Vec<Flag> {
         vec![FLAG]
     }
 
-    fn verbs(&self) -> Vec<Verb> {
-        vec![Verb {
+    fn subcommands(&self) -> Vec<Subcommand> {
+        vec![Subcommand {
             name: "cache",
             about: "Show, explain, fill and clear what hooks keep of earlier answers",
             actions: cache::actions::<About, _>(&self.caches),
         }]
     }
 
-    fn build(&self, making: &Making<'_>) -> Result<Arc<dyn Hook>, String> {
-        let settings = Settings::read(making)?;
-        Ok(Arc::new(Answers::new(&self.caches, &self.counters, settings, making)))
+    fn build(&self, build: &BuildContext<'_>) -> Result<Arc<dyn Hook>, String> {
+        let settings = Settings::read(build)?;
+        Ok(Arc::new(Answers::new(&self.caches, &self.counters, settings, build)))
     }
 }

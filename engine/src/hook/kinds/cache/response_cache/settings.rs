@@ -3,7 +3,7 @@
 use rondo_protocol::call::CallKind;
 
 use super::FLAG;
-use crate::hook::Making;
+use crate::hook::BuildContext;
 use crate::hook::kinds::cache::settings;
 
 /// What is held in memory at most. Little: reading an answer from the store is nothing beside the call that it saves.
@@ -22,11 +22,11 @@ pub struct Settings {
 
 impl Settings {
     /// Reads what was set.
-    pub fn read(making: &Making<'_>) -> Result<Self, String> {
+    pub fn read(build: &BuildContext<'_>) -> Result<Self, String> {
         Ok(Self {
-            common: settings::Settings::read(making, &FLAG, MEMORY_BYTES)?,
-            at: making.hook.at,
-            ttl_ms: settings::number(&making.hook.settings, "ttl")?,
+            common: settings::Settings::read(build, &FLAG, MEMORY_BYTES)?,
+            at: build.hook.at,
+            ttl_ms: settings::number(&build.hook.settings, "ttl")?,
         })
     }
 }

@@ -36,13 +36,12 @@ mod tests;
 use std::sync::Arc;
 
 use rondo_protocol::call::CallKind;
-use rondo_protocol::workflow::HookUse;
 
 use self::key::About;
 use self::results::{Results, Shared};
 use self::settings::Settings;
 use crate::hook::kinds::cache;
-use crate::hook::{Flag, Hook, HookKind, Making, RoleView, Verb};
+use crate::hook::{BuildContext, Flag, Hook, HookKind, Subcommand};
 
 /// The name in files.
 pub(super) const NAME: &str = "tool_cache";
@@ -66,25 +65,24 @@ impl HookKind for ToolCache {
         NAME
     }
 
-    /// A role whose `with` names the kind has a node of its own.
-    fn auto_inject(&self, role: &RoleView) -> Option<HookUse> {
-        cache::settings::of_role(role, NAME, CallKind::Tool)
+    fn injected_at(&self) -> Option<CallKind> {
+        Some(CallKind::Tool)
     }
 
     fn flags(&self) -> Vec<Flag> {
         vec![FLAG]
     }
 
-    fn verbs(&self) -> Vec<Verb> {
-        vec![Verb {
+    fn subcommands(&self) -> Vec<Subcommand> {
+        vec![Subcommand {
             name: "cache",
             about: "Show, explain, fill and clear what hooks keep of earlier answers",
             actions: cache::actions::<About, _>(&self.shared.caches),
         }]
     }
 
-    fn build(&self, making: &Making<'_>) -> Result<Arc<dyn Hook>, String> {
-        let settings = Settings::read(making)?;
-        Ok(Arc::new(Results::new(&self.shared, settings, making)))
+    fn build(&self, build: &BuildContext<'_>) -> Result<Arc<dyn Hook>, String> {
+        let settings = Settings::read(build)?;
+        Ok(Arc::new(Results::new(&self.shared, settings, build)))
     }
 }

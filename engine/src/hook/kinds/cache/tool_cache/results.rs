@@ -22,8 +22,8 @@ use super::visit::{Holding, Outcome, Visit};
 use super::writes::{Reading, Writes, Writing};
 use crate::hook::kinds::cache::CacheSet;
 use crate::hook::kinds::cache::{self, Asked, Cache, Figure, Guard, Key, Label, Terms, WAIT};
-use crate::hook::visits::Visits;
-use crate::hook::{Context, Hook, Instead, Making, Next};
+use crate::hook::visit_metrics::VisitMetrics;
+use crate::hook::{BuildContext, Context, Hook, Next, ShortCircuit};
 
 /// How long an asker waits for an equal one that has gone first; afterwards it goes by itself.
 const TURN_WAIT: Duration = Duration::from_secs(10);
@@ -49,10 +49,10 @@ pub struct Results {
     /// Roles between whom and the tool something may change what is said: there is nothing to keep of them.
     altered: BTreeSet<RoleName>,
     /// Whether its calls count in no figure and change nothing.
-    is_rehearsal: bool,
+    is_replay: bool,
     /// Results of calls that are not settled.
     unsettled: Mutex<BTreeMap<Site, Open>>,
-    visits: Visits<Visit>,
+    visits: VisitMetrics<Visit>,
 }
 
 /// A result that may be kept once its call is settled.
@@ -80,20 +80,20 @@ enum Looked {
 
 impl Results {
     /// The hook of a node.
-    pub fn new(shared: &Arc<Shared>, settings: Settings, making: &Making<'_>) -> Self {
-        let workflow = making.roles.values().next().map(|view| view.workflow.clone()).unwrap_or_default();
-        let files = making.ground.files.clone();
+    pub fn new(shared: &Arc<Shared>, settings: Settings, build: &BuildContext<'_>) -> Self {
+        let workflow = build.roles.values().next().map(|view| view.workflow.clone()).unwrap_or_default();
+        let files = build.resources.files.clone();
         Self {
-            cache: shared.caches.cache(making.space, settings.common.scope.group(&workflow), settings.common.limits),
-            choice: Choice::new(&settings, making.roles, files.as_deref().map(Workspace::path)),
+            cache: shared.caches.cache(build.space, settings.common.scope.group(&workflow), settings.common.limits),
+            choice: Choice::new(&settings, build.roles, files.as_deref().map(Workspace::path)),
             settings,
             workflow,
             files,
             shared: Arc::clone(shared),
-            altered: making.altered.clone(),
-            is_rehearsal: making.is_rehearsal,
+            altered: build.altered.clone(),
+            is_replay: build.is_replay,
             unsettled: Mutex::default(),
-            visits: Visits::default(),
+            visits: VisitMetrics::default(),
         }
     }
 
@@ -102,7 +102,7 @@ impl Results {
     }
 
     fn visit(&self, site: &Site, note: impl FnOnce(&mut Visit)) {
-        if !self.is_rehearsal {
+        if !self.is_replay {
             self.visits.count(site, note);
         }
     }
@@ -110,7 +110,7 @@ impl Results {
     /// Takes note of how a lookup ended.
     fn told(&self, subject: &Subject<'_>, outcome: Outcome) {
         let ToolCall { site, name, .. } = subject.call;
-        if !self.is_rehearsal {
+        if !self.is_replay {
             let tally = self.cache.tally(&Label::new(site.role.as_str(), name));
             let is_would_hit = matches!(outcome, Outcome::WouldHit | Outcome::Mismatch);
             tally.count(Figure::Lookups, u64::from(outcome != Outcome::NotAsked));
@@ -211,7 +211,7 @@ impl Results {
 
     /// Begins a write, if a call with this effect is one.
     async fn writing(&self, effect: &Effect) -> Option<Writing> {
-        if effect.is_repeatable() || self.is_rehearsal {
+        if effect.is_repeatable() || self.is_replay {
             return None;
         }
         let write_set = match (effect, self.files.clone()) {
@@ -297,7 +297,7 @@ impl Results {
             let ran = self.run(&subject, next, None, context).await;
             return self.open(&call.site, ran);
         }
-        let serves = self.settings.mode == Mode::Serve || self.is_rehearsal;
+        let serves = self.settings.mode == Mode::Serve || self.is_replay;
         match self.look_up(&subject, serves, context).await {
             Looked::Missed(outcome, turn) => {
                 self.told(&subject, outcome);
@@ -306,8 +306,8 @@ impl Results {
             }
             Looked::Found(kept) if serves => {
                 self.told(&subject, Outcome::Hit);
-                let instead = Instead { key: Some(subject.key.to_string()), ..Instead::default() };
-                Ok(next.answer(Reply::Tool(kept.reply()), instead))
+                let short_circuit = ShortCircuit { key: Some(subject.key.to_string()), ..ShortCircuit::default() };
+                Ok(next.answer(Reply::Tool(kept.reply()), short_circuit))
             }
             Looked::Found(kept) => {
                 let ran = self.run(&subject, next, None, context).await;
@@ -419,7 +419,7 @@ impl Hook for Results {
             // What was never settled is not kept.
             self.unsettled().retain(|call, _| call.role != site.role || call.lane != site.lane);
             let visit = self.visits.ended(site);
-            if self.settings.common.is_off() || self.is_rehearsal {
+            if self.settings.common.is_off() || self.is_replay {
                 return None;
             }
             self.cache.flush().await;

@@ -7,7 +7,7 @@ use rondo_protocol::Value;
 
 use super::{FLAG, denied};
 use crate::hook::kinds::cache::settings;
-use crate::hook::{Making, ToolView};
+use crate::hook::{BuildContext, ToolView};
 
 /// What is held in memory at most. Much: a quick tool's result saves little more than reading it from the store costs.
 const MEMORY_BYTES: u64 = 32 << 20;
@@ -46,11 +46,11 @@ pub struct Settings {
 
 impl Settings {
     /// Reads what was set.
-    pub fn read(making: &Making<'_>) -> Result<Self, String> {
-        let settings = &making.hook.settings;
+    pub fn read(build: &BuildContext<'_>) -> Result<Self, String> {
+        let settings = &build.hook.settings;
         let modes = [("serve", Mode::Serve), ("observe", Mode::Observe), ("verify", Mode::Verify)];
         let read = Self {
-            common: settings::Settings::read(making, &FLAG, MEMORY_BYTES)?,
+            common: settings::Settings::read(build, &FLAG, MEMORY_BYTES)?,
             mode: settings::word(settings, "mode", modes)?.unwrap_or(Mode::Serve),
             ttl_ms: settings.get("ttl").map_or(Ok(Some(TTL_MS)), |ttl| duration("ttl", ttl))?,
             per_tool: per_tool(settings)?,

@@ -25,11 +25,11 @@ use tempfile::TempDir;
 
 use super::*;
 use crate::env::SeededEnv;
-use crate::hook::{CallPath, Context, Ground, NoPast, Node, Reports, Space, ToolView};
+use crate::hook::{CallPath, Context, HookResources, KeySpace, NoPast, Node, Reports, RoleView, ToolView};
 use crate::store::MemoryStore;
 
 /// A folder, a store, and the kind as one process has it.
-struct Desk {
+struct Fixture {
     folder: TempDir,
     files: Arc<Workspace>,
     store: Arc<MemoryStore>,
@@ -41,7 +41,7 @@ struct Desk {
 
 /// A node of one run of a thread.
 struct Run<'d> {
-    desk: &'d Desk,
+    fixture: &'d Fixture,
     thread: ThreadId,
     path: CallPath,
     position: AtomicUsize,
@@ -110,7 +110,7 @@ fn server(name: &str) -> Origin {
     Origin::Mcp { server: name.to_owned() }
 }
 
-impl Desk {
+impl Fixture {
     fn new(tools: Vec<Arc<dyn Tool>>) -> Self {
         let folder = TempDir::new().unwrap();
         let all = || vec![".".into()];
@@ -144,27 +144,24 @@ impl Desk {
         }
     }
 
-    fn space(&self) -> Space {
-        Space::new(Arc::clone(&self.store) as _, NAME)
+    fn space(&self) -> KeySpace {
+        KeySpace::new(Arc::clone(&self.store) as _, NAME)
     }
 
-    fn view(&self, role: &str, workflow: &str) -> RoleView {
+    fn view(&self, workflow: &str) -> RoleView {
         let offer = |tool: &Arc<dyn Tool>| ToolView {
             name: tool.spec().name.clone(),
             wire_name: tool.spec().name.clone(),
             is_granted: !tool.spec().name.starts_with("ungranted"),
             needs_approval: tool.spec().name.starts_with("approved"),
             origin: tool.spec().origin.clone(),
-            definition: Ground::default().definition(tool.spec()),
+            definition: HookResources::default().definition(tool.spec()),
         };
         RoleView {
             model_calls: 100,
             tool_calls: 200,
             redaction: String::new(),
-            role: RoleName::new(role).unwrap(),
             workflow: workflow.to_owned(),
-            with: BTreeMap::new(),
-            tools: Vec::new(),
             models: Vec::new(),
             offers: self.tools.values().map(offer).collect(),
             contract: None,
@@ -173,18 +170,18 @@ impl Desk {
 
     fn build(&self, workflow: &str, settings: &str, flag: &str) -> Result<Arc<dyn Hook>, String> {
         let Value::Object(settings) = canonical::parse(settings.as_bytes()).unwrap() else { panic!("settings") };
-        let roles = ["a", "b"].map(|role| (RoleName::new(role).unwrap(), self.view(role, workflow)));
+        let roles = ["a", "b"].map(|role| (RoleName::new(role).unwrap(), self.view(workflow)));
         let hook =
             HookUse { at: CallKind::Tool, on_error: OnHookError::Fail, roles: None, settings, kind: NAME.to_owned() };
-        self.kind.build(&Making {
+        self.kind.build(&BuildContext {
             of_kind: &std::collections::BTreeSet::new(),
             altered: &std::collections::BTreeSet::new(),
             hook: &hook,
             roles: &BTreeMap::from(roles),
             flags: &BTreeMap::from([("cache".to_owned(), flag.to_owned())]),
-            ground: &Ground { files: Some(Arc::clone(&self.files)), ..Ground::default() },
+            resources: &HookResources { files: Some(Arc::clone(&self.files)), ..HookResources::default() },
             space: &self.space(),
-            is_rehearsal: flag == "replay",
+            is_replay: flag == "replay",
         })
     }
 
@@ -203,7 +200,7 @@ impl Desk {
         let node = |(settings, flag): &(&str, &str)| self.node(self.build(workflow, settings, flag).unwrap(), NAME);
         let path = CallPath::new(nodes.iter().map(node).collect());
         let thread = ThreadId::from_parts(thread, 1);
-        Run { desk: self, thread, path, position: AtomicUsize::new(0), reached: AtomicUsize::new(0) }
+        Run { fixture: self, thread, path, position: AtomicUsize::new(0), reached: AtomicUsize::new(0) }
     }
 
     fn flagged(&self, settings: &str, flag: &str) -> Run<'_> {
@@ -227,7 +224,7 @@ impl Desk {
 impl Run<'_> {
     /// Carries a call to its tool and back, without settling it.
     async fn begin(&self, role: &str, name: &str, arguments: &str) -> (Call, usize, Came) {
-        let tool = &self.desk.tools[name];
+        let tool = &self.fixture.tools[name];
         let value = canonical::parse(arguments.as_bytes()).unwrap_or_default();
         let call = Call::Tool(ToolCall {
             site: self.site(role, self.position.fetch_add(1, Ordering::SeqCst)),
@@ -254,7 +251,7 @@ impl Run<'_> {
             failed: reply.failed,
             is_hit: answered.answered_by != AnsweredBy::Port,
             reply,
-            key: answered.instead.key,
+            key: answered.short_circuit.key,
         };
         (call, answered.passed, came)
     }

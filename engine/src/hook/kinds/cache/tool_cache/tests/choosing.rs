@@ -1,12 +1,14 @@
 //! Which calls may be kept, whatever they are called and whoever names them.
 
+use rondo_protocol::workflow::HookNode;
+
 use super::*;
 
 const PURE: Effect = Effect::Pure;
 
 /// Calls a tool twice: whether the second one was answered, and how both ended.
-async fn twice(desk: &Desk, settings: &str, name: &str) -> (bool, Vec<String>) {
-    let run = desk.run(settings);
+async fn twice(fixture: &Fixture, settings: &str, name: &str) -> (bool, Vec<String>) {
+    let run = fixture.run(settings);
     run.call(name, "{}").await;
     let is_hit = run.call(name, "{}").await.is_hit;
     (is_hit, outcomes(&run.metrics().await))
@@ -14,7 +16,7 @@ async fn twice(desk: &Desk, settings: &str, name: &str) -> (bool, Vec<String>) {
 
 async fn is_kept(tool: Arc<dyn Tool>, settings: &str) -> bool {
     let name = tool.spec().name.clone();
-    twice(&Desk::new(vec![tool]), settings, &name).await.0
+    twice(&Fixture::new(vec![tool]), settings, &name).await.0
 }
 
 #[tokio::test]
@@ -26,8 +28,8 @@ async fn the_declared_effect_decides() {
         (Effect::External, Some("its effect is external")),
     ] {
         for origin in [Origin::BuiltIn, Origin::Program] {
-            let desk = Desk::new(vec![counting("look", origin, effect.clone())]);
-            let (is_hit, outcomes) = twice(&desk, "{}", "look").await;
+            let fixture = Fixture::new(vec![counting("look", origin, effect.clone())]);
+            let (is_hit, outcomes) = twice(&fixture, "{}", "look").await;
             let expected = match refused {
                 None => ["absent".to_owned(), "hit".to_owned()],
                 Some(why) => [format!("refused because {why}"), format!("refused because {why}")],
@@ -43,8 +45,8 @@ async fn what_is_not_granted_or_shown_to_a_person_first_is_never_answered() {
         ("ungranted", "refused because the tool is not granted"),
         ("approved", "refused because a person is asked before each call of it"),
     ] {
-        let desk = Desk::new(vec![counting(name, Origin::BuiltIn, PURE)]);
-        let (is_hit, outcomes) = twice(&desk, &format!("{{\"tools\":[\"{name}\"]}}"), name).await;
+        let fixture = Fixture::new(vec![counting(name, Origin::BuiltIn, PURE)]);
+        let (is_hit, outcomes) = twice(&fixture, &format!("{{\"tools\":[\"{name}\"]}}"), name).await;
         assert_eq!((is_hit, outcomes[1].as_str()), (false, why));
     }
 }
@@ -57,12 +59,12 @@ async fn the_fixed_list_holds_whatever_effect_is_declared_and_nothing_takes_from
     let disguised = ["server.write_file", "Bash", "WriteFile", "write-file", "fs__write_file", "a/b/PUSH", "x:deploy"];
     for name in listed.split_whitespace().chain(disguised) {
         assert!(denied::is_denied(name), "{name}");
-        let desk = Desk::new(vec![counting(name, Origin::Program, PURE)]);
-        let (is_hit, outcomes) = twice(&desk, "{}", name).await;
+        let fixture = Fixture::new(vec![counting(name, Origin::Program, PURE)]);
+        let (is_hit, outcomes) = twice(&fixture, "{}", name).await;
         let why = "refused because the tool is on the fixed list of those that are never kept";
         assert_eq!((is_hit, outcomes[1].as_str()), (false, why), "{name}");
         for settings in [format!("{{\"tools\":[\"{name}\"]}}"), format!("{{\"per_tool\":{{\"{name}\":1000}}}}")] {
-            let error = desk.build("w", &settings, "on").err().unwrap();
+            let error = fixture.build("w", &settings, "on").err().unwrap();
             assert!(error.contains(name) && error.contains("fixed list"), "{error}");
         }
     }
@@ -130,13 +132,13 @@ async fn whose_a_tool_is_is_never_guessed_from_its_name() {
 #[tokio::test]
 async fn a_call_that_failed_is_never_kept() {
     let failing = made("look", Origin::BuiltIn, PURE, |_| Err(tool::Error::new(Code::ToolArguments, "no")));
-    let desk = Desk::new(vec![failing]);
-    let run = desk.run("{}");
+    let fixture = Fixture::new(vec![failing]);
+    let run = fixture.run("{}");
     run.call("look", "{}").await;
     assert!(!run.call("look", "{}").await.is_hit);
     // Nor one that an outer hook makes a failure of.
-    let desk = Desk::new(vec![counting("look", Origin::BuiltIn, PURE)]);
-    let run = desk.run("{}");
+    let fixture = Fixture::new(vec![counting("look", Origin::BuiltIn, PURE)]);
+    let run = fixture.run("{}");
     let (call, passed, came) = run.begin("a", "look", "{}").await;
     run.path.settle(passed, &call, &Reply::Tool(came.reply), Verdict::Refused).await;
     assert!(!run.call("look", "{}").await.is_hit);
@@ -145,8 +147,8 @@ async fn a_call_that_failed_is_never_kept() {
 
 #[tokio::test]
 async fn arguments_that_are_spelt_differently_are_the_same_and_others_are_not() {
-    let desk = Desk::new(vec![counting("look", Origin::BuiltIn, PURE)]);
-    let run = desk.run("{}");
+    let fixture = Fixture::new(vec![counting("look", Origin::BuiltIn, PURE)]);
+    let run = fixture.run("{}");
     let same =
         [r#"{"a":1,"b":[1.5,"ü"]}"#, r#" { "b" : [15e-1, "\u00fc"], "a" : 1.0 } "#, "{\"b\":[1.50,\"ü\"],\n\"a\":1e0}"];
     assert_eq!(run.calls("look", &same).await.iter().filter(|(_, is_hit)| *is_hit).count(), 2);
@@ -172,8 +174,8 @@ async fn two_scopes_never_share_and_each_covers_what_it_says() {
     let tool = || vec![counting("look", Origin::BuiltIn, PURE)];
     let settings = ["thread", "workflow", "store"].map(|scope| format!("{{\"scope\":\"{scope}\"}}"));
     for (at, settings) in settings.iter().enumerate() {
-        let desk = Desk::new(tool());
-        let place = |thread, workflow| desk.nodes(thread, workflow, &[(settings, "on")]);
+        let fixture = Fixture::new(tool());
+        let place = |thread, workflow| fixture.nodes(thread, workflow, &[(settings, "on")]);
         place(1, "w").call("look", "{}").await;
         let hits = [
             place(1, "w").call("look", "{}").await.is_hit,
@@ -182,15 +184,15 @@ async fn two_scopes_never_share_and_each_covers_what_it_says() {
         ];
         assert_eq!(hits, [[true, false, false], [true, true, false], [true, true, true]][at], "{settings}");
     }
-    let desk = Desk::new(tool());
+    let fixture = Fixture::new(tool());
     for settings in &settings {
-        assert!(!desk.run(settings).call("look", "{}").await.is_hit, "{settings}");
+        assert!(!fixture.run(settings).call("look", "{}").await.is_hit, "{settings}");
     }
 }
 
 #[tokio::test]
 async fn settings_that_are_none_are_refused_in_words() {
-    let desk = Desk::new(Vec::new());
+    let fixture = Fixture::new(Vec::new());
     for (settings, words) in [
         (r#"{"scope":"all"}"#, "`scope` is one of workflow, thread, store"),
         (r#"{"mode":1}"#, "`mode` is one of serve, observe, verify"),
@@ -202,19 +204,18 @@ async fn settings_that_are_none_are_refused_in_words() {
         (r#"{"per_tool":{"x":true}}"#, "`per_tool.x` is not a duration"),
         (r#"{"entries":"x"}"#, "`entries` is not a number"),
     ] {
-        assert_eq!(desk.build("w", settings, "on").err().as_deref(), Some(words));
+        assert_eq!(fixture.build("w", settings, "on").err().as_deref(), Some(words));
     }
 }
 
 #[test]
 fn a_role_that_names_the_kind_has_a_node_at_its_tool_calls() {
-    let desk = Desk::new(Vec::new());
-    let mut view = desk.view("a", "w");
-    assert_eq!(desk.kind.auto_inject(&view), None);
-    let settings = canonical::parse(br#"{"ttl":1000}"#).unwrap();
-    view.with.insert(NAME.to_owned(), settings);
-    let hook = desk.kind.auto_inject(&view).unwrap();
-    assert_eq!((hook.at, hook.on_error, hook.kind.as_str()), (CallKind::Tool, OnHookError::Bypass, NAME));
+    let text = "rondo: 1\nname: w\nroles: { a: { system: x, with: { tool_cache: { ttl: 1s } } }, b: { system: x } }\n\
+                graph:\n  start: { to: a, prompt: go }\n  a: { done: { to: b } }\n  b: { done: { to: end } }\n";
+    let checked = rondo_protocol::workflow::read("w.yaml", text, &BTreeMap::new()).unwrap();
+    let nodes = crate::registry().nodes(&checked.workflow, &checked.policy, &[]);
+    let [HookNode { name, hook }] = nodes.as_slice() else { panic!("{nodes:?}") };
+    assert_eq!((name.as_str(), hook.at, hook.on_error), (NAME, CallKind::Tool, OnHookError::Bypass));
     assert_eq!(hook.roles, Some(vec![RoleName::new("a").unwrap()]));
     assert_eq!(hook.settings["ttl"], Value::from(1000_u64));
 }

@@ -69,12 +69,12 @@ fn about(dependencies: Option<Dependencies>, arguments: &str) -> About {
 /// Law: dependencies are touched by exactly the writes that touch what they are made of, also once they have been stored.
 #[test]
 fn an_extent_is_touched_by_what_touches_what_was_seen() {
-    let desk = Desk::new(Vec::new());
-    let root = desk.files.path();
+    let fixture = Fixture::new(Vec::new());
+    let root = fixture.files.path();
     proptest!(ProptestConfig::with_cases(2000), |(seen in seen(), written in prop::collection::vec(path(), 0..3))| {
         let dependencies = Dependencies::of(&seen, root);
-        let write_set = WriteSet::of(&Effect::Writes(written.clone()), Some(&desk.files)).unwrap();
-        let expected = desk.files.reach(&written).touches(&seen);
+        let write_set = WriteSet::of(&Effect::Writes(written.clone()), Some(&fixture.files)).unwrap();
+        let expected = fixture.files.reach(&written).touches(&seen);
         prop_assert_eq!(write_set.touches(&dependencies), expected, "{:?}", dependencies);
         let kept = About::dependencies(&about(Some(dependencies), "{}").to_bytes()).unwrap();
         prop_assert_eq!(write_set.touches(&kept), expected);
@@ -84,8 +84,8 @@ fn an_extent_is_touched_by_what_touches_what_was_seen() {
 /// Law: the index finds exactly the entries that a write touches, whatever has come and gone before.
 #[test]
 fn what_a_write_touches_is_found_without_looking_at_all_entries() {
-    let desk = Desk::new(Vec::new());
-    let root = desk.files.path();
+    let fixture = Fixture::new(Vec::new());
+    let root = fixture.files.path();
     let entry = prop_oneof![8 => seen().prop_map(Some), 1 => Just(None)];
     let entries = prop::collection::vec((entry, any::<bool>()), 1..12);
     proptest!(ProptestConfig::with_cases(2000), |(entries in entries, written in prop::collection::vec(path(), 0..3))| {
@@ -102,7 +102,7 @@ fn what_a_write_touches_is_found_without_looking_at_all_entries() {
             dependents.came(key, about);
         }
         cards.iter().filter(|(.., stays)| !stays).for_each(|(key, ..)| dependents.went(key));
-        for write_set in [WriteSet::of(&Effect::Writes(written.clone()), Some(&desk.files)).unwrap(), WriteSet::anything()] {
+        for write_set in [WriteSet::of(&Effect::Writes(written.clone()), Some(&fixture.files)).unwrap(), WriteSet::anything()] {
             let touches =
                 // Of a write that may reach anything, all are found: those too that saw nothing.
                 |about: &Vec<u8>| About::dependencies(about).is_some_and(|dependencies| write_set.paths().is_none() || write_set.touches(&dependencies));
@@ -122,11 +122,11 @@ fn what_a_write_touches_is_found_without_looking_at_all_entries() {
 /// A card holds what it can; what does not fit is touched by any write.
 #[test]
 fn a_card_is_bounded_and_never_claims_to_stand_on_less() {
-    let desk = Desk::new(Vec::new());
-    let touch = |path: &str| WriteSet::of(&Effect::Writes(vec![path.to_owned()]), Some(&desk.files)).unwrap();
+    let fixture = Fixture::new(Vec::new());
+    let touch = |path: &str| WriteSet::of(&Effect::Writes(vec![path.to_owned()]), Some(&fixture.files)).unwrap();
     for count in [1, 10, 100, 1000] {
         let sights = (0..count).map(|at| sight(format!("folder/with/a/name/{at:05}"), SightKind::File)).collect();
-        let dependencies = Dependencies::of(&ReadSet { sights }, desk.files.path());
+        let dependencies = Dependencies::of(&ReadSet { sights }, fixture.files.path());
         let bytes = about(Some(dependencies), &"\u{1}".repeat(2000)).to_bytes();
         assert!(bytes.len() <= 4096, "{count}: {}", bytes.len());
         let kept = About::dependencies(&bytes).unwrap();
@@ -141,7 +141,7 @@ fn a_card_is_bounded_and_never_claims_to_stand_on_less() {
     let mut sights: Vec<Sight> = (0..1000).map(|at| sight(format!("deep/{at}"), SightKind::File)).collect();
     sights.push(sight("deep".to_owned(), SightKind::Listing));
     let kept =
-        About::dependencies(&about(Some(Dependencies::of(&ReadSet { sights }, desk.files.path())), "{}").to_bytes())
+        About::dependencies(&about(Some(Dependencies::of(&ReadSet { sights }, fixture.files.path())), "{}").to_bytes())
             .unwrap();
     assert!(touch("deep/999").touches(&kept) && touch("deep/new").touches(&kept) && !touch("else").touches(&kept));
 }
@@ -149,7 +149,7 @@ fn a_card_is_bounded_and_never_claims_to_stand_on_less() {
 /// A write in one workspace touches what was seen in another, by where it really is.
 #[test]
 fn folders_of_two_workspaces_are_told_apart() {
-    let (one, other) = (Desk::new(Vec::new()), Desk::new(Vec::new()));
+    let (one, other) = (Fixture::new(Vec::new()), Fixture::new(Vec::new()));
     let seen = ReadSet { sights: vec![sight("x".to_owned(), SightKind::File)] };
     let write_set = WriteSet::of(&Effect::Writes(vec!["x".to_owned()]), Some(&one.files)).unwrap();
     assert!(write_set.touches(&Dependencies::of(&seen, one.files.path())));
@@ -161,9 +161,9 @@ fn folders_of_two_workspaces_are_told_apart() {
 /// A program with another argv or schema, or a server with another command or address, is another tool.
 #[test]
 fn what_runs_behind_a_tool_and_its_schema_are_part_of_its_definition() {
-    let backend = |table: &str, what: &[u8]| Ground {
+    let backend = |table: &str, what: &[u8]| HookResources {
         backends: BTreeMap::from([(table.to_owned(), Digest::sha256(what))]),
-        ..Ground::default()
+        ..HookResources::default()
     };
     for (origin, table) in [(Origin::Program, "tool.look"), (server("s"), "mcp.s")] {
         let tool = counting("look", origin, Effect::Pure);

@@ -4,34 +4,34 @@ use super::*;
 
 #[tokio::test]
 async fn a_read_is_given_again_with_what_it_saw_while_that_stands() {
-    let desk = Desk::new(Vec::new());
-    desk.write("x", "one");
-    let run = desk.run("{}");
+    let fixture = Fixture::new(Vec::new());
+    fixture.write("x", "one");
+    let run = fixture.run("{}");
     let first = run.read("x").await;
     let second = run.read("x").await;
     assert!(second.is_hit && second.text == first.text);
     assert!(second.reply.seen.is_some() && second.reply.seen == first.reply.seen);
     // The same length, and so soon that no time need tell the change.
-    desk.write("x", "two");
+    fixture.write("x", "two");
     let third = run.read("x").await;
     assert!(!third.is_hit && third.text.contains("two"));
     let metrics = run.metrics().await;
     assert_eq!(figures(&metrics, &["hits", "misses", "changed", "recorded_count", "entries"]), [1, 2, 1, 2, 1]);
     assert_eq!(outcomes(&metrics), ["absent", "hit", "changed"]);
     // In the next process too, and when it is gone.
-    let desk = desk.again();
-    assert!(desk.run("{}").read("x").await.is_hit);
-    std::fs::remove_file(desk.folder.path().join("x")).unwrap();
-    assert!(desk.run("{}").read("x").await.failed);
+    let fixture = fixture.again();
+    assert!(fixture.run("{}").read("x").await.is_hit);
+    std::fs::remove_file(fixture.folder.path().join("x")).unwrap();
+    assert!(fixture.run("{}").read("x").await.failed);
 }
 
 /// A public failure of other engines: who polls is told what was so when it first asked.
 #[tokio::test]
 async fn identical_polls_see_each_change() {
-    let desk = Desk::new(Vec::new());
-    let run = desk.run("{}");
+    let fixture = Fixture::new(Vec::new());
+    let run = fixture.run("{}");
     for state in ["pending", "pending", "running", "done   "] {
-        desk.write("state", state);
+        fixture.write("state", state);
         assert!(run.read("state").await.text.contains(state), "{state}");
     }
     assert!(run.read("state").await.is_hit);
@@ -39,27 +39,27 @@ async fn identical_polls_see_each_change() {
 
 #[tokio::test]
 async fn a_listing_and_a_search_see_what_comes_goes_and_changes() {
-    let desk = Desk::new(Vec::new());
-    desk.write("a.txt", "needle");
-    let run = desk.run("{}");
+    let fixture = Fixture::new(Vec::new());
+    fixture.write("a.txt", "needle");
+    let run = fixture.run("{}");
     let calls = [("list_files", "{}"), ("search_files", r#"{"pattern":"needle"}"#)];
     for (name, arguments) in calls {
         run.call(name, arguments).await;
         assert!(run.call(name, arguments).await.is_hit, "{name}");
     }
     let changes: [(&str, &dyn Fn()); 4] = [
-        ("it comes", &|| desk.write("b.txt", "needle")),
-        ("it changes", &|| desk.write("b.txt", "no needle any more")),
+        ("it comes", &|| fixture.write("b.txt", "needle")),
+        ("it changes", &|| fixture.write("b.txt", "no needle any more")),
         ("it is renamed", &|| {
-            std::fs::rename(desk.folder.path().join("b.txt"), desk.folder.path().join("c.txt")).unwrap();
+            std::fs::rename(fixture.folder.path().join("b.txt"), fixture.folder.path().join("c.txt")).unwrap();
         }),
-        ("it goes", &|| std::fs::remove_file(desk.folder.path().join("c.txt")).unwrap()),
+        ("it goes", &|| std::fs::remove_file(fixture.folder.path().join("c.txt")).unwrap()),
     ];
     for (what, change) in changes {
         change();
         for (name, arguments) in calls {
             let fresh = run.call(name, arguments).await;
-            let plain = desk.nodes(9, "w", &[]).call(name, arguments).await;
+            let plain = fixture.nodes(9, "w", &[]).call(name, arguments).await;
             assert_eq!(fresh.text, plain.text, "{name}: {what}");
         }
     }
@@ -69,10 +69,10 @@ async fn a_listing_and_a_search_see_what_comes_goes_and_changes() {
 async fn names_that_no_text_holds_as_they_are_are_never_served_stale() {
     use std::os::unix::ffi::OsStrExt;
     for name in [&b"line\nbreak"[..], b"not\xffutf8", b"caf\xc3\xa9", b"tab\t\x1b[31m"] {
-        let desk = Desk::new(Vec::new());
-        let path = desk.folder.path().join(std::ffi::OsStr::from_bytes(name));
+        let fixture = Fixture::new(Vec::new());
+        let path = fixture.folder.path().join(std::ffi::OsStr::from_bytes(name));
         std::fs::write(&path, "needle one").unwrap();
-        let run = desk.run("{}");
+        let run = fixture.run("{}");
         let search = r#"{"pattern":"needle.*"}"#;
         for text in ["needle one", "needle two"] {
             std::fs::write(&path, text).unwrap();
@@ -83,29 +83,29 @@ async fn names_that_no_text_holds_as_they_are_are_never_served_stale() {
         }
         std::fs::remove_file(&path).unwrap();
         let listed = run.call("list_files", "{}").await.text;
-        assert_eq!(listed, desk.nodes(9, "w", &[]).call("list_files", "{}").await.text);
+        assert_eq!(listed, fixture.nodes(9, "w", &[]).call("list_files", "{}").await.text);
     }
 }
 
 /// Two workspaces keep apart what is called alike in both.
 #[tokio::test]
 async fn two_folders_never_share() {
-    let one = Desk::new(Vec::new());
+    let one = Fixture::new(Vec::new());
     one.write("x", "of one");
     one.run("{}").read("x").await;
-    let other = Desk::new(Vec::new());
+    let other = Fixture::new(Vec::new());
     other.write("x", "of two");
     let other =
-        Desk { store: Arc::clone(&one.store), kind: ToolCache { shared: Arc::clone(&one.kind.shared) }, ..other };
+        Fixture { store: Arc::clone(&one.store), kind: ToolCache { shared: Arc::clone(&one.kind.shared) }, ..other };
     assert!(other.run("{}").read("x").await.text.contains("of two"));
     assert!(one.run("{}").read("x").await.text.contains("of one"));
 }
 
 #[tokio::test]
 async fn without_a_workspace_no_read_is_kept() {
-    let desk = Desk::new(Vec::new());
-    desk.write("x", "one");
-    let roles = BTreeMap::from([(RoleName::new("a").unwrap(), desk.view("a", "w"))]);
+    let fixture = Fixture::new(Vec::new());
+    fixture.write("x", "one");
+    let roles = BTreeMap::from([(RoleName::new("a").unwrap(), fixture.view("w"))]);
     let hook = HookUse {
         at: CallKind::Tool,
         on_error: OnHookError::Fail,
@@ -113,18 +113,18 @@ async fn without_a_workspace_no_read_is_kept() {
         settings: BTreeMap::new(),
         kind: NAME.to_owned(),
     };
-    let hook = desk.kind.build(&Making {
+    let hook = fixture.kind.build(&BuildContext {
         of_kind: &std::collections::BTreeSet::new(),
         altered: &std::collections::BTreeSet::new(),
         hook: &hook,
         roles: &roles,
         flags: &BTreeMap::new(),
-        ground: &Ground::default(),
-        space: &desk.space(),
-        is_rehearsal: false,
+        resources: &HookResources::default(),
+        space: &fixture.space(),
+        is_replay: false,
     });
-    let path = CallPath::new(vec![desk.node(hook.unwrap(), NAME)]);
-    let run = Run { path, ..desk.run("{}") };
+    let path = CallPath::new(vec![fixture.node(hook.unwrap(), NAME)]);
+    let run = Run { path, ..fixture.run("{}") };
     run.read("x").await;
     assert!(!run.read("x").await.is_hit);
     assert!(outcomes(&run.metrics().await)[0].starts_with("refused because it reads files, and there is no workspace"));

@@ -10,8 +10,8 @@ fn look() -> Vec<Arc<dyn Tool>> {
 
 #[tokio::test]
 async fn a_hit_is_what_the_tool_said_and_names_its_key() {
-    let desk = Desk::new(look());
-    let run = desk.run("{}");
+    let fixture = Fixture::new(look());
+    let run = fixture.run("{}");
     let first = run.call("look", "{}").await;
     let second = run.call("look", "{}").await;
     assert_eq!((first.text.as_str(), first.is_hit, first.key), ("0", false, None));
@@ -19,22 +19,22 @@ async fn a_hit_is_what_the_tool_said_and_names_its_key() {
     assert_eq!((second.key.map(|key| key.len()), run.reached()), (Some(64), 1));
     // Another role, and another run in the same process and in the next.
     assert!(run.by("b", "look", "{}").await.is_hit);
-    desk.flush().await;
-    let desk = desk.again();
-    assert!(desk.run("{}").call("look", "{}").await.is_hit);
+    fixture.flush().await;
+    let fixture = fixture.again();
+    assert!(fixture.run("{}").call("look", "{}").await.is_hit);
 }
 
 /// Public failures of other engines: expired entries counted as neither, and a time to live renewed by being seen.
 #[tokio::test]
 async fn what_has_expired_is_a_miss_and_being_used_renews_nothing() {
-    let desk = Desk::new(look());
-    let run = desk.run("{}");
+    let fixture = Fixture::new(look());
+    let run = fixture.run("{}");
     run.call("look", "{}").await;
     for _ in 0..5 {
-        desk.env.advance(Duration::from_millis(11_999));
+        fixture.env.advance(Duration::from_millis(11_999));
         assert!(run.call("look", "{}").await.is_hit);
     }
-    desk.env.advance(Duration::from_millis(5));
+    fixture.env.advance(Duration::from_millis(5));
     assert_eq!(run.call("look", "{}").await.text, "1");
     let metrics = run.metrics().await;
     let names = ["observed_calls", "hits", "misses", "expired", "recorded_count", "entries"];
@@ -58,25 +58,25 @@ async fn a_time_to_live_is_the_tools_the_nodes_or_none() {
         (r#"{"per_tool":{"x":0}}"#, "x", 1_000_000_000, true),
         (r#"{"per_tool":{"x":0}}"#, "y", 60, false),
     ] {
-        let desk = Desk::new(tools());
-        let run = desk.run(settings);
+        let fixture = Fixture::new(tools());
+        let run = fixture.run(settings);
         run.call(tool, "{}").await;
-        desk.env.advance(Duration::from_secs(seconds));
+        fixture.env.advance(Duration::from_secs(seconds));
         assert_eq!(run.call(tool, "{}").await.is_hit, is_hit, "{settings} {tool} {seconds}");
     }
-    let desk = Desk::new(vec![counting("docs.find", server("docs"), Effect::External)]);
-    let run = desk.run(r#"{"per_tool":{"docs.*":5000}}"#);
+    let fixture = Fixture::new(vec![counting("docs.find", server("docs"), Effect::External)]);
+    let run = fixture.run(r#"{"per_tool":{"docs.*":5000}}"#);
     run.call("docs.find", "{}").await;
-    desk.env.advance(Duration::from_secs(5));
+    fixture.env.advance(Duration::from_secs(5));
     assert!(!run.call("docs.find", "{}").await.is_hit);
 }
 
 #[tokio::test]
 async fn a_clock_that_went_back_is_a_miss() {
-    let desk = Desk::new(look());
-    desk.run("{}").call("look", "{}").await;
-    let desk = Desk { env: Arc::new(SeededEnv::new(5, 1)), ..desk };
-    let run = desk.run("{}");
+    let fixture = Fixture::new(look());
+    fixture.run("{}").call("look", "{}").await;
+    let fixture = Fixture { env: Arc::new(SeededEnv::new(5, 1)), ..fixture };
+    let run = fixture.run("{}");
     assert!(!run.call("look", "{}").await.is_hit);
     assert_eq!(outcomes(&run.metrics().await), ["clock went back"]);
 }
@@ -86,24 +86,24 @@ async fn the_flag_says_whether_results_are_looked_up_and_kept() {
     for (flag, kept_is_found, keeps) in
         [("on", true, true), ("off", false, false), ("read", true, false), ("refresh", false, true)]
     {
-        let desk = Desk::new(look());
-        desk.run("{}").call("look", r#"{"a":1}"#).await;
-        let run = desk.flagged("{}", flag);
+        let fixture = Fixture::new(look());
+        fixture.run("{}").call("look", r#"{"a":1}"#).await;
+        let run = fixture.flagged("{}", flag);
         assert_eq!(run.call("look", r#"{"a":1}"#).await.is_hit, kept_is_found, "{flag}");
         run.call("look", r#"{"a":2}"#).await;
-        assert_eq!(desk.run("{}").call("look", r#"{"a":2}"#).await.is_hit, keeps, "{flag}");
+        assert_eq!(fixture.run("{}").call("look", r#"{"a":2}"#).await.is_hit, keeps, "{flag}");
     }
     // A refreshed result takes the place of an older one.
-    let desk = Desk::new(look());
-    desk.run("{}").call("look", "{}").await;
-    desk.flagged("{}", "refresh").call("look", "{}").await;
-    assert_eq!(desk.run("{}").call("look", "{}").await.text, "1");
+    let fixture = Fixture::new(look());
+    fixture.run("{}").call("look", "{}").await;
+    fixture.flagged("{}", "refresh").call("look", "{}").await;
+    assert_eq!(fixture.run("{}").call("look", "{}").await.text, "1");
 }
 
 #[tokio::test]
 async fn the_figures_of_a_turn_have_these_names_and_no_others() {
-    let desk = Desk::new(look());
-    let run = desk.run("{}");
+    let fixture = Fixture::new(look());
+    let run = fixture.run("{}");
     let none = run.metrics().await;
     run.calls("look", &["{}", "{}"]).await;
     run.call("write_file", r#"{"path":"x","text":"y"}"#).await;
@@ -139,7 +139,7 @@ async fn the_figures_of_a_turn_have_these_names_and_no_others() {
     );
     assert_eq!((of(2, "tool"), of(2, "key")), (Value::from("write_file"), Value::Null));
     // Lists are bounded; counts are not.
-    let run = desk.run(r#"{"mode":"observe"}"#);
+    let run = fixture.run(r#"{"mode":"observe"}"#);
     for _ in 0..60 {
         run.call("look", "{}").await;
     }
@@ -153,8 +153,8 @@ async fn the_figures_of_a_turn_have_these_names_and_no_others() {
 
 #[tokio::test]
 async fn a_node_that_observes_runs_the_tool_and_counts_what_it_would_have_answered() {
-    let desk = Desk::new(look());
-    let run = desk.run(r#"{"mode":"observe"}"#);
+    let fixture = Fixture::new(look());
+    let run = fixture.run(r#"{"mode":"observe"}"#);
     let said = run.calls("look", &["{}", "{}", "{}"]).await;
     assert_eq!(said, [("0".to_owned(), false), ("1".to_owned(), false), ("2".to_owned(), false)]);
     let metrics = run.metrics().await;
@@ -164,7 +164,7 @@ async fn a_node_that_observes_runs_the_tool_and_counts_what_it_would_have_answer
     assert_eq!((details.len(), details[0].get("tool")), (2, Some(&Value::from("look"))));
     assert_eq!(outcomes(&metrics), ["absent", "would hit", "would hit"]);
     // What it observes renews nothing: it would have expired all the same.
-    desk.env.advance(Duration::from_mins(1));
+    fixture.env.advance(Duration::from_mins(1));
     run.call("look", "{}").await;
     assert_eq!(figures(&run.metrics().await, &["would_hit_count", "expired", "misses"]), [0, 1, 1]);
 }
@@ -173,14 +173,15 @@ async fn a_node_that_observes_runs_the_tool_and_counts_what_it_would_have_answer
 async fn a_node_that_verifies_reports_a_tool_that_says_something_else() {
     let line = Arc::new(Mutex::new("one\ntwo\nthree".to_owned()));
     let said = Arc::clone(&line);
-    let desk = Desk::new(vec![made("look", Origin::Program, Effect::Pure, move |_| Ok(said.lock().unwrap().clone()))]);
-    let run = desk.run(r#"{"mode":"verify"}"#);
+    let fixture =
+        Fixture::new(vec![made("look", Origin::Program, Effect::Pure, move |_| Ok(said.lock().unwrap().clone()))]);
+    let run = fixture.run(r#"{"mode":"verify"}"#);
     run.calls("look", &["{}", "{}"]).await;
-    assert_eq!(desk.warnings(), Vec::<String>::new());
+    assert_eq!(fixture.warnings(), Vec::<String>::new());
     *line.lock().unwrap() = "one\n2\nthree".to_owned();
     assert_eq!(run.calls("look", &["{}", "{}"]).await, vec![("one\n2\nthree".to_owned(), false); 2]);
     assert_eq!(
-        desk.warnings(),
+        fixture.warnings(),
         [
             "look is declared with the effect pure, and a call with equal arguments, while all that it had seen stood as it \
           did, said something else: line 2 was \"two\" and is \"2\""
@@ -191,29 +192,29 @@ async fn a_node_that_verifies_reports_a_tool_that_says_something_else() {
     assert_eq!(figures(&metrics, &names), [4, 3, 1, 2, 0, 1]);
     assert_eq!(outcomes(&metrics), ["absent", "would hit", "mismatch", "would hit"]);
     // The entry was replaced.
-    assert_eq!(desk.run("{}").call("look", "{}").await.text, "one\n2\nthree");
+    assert_eq!(fixture.run("{}").call("look", "{}").await.text, "one\n2\nthree");
 }
 
 #[tokio::test]
 async fn a_tool_that_fails_where_it_would_have_been_answered_is_reported_and_forgotten() {
     let fails = Arc::new(std::sync::atomic::AtomicBool::new(false));
     let failing = Arc::clone(&fails);
-    let desk = Desk::new(vec![made("look", Origin::Program, Effect::Pure, move |_| {
+    let fixture = Fixture::new(vec![made("look", Origin::Program, Effect::Pure, move |_| {
         let is_well = !failing.load(Ordering::SeqCst);
         is_well.then(|| "well".to_owned()).ok_or_else(|| tool::Error::new(Code::ToolArguments, "not today"))
     })]);
-    let run = desk.run(r#"{"mode":"verify"}"#);
+    let run = fixture.run(r#"{"mode":"verify"}"#);
     run.call("look", "{}").await;
     fails.store(true, Ordering::SeqCst);
     assert!(run.call("look", "{}").await.failed);
-    assert!(desk.warnings()[0].contains("failed: \"error RN1602: not today\""));
-    assert_eq!(desk.entries(), 0);
+    assert!(fixture.warnings()[0].contains("failed: \"error RN1602: not today\""));
+    assert_eq!(fixture.entries(), 0);
 }
 
 #[tokio::test]
 async fn equal_calls_of_one_reply_wait_for_the_first_of_them() {
-    let desk = Desk::new(look());
-    let run = desk.run("{}");
+    let fixture = Fixture::new(look());
+    let run = fixture.run("{}");
     let begun = std::time::Instant::now();
     let all = futures_util::future::join_all((0..3).map(|_| run.begin("a", "look", "{}"))).await;
     for one in all {
@@ -226,8 +227,8 @@ async fn equal_calls_of_one_reply_wait_for_the_first_of_them() {
 
 #[tokio::test]
 async fn nobody_waits_for_what_is_settled_only_afterwards() {
-    let desk = Desk::new(["x", "y"].map(|name| counting(name, Origin::BuiltIn, Effect::Pure)).to_vec());
-    let (one, other) = (desk.run("{}"), desk.nodes(2, "w", &[("{}", "on")]));
+    let fixture = Fixture::new(["x", "y"].map(|name| counting(name, Origin::BuiltIn, Effect::Pure)).to_vec());
+    let (one, other) = (fixture.run("{}"), fixture.nodes(2, "w", &[("{}", "on")]));
     let begun = std::time::Instant::now();
     let pair = |run, names: [&'static str; 2]| async move {
         let run: &Run<'_> = run;
@@ -243,7 +244,7 @@ async fn nobody_waits_for_what_is_settled_only_afterwards() {
     }
     assert!(begun.elapsed() < Duration::from_secs(5));
     // Nor does an inner node wait for an outer one that looks the same key up.
-    let run = desk.nodes(3, "w", &[("{}", "on"), (r#"{"ttl":1000}"#, "on")]);
+    let run = fixture.nodes(3, "w", &[("{}", "on"), (r#"{"ttl":1000}"#, "on")]);
     let begun = std::time::Instant::now();
     assert!(!run.call("x", r#"{"a":1}"#).await.is_hit);
     assert!(run.call("x", r#"{"a":1}"#).await.is_hit);
@@ -252,8 +253,8 @@ async fn nobody_waits_for_what_is_settled_only_afterwards() {
 
 #[tokio::test]
 async fn several_nodes_before_a_role_each_keep_their_own_tools() {
-    let desk = Desk::new(["x", "y"].map(|name| counting(name, Origin::BuiltIn, Effect::Pure)).to_vec());
-    let run = desk.nodes(1, "w", &[(r#"{"tools":["x"]}"#, "on"), (r#"{"tools":["y"]}"#, "on")]);
+    let fixture = Fixture::new(["x", "y"].map(|name| counting(name, Origin::BuiltIn, Effect::Pure)).to_vec());
+    let run = fixture.nodes(1, "w", &[(r#"{"tools":["x"]}"#, "on"), (r#"{"tools":["y"]}"#, "on")]);
     for name in ["x", "y"] {
         run.call(name, "{}").await;
         assert!(run.call(name, "{}").await.is_hit, "{name}");
@@ -264,18 +265,18 @@ async fn several_nodes_before_a_role_each_keep_their_own_tools() {
 async fn a_huge_result_is_given_again_whole_and_ceilings_hold() {
     let text = "ü\n".repeat((1 << 20) / 3);
     let said = text.clone();
-    let desk = Desk::new(vec![made("look", Origin::BuiltIn, Effect::Pure, move |_| Ok(said.clone()))]);
-    let run = desk.run("{}");
+    let fixture = Fixture::new(vec![made("look", Origin::BuiltIn, Effect::Pure, move |_| Ok(said.clone()))]);
+    let run = fixture.run("{}");
     run.call("look", "{}").await;
     let again = run.call("look", "{}").await;
     assert!(again.is_hit && again.text == text);
-    let desk = desk.again();
-    assert!(desk.run("{}").call("look", "{}").await.text == text);
-    let run = desk.run(r#"{"bytes":4096,"scope":"thread"}"#);
+    let fixture = fixture.again();
+    assert!(fixture.run("{}").call("look", "{}").await.text == text);
+    let run = fixture.run(r#"{"bytes":4096,"scope":"thread"}"#);
     run.call("look", "{}").await;
     assert!(!run.call("look", "{}").await.is_hit);
     assert_eq!(figure(&run.metrics().await, "recorded_count"), 0);
-    let run = desk.run(r#"{"entries":2,"scope":"store"}"#);
+    let run = fixture.run(r#"{"entries":2,"scope":"store"}"#);
     for at in 0..4 {
         run.call("look", &format!("{{\"a\":{at}}}")).await;
     }
@@ -286,13 +287,13 @@ async fn a_huge_result_is_given_again_whole_and_ceilings_hold() {
 #[tokio::test]
 async fn nothing_damaged_is_ever_given() {
     let tools = || vec![made("look", Origin::BuiltIn, Effect::Pure, |arguments| Ok(arguments.to_text()))];
-    let desk = Desk::new(tools());
+    let fixture = Fixture::new(tools());
     let arguments = [r#"{"a":1}"#, r#"{"a":2}"#];
-    desk.run("{}").calls("look", &arguments).await;
-    desk.flush().await;
-    let space = desk.space();
+    fixture.run("{}").calls("look", &arguments).await;
+    fixture.flush().await;
+    let space = fixture.space();
     let whole = space.scan(&[], 100).unwrap();
-    let mut desk = desk;
+    let mut fixture = fixture;
     let mut hits = 0;
     for at in 0..whole.len() {
         let (key, value) = &whole[at];
@@ -308,14 +309,14 @@ async fn nothing_damaged_is_ever_given() {
                 space.put(key.clone(), Some(value.clone())).await.unwrap();
             }
             space.put(key.clone(), Some(damaged)).await.unwrap();
-            desk = desk.again();
-            for (said, is_hit) in desk.flagged("{}", "read").calls("look", &arguments).await {
+            fixture = fixture.again();
+            for (said, is_hit) in fixture.flagged("{}", "read").calls("look", &arguments).await {
                 assert!(arguments.contains(&said.as_str()), "{said}");
                 hits += usize::from(is_hit);
             }
-            let came = desk.flagged("{}", "read").calls("look", &arguments).await;
+            let came = fixture.flagged("{}", "read").calls("look", &arguments).await;
             assert_eq!([came[0].0.as_str(), came[1].0.as_str()], arguments);
-            desk.flush().await;
+            fixture.flush().await;
         }
     }
     assert!(hits > 0, "what is not damaged is given");
@@ -323,11 +324,11 @@ async fn nothing_damaged_is_ever_given() {
 
 #[tokio::test]
 async fn a_rehearsed_thread_is_learnt_and_counted_nowhere() {
-    let desk = Desk::new(look());
-    let run = desk.flagged(r#"{"mode":"verify"}"#, "replay");
+    let fixture = Fixture::new(look());
+    let run = fixture.flagged(r#"{"mode":"verify"}"#, "replay");
     run.calls("look", &["{}", "{}"]).await;
     let node = &run.path.nodes()[0];
     assert_eq!(node.hook.visited(&run.site("a", 0), &node.context).await, None);
-    assert_eq!(desk.entries(), 1);
-    assert!(desk.run("{}").call("look", "{}").await.is_hit);
+    assert_eq!(fixture.entries(), 1);
+    assert!(fixture.run("{}").call("look", "{}").await.is_hit);
 }

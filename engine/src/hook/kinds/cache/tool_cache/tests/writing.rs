@@ -23,14 +23,14 @@ fn ways() -> Vec<(&'static str, String, bool)> {
     ]
 }
 
-/// A desk on which each way leads, and how many entries there were when a tool of ours wrote.
-fn desk() -> (Arc<Mutex<Vec<u64>>>, Desk) {
+/// A fixture on which each way leads, and how many entries there were when a tool of ours wrote.
+fn fixture() -> (Arc<Mutex<Vec<u64>>>, Fixture) {
     let at_start: Arc<Mutex<Vec<u64>>> = Arc::default();
-    let mut desk = Desk::new(vec![counting("look", Origin::BuiltIn, Effect::Pure)]);
-    let path = desk.folder.path().join("x");
+    let mut fixture = Fixture::new(vec![counting("look", Origin::BuiltIn, Effect::Pure)]);
+    let path = fixture.folder.path().join("x");
     let writes = |name: &str, origin: Origin, effect: Effect| {
         let (path, at_start) = (path.clone(), Arc::clone(&at_start));
-        let shared = Arc::clone(&desk.kind.shared);
+        let shared = Arc::clone(&fixture.kind.shared);
         made(name, origin, effect, move |_| {
             at_start.lock().unwrap().push(shared.caches.used().iter().map(|cache| cache.totals().entries).sum());
             std::fs::write(&path, "two\n").unwrap();
@@ -42,8 +42,8 @@ fn desk() -> (Arc<Mutex<Vec<u64>>>, Desk) {
         writes("shell", Origin::BuiltIn, Effect::External),
         writes("docs.put", server("docs"), Effect::External),
     ];
-    desk.tools.extend(own.map(|tool| (tool.spec().name.clone(), tool)));
-    (at_start, desk)
+    fixture.tools.extend(own.map(|tool| (tool.spec().name.clone(), tool)));
+    (at_start, fixture)
 }
 
 /// A public failure of other engines: an agent reads what was there before its own write.
@@ -58,26 +58,26 @@ async fn a_read_after_an_own_write_is_fresh_for_the_same_role_another_and_anothe
             ("a node that is off", "off", "serve"),
             ("a node that observes", "on", "observe"),
         ] {
-            let (at_start, desk) = desk();
-            desk.write("x", "one\n");
-            desk.write("y", "unrelated");
-            let run = desk.run("{}");
+            let (at_start, fixture) = fixture();
+            fixture.write("x", "one\n");
+            fixture.write("y", "unrelated");
+            let run = fixture.run("{}");
             run.call("look", "{}").await;
             run.read("x").await;
             run.read("y").await;
             assert!(run.read("x").await.is_hit);
-            assert_eq!(desk.entries(), 3);
+            assert_eq!(fixture.entries(), 3);
             let other = match writer {
                 "the same role" | "another role" => None,
-                "another workflow" => Some(desk.nodes(2, "v", &[("{}", flag)])),
-                _ => Some(desk.nodes(2, "w", &[(&format!("{{\"mode\":\"{mode}\"}}"), flag)])),
+                "another workflow" => Some(fixture.nodes(2, "v", &[("{}", flag)])),
+                _ => Some(fixture.nodes(2, "w", &[(&format!("{{\"mode\":\"{mode}\"}}"), flag)])),
             };
             let role = if writer == "another role" { "b" } else { "a" };
             let wrote = other.as_ref().unwrap_or(&run).by(role, way, &arguments).await;
             assert!(!wrote.failed && !wrote.is_hit, "{way}: {}", wrote.text);
             // What it may touch was dropped before it started: the pure entry stays, and a read that lies elsewhere.
             let left = if is_bounded { 2 } else { 1 };
-            assert_eq!(desk.entries(), left, "{way} by {writer}");
+            assert_eq!(fixture.entries(), left, "{way} by {writer}");
             assert!(at_start.lock().unwrap().iter().all(|entries| *entries == left), "{way} by {writer}");
             let fresh = run.read("x").await;
             assert!(!fresh.is_hit && fresh.text.contains("two"), "{way} by {writer}: {}", fresh.text);
@@ -90,13 +90,13 @@ async fn a_read_after_an_own_write_is_fresh_for_the_same_role_another_and_anothe
 /// A public failure of other engines: an edit that looks like an earlier one is skipped.
 #[tokio::test]
 async fn an_identical_edit_is_made_again() {
-    let (_, desk) = desk();
-    let run = desk.run("{}");
+    let (_, fixture) = fixture();
+    let run = fixture.run("{}");
     for _ in 0..3 {
-        desk.write("x", "one\n");
+        fixture.write("x", "one\n");
         let edited = run.call("edit_file", r#"{"path":"x","old":"one","new":"two"}"#).await;
         assert!(!edited.is_hit && !edited.failed);
-        assert_eq!(std::fs::read_to_string(desk.folder.path().join("x")).unwrap(), "two\n");
+        assert_eq!(std::fs::read_to_string(fixture.folder.path().join("x")).unwrap(), "two\n");
     }
     assert_eq!(run.reached(), 3);
     assert_eq!(figures(&run.metrics().await, &["observed_calls", "hits", "misses", "recorded_count"]), [3, 0, 0, 0]);
@@ -105,42 +105,42 @@ async fn an_identical_edit_is_made_again() {
 /// The cards of what is kept are read as they come, and never again for a write.
 #[tokio::test]
 async fn a_write_reads_no_card_of_what_it_does_not_touch() {
-    let (_, desk) = desk();
-    let run = desk.run("{}");
+    let (_, fixture) = fixture();
+    let run = fixture.run("{}");
     for n in 0..200 {
         let name = format!("y{n}");
-        desk.write(&name, "one\n");
+        fixture.write(&name, "one\n");
         run.read(&name).await;
     }
-    desk.write("x", "one\n");
+    fixture.write("x", "one\n");
     run.read("x").await;
-    assert_eq!(desk.entries(), 201);
+    assert_eq!(fixture.entries(), 201);
     READ.set(0);
     run.call("edit_file", r#"{"path":"x","old":"one","new":"two"}"#).await;
-    assert_eq!((READ.get(), desk.entries()), (0, 200));
+    assert_eq!((READ.get(), fixture.entries()), (0, 200));
     run.call("shell", "{}").await;
-    assert_eq!((READ.get(), desk.entries()), (0, 0));
+    assert_eq!((READ.get(), fixture.entries()), (0, 0));
     // What an earlier process kept is found as well.
     run.read("y7").await;
     drop(run);
-    desk.flush().await;
-    let desk = desk.again();
-    let run = desk.run("{}");
+    fixture.flush().await;
+    let fixture = fixture.again();
+    let run = fixture.run("{}");
     assert!(run.read("y7").await.is_hit);
     run.call("write_file", r#"{"path":"y7","text":"two"}"#).await;
-    assert_eq!(desk.entries(), 0);
+    assert_eq!(fixture.entries(), 0);
 }
 
 #[tokio::test]
 async fn what_is_dropped_is_gone_from_the_store_too() {
-    let (_, desk) = desk();
-    desk.write("x", "one\n");
-    desk.run("{}").read("x").await;
-    desk.flush().await;
-    let kept = desk.space().scan(b"s", 100).unwrap().iter().filter(|(key, _)| !key[17..].starts_with(b"f|")).count();
-    desk.run("{}").call("shell", "{}").await;
-    desk.flush().await;
-    let left = desk.space().scan(b"s", 100).unwrap().iter().filter(|(key, _)| !key[17..].starts_with(b"f|")).count();
+    let (_, fixture) = fixture();
+    fixture.write("x", "one\n");
+    fixture.run("{}").read("x").await;
+    fixture.flush().await;
+    let kept = fixture.space().scan(b"s", 100).unwrap().iter().filter(|(key, _)| !key[17..].starts_with(b"f|")).count();
+    fixture.run("{}").call("shell", "{}").await;
+    fixture.flush().await;
+    let left = fixture.space().scan(b"s", 100).unwrap().iter().filter(|(key, _)| !key[17..].starts_with(b"f|")).count();
     assert!(left < kept, "{left} of {kept}");
 }
 
@@ -152,12 +152,12 @@ async fn a_read_that_a_write_overlaps_is_not_kept() {
         ("write_file", r#"{"path":"y","text":"two"}"#, false),
         ("shell", "{}", true),
     ] {
-        let (_, desk) = desk();
-        desk.write("x", "one\n");
-        let run = desk.run("{}");
+        let (_, fixture) = fixture();
+        fixture.write("x", "one\n");
+        let run = fixture.run("{}");
         let begun = run.begin("a", "read_file", r#"{"path":"x"}"#).await;
         // Its result is there, and not settled.
-        desk.nodes(2, "w", &[("{}", "on")]).call(way, arguments).await;
+        fixture.nodes(2, "w", &[("{}", "on")]).call(way, arguments).await;
         run.settle(begun).await;
         let metrics = run.metrics().await;
         assert_eq!(figure(&metrics, "recorded_count"), i128::from(!touches), "{way} {arguments}");
@@ -172,8 +172,8 @@ async fn a_read_that_a_write_overlaps_is_not_kept() {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_read_while_a_write_is_under_way_is_not_kept() {
-    let mut desk = desk().1;
-    desk.write("x", "one\n");
+    let mut fixture = fixture().1;
+    fixture.write("x", "one\n");
     let (started, starts) = mpsc::channel();
     let (end, ends) = mpsc::channel::<()>();
     let ends = Mutex::new(ends);
@@ -182,18 +182,18 @@ async fn a_read_while_a_write_is_under_way_is_not_kept() {
         ends.lock().unwrap().recv().unwrap();
         Ok(String::new())
     });
-    desk.tools.insert("slow".to_owned(), slow);
-    let desk = Arc::new(desk);
-    let writer = Arc::clone(&desk);
+    fixture.tools.insert("slow".to_owned(), slow);
+    let fixture = Arc::new(fixture);
+    let writer = Arc::clone(&fixture);
     let writing = tokio::spawn(async move { writer.nodes(2, "w", &[("{}", "off")]).call("slow", "{}").await });
     tokio::task::spawn_blocking(move || starts.recv().unwrap()).await.unwrap();
-    let run = desk.run("{}");
+    let run = fixture.run("{}");
     run.read("x").await;
-    assert_eq!(desk.entries(), 0);
+    assert_eq!(fixture.entries(), 0);
     end.send(()).unwrap();
     writing.await.unwrap();
     run.read("x").await;
-    assert_eq!(desk.entries(), 1);
+    assert_eq!(fixture.entries(), 1);
 }
 
 fn anything() -> Arc<WriteSet> {

@@ -1,43 +1,33 @@
-//! What a hook may know of the roles in front of which it stands, and what the operator lends it. None holds the engine.
+//! What hooks may know of roles, and what the operator lets them use.
 
 use std::collections::BTreeMap;
 use std::fmt;
 use std::sync::Arc;
+use std::time::Duration;
 
 use rondo_agent_kit::answer::Contract;
 use rondo_agent_kit::redact::Redactor;
 use rondo_agent_kit::sandbox::files::Workspace;
-use rondo_agent_kit::sandbox::process::Processes;
+use rondo_agent_kit::sandbox::process::{Access, Processes, WorkingDir};
 use rondo_agent_kit::tool::{Origin, Spec};
-use rondo_protocol::id::RoleName;
-use rondo_protocol::object::Parameters;
-use rondo_protocol::{Digest, Value};
-
-use crate::config::HookProgram;
-use crate::models::ServedBy;
+use rondo_protocol::Digest;
 
 /// What a hook may know of a role.
 #[derive(Debug, Clone)]
 pub struct RoleView {
-    /// Its name.
-    pub role: RoleName,
     /// The name of its workflow.
     pub workflow: String,
-    /// What the author wrote for hook kinds in the role's `with`, by kind.
-    pub with: BTreeMap<String, Value>,
-    /// The tools that it names: names, or `server.*`.
-    pub tools: Vec<String>,
-    /// The models that it may ask, the first one first. Empty until a run is set up.
+    /// The models that it may ask, the first one first.
     pub models: Vec<ModelView>,
-    /// The tools that it is offered. Empty until a run is set up.
+    /// The tools that it is offered.
     pub offers: Vec<ToolView>,
-    /// Model and tool calls that it may make in one turn. 0 until a run is set up.
+    /// Model calls that it may make in one turn.
     pub model_calls: u64,
-    /// As [`model_calls`](Self::model_calls).
+    /// Tool calls that it may make in one turn.
     pub tool_calls: u64,
-    /// The digest of the patterns that are taken out of what it is told; nothing without any, or until a run is set up.
+    /// The digest of the patterns that are taken out of what it is told; empty without any.
     pub redaction: String,
-    /// What its answers are read by, where a model plays it. `None` until a run is set up.
+    /// What its answers are read by, where a model plays it.
     pub contract: Option<Contract>,
 }
 
@@ -48,10 +38,10 @@ pub struct ModelView {
     pub name: String,
     /// The id that is sent.
     pub id: String,
-    /// The parameters that are sent with it.
-    pub parameters: Parameters,
-    /// Where it is served.
-    pub served_by: ServedBy,
+    /// The name of its provider.
+    pub provider: String,
+    /// The base address of its provider; of a script or a recording, its digest. No credential.
+    pub address: String,
 }
 
 /// A tool that a role is offered.
@@ -67,26 +57,41 @@ pub struct ToolView {
     pub needs_approval: bool,
     /// Whose it is: as it was set up, never guessed from its name.
     pub origin: Origin,
-    /// See [`Ground::definition`].
+    /// See [`HookResources::definition`].
     pub definition: Digest,
 }
 
-/// What the operator lends to hooks.
+/// What the operator lets hooks use.
 #[derive(Clone, Default)]
-pub struct Ground {
+pub struct HookResources {
     /// The files that tools see, by which it can be told whether they have changed.
     pub files: Option<Arc<Workspace>>,
-    /// The programs that hooks may be, by name.
+    /// The programs that hooks may run, by name.
     pub programs: BTreeMap<String, HookProgram>,
-    /// The sandbox that each of these programs runs behind.
-    pub processes: BTreeMap<String, Arc<Processes>>,
     /// Takes keys out of what these programs say, before it is cut.
     pub redactor: Arc<Redactor>,
     /// A digest of what runs behind each table of tools: the argv of `tool.NAME`, the command or address of `mcp.NAME`.
     pub backends: BTreeMap<String, Digest>,
 }
 
-impl Ground {
+/// A program of the operator that decides what becomes of calls.
+#[derive(Clone)]
+pub struct HookProgram {
+    /// Program and arguments.
+    pub argv: Vec<String>,
+    /// Where it starts.
+    pub working_dir: WorkingDir,
+    /// What it may write.
+    pub access: Access,
+    /// How long it may take.
+    pub timeout: Option<Duration>,
+    /// Whether a call fails when the program does, whatever the file says.
+    pub is_required: bool,
+    /// The sandbox that it runs in.
+    pub processes: Arc<Processes>,
+}
+
+impl HookResources {
     /// A digest of everything but its arguments that tells one tool from another of the same name: its schema and, of a
     /// program or a server, what runs behind it.
     pub fn definition(&self, tool: &Spec) -> Digest {
@@ -100,8 +105,8 @@ impl Ground {
     }
 }
 
-impl fmt::Debug for Ground {
+impl fmt::Debug for HookResources {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Ground").field("programs", &self.programs.keys()).finish_non_exhaustive()
+        f.debug_struct("HookResources").field("programs", &self.programs.keys()).finish_non_exhaustive()
     }
 }

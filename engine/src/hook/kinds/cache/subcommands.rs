@@ -4,11 +4,12 @@ use std::fmt::Write as _;
 use std::sync::Arc;
 
 use rondo_protocol::Value;
+use rondo_protocol::workflow::read::duration_ms;
 
 use super::explain::{Explained, explain};
 use super::{CacheSet, groups, table};
 use crate::hook::kinds::cache::{Cache, Catalog, Content, Counts, Figure, Label};
-use crate::hook::{Action, Argument, Desk, Said, verb};
+use crate::hook::{Action, Argument, SubcommandContext, SubcommandOutput, subcommand};
 
 /// The names of what `clear` filters by.
 const ROLE: &str = "role";
@@ -32,59 +33,61 @@ pub fn actions<A: Explained, T: Content>(caches: &Arc<CacheSet<T>>) -> Vec<Actio
         Argument::flag(OLDER, "AGE", "Only what was kept longer ago than this, such as 2h"),
     ];
     const LEARN_FROM: &[Argument] =
-        &[Argument::place(THREAD, "THREAD", "A thread's id, the beginning of one, or `last`")];
+        &[Argument::positional(THREAD, "THREAD", "A thread's id, the beginning of one, or `last`")];
     let kind = A::KIND;
     let (clearing, warming) = (Arc::clone(caches), Arc::clone(caches));
     vec![
-        Action::looks("stats", "What was looked up, found, kept and saved", &[], move |_, desk| stats(kind, desk)),
-        Action::looks(
+        Action::reading("stats", "What was looked up, found, kept and saved", &[], move |_, context| {
+            stats(kind, context)
+        }),
+        Action::reading(
             "explain",
             "Why calls of a step were or were not answered: each key, part by part",
-            &[verb::STEP],
-            |asked, desk| explain::<A>(&asked, desk),
+            &[subcommand::STEP],
+            |asked, context| explain::<A>(&asked, context),
         ),
-        Action::changes("clear", "Forget what is kept", CLEAR_BY, move |asked, desk| {
+        Action::writing("clear", "Forget what is kept", CLEAR_BY, move |asked, context| {
             let caches = Arc::clone(&clearing);
-            Box::pin(async move { clear(&caches, kind, &asked, desk).await })
+            Box::pin(async move { clear(&caches, kind, &asked, context).await })
         }),
-        Action::changes(
+        Action::writing(
             "warm",
             "Learn the answers of a thread anew from its committed steps",
             LEARN_FROM,
-            move |asked, desk| {
+            move |asked, context| {
                 let caches = Arc::clone(&warming);
-                Box::pin(async move { warm(&caches, kind, &asked, desk).await })
+                Box::pin(async move { warm(&caches, kind, &asked, context).await })
             },
         ),
     ]
 }
 
 /// What has been counted of a kind, for each workflow, role and tool.
-fn stats(kind: &str, desk: &dyn Desk) -> Result<Said, String> {
-    let mut said = Said::default();
+fn stats(kind: &str, context: &dyn SubcommandContext) -> Result<SubcommandOutput, String> {
+    let mut output = SubcommandOutput::default();
     let mut rows = Vec::new();
     let mut all = Counts::default();
-    for group in groups(desk.space())? {
-        let catalog = Catalog::read(&*table(desk.space(), &group));
+    for group in groups(context.space())? {
+        let catalog = Catalog::read(&*table(context.space(), &group));
         for warning in catalog.warnings() {
-            let _ = writeln!(said.text, "{kind}: {warning}");
+            let _ = writeln!(output.text, "{kind}: {warning}");
         }
         for (label, counts) in catalog.figures() {
             all.add(&counts);
-            said.lines.push(line(kind, &group, &label, &counts));
+            output.lines.push(line(kind, &group, &label, &counts));
             rows.push(row(&group, &label, &counts));
         }
     }
     if rows.is_empty() {
-        let _ = writeln!(said.text, "{kind}: nothing has been kept or looked up yet");
-        return Ok(said);
+        let _ = writeln!(output.text, "{kind}: nothing has been kept or looked up yet");
+        return Ok(output);
     }
     rows.push(["all".to_owned(), String::new(), String::new()].into_iter().chain(numbers(&all)).collect());
     let titles = ["workflow", "role", "tool", "lookups", "hits", "rate", "entries", "bytes", "evicted", "expired"];
     let titles = titles.into_iter().chain(["would hit", "tokens saved", "saved"]).map(str::to_owned).collect();
-    let _ = writeln!(said.text, "{kind}");
-    lay_out(&mut said.text, titles, rows);
-    Ok(said)
+    let _ = writeln!(output.text, "{kind}");
+    lay_out(&mut output.text, titles, rows);
+    Ok(output)
 }
 
 fn line(kind: &str, group: &str, label: &Label, counts: &Counts) -> Value {
@@ -160,21 +163,23 @@ fn lay_out(text: &mut String, titles: Vec<String>, rows: Vec<Vec<String>>) {
 async fn clear<T: Content>(
     caches: &CacheSet<T>,
     kind: &str,
-    asked: &verb::Asked,
-    desk: &dyn Desk,
-) -> Result<Said, String> {
+    asked: &subcommand::Arguments,
+    context: &dyn SubcommandContext,
+) -> Result<SubcommandOutput, String> {
     let wanted = |name: &str| asked.get(name).map(String::as_str);
     if wanted(KIND).is_some_and(|only| only != kind) {
-        return Ok(Said::default());
+        return Ok(SubcommandOutput::default());
     }
     let before_ms = wanted(OLDER)
         .map(|age| {
-            let age_ms = crate::config::parse_duration_ms(age).map_err(|error| format!("--{OLDER} {age}: {error}"))?;
-            Ok::<_, String>(desk.env().now_ms().saturating_sub(age_ms))
+            let age_ms = duration_ms(age).filter(|ms| *ms > 0);
+            let age_ms =
+                age_ms.ok_or_else(|| format!("--{OLDER} {age} is not a duration such as 250ms, 30s, 10m, 2h or 3d"))?;
+            Ok::<_, String>(context.env().now_ms().saturating_sub(age_ms))
         })
         .transpose()?;
     let mut forgotten = 0;
-    for (group, cache) in caches.all(desk.space())? {
+    for (group, cache) in caches.all(context.space())? {
         if wanted(WORKFLOW).is_some_and(|workflow| workflow != shown(&group)) {
             continue;
         }
@@ -187,7 +192,7 @@ async fn clear<T: Content>(
     }
     let entries = if forgotten == 1 { "entry" } else { "entries" };
     let line = Value::from_iter([("kind", Value::from(kind)), ("forgotten", Value::from(forgotten))]);
-    Ok(Said { text: format!("{kind}: {forgotten} {entries} forgotten\n"), lines: vec![line] })
+    Ok(SubcommandOutput { text: format!("{kind}: {forgotten} {entries} forgotten\n"), lines: vec![line] })
 }
 
 /// Waits for what the queue holds to be written: the process ends behind this.
@@ -203,20 +208,20 @@ async fn flush<T: Content>(cache: &Cache<T>) {
 async fn warm<T: Content>(
     caches: &CacheSet<T>,
     kind: &str,
-    asked: &verb::Asked,
-    desk: &dyn Desk,
-) -> Result<Said, String> {
+    asked: &subcommand::Arguments,
+    context: &dyn SubcommandContext,
+) -> Result<SubcommandOutput, String> {
     let count = async || -> Result<u64, String> {
         let mut entries = 0;
-        for (_, cache) in caches.all(desk.space())? {
+        for (_, cache) in caches.all(context.space())? {
             cache.ready().await;
             entries += cache.totals().entries;
         }
         Ok(entries)
     };
-    let thread = desk.thread(asked.get(THREAD).map(String::as_str).unwrap_or_default())?;
+    let thread = context.thread(asked.get(THREAD).map(String::as_str).unwrap_or_default())?;
     let before = count().await?;
-    let calls = desk.replay(&thread).await?;
+    let calls = context.replay(&thread).await?;
     for cache in caches.used() {
         flush(&cache).await;
     }
@@ -227,5 +232,5 @@ async fn warm<T: Content>(
         0 => format!("{kind}: no call of thread {thread} passes it\n"),
         calls => format!("{kind}: {calls} calls looked at, {kept} new entries\n"),
     };
-    Ok(Said { text, lines: vec![line] })
+    Ok(SubcommandOutput { text, lines: vec![line] })
 }

@@ -7,7 +7,7 @@ use crate::trust::secret::Secret;
 
 /// Keys and values that one hook kind keeps. No other kind and no thread sees them; all of it can be lost.
 #[derive(Clone)]
-pub struct Space {
+pub struct KeySpace {
     store: Access,
     name: String,
     secret: Secret,
@@ -20,7 +20,7 @@ enum Access {
     Reading(Arc<dyn Read>),
 }
 
-impl Space {
+impl KeySpace {
     /// The space of the kind `name`.
     pub fn new(store: Arc<dyn StepStore>, name: &str) -> Self {
         Self { store: Access::Writing(store), name: name.to_owned(), secret: Secret::default() }

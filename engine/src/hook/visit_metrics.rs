@@ -16,11 +16,11 @@ type Key = (RoleName, LanePath, u64);
 
 /// Figures of type `T` by visit.
 #[derive(Debug, Default)]
-pub struct Visits<T> {
+pub struct VisitMetrics<T> {
     under_way: Mutex<BTreeMap<Key, T>>,
 }
 
-impl<T: Default> Visits<T> {
+impl<T: Default> VisitMetrics<T> {
     /// Counts something in the visit of a call.
     pub fn count(&self, site: &Site, count: impl FnOnce(&mut T)) {
         let mut under_way = self.under_way.lock().unwrap_or_else(PoisonError::into_inner);

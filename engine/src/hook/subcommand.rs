@@ -10,12 +10,12 @@ use rondo_protocol::object::Note;
 use rondo_protocol::{Digest, Value};
 use serde::{Deserialize, Serialize};
 
-use super::Space;
+use super::KeySpace;
 use crate::env::Env;
 use crate::store::{Read, StoredStep};
 
 /// A verb, whose first word says what it does.
-pub struct Verb {
+pub struct Subcommand {
     /// Its name.
     pub name: &'static str,
     /// One line of help.
@@ -40,29 +40,36 @@ pub struct Action {
 
 impl Action {
     /// An action that looks and changes nothing.
-    pub fn looks(
+    pub fn reading(
         name: &'static str,
         about: &'static str,
         arguments: &'static [Argument],
-        look: impl Fn(Asked, &dyn Desk) -> Result<Said, String> + Send + Sync + 'static,
+        look: impl Fn(Arguments, &dyn SubcommandContext) -> Result<SubcommandOutput, String> + Send + Sync + 'static,
     ) -> Self {
-        let run: Run = Arc::new(move |asked, desk| Box::pin(std::future::ready(look(asked, desk))));
+        let run: Run = Arc::new(move |asked, context| Box::pin(std::future::ready(look(asked, context))));
         Self { name, about, arguments, changes: false, run }
     }
 
     /// An action that changes what is kept.
-    pub fn changes(
+    pub fn writing(
         name: &'static str,
         about: &'static str,
         arguments: &'static [Argument],
-        change: impl for<'a> Fn(Asked, &'a dyn Desk) -> BoxFuture<'a, Result<Said, String>> + Send + Sync + 'static,
+        change: impl for<'a> Fn(Arguments, &'a dyn SubcommandContext) -> BoxFuture<'a, Result<SubcommandOutput, String>>
+        + Send
+        + Sync
+        + 'static,
     ) -> Self {
         Self { name, about, arguments, changes: true, run: Arc::new(change) }
     }
 }
 
 /// Does what an action says, and says what came of it.
-pub type Run = Arc<dyn for<'a> Fn(Asked, &'a dyn Desk) -> BoxFuture<'a, Result<Said, String>> + Send + Sync>;
+pub type Run = Arc<
+    dyn for<'a> Fn(Arguments, &'a dyn SubcommandContext) -> BoxFuture<'a, Result<SubcommandOutput, String>>
+        + Send
+        + Sync,
+>;
 
 /// What an action takes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -84,18 +91,18 @@ impl Argument {
     }
 
     /// One that stands by its place.
-    pub const fn place(name: &'static str, value: &'static str, about: &'static str) -> Self {
+    pub const fn positional(name: &'static str, value: &'static str, about: &'static str) -> Self {
         Self { name, value, about, is_positional: true }
     }
 }
 
 /// What was asked of an action: its arguments by name.
-pub type Asked = BTreeMap<String, String>;
+pub type Arguments = BTreeMap<String, String>;
 
 /// What a verb of a kind works with.
-pub trait Desk: Send + Sync {
+pub trait SubcommandContext: Send + Sync {
     /// The kind's own keys and values.
-    fn space(&self) -> &Space;
+    fn space(&self) -> &KeySpace;
 
     /// The threads and their steps.
     fn store(&self) -> &dyn Read;
@@ -120,7 +127,7 @@ pub trait Desk: Send + Sync {
 
 /// What an action says.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
-pub struct Said {
+pub struct SubcommandOutput {
     /// For people: whole lines.
     pub text: String,
     /// For programs: one object a line.
@@ -128,25 +135,25 @@ pub struct Said {
 }
 
 /// By which an action names a step.
-pub const STEP: Argument = Argument::place("step", "STEP", "A step: THREAD:SEQ, last:SEQ, or its digest");
+pub const STEP: Argument = Argument::positional("step", "STEP", "A step: THREAD:SEQ, last:SEQ, or its digest");
 
 /// The step that an action was asked about, with its thread and note.
 ///
 /// # Errors
 /// That the word means none, or that the store cannot be read.
-pub fn step(asked: &Asked, desk: &dyn Desk) -> Result<(ThreadId, StoredStep, Note), String> {
+pub fn step(asked: &Arguments, context: &dyn SubcommandContext) -> Result<(ThreadId, StoredStep, Note), String> {
     let word = asked.get(STEP.name).map(String::as_str).unwrap_or_default();
     let unclear = || {
         format!("{word:?} is no step: give THREAD:SEQ, last:SEQ, or a step's digest as `rondo show --json` prints it")
     };
     let (thread, seq) = if let Some(digest) = Digest::from_hex(word) {
-        let places = desk.store().locate(digest).map_err(|error| error.to_string())?;
+        let places = context.store().locate(digest).map_err(|error| error.to_string())?;
         places.into_iter().next().ok_or_else(unclear)?
     } else {
         let (thread, seq) = word.rsplit_once(':').ok_or_else(unclear)?;
-        (desk.thread(thread)?, seq.parse().map_err(|_| unclear())?)
+        (context.thread(thread)?, seq.parse().map_err(|_| unclear())?)
     };
-    let found = desk.store().step(&thread, seq).map_err(|error| error.to_string())?;
+    let found = context.store().step(&thread, seq).map_err(|error| error.to_string())?;
     let (stored, note) = found.ok_or_else(|| format!("thread {thread} has no step {seq}"))?;
     Ok((thread, stored, note))
 }
