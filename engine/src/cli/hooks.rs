@@ -19,7 +19,7 @@ use super::person::is_attended;
 use super::recording::Recording;
 use super::request::Request;
 use super::run::read_script;
-use super::run_config::{Equipment, RunSpec, rehearsing};
+use super::run_config::{Equipment, RunSpec, replaying};
 use super::session::{self, look_into, no_threads, of_store, own_store, settings};
 use super::watch::{Showing, watch};
 use super::{lines, working_folder};
@@ -171,7 +171,7 @@ pub fn run(called: Called, registry: &Registry, output: &mut Output) -> Result<E
             space: KeySpace::reading(Arc::clone(&reader), kind).with_secret(secret.clone()),
             store: &*reader,
             env: SystemEnv::default(),
-            rehearsing: None,
+            replaying: None,
         };
         let said = super::runtime()?.block_on(say(registry, &verb, &action, &asked, context))?;
         output.said(&said)?;
@@ -216,7 +216,7 @@ pub async fn carry_out(engine: &Engine, request: VerbRequest) -> Result<Subcomma
         space: engine.space(kind),
         store: &**engine.store(),
         env: SystemEnv::default(),
-        rehearsing: run_spec.as_ref().map(|run_spec| Rehearsing { engine, run_spec, kind: kind.to_owned() }),
+        replaying: run_spec.as_ref().map(|run_spec| Replaying { engine, run_spec, kind: kind.to_owned() }),
     };
     say(engine.registry(), &verb, &action, &asked, context).await
 }
@@ -247,11 +247,11 @@ struct StoreContext<'a> {
     space: KeySpace,
     store: &'a dyn Read,
     env: SystemEnv,
-    rehearsing: Option<Rehearsing<'a>>,
+    replaying: Option<Replaying<'a>>,
 }
 
 /// What it takes to send a thread's calls along a kind's nodes once more.
-struct Rehearsing<'a> {
+struct Replaying<'a> {
     engine: &'a Engine,
     run_spec: &'a RunSpec,
     kind: String,
@@ -276,11 +276,11 @@ impl SubcommandContext for StoreContext<'_> {
 
     fn replay<'a>(&'a self, thread: &'a ThreadId) -> BoxFuture<'a, Result<u64, String>> {
         Box::pin(async move {
-            let Some(Rehearsing { engine, run_spec, kind }) = &self.rehearsing else {
+            let Some(Replaying { engine, run_spec, kind }) = &self.replaying else {
                 return Err("this verb names no thread".to_owned());
             };
             let (workflow, _) = engine.definition(thread).map_err(|error| error.to_string())?;
-            let run_config = rehearsing(&workflow, run_spec).map_err(|failure| failure.to_string())?;
+            let run_config = replaying(&workflow, run_spec).map_err(|failure| failure.to_string())?;
             engine.replay(thread, run_config, kind).await.map_err(|error| error.to_string())
         })
     }

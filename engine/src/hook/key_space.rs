@@ -1,4 +1,4 @@
-//! The private key space of a hook.
+//! The keys and values of one hook kind in the store.
 
 use std::sync::Arc;
 

@@ -1,11 +1,11 @@
 //! Hooks: nodes of the graph that calls pass through on their way to a port.
 //!
 //! A hook may let a call through, answer in its place, rewrite it (if its kind is *altering*) or fail. It gets `next`
-//! by value, so a port is reached at most once. What a hook keeps it keeps in its own key [`KeySpace`], and everything it
-//! keeps can be lost. Retries stand above the path: each attempt is a new call.
+//! by value, so a port is reached at most once. A hook keeps what it keeps in the [`KeySpace`] of its kind, and all of that can
+//! be lost. Retries stand above the path: each attempt is a new call.
 //!
-//! This module knows nothing of moderators, schedulers or terminals, and names no kind: those are in `kinds/`, which
-//! is named only where the engine is put together.
+//! This module knows nothing of settings, graphs, threads, drivers or terminals, and names no kind: those are in `kinds/`,
+//! which is named only where the engine is put together.
 
 pub mod key_space;
 pub mod kinds;
@@ -17,7 +17,7 @@ pub mod subcommand;
 pub mod visit_metrics;
 
 #[cfg(test)]
-pub(crate) mod contract;
+pub(crate) mod tests;
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -61,8 +61,8 @@ pub trait Hook: Send + Sync {
         Box::pin(std::future::ready(()))
     }
 
-    /// A visit whose calls may have passed this hook has come to an end: gives its figures of this visit, as an object.
-    /// They stand in the step's note and in an event.
+    /// Ends a visit whose calls may have passed this hook: returns its metrics of the visit, as an object, for the step's
+    /// note and an event.
     fn visited<'a>(&'a self, site: &'a Site, context: &'a Context) -> BoxFuture<'a, Option<Value>> {
         let _ = (site, context);
         Box::pin(std::future::ready(None))
@@ -77,7 +77,7 @@ pub struct Context {
     pub space: KeySpace,
     /// Time, ids and randomness.
     pub env: Arc<dyn Env>,
-    /// Where its figures go.
+    /// Where its metrics go.
     pub reports: Arc<dyn Reports>,
     /// What was asked in the thread before this run of it.
     pub past: Arc<dyn Past>,
@@ -85,7 +85,7 @@ pub struct Context {
 
 /// Where hooks report.
 pub trait Reports: Send + Sync {
-    /// Figures of a node at a call, as an event.
+    /// Metrics of a node at a call, as an event.
     fn report(&self, node: &str, call: &Call, metrics: Value);
 
     /// Something that a person should know and that stops nothing.

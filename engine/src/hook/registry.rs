@@ -61,7 +61,7 @@ pub trait HookKind: Send + Sync {
     fn build(&self, build: &BuildContext<'_>) -> Result<Arc<dyn Hook>, String>;
 }
 
-/// What a hook is made of.
+/// What a hook is built from.
 pub struct BuildContext<'a> {
     /// What the author wrote for this node.
     pub hook: &'a HookUse,
@@ -69,7 +69,7 @@ pub struct BuildContext<'a> {
     pub roles: &'a BTreeMap<RoleName, RoleView>,
     /// The flags of this run that kinds brought along, by name.
     pub flags: &'a BTreeMap<String, String>,
-    /// What the operator lends.
+    /// What the operator lets hooks use.
     pub resources: &'a HookResources,
     /// The kind's own keys and values, the same for each of its nodes.
     pub space: &'a KeySpace,
@@ -78,8 +78,7 @@ pub struct BuildContext<'a> {
     /// The roles between whom and the port something stands behind this node that may change what is said: what comes
     /// from there is no answer to the call as this node sees it.
     pub altered: &'a BTreeSet<RoleName>,
-    /// Whether the calls to come are those of a thread that has been answered long ago, sent along once more: then
-    /// they count in no figure.
+    /// Whether the calls to come are those of a finished thread, sent again: they count in no metric.
     pub is_replay: bool,
 }
 

@@ -1,5 +1,5 @@
-//! Verbs that hook kinds add to the command line. A kind says what a verb takes and does; how words are read, a store is
-//! opened and lines are shown is the command line's business.
+//! Subcommands that hook kinds add to the command line. A kind says what one takes and does; the command line parses
+//! arguments, opens the store and prints.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -14,7 +14,7 @@ use super::KeySpace;
 use crate::env::Env;
 use crate::store::{Read, StoredStep};
 
-/// A verb, whose first word says what it does.
+/// A subcommand of `rondo`.
 pub struct Subcommand {
     /// Its name.
     pub name: &'static str,
@@ -24,7 +24,7 @@ pub struct Subcommand {
     pub actions: Vec<Action>,
 }
 
-/// One thing that a verb does.
+/// One action of a subcommand.
 pub struct Action {
     /// Its name.
     pub name: &'static str,
@@ -99,7 +99,7 @@ impl Argument {
 /// What was asked of an action: its arguments by name.
 pub type Arguments = BTreeMap<String, String>;
 
-/// What a verb of a kind works with.
+/// What an action works with.
 pub trait SubcommandContext: Send + Sync {
     /// The kind's own keys and values.
     fn space(&self) -> &KeySpace;

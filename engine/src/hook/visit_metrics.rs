@@ -1,6 +1,5 @@
-//! The figures of a hook, apart for each visit: counted call by call, and given when the visit ends.
-//!
-//! They are kept within a bound; what a visit beyond it does is not counted.
+//! The metrics of a hook, counted for each visit and taken when it ends. The number of visits is bounded; one beyond it is not
+//! counted.
 
 use std::collections::BTreeMap;
 use std::sync::{Mutex, PoisonError};
@@ -14,7 +13,7 @@ const MAX_VISITS: usize = 4096;
 /// A visit of a run: whose, in which lane, which one.
 type Key = (RoleName, LanePath, u64);
 
-/// Figures of type `T` by visit.
+/// Metrics of type `T` by visit.
 #[derive(Debug, Default)]
 pub struct VisitMetrics<T> {
     under_way: Mutex<BTreeMap<Key, T>>,
@@ -30,7 +29,7 @@ impl<T: Default> VisitMetrics<T> {
         }
     }
 
-    /// The figures of a visit that has ended; `None` when nothing was counted in it.
+    /// Takes the metrics of a visit that has ended; `None` when nothing was counted in it.
     pub fn ended(&self, site: &Site) -> Option<T> {
         self.under_way.lock().unwrap_or_else(PoisonError::into_inner).remove(&key(site))
     }

@@ -113,7 +113,7 @@ pub async fn run_config(workflow: &Workflow, run_spec: &RunSpec) -> Result<Given
 ///
 /// # Errors
 /// As [`speaking`], and when the workspace cannot be opened.
-pub fn rehearsing(workflow: &Workflow, run_spec: &RunSpec) -> Result<RunConfig, Failure> {
+pub fn replaying(workflow: &Workflow, run_spec: &RunSpec) -> Result<RunConfig, Failure> {
     let (tools, files) = run_spec.equipment.local()?;
     let backends = tooling::backends(&run_spec.equipment.settings);
     let hook_resources = HookResources { files: Some(files), backends, ..HookResources::default() };

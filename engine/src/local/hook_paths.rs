@@ -56,26 +56,26 @@ impl Engine {
     ) -> Result<BTreeMap<RoleName, BTreeMap<CallKind, CallPath>>, Error> {
         let parts = &self.parts;
         let mut nodes = Vec::new();
-        for (at, placed) in graph.hooks().iter().enumerate() {
-            if around.replayed.as_ref().is_some_and(|only| *only != placed.hook.kind) {
+        for (at, hook_node) in graph.hooks().iter().enumerate() {
+            if around.replayed.as_ref().is_some_and(|only| *only != hook_node.hook.kind) {
                 nodes.push(None);
                 continue;
             }
-            let failed = |what: String| Error::Hook { node: placed.name.clone(), what };
+            let failed = |what: String| Error::Hook { node: hook_node.name.clone(), what };
             let kind = parts
                 .registry
-                .kind(&placed.hook.kind)
+                .kind(&hook_node.hook.kind)
                 .ok_or_else(|| failed("its kind is not part of this build".to_owned()))?;
             let space = self.space(kind.name());
             let RunConfig { flags, hook_resources, .. } = run_config;
             if let Some(program) =
-                kind.program(&placed.hook).filter(|name| !hook_resources.programs.contains_key(*name))
+                kind.program(&hook_node.hook).filter(|name| !hook_resources.programs.contains_key(*name))
             {
-                let (node, program) = (placed.name.clone(), program.chars().take(SHOWN_NAME).collect());
+                let (node, program) = (hook_node.name.clone(), program.chars().take(SHOWN_NAME).collect());
                 return Err(Error::HookProgram { node, program });
             }
             let is_replay = around.replayed.is_some();
-            let hook = &placed.hook;
+            let hook = &hook_node.hook;
             let of_kind = graph.hooks().iter().filter(|other| other.hook.kind == hook.kind);
             let of_kind =
                 of_kind.flat_map(|other| roles.keys().filter(|role| other.hook.covers(role))).cloned().collect();
@@ -96,13 +96,17 @@ impl Engine {
             };
             let hook = kind.build(&build).map_err(failed)?;
             let context = Context {
-                node: placed.name.clone(),
+                node: hook_node.name.clone(),
                 space,
                 env: Arc::clone(around.env.as_ref().unwrap_or(&parts.env)),
                 reports: Arc::clone(&around.reports),
                 past: Arc::clone(&around.past),
             };
-            nodes.push(Some(Arc::new(Node { on_error: kind.on_error(&placed.hook, hook_resources), hook, context })));
+            nodes.push(Some(Arc::new(Node {
+                on_error: kind.on_error(&hook_node.hook, hook_resources),
+                hook,
+                context,
+            })));
         }
         let path = |role: &RoleName, kind: CallKind| {
             let through = graph.call_path(role, kind).iter();

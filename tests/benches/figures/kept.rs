@@ -1,4 +1,4 @@
-//! What hooks keep: hits by key in memory, from JSON arguments and from RocksDB, a read that is looked at again before it
+//! What hooks insert: hits by key in memory, from JSON arguments and from RocksDB, a read that is looked at again before it
 //! is served, two threads at once, memory, and what a miss costs a model call.
 
 use std::collections::HashMap;
@@ -11,7 +11,7 @@ use std::time::{Duration, Instant};
 use rondo_agent_kit::sandbox::files::{Access, Still, Workspace};
 use rondo_agent_kit::tool::{Invocation, Tool, file_tools};
 use rondo_engine::hook::KeySpace;
-use rondo_engine::hook::kinds::cache::{Cache, Content, Key, Label, Limits, Lookup, Terms, table};
+use rondo_engine::hook::kinds::cache::{Cache, CacheValue, InsertOptions, Key, Label, Limits, table};
 use rondo_engine::registry;
 use rondo_engine::store::MemoryStore;
 use rondo_protocol::call::CallKind;
@@ -31,7 +31,7 @@ const LIMITS: Limits = Limits { entries: 20_000, bytes: 1 << 30, memory_bytes: 1
 /// A tool's result.
 struct Text(String);
 
-impl Content for Text {
+impl CacheValue for Text {
     type Secondary = ();
 
     fn encode(&self) -> Result<Vec<u8>, String> {
@@ -60,8 +60,8 @@ fn key(arguments: &String) -> Key {
     Key(*Digest::sha256(&bytes).as_bytes())
 }
 
-fn terms() -> Terms {
-    Terms { label: Label::new("a", "read_file"), about: Vec::new(), ttl_ms: None, now_ms: 1 }
+fn terms() -> InsertOptions {
+    InsertOptions { label: Label::new("a", "read_file"), about: Vec::new(), ttl_ms: None, now_ms: 1 }
 }
 
 /// Nanoseconds of one of `count` calls, the least of five rounds.
@@ -94,7 +94,7 @@ pub fn hits() {
     runtime.block_on(async {
         for (number, key) in (0..).zip(&keys) {
             let text = format!("{number:08}").repeat(RESULT_BYTES / 8);
-            cache.keep(*key, Arc::new(Text(text)), terms()).await;
+            cache.insert(*key, Arc::new(Text(text)), terms()).await;
         }
         cache.flush().await;
     });
@@ -105,13 +105,13 @@ pub fn hits() {
         plain.insert(key.0, Arc::new(Text(String::new())));
     }
     let map = least(1_000_000, |n| drop(black_box(plain.get(&at(&keys, n % 64).0).cloned())));
-    let hit = least(1_000_000, |n| drop(black_box(cache.at_hand(at(&keys, n % 64), 2))));
+    let hit = least(1_000_000, |n| drop(black_box(cache.get_in_memory(at(&keys, n % 64), 2))));
     print("kept result of 4 KiB, by key in memory", &ns(hit), &format!("{} a HashMap of Arcs (target 60 ns)", ns(map)));
 
     let hashed = least(200_000, |n| {
         black_box(Digest::sha256(at(&asked, n % 64).as_bytes()));
     });
-    let from_json = least(200_000, |n| drop(black_box(cache.at_hand(&key(at(&asked, n % 64)), 2))));
+    let from_json = least(200_000, |n| drop(black_box(cache.get_in_memory(&key(at(&asked, n % 64)), 2))));
     let reference = format!("{} SHA-256 of the arguments alone (target 350 ns)", ns(hashed));
     print("the same from JSON arguments", &ns(from_json), &reference);
 
@@ -123,7 +123,7 @@ pub fn hits() {
             let (cache, keys) = (&cache, &keys);
             scope.spawn(move || {
                 for n in 0..each {
-                    black_box(cache.at_hand(at(keys, n % 64 + thread * 64), 2));
+                    black_box(cache.get_in_memory(at(keys, n % 64 + thread * 64), 2));
                 }
             });
         }
@@ -147,7 +147,7 @@ pub fn hits() {
         for _ in 0..5 {
             let started = Instant::now();
             for n in 0..5_000 {
-                let Lookup::Found(found) = cold.get(at(&keys, n % 64), 2).await else { continue };
+                let Ok(found) = cold.get(at(&keys, n % 64), 2).await else { continue };
                 black_box(found);
             }
             least = least.min(started.elapsed().as_secs_f64() * 1e9 / 5_000.0);

@@ -1,4 +1,4 @@
-//! `log`: counts the calls that pass and reports the figures of each one. Transparent.
+//! `log`: counts the calls that pass and reports metrics of each one. Transparent.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};

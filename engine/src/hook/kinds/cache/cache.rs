@@ -9,10 +9,10 @@ use tokio::sync::{Mutex as Turn, OwnedMutexGuard};
 use tokio::time::{Instant, timeout, timeout_at};
 
 use super::catalog::Catalog;
-use super::entry::{Content, Entry, Found, Kept, Key, Label, Listed, Lookup, Missing, Terms};
-use super::figures::{Counts, Figure, Figures, Tally};
+use super::entry::{CacheValue, Entry, Hit, InsertOptions, InsertOutcome, Key, Label, ListedEntry, Lookup, Miss};
 use super::flight::{self, Flights, Guard};
-use super::index::{Index, Looked, Totals};
+use super::index::{Index, IndexLookup, Totals};
+use super::metrics::{Counts, LabelMetrics, Metric, Metrics};
 use super::record::{ABOUT_MAX_BYTES, Records, entry_key, payload_key, read_payload, seal};
 use super::write_back::Write;
 use super::{Limits, Table, WAIT};
@@ -23,20 +23,20 @@ const SMALL_BYTES: u64 = 64 << 10;
 const AT_ONCE: usize = 32;
 
 /// A cache of values of one type. Clones are the same cache.
-pub struct Cache<T: Content> {
+pub struct Cache<T: CacheValue> {
     inner: Arc<Inner<T>>,
 }
 
-impl<T: Content> Clone for Cache<T> {
+impl<T: CacheValue> Clone for Cache<T> {
     fn clone(&self) -> Self {
         Self { inner: Arc::clone(&self.inner) }
     }
 }
 
-struct Inner<T: Content> {
+struct Inner<T: CacheValue> {
     table: Arc<dyn Table>,
     index: Mutex<Index<T>>,
-    figures: Figures,
+    metrics: Metrics,
     flights: Flights,
     /// When opening began, and its end.
     opening: OnceLock<(Instant, Shared<BoxFuture<'static, ()>>)>,
@@ -45,32 +45,18 @@ struct Inner<T: Content> {
     warnings: Mutex<Vec<String>>,
 }
 
-/// What becomes of a lookup in turn.
-pub enum Asked<T> {
-    /// An entry that may be served.
-    Found(Found<T>),
-    /// None; the asker makes one. With a turn, others wait until it has kept one or has dropped the guard.
-    Missing(Missing, Option<Guard>),
-}
+/// An entry that may be served, or why there is none. With a guard the asker goes first: others wait until it has inserted
+/// an entry or has dropped the guard.
+pub type SharedLookup<T> = Result<Hit<T>, (Miss, Option<Guard>)>;
 
-/// An asker that waits for nobody has no turn either.
-impl<T> From<Lookup<T>> for Asked<T> {
-    fn from(lookup: Lookup<T>) -> Self {
-        match lookup {
-            Lookup::Found(found) => Self::Found(found),
-            Lookup::Missing(missing) => Self::Missing(missing, None),
-        }
-    }
-}
-
-impl<T: Content> Cache<T> {
+impl<T: CacheValue> Cache<T> {
     /// A cache in front of a table, of which it is the only writer. It is opened when it is first used.
     pub fn new(table: Arc<dyn Table>, limits: Limits) -> Self {
         Self {
             inner: Arc::new(Inner {
                 table,
                 index: Mutex::new(Index::new(limits)),
-                figures: Figures::default(),
+                metrics: Metrics::default(),
                 flights: Flights::default(),
                 opening: OnceLock::new(),
                 flusher: Arc::default(),
@@ -91,57 +77,57 @@ impl<T: Content> Cache<T> {
     }
 
     /// The value under a key, if it is in memory and may be served. Waits for nothing.
-    pub fn at_hand(&self, key: &Key, now_ms: u64) -> Option<Found<T>> {
+    pub fn get_in_memory(&self, key: &Key, now_ms: u64) -> Option<Hit<T>> {
         match self.inner.index().look(key, now_ms) {
-            Looked::Held(found) => Some(found),
-            Looked::Stored(..) | Looked::Missing(_) => None,
+            IndexLookup::InMemory(found) => Some(found),
+            IndexLookup::InTable(..) | IndexLookup::Miss(_) => None,
         }
     }
 
     /// The entry under a key. What is damaged or expired is forgotten and counted under its label.
     pub async fn get(&self, key: &Key, now_ms: u64) -> Lookup<T> {
         let mut looked = self.inner.index().look(key, now_ms);
-        if matches!(looked, Looked::Missing(Missing::Absent)) && !self.is_open() {
+        if matches!(looked, IndexLookup::Miss(Miss::Absent)) && !self.is_open() {
             if !self.ready().await {
-                return Lookup::Missing(Missing::NotReady);
+                return Err(Miss::NotReady);
             }
             looked = self.inner.index().look(key, now_ms);
         }
         match looked {
-            Looked::Held(found) => Lookup::Found(found),
+            IndexLookup::InMemory(found) => Ok(found),
             // In a box, so that the future of a lookup that finds stays small.
-            Looked::Stored(entry, waiting) => Box::pin(self.fetch(key, entry, waiting)).await,
-            Looked::Missing(missing) => Lookup::Missing(missing),
+            IndexLookup::InTable(entry, waiting) => Box::pin(self.fetch(key, entry, waiting)).await,
+            IndexLookup::Miss(missing) => Err(missing),
         }
     }
 
-    /// The entry under a key, or the turn to make it: equal askers wait at most for `wait` until the first of them
-    /// has kept an entry. `now_ms` is asked each time it is looked.
+    /// The entry under a key, or the right to make it (single flight): further callers wait up to `wait` until the first has
+    /// inserted an entry. `now_ms` is called at each lookup.
     ///
     /// # Cancel safety
-    /// Whoever is dropped, one of those who wait goes on.
-    pub async fn get_in_turn(&self, key: &Key, now_ms: impl Fn() -> u64 + Send, wait: Duration) -> Asked<T> {
+    /// When the first caller's future is dropped, one of those that wait takes its place.
+    pub async fn get_shared(&self, key: &Key, now_ms: impl Fn() -> u64 + Send, wait: Duration) -> SharedLookup<T> {
         let missing = match self.get(key, now_ms()).await {
-            Lookup::Found(found) => return Asked::Found(found),
-            Lookup::Missing(missing) => missing,
+            Ok(found) => return Ok(found),
+            Err(missing) => missing,
         };
         let guard = match self.inner.flights.turn(*key, wait).await {
-            flight::Turn::First(guard) => Some(guard),
-            flight::Turn::Kept => None,
-            flight::Turn::Alone => return Asked::Missing(missing, None),
+            flight::Turn::Leader(guard) => Some(guard),
+            flight::Turn::InsertOutcome => None,
+            flight::Turn::Alone => return Err((missing, None)),
         };
         // Another one may have kept an entry after the first look, with or without having been waited for.
         match self.get(key, now_ms()).await {
-            Lookup::Found(found) => Asked::Found(found),
-            Lookup::Missing(_) => Asked::Missing(missing, guard),
+            Ok(found) => Ok(found),
+            Err(_) => Err((missing, guard)),
         }
     }
 
     /// Keeps a value in the place of any other under its key, and wakes those who wait for it. It waits for no write. An
     /// older value has no claim to stay where the new one is not kept.
-    pub async fn keep(&self, key: Key, value: Arc<T>, terms: Terms) -> Kept {
+    pub async fn insert(&self, key: Key, value: Arc<T>, terms: InsertOptions) -> InsertOutcome {
         let inner = &self.inner;
-        let tally = self.tally(&terms.label);
+        let label_metrics = self.label_metrics(&terms.label);
         let is_fit = terms.about.len() <= ABOUT_MAX_BYTES;
         let is_large = value.weight() > SMALL_BYTES;
         let sealing = {
@@ -149,56 +135,58 @@ impl<T: Content> Cache<T> {
             move || inner.seal(&key, &*value, terms)
         };
         let kept = match apart(is_large, sealing).await {
-            Some(Ok((entry, records))) if is_fit => inner.index().place(key, Arc::new(entry), records, &tally, value),
-            Some(Ok(_)) => Kept::TooLarge,
-            Some(Err(_)) | None => Kept::Failed,
+            Some(Ok((entry, records))) if is_fit => {
+                inner.index().place(key, Arc::new(entry), records, &label_metrics, value)
+            }
+            Some(Ok(_)) => InsertOutcome::TooLarge,
+            Some(Err(_)) | None => InsertOutcome::Failed,
         };
         match kept {
-            Kept::Held => inner.flights.land(&key),
-            Kept::TooLarge | Kept::Failed => {
-                inner.index().forget(&key, !self.is_open(), &inner.figures);
+            InsertOutcome::Inserted => inner.flights.complete(&key),
+            InsertOutcome::TooLarge | InsertOutcome::Failed => {
+                inner.index().remove(&key, !self.is_open(), &inner.metrics);
             }
         }
-        let figure = match kept {
-            Kept::Held => Figure::Recorded,
-            Kept::TooLarge => Figure::TooLarge,
-            Kept::Failed => Figure::FailedWrites,
+        let metric = match kept {
+            InsertOutcome::Inserted => Metric::Recorded,
+            InsertOutcome::TooLarge => Metric::TooLarge,
+            InsertOutcome::Failed => Metric::FailedWrites,
         };
-        tally.count(figure, 1);
+        label_metrics.count(metric, 1);
         self.write_behind();
         kept
     }
 
     /// Tells those who wait for a key that nothing will be kept under it: each goes on by itself.
-    pub fn give_up(&self, key: &Key) {
-        self.inner.flights.land(key);
+    pub fn abandon(&self, key: &Key) {
+        self.inner.flights.complete(key);
     }
 
     /// Forgets the entry under a key. Says whether there was one.
-    pub fn forget(&self, key: &Key) -> bool {
-        let there = self.inner.index().forget(key, !self.is_open(), &self.inner.figures);
+    pub fn remove(&self, key: &Key) -> bool {
+        let there = self.inner.index().remove(key, !self.is_open(), &self.inner.metrics);
         self.write_behind();
         there
     }
 
     /// Forgets all entries of which `which` says so; their number. If the cache does not open in time, all that
     /// the table holds is forgotten with them, uncounted.
-    pub async fn forget_where(&self, which: impl FnMut(&Key, &Entry) -> bool + Send) -> u64 {
+    pub async fn remove_where(&self, which: impl FnMut(&Key, &Entry) -> bool + Send) -> u64 {
         let unseen = !self.ready().await;
-        let forgotten = self.inner.index().forget_where(which, unseen);
+        let forgotten = self.inner.index().remove_where(which, unseen);
         self.write_behind();
         forgotten
     }
 
     /// The same of the entries that `find` finds in the secondary index, without going through the others.
-    pub async fn forget_found(&self, find: impl FnOnce(&T::Secondary) -> Vec<Key> + Send) -> u64 {
+    pub async fn remove_found(&self, find: impl FnOnce(&T::Secondary) -> Vec<Key> + Send) -> u64 {
         let unseen = !self.ready().await;
-        let forgotten = self.inner.index().forget_found(find, unseen);
+        let forgotten = self.inner.index().remove_found(find, unseen);
         self.write_behind();
         forgotten
     }
 
-    /// Writes what waits to be written, and the figures that changed, for [`WAIT`] at most; says whether it took no longer.
+    /// Writes what waits to be written, and the metrics that changed, for [`WAIT`] at most; says whether it took no longer.
     /// When nothing changed nothing is written.
     ///
     /// # Cancel safety
@@ -207,7 +195,7 @@ impl<T: Content> Cache<T> {
         let flushing = timeout(WAIT, async {
             let turn = Arc::clone(&self.inner.flusher).lock_owned().await;
             self.write(&turn).await;
-            let changed = self.inner.figures.changed();
+            let changed = self.inner.metrics.changed();
             join_all(changed.iter().map(|changed| async {
                 if self
                     .inner
@@ -224,18 +212,18 @@ impl<T: Content> Cache<T> {
         flushing.await.is_ok()
     }
 
-    /// The figures of a label, to count on.
-    pub fn tally(&self, label: &Label) -> Arc<Tally> {
-        self.inner.figures.tally(label)
+    /// The metrics of a label, to count on.
+    pub fn label_metrics(&self, label: &Label) -> Arc<LabelMetrics> {
+        self.inner.metrics.label_metrics(label)
     }
 
-    /// The figures of every label. Those of earlier processes are among them once the cache is open.
-    pub fn figures(&self) -> BTreeMap<Label, Counts> {
-        self.inner.figures.all()
+    /// The metrics of every label. Those of earlier processes are among them once the cache is open.
+    pub fn metrics(&self) -> BTreeMap<Label, Counts> {
+        self.inner.metrics.all()
     }
 
     /// All entries, in the order of keeping. Those of earlier processes are among them once the cache is open.
-    pub fn entries(&self) -> Vec<Listed> {
+    pub fn entries(&self) -> Vec<ListedEntry> {
         let mut entries = self.inner.index().listed();
         entries.sort_by_key(|listed| listed.entry.sequence);
         entries
@@ -281,17 +269,17 @@ impl<T: Content> Cache<T> {
             let (inner, key, entry) = (Arc::clone(&self.inner), *key, Arc::clone(&entry));
             move || inner.read(&key, &entry, waiting.as_deref())
         };
-        Lookup::Missing(match apart(entry.payload_bytes > SMALL_BYTES, reading).await {
-            None => Missing::NotReady,
+        Err(match apart(entry.payload_bytes > SMALL_BYTES, reading).await {
+            None => Miss::NotReady,
             Some(Ok(value)) if self.inner.index().hold_read(key, &entry, Arc::clone(&value)) => {
-                return Lookup::Found(entry.found(value));
+                return Ok(entry.found(value));
             }
-            Some(Err(Unread::Damaged(words))) if self.inner.index().drop_damaged(key, &entry) => {
+            Some(Err(Unreadable::Damaged(words))) if self.inner.index().drop_damaged(key, &entry) => {
                 self.write_behind();
-                Missing::Damaged(format!("entry {key}: {words}"))
+                Miss::Damaged(format!("entry {key}: {words}"))
             }
-            Some(Ok(_) | Err(Unread::Damaged(_))) => Missing::Absent,
-            Some(Err(Unread::Fault(words))) => Missing::Unread(format!("entry {key}: {words}")),
+            Some(Ok(_) | Err(Unreadable::Damaged(_))) => Miss::Absent,
+            Some(Err(Unreadable::Fault(words))) => Miss::Unreadable(format!("entry {key}: {words}")),
         })
     }
 
@@ -346,12 +334,12 @@ async fn apart<R: Send + 'static>(much: bool, work: impl FnOnce() -> R + Send + 
 }
 
 /// Why a payload gave no value.
-enum Unread {
+enum Unreadable {
     Damaged(String),
     Fault(String),
 }
 
-impl<T: Content> Inner<T> {
+impl<T: CacheValue> Inner<T> {
     fn index(&self) -> MutexGuard<'_, Index<T>> {
         self.index.lock().unwrap_or_else(PoisonError::into_inner)
     }
@@ -364,27 +352,27 @@ impl<T: Content> Inner<T> {
     fn open(&self) {
         let catalog = Catalog::read(&*self.table);
         self.warnings().extend(catalog.warnings());
-        if catalog.figures_whole {
-            self.figures.take_in(catalog.figures);
+        if catalog.metrics_complete {
+            self.metrics.load(catalog.metrics);
         }
-        self.index().take_in(catalog.entries, catalog.unreadable, &self.figures);
+        self.index().load(catalog.entries, catalog.unreadable, &self.metrics);
     }
 
-    fn seal(&self, key: &Key, value: &T, terms: Terms) -> Result<(Entry, Records), String> {
+    fn seal(&self, key: &Key, value: &T, terms: InsertOptions) -> Result<(Entry, Records), String> {
         let payload = value.encode()?;
         let sequence = self.index().next_sequence();
         Ok(seal(self.table.secret(), key, Entry::new(terms, payload.len() as u64, sequence), &payload))
     }
 
     /// Reads a value from what waits to be written, or else from the table.
-    fn read(&self, key: &Key, entry: &Entry, waiting: Option<&Records>) -> Result<Arc<T>, Unread> {
+    fn read(&self, key: &Key, entry: &Entry, waiting: Option<&Records>) -> Result<Arc<T>, Unreadable> {
         let stored = match waiting {
             Some(records) => Some(records.payload.clone()),
-            None => self.table.get(&payload_key(key)).map_err(Unread::Fault)?,
+            None => self.table.get(&payload_key(key)).map_err(Unreadable::Fault)?,
         };
-        let record = stored.ok_or_else(|| Unread::Damaged("its payload is missing".into()))?;
+        let record = stored.ok_or_else(|| Unreadable::Damaged("its payload is missing".into()))?;
         let payload = read_payload(self.table.secret(), key, entry, &record);
-        let payload = payload.ok_or_else(|| Unread::Damaged("its payload is not the one that was kept".into()))?;
-        T::decode(payload).map(Arc::new).map_err(Unread::Damaged)
+        let payload = payload.ok_or_else(|| Unreadable::Damaged("its payload is not the one that was kept".into()))?;
+        T::decode(payload).map(Arc::new).map_err(Unreadable::Damaged)
     }
 }

@@ -1,27 +1,27 @@
-//! What a table holds, read once: all entries and figures, no payload. What a cache opens with, and what another
+//! What a table holds, read once: all entries and metrics, no payload. What a cache opens with, and what another
 //! process lists and counts.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use super::Table;
-use super::entry::{Entry, Key, Label, Listed};
-use super::figures::Counts;
-use super::record::{ENTRIES, FIGURE_RECORDS, key_of, read_entry, read_figures};
+use super::entry::{Entry, Key, Label, ListedEntry};
+use super::metrics::Counts;
+use super::record::{ENTRIES, METRIC_RECORDS, key_of, read_entry, read_metrics};
 
 /// Records read at a time.
 const PAGE: usize = 1000;
 /// The most records of one sort that are read; there are as many only if a ceiling was set far above any use.
 const RECORDS_MAX: usize = 1_000_000;
 
-/// Entries and figures in a table.
+/// Entries and metrics in a table.
 #[derive(Debug, Default)]
 pub struct Catalog {
     pub(super) entries: Vec<(Key, Entry)>,
-    pub(super) figures: BTreeMap<Label, Counts>,
+    pub(super) metrics: BTreeMap<Label, Counts>,
     pub(super) unreadable: Vec<Key>,
-    /// All figures were read.
-    pub(super) figures_whole: bool,
+    /// All metrics were read.
+    pub(super) metrics_complete: bool,
     damaged: usize,
     faults: Vec<String>,
 }
@@ -38,32 +38,32 @@ impl Catalog {
             },
             None => catalog.damaged = catalog.damaged.saturating_add(1),
         });
-        let figures =
-            scan(table, FIGURE_RECORDS, |record_key, record| match read_figures(table.secret(), record_key, record) {
-                Some((label, counts)) => drop(catalog.figures.insert(label, counts)),
+        let metrics =
+            scan(table, METRIC_RECORDS, |record_key, record| match read_metrics(table.secret(), record_key, record) {
+                Some((label, counts)) => drop(catalog.metrics.insert(label, counts)),
                 None => catalog.damaged = catalog.damaged.saturating_add(1),
             });
-        catalog.figures_whole = figures.is_ok();
-        catalog.faults.extend([entries, figures].into_iter().filter_map(Result::err));
+        catalog.metrics_complete = metrics.is_ok();
+        catalog.faults.extend([entries, metrics].into_iter().filter_map(Result::err));
         // The sort is stable, so that entries of one sequence stand by key.
         catalog.entries.sort_by_key(|(_, entry)| entry.sequence);
         catalog
     }
 
     /// All entries, in the order of keeping.
-    pub fn entries(&self) -> Vec<Listed> {
-        self.entries.iter().map(|(key, entry)| Listed { key: *key, entry: Arc::new(entry.clone()) }).collect()
+    pub fn entries(&self) -> Vec<ListedEntry> {
+        self.entries.iter().map(|(key, entry)| ListedEntry { key: *key, entry: Arc::new(entry.clone()) }).collect()
     }
 
-    /// The figures of each label, with its entries and bytes.
-    pub fn figures(&self) -> BTreeMap<Label, Counts> {
-        let mut figures = self.figures.clone();
+    /// The metrics of each label, with its entries and bytes.
+    pub fn metrics(&self) -> BTreeMap<Label, Counts> {
+        let mut metrics = self.metrics.clone();
         for (_, entry) in &self.entries {
-            let counts = figures.entry(entry.label.clone()).or_default();
+            let counts = metrics.entry(entry.label.clone()).or_default();
             counts.entries = counts.entries.saturating_add(1);
             counts.bytes = counts.bytes.saturating_add(entry.size_bytes);
         }
-        figures
+        metrics
     }
 
     /// What could not be read, in words.

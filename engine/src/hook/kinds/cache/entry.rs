@@ -31,9 +31,9 @@ impl Hash for Key {
 
 /// Hashes keys by their own bits.
 #[derive(Debug, Clone, Copy, Default)]
-pub(super) struct Straight(u64);
+pub(super) struct KeyHasher(u64);
 
-impl BuildHasher for Straight {
+impl BuildHasher for KeyHasher {
     type Hasher = Self;
 
     fn build_hasher(&self) -> Self {
@@ -41,7 +41,7 @@ impl BuildHasher for Straight {
     }
 }
 
-impl Hasher for Straight {
+impl Hasher for KeyHasher {
     fn finish(&self) -> u64 {
         self.0
     }
@@ -55,7 +55,7 @@ impl Hasher for Straight {
     }
 }
 
-/// What figures are counted by and what is cleared by. Either part may be empty.
+/// What metrics are counted by and what is cleared by. Either part may be empty.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Default)]
 pub struct Label {
     role: String,
@@ -93,20 +93,20 @@ fn name(text: &str) -> String {
 /// earlier processes as well, so that nobody has to go through all of them. `()` finds nothing.
 pub trait SecondaryIndex: Default + Send + 'static {
     /// An entry has come. `about` is the caller's own bytes of it.
-    fn came(&mut self, key: &Key, about: &[u8]);
+    fn inserted(&mut self, key: &Key, about: &[u8]);
 
     /// An entry has gone.
-    fn went(&mut self, key: &Key);
+    fn removed(&mut self, key: &Key);
 }
 
 impl SecondaryIndex for () {
-    fn came(&mut self, _: &Key, _: &[u8]) {}
+    fn inserted(&mut self, _: &Key, _: &[u8]) {}
 
-    fn went(&mut self, _: &Key) {}
+    fn removed(&mut self, _: &Key) {}
 }
 
 /// A value that can be kept.
-pub trait Content: Sized + Send + Sync + 'static {
+pub trait CacheValue: Sized + Send + Sync + 'static {
     /// What finds entries by something besides their keys.
     type Secondary: SecondaryIndex;
 
@@ -116,7 +116,7 @@ pub trait Content: Sized + Send + Sync + 'static {
     /// In words, when it has none: then it is not kept.
     fn encode(&self) -> Result<Vec<u8>, String>;
 
-    /// The value of bytes that [`Content::encode`] made.
+    /// The value of bytes that [`CacheValue::encode`] made.
     ///
     /// # Errors
     /// In words, when they are not such bytes.
@@ -128,7 +128,7 @@ pub trait Content: Sized + Send + Sync + 'static {
 
 /// On what terms a value is kept.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Terms {
+pub struct InsertOptions {
     /// What it is counted and cleared by.
     pub label: Label,
     /// A few bytes of the caller's own, listed without reading the payload; at most 4 KiB.
@@ -162,59 +162,41 @@ pub struct Entry {
 
 impl Entry {
     /// An entry that is to be sealed.
-    pub(super) fn new(terms: Terms, payload_bytes: u64, sequence: u64) -> Self {
-        let Terms { label, about, ttl_ms, now_ms } = terms;
+    pub(super) fn new(terms: InsertOptions, payload_bytes: u64, sequence: u64) -> Self {
+        let InsertOptions { label, about, ttl_ms, now_ms } = terms;
         let expires_at_ms = ttl_ms.map(|ttl_ms| now_ms.saturating_add(ttl_ms));
         Self { label, kept_at_ms: now_ms, expires_at_ms, payload_bytes, about, size_bytes: 0, sequence, tag: [0; 32] }
     }
 
     /// It, found with its value.
-    pub(super) fn found<T>(&self, value: Arc<T>) -> Found<T> {
-        Found { value, kept_at_ms: self.kept_at_ms, expires_at_ms: self.expires_at_ms }
+    pub(super) fn found<T>(&self, value: Arc<T>) -> Hit<T> {
+        Hit { value, kept_at_ms: self.kept_at_ms, expires_at_ms: self.expires_at_ms }
     }
 
-    /// Its age at a time.
-    pub(super) fn age(&self, now_ms: u64) -> Age {
-        match self.expires_at_ms {
-            Some(_) if now_ms < self.kept_at_ms => Age::Unknown,
-            Some(end_ms) if now_ms >= end_ms => Age::Expired,
-            Some(_) | None => Age::Fresh,
+    /// Why it must not be served at a time, if it must not. The age of an entry from the future cannot be known.
+    pub(super) fn miss(&self, now_ms: u64) -> Option<Miss> {
+        match self.expires_at_ms? {
+            _ if now_ms < self.kept_at_ms => Some(Miss::ClockWentBack),
+            end_ms => (now_ms >= end_ms).then_some(Miss::Expired),
         }
     }
 }
 
-/// Whether an entry may be served.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Age {
-    /// It may.
-    Fresh,
-    /// Its time is up.
-    Expired,
-    /// It has an end and was kept at a time that has not come: how old it is cannot be known.
-    Unknown,
-}
-
 /// An entry as it is listed.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Listed {
+pub struct ListedEntry {
     /// Its key.
     pub key: Key,
     /// What is known of it.
     pub entry: Arc<Entry>,
 }
 
-/// What a lookup gave.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Lookup<T> {
-    /// An entry that may be served.
-    Found(Found<T>),
-    /// None, and why.
-    Missing(Missing),
-}
+/// An entry that may be served, or why there is none.
+pub type Lookup<T> = Result<Hit<T>, Miss>;
 
 /// An entry that may be served.
 #[derive(Debug, PartialEq, Eq)]
-pub struct Found<T> {
+pub struct Hit<T> {
     /// The value.
     pub value: Arc<T>,
     /// When it was kept.
@@ -223,7 +205,7 @@ pub struct Found<T> {
     pub expires_at_ms: Option<u64>,
 }
 
-impl<T> Clone for Found<T> {
+impl<T> Clone for Hit<T> {
     fn clone(&self) -> Self {
         Self { value: Arc::clone(&self.value), ..*self }
     }
@@ -231,30 +213,30 @@ impl<T> Clone for Found<T> {
 
 /// Why there is no entry to serve.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Missing {
+pub enum Miss {
     /// None is kept.
     Absent,
     /// Its time was up; it is forgotten.
     Expired,
     /// It was kept at a time that has not come, so its age is unknown. It stays.
-    ClockBack,
+    ClockWentBack,
     /// It was not what was kept; it is forgotten. In words, for a warning.
     Damaged(String),
     /// The table could not read it. It stays. In words, for a warning.
-    Unread(String),
+    Unreadable(String),
     /// The table did not answer in time.
     NotReady,
 }
 
-impl Missing {
+impl Miss {
     /// In a few words, as notes and reports tell it.
     pub fn words(&self) -> &'static str {
         match self {
             Self::Absent => "absent",
             Self::Expired => "expired",
-            Self::ClockBack => "clock went back",
+            Self::ClockWentBack => "clock went back",
             Self::Damaged(_) => "damaged",
-            Self::Unread(_) => "not readable",
+            Self::Unreadable(_) => "not readable",
             Self::NotReady => "not ready",
         }
     }
@@ -262,17 +244,17 @@ impl Missing {
     /// What a person should be told of it.
     pub fn warning(&self) -> Option<&str> {
         match self {
-            Self::Damaged(words) | Self::Unread(words) => Some(words),
-            Self::Absent | Self::Expired | Self::ClockBack | Self::NotReady => None,
+            Self::Damaged(words) | Self::Unreadable(words) => Some(words),
+            Self::Absent | Self::Expired | Self::ClockWentBack | Self::NotReady => None,
         }
     }
 }
 
 /// What became of a value that was to be kept.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Kept {
+pub enum InsertOutcome {
     /// It is kept: in memory at once, and in the table in time.
-    Held,
+    Inserted,
     /// It is larger than the ceilings allow, and not kept.
     TooLarge,
     /// It has no bytes, or none in time, or too much waits to be written: not kept.

@@ -1,7 +1,7 @@
 //! Why calls of a step were or were not answered: each key part by part, and where it differs from the nearest other
 //! entry's.
 //!
-//! Which calls there were is read from the figures of the kind's nodes: their list `calls` holds an object for each, with
+//! Which calls there were is read from the metrics of the kind's nodes: their list `calls` holds an object for each, with
 //! its `position`, its `key` unless there was no lookup, its `outcome`, and the `tool` of a tool call. What a key stands
 //! for is read from its entry, on which the kind has written it.
 
@@ -10,13 +10,13 @@ use std::fmt::Write as _;
 use rondo_protocol::Value;
 
 use super::{groups, table};
-use crate::hook::kinds::cache::{Catalog, Listed};
+use crate::hook::kinds::cache::{Catalog, ListedEntry};
 use crate::hook::{SubcommandContext, SubcommandOutput, subcommand};
 
 /// The outcome of a lookup by which a call was answered.
 pub const HIT: &str = "hit";
 /// The most calls of one visit that a node tells of one by one.
-pub const TOLD_MAX: usize = 50;
+pub const LISTED_CALLS_MAX: usize = 50;
 
 /// Names and what is output of each, in order.
 pub type Parts = Vec<(&'static str, String)>;
@@ -34,7 +34,7 @@ pub trait Explained: Sized + 'static {
     type Likeness: Ord;
 
     /// What the bytes of an entry say.
-    fn of_card(bytes: &[u8]) -> Option<Self>;
+    fn from_about(bytes: &[u8]) -> Option<Self>;
 
     /// Where the entry came from.
     fn origin(&self) -> Origin<'_>;
@@ -100,14 +100,15 @@ fn is_of(kind: &str, node: &str) -> bool {
     rest.is_some_and(|rest| rest.is_empty() || rest.strip_prefix('_').is_some_and(|n| n.parse::<u32>().is_ok()))
 }
 
-type Entry<A> = (Listed, A);
+type Entry<A> = (ListedEntry, A);
 
 /// All entries of the kind that can be read.
 fn entries<A: Explained>(context: &dyn SubcommandContext) -> Result<Vec<Entry<A>>, String> {
     let mut entries = Vec::new();
     for group in groups(context.space())? {
         let listed = Catalog::read(&*table(context.space(), &group)).entries();
-        entries.extend(listed.into_iter().filter_map(|entry| Some((entry.clone(), A::of_card(&entry.entry.about)?))));
+        entries
+            .extend(listed.into_iter().filter_map(|entry| Some((entry.clone(), A::from_about(&entry.entry.about)?))));
     }
     Ok(entries)
 }

@@ -9,7 +9,7 @@ use std::time::Duration;
 
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 
-use super::entry::{Key, Straight};
+use super::entry::{Key, KeyHasher};
 
 /// The most keys in flight; beyond them everyone goes on by themselves.
 const KEYS_MAX: usize = 1024;
@@ -18,9 +18,9 @@ const KEYS_MAX: usize = 1024;
 #[derive(Debug)]
 pub(super) enum Turn {
     /// The asker's: it goes on, and the others wait until it has kept an entry or has dropped the guard.
-    First(Guard),
+    Leader(Guard),
     /// Another one has kept an entry: look again.
-    Kept,
+    InsertOutcome,
     /// Nobody's: the time to wait is over, or too many keys are in flight. The asker goes on by itself.
     Alone,
 }
@@ -31,7 +31,7 @@ pub(super) enum Turn {
 pub struct Guard {
     // Fields are dropped in this order: the permit first, so that one who waits takes over the same flight.
     _permit: OwnedSemaphorePermit,
-    _seat: Seat,
+    _waiter: Waiter,
 }
 
 /// The keys in flight.
@@ -40,28 +40,28 @@ pub(super) struct Flights {
     keys: Arc<Mutex<Keys>>,
 }
 
-type Keys = HashMap<Key, Flight, Straight>;
+type Keys = HashMap<Key, Flight, KeyHasher>;
 
 #[derive(Debug)]
 struct Flight {
     turns: Arc<Semaphore>,
     /// How many hold or wait for the turn.
-    seats: usize,
+    waiters: usize,
 }
 
 impl Flights {
     /// Waits for the turn of `key`, at most for `wait`.
     pub(super) async fn turn(&self, key: Key, wait: Duration) -> Turn {
-        let Some(seat) = self.sit(key) else { return Turn::Alone };
-        match tokio::time::timeout(wait, Arc::clone(&seat.turns).acquire_owned()).await {
-            Ok(Ok(permit)) => Turn::First(Guard { _permit: permit, _seat: seat }),
-            Ok(Err(_closed)) => Turn::Kept,
+        let Some(waiter) = self.join(key) else { return Turn::Alone };
+        match tokio::time::timeout(wait, Arc::clone(&waiter.turns).acquire_owned()).await {
+            Ok(Ok(permit)) => Turn::Leader(Guard { _permit: permit, _waiter: waiter }),
+            Ok(Err(_closed)) => Turn::InsertOutcome,
             Err(_elapsed) => Turn::Alone,
         }
     }
 
     /// Tells all who wait for `key` that an entry was kept.
-    pub(super) fn land(&self, key: &Key) {
+    pub(super) fn complete(&self, key: &Key) {
         if let Some(flight) = lock(&self.keys).remove(key) {
             flight.turns.close();
         }
@@ -72,33 +72,33 @@ impl Flights {
         lock(&self.keys).len()
     }
 
-    fn sit(&self, key: Key) -> Option<Seat> {
+    fn join(&self, key: Key) -> Option<Waiter> {
         let mut keys = lock(&self.keys);
         if keys.len() >= KEYS_MAX && !keys.contains_key(&key) {
             return None;
         }
-        let flight = keys.entry(key).or_insert_with(|| Flight { turns: Arc::new(Semaphore::new(1)), seats: 0 });
-        flight.seats = flight.seats.saturating_add(1);
-        Some(Seat { keys: Arc::clone(&self.keys), key, turns: Arc::clone(&flight.turns) })
+        let flight = keys.entry(key).or_insert_with(|| Flight { turns: Arc::new(Semaphore::new(1)), waiters: 0 });
+        flight.waiters = flight.waiters.saturating_add(1);
+        Some(Waiter { keys: Arc::clone(&self.keys), key, turns: Arc::clone(&flight.turns) })
     }
 }
 
 /// A place among those who hold or wait for a turn; the last one to leave ends the flight.
 #[derive(Debug)]
-struct Seat {
+struct Waiter {
     keys: Arc<Mutex<Keys>>,
     key: Key,
     turns: Arc<Semaphore>,
 }
 
-impl Drop for Seat {
+impl Drop for Waiter {
     fn drop(&mut self) {
         let mut keys = lock(&self.keys);
         let Some(flight) = keys.get_mut(&self.key) else { return };
-        // After a landing another flight may have begun under the same key.
+        // After a completion another flight may have begun under the same key.
         if Arc::ptr_eq(&flight.turns, &self.turns) {
-            flight.seats = flight.seats.saturating_sub(1);
-            if flight.seats == 0 {
+            flight.waiters = flight.waiters.saturating_sub(1);
+            if flight.waiters == 0 {
                 keys.remove(&self.key);
             }
         }

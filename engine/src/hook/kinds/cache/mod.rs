@@ -1,14 +1,14 @@
-//! What hook kinds keep of earlier answers, and the two kinds that do: [`response_cache`] and [`tool_cache`].
+//! Caches of earlier answers, and the two hook kinds that keep them: [`response_cache`] and [`tool_cache`].
 //!
-//! A [`Cache`] is in memory in front of a [`Table`] that outlives the process. An entry is a value under a key of 32 bytes.
-//! Each kind has a [`CacheSet`], one cache for each workflow. Laws of a cache:
+//! A [`Cache`] holds values under keys of 32 bytes, in memory in front of a [`Table`] that outlives the process. Each kind has
+//! a [`CacheSet`] with one cache for each workflow. Laws of a cache:
 //!
 //! - It may lose anything at any time and never gives back anything wrong. What was edited, swapped, cut, left unfinished
-//!   or written by somebody else is a miss, told with words where it means damage.
-//! - What it has forgotten stays forgotten while the process lives, whatever the table does.
+//!   or written with another secret is a miss, with a warning where it means damage.
+//! - What it has removed stays removed while the process lives, whatever the table does.
 //! - An expiry is fixed when an entry is kept; being used never moves it.
-//! - Whatever is kept or forgotten waits for no write: a queue is written back behind it. No operation waits for the table
-//!   longer than [`WAIT`], and none fails because of it.
+//! - Inserting and removing wait for no write: a queue is written back behind them. No operation waits for the table longer
+//!   than [`WAIT`], and none fails because of it.
 //! - Everything is bounded: entries, bytes, bytes in memory, labels, keys in flight, entries that wait to be written.
 //! - No lock is held while waiting.
 //!
@@ -17,21 +17,21 @@
 //! The cache knows nothing of calls, models, tools, threads or time: a caller says what time it is. Its futures need a
 //! tokio runtime with timers.
 
+mod active_lookups;
 #[expect(clippy::module_inception, reason = "the noun of the folder has its own file")]
 mod cache;
 mod catalog;
 mod entry;
 pub mod explain;
-mod figures;
 mod flight;
 mod index;
+mod metrics;
 mod record;
 pub mod response_cache;
 pub mod set;
 pub mod settings;
 mod subcommands;
 pub mod tool_cache;
-mod under_way;
 mod write_back;
 
 #[cfg(test)]
@@ -42,16 +42,18 @@ use std::time::Duration;
 use futures_util::future::BoxFuture;
 
 use crate::trust::secret::Secret;
-pub use cache::{Asked, Cache};
+pub use active_lookups::ActiveLookup;
+pub use cache::{Cache, SharedLookup};
 pub use catalog::Catalog;
-pub use entry::{Content, Entry, Found, Kept, Key, Label, Listed, Lookup, Missing, SecondaryIndex, Terms};
-pub use figures::{Counts, Figure, Tally};
+pub use entry::{
+    CacheValue, Entry, Hit, InsertOptions, InsertOutcome, Key, Label, ListedEntry, Lookup, Miss, SecondaryIndex,
+};
 pub use flight::Guard;
 pub use index::Totals;
+pub use metrics::{Counts, LabelMetrics, Metric};
 pub use set::{CacheSet, groups, table};
 pub use settings::{Scope, Settings};
-pub use subcommands::actions;
-pub use under_way::CallUnderWay;
+pub use subcommands::subcommand;
 
 /// How long one operation waits for the table.
 pub const WAIT: Duration = Duration::from_millis(250);

@@ -4,20 +4,20 @@
 //! |---|---|
 //! | `b\|` key | version, payload |
 //! | `c\|` key | version, sequence, time kept, 0 or 1 and time of expiry, payload length, role, tool, about, tag, check |
-//! | `f\|` SHA-256 of the label | version, role, tool, one number a figure, check |
+//! | `f\|` SHA-256 of the label | version, role, tool, one number a metric, check |
 //!
 //! Numbers are 8 bytes, big-endian; texts and `about` follow their length in 2 bytes. *Tag* and *check* are HMAC-SHA256 by
 //! the user's secret: the tag over `cache entry\n`, the key, how many bytes of the entry stand before the tag, these, and
 //! the payload; the check, cut to 16 bytes, over the record's key and all of the record before it. So an entry is checked
 //! when a cache is opened, and a payload against its entry when it is read. A record of another version is a foreign one.
 //!
-//! Payloads stand before entries and entries before figures, so that reading on behind the last entry or the last figure
+//! Payloads stand before entries and entries before metrics, so that reading on behind the last entry or the last metric
 //! comes upon no payload.
 
 use sha2::{Digest as _, Sha256};
 
 use super::entry::{Entry, Key, Label};
-use super::figures::{Counts, FIGURES};
+use super::metrics::{Counts, METRICS};
 use crate::trust::secret::Secret;
 
 /// What the first byte of each record says.
@@ -35,8 +35,8 @@ const OVERHEAD_BYTES: u64 = 2 * 34 + 1;
 pub(super) const ENTRIES: &[u8] = b"c|";
 /// What keys of payloads begin with.
 pub(super) const PAYLOADS: &[u8] = b"b|";
-/// What keys of figures begin with.
-pub(super) const FIGURE_RECORDS: &[u8] = b"f|";
+/// What keys of metrics begin with.
+pub(super) const METRIC_RECORDS: &[u8] = b"f|";
 
 /// The two records of an entry, as they are written.
 #[derive(Debug)]
@@ -62,12 +62,12 @@ pub(super) fn payload_key(key: &Key) -> Vec<u8> {
     [PAYLOADS, &key.0].concat()
 }
 
-/// The key of a label's figures.
-pub(super) fn figures_key(label: &Label) -> Vec<u8> {
+/// The key of a label's metrics.
+pub(super) fn metrics_key(label: &Label) -> Vec<u8> {
     let mut named = Vec::new();
     put_bytes(&mut named, label.role().as_bytes());
     put_bytes(&mut named, label.tool().as_bytes());
-    [FIGURE_RECORDS, Sha256::digest(&named).as_slice()].concat()
+    [METRIC_RECORDS, Sha256::digest(&named).as_slice()].concat()
 }
 
 /// The key of an entry, of the key of one of its records.
@@ -126,22 +126,22 @@ fn size_bytes(record_len: usize, payload_bytes: u64) -> u64 {
     payload_bytes.saturating_add(record_len as u64).saturating_add(OVERHEAD_BYTES)
 }
 
-/// The record of a label's figures.
-pub(super) fn write_figures(secret: &Secret, label: &Label, numbers: &[u64; FIGURES]) -> Vec<u8> {
+/// The record of a label's metrics.
+pub(super) fn write_metrics(secret: &Secret, label: &Label, numbers: &[u64; METRICS]) -> Vec<u8> {
     let mut bytes = vec![VERSION];
     put_bytes(&mut bytes, label.role().as_bytes());
     put_bytes(&mut bytes, label.tool().as_bytes());
     for number in numbers {
         put_number(&mut bytes, *number);
     }
-    close(secret, &figures_key(label), bytes)
+    close(secret, &metrics_key(label), bytes)
 }
 
-/// Reads a label's figures, if they are what was written.
-pub(super) fn read_figures(secret: &Secret, record_key: &[u8], record: &[u8]) -> Option<(Label, Counts)> {
+/// Reads a label's metrics, if they are what was written.
+pub(super) fn read_metrics(secret: &Secret, record_key: &[u8], record: &[u8]) -> Option<(Label, Counts)> {
     let mut rest = Rest(checked(secret, record_key, record)?);
     let label = rest.label()?;
-    let mut numbers = [0; FIGURES];
+    let mut numbers = [0; METRICS];
     for number in &mut numbers {
         *number = rest.number()?;
     }

@@ -13,38 +13,38 @@ use futures_util::future::{BoxFuture, join};
 use rondo_protocol::Digest;
 use rondo_protocol::call::Site;
 
-use super::under_way::{CallUnderWay, CallsUnderWay};
-use super::{Cache, Content, Key, Limits, Table};
+use super::active_lookups::{ActiveLookup, ActiveLookups};
+use super::{Cache, CacheValue, Key, Limits, Table};
 use crate::hook::KeySpace;
 use crate::trust::secret::Secret;
 
 /// Names of groups stand behind this byte, what is kept behind the other one.
-const NAMES: u8 = b'g';
-const KEPT: u8 = b's';
+const GROUP_NAMES: u8 = b'g';
+const GROUP_RECORDS: u8 = b's';
 /// How many bytes of a group's SHA-256 stand in keys.
 const PREFIX_BYTES: usize = 16;
 /// The most groups that are listed.
 const GROUPS_MAX: usize = 10_000;
 
 /// The caches of a kind.
-pub struct CacheSet<T: Content> {
+pub struct CacheSet<T: CacheValue> {
     caches: Mutex<BTreeMap<String, Cache<T>>>,
-    under_way: CallsUnderWay,
+    under_way: ActiveLookups,
 }
 
-impl<T: Content> Default for CacheSet<T> {
+impl<T: CacheValue> Default for CacheSet<T> {
     fn default() -> Self {
-        Self { caches: Mutex::default(), under_way: CallsUnderWay::default() }
+        Self { caches: Mutex::default(), under_way: ActiveLookups::default() }
     }
 }
 
-impl<T: Content> fmt::Debug for CacheSet<T> {
+impl<T: CacheValue> fmt::Debug for CacheSet<T> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("CacheSet").finish_non_exhaustive()
     }
 }
 
-impl<T: Content> CacheSet<T> {
+impl<T: CacheValue> CacheSet<T> {
     /// The cache of a group, within these ceilings from now on.
     pub fn cache(&self, space: &KeySpace, group: &str, limits: Limits) -> Cache<T> {
         let mut by_group = self.by_group();
@@ -53,9 +53,8 @@ impl<T: Content> CacheSet<T> {
         found.clone()
     }
 
-    /// A call sets out to be looked up by a key; `None` = a node further out has done so for it, and this one lets it
-    /// through.
-    pub fn begin(&self, site: &Site, key: Key) -> Option<CallUnderWay<'_>> {
+    /// Begins the lookup of a call; `None` when a node in front of this one looks the same key up for it.
+    pub fn begin(&self, site: &Site, key: Key) -> Option<ActiveLookup<'_>> {
         self.under_way.begin(site, key)
     }
 
@@ -88,8 +87,8 @@ impl<T: Content> CacheSet<T> {
 /// # Errors
 /// When the key space cannot be read.
 pub fn groups(space: &KeySpace) -> Result<Vec<String>, String> {
-    let entries = space.scan(&[NAMES], GROUPS_MAX).map_err(|error| error.to_string())?;
-    let name = |key: &[u8]| Some(String::from_utf8_lossy(key.strip_prefix(&[NAMES])?).into_owned());
+    let entries = space.scan(&[GROUP_NAMES], GROUPS_MAX).map_err(|error| error.to_string())?;
+    let name = |key: &[u8]| Some(String::from_utf8_lossy(key.strip_prefix(&[GROUP_NAMES])?).into_owned());
     Ok(entries.iter().map_while(|(key, _)| name(key)).collect())
 }
 
@@ -97,7 +96,7 @@ pub fn groups(space: &KeySpace) -> Result<Vec<String>, String> {
 pub fn table(space: &KeySpace, group: &str) -> Arc<dyn Table> {
     let digest = Digest::sha256(group.as_bytes());
     let own = digest.as_bytes().iter().take(PREFIX_BYTES).copied();
-    let prefix = std::iter::once(KEPT).chain(own).collect();
+    let prefix = std::iter::once(GROUP_RECORDS).chain(own).collect();
     Arc::new(GroupTable { space: space.clone(), name: group.to_owned(), prefix, is_named: AtomicBool::new(false) })
 }
 
@@ -137,7 +136,7 @@ impl Table for GroupTable {
                 put.await
             } else {
                 // Both are handed over at once, so that writes keep their order.
-                let name = [&[NAMES], self.name.as_bytes()].concat();
+                let name = [&[GROUP_NAMES], self.name.as_bytes()].concat();
                 let (named, put) = join(self.space.put(name, Some(Vec::new())), put).await;
                 self.is_named.store(named.is_ok(), Ordering::Relaxed);
                 named.and(put)

@@ -9,6 +9,14 @@ use rondo_protocol::id::ThreadId;
 use crate::hook::kinds::cache::Limits;
 use crate::hook::{BuildContext, Flag};
 
+/// The flag by which a run says whether calls are looked up and kept.
+pub const FLAG: Flag = Flag {
+    name: "cache",
+    values: &["on", "off", "read", "refresh"],
+    about: "Whether earlier answers are given again (on, read) and new ones kept (on, refresh)",
+    reaching: Some("refresh"),
+};
+
 /// Ceilings where the author sets none.
 const ENTRIES: u64 = 10_000;
 const BYTES: u64 = 256 << 20;
@@ -66,14 +74,13 @@ pub struct Settings {
 }
 
 impl Settings {
-    /// Reads what was set. `flag` is the one by which a run says what is looked up and kept; `memory_bytes` is what is
-    /// held in memory at most, whatever the ceilings on what is kept.
+    /// Reads what was set. `memory_bytes` is what is held in memory at most, whatever the ceilings on what is kept.
     ///
     /// # Errors
     /// In words, when a setting is not what it should be.
-    pub fn read(build: &BuildContext<'_>, flag: &Flag, memory_bytes: u64) -> Result<Self, String> {
+    pub fn read(build: &BuildContext<'_>, memory_bytes: u64) -> Result<Self, String> {
         let given = &build.hook.settings;
-        let (looks, keeps) = match build.flags.get(flag.name).map(String::as_str) {
+        let (looks, keeps) = match build.flags.get(FLAG.name).map(String::as_str) {
             Some("off") => (false, false),
             Some("read") => (true, false),
             Some("refresh") => (false, true),

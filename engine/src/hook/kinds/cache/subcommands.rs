@@ -8,8 +8,8 @@ use rondo_protocol::workflow::read::duration_ms;
 
 use super::explain::{Explained, explain};
 use super::{CacheSet, groups, table};
-use crate::hook::kinds::cache::{Cache, Catalog, Content, Counts, Figure, Label};
-use crate::hook::{Action, Argument, SubcommandContext, SubcommandOutput, subcommand};
+use crate::hook::kinds::cache::{Cache, CacheValue, Catalog, Counts, Label, Metric};
+use crate::hook::{Action, Argument, Subcommand, SubcommandContext, SubcommandOutput, subcommand};
 
 /// The names of what `clear` filters by.
 const ROLE: &str = "role";
@@ -22,9 +22,17 @@ const FLUSHES_MAX: u32 = 40;
 /// The name of what `warm` learns from.
 const THREAD: &str = "thread";
 
-/// What a kind can do with its caches: show figures, explain a step by its entries, clear, and learn a thread
-/// anew.
-pub fn actions<A: Explained, T: Content>(caches: &Arc<CacheSet<T>>) -> Vec<Action> {
+/// What the command line can do with the caches of a kind: show metrics, explain a step by its entries, clear, and learn a
+/// thread anew.
+pub fn subcommand<A: Explained, T: CacheValue>(caches: &Arc<CacheSet<T>>) -> Subcommand {
+    Subcommand {
+        name: "cache",
+        about: "Show, explain, fill and clear what hooks keep of earlier answers",
+        actions: actions::<A, T>(caches),
+    }
+}
+
+fn actions<A: Explained, T: CacheValue>(caches: &Arc<CacheSet<T>>) -> Vec<Action> {
     const CLEAR_BY: &[Argument] = &[
         Argument::flag(KIND, "KIND", "Only what hooks of this kind keep"),
         Argument::flag(WORKFLOW, "NAME", "Only of this workflow"),
@@ -72,7 +80,7 @@ fn stats(kind: &str, context: &dyn SubcommandContext) -> Result<SubcommandOutput
         for warning in catalog.warnings() {
             let _ = writeln!(output.text, "{kind}: {warning}");
         }
-        for (label, counts) in catalog.figures() {
+        for (label, counts) in catalog.metrics() {
             all.add(&counts);
             output.lines.push(line(kind, &group, &label, &counts));
             rows.push(row(&group, &label, &counts));
@@ -102,7 +110,7 @@ fn line(kind: &str, group: &str, label: &Label, counts: &Counts) -> Value {
         ("entries", Value::from(counts.entries)),
         ("bytes", Value::from(counts.bytes)),
     ];
-    named.into_iter().chain(Figure::ALL.map(|figure| (figure.name(), Value::from(counts.get(figure))))).collect()
+    named.into_iter().chain(Metric::ALL.map(|(metric, name)| (name, Value::from(counts.get(metric))))).collect()
 }
 
 fn row(group: &str, label: &Label, counts: &Counts) -> Vec<String> {
@@ -116,19 +124,19 @@ fn shown(group: &str) -> &str {
 }
 
 fn numbers(counts: &Counts) -> Vec<String> {
-    let number = |figure| counts.get(figure).to_string();
+    let number = |metric| counts.get(metric).to_string();
     let rate = format!("{:.0}%", share(counts) * 100.0);
-    let tenth_of_a_millicent = counts.get(Figure::SavedMicrousd) / 100;
+    let tenth_of_a_millicent = counts.get(Metric::SavedMicrousd) / 100;
     vec![
-        number(Figure::Lookups),
-        number(Figure::Hits),
-        if counts.get(Figure::Lookups) == 0 { "-".to_owned() } else { rate },
+        number(Metric::Lookups),
+        number(Metric::Hits),
+        if counts.get(Metric::Lookups) == 0 { "-".to_owned() } else { rate },
         counts.entries.to_string(),
         counts.bytes.to_string(),
-        number(Figure::Evicted),
-        number(Figure::Expired),
-        number(Figure::WouldHits),
-        number(Figure::SavedTokens),
+        number(Metric::Evicted),
+        number(Metric::Expired),
+        number(Metric::WouldHits),
+        number(Metric::SavedTokens),
         format!("${}.{:04}", tenth_of_a_millicent / 10_000, tenth_of_a_millicent % 10_000),
     ]
 }
@@ -136,13 +144,13 @@ fn numbers(counts: &Counts) -> Vec<String> {
 /// The share of lookups that were answered, from 0 to 1.
 fn share(counts: &Counts) -> f64 {
     let float = |number: u64| u32::try_from(number).map_or(f64::from(u32::MAX), f64::from);
-    let lookups = counts.get(Figure::Lookups);
-    if lookups == 0 { 0.0 } else { float(counts.get(Figure::Hits)) / float(lookups) }
+    let lookups = counts.get(Metric::Lookups);
+    if lookups == 0 { 0.0 } else { float(counts.get(Metric::Hits)) / float(lookups) }
 }
 
 /// Rows beneath titles; names to the left, numbers to the right.
 fn lay_out(text: &mut String, titles: Vec<String>, rows: Vec<Vec<String>>) {
-    const NAMES: usize = 3;
+    const GROUP_NAMES: usize = 3;
     let rows: Vec<Vec<String>> = std::iter::once(titles).chain(rows).collect();
     let columns = rows.first().map_or(0, Vec::len);
     let width = |column: usize| {
@@ -153,14 +161,14 @@ fn lay_out(text: &mut String, titles: Vec<String>, rows: Vec<Vec<String>>) {
         let mut line = String::from(" ");
         for (at, (cell, width)) in row.iter().zip(&widths).enumerate() {
             let pad = " ".repeat(width.saturating_sub(cell.chars().count()));
-            let _ = if at < NAMES { write!(line, " {cell}{pad}") } else { write!(line, "  {pad}{cell}") };
+            let _ = if at < GROUP_NAMES { write!(line, " {cell}{pad}") } else { write!(line, "  {pad}{cell}") };
         }
         let _ = writeln!(text, "{}", line.trim_end());
     }
 }
 
 /// Forgets what a kind keeps, as far as `asked` names kind, workflow, role, tool and age; says how many entries.
-async fn clear<T: Content>(
+async fn clear<T: CacheValue>(
     caches: &CacheSet<T>,
     kind: &str,
     asked: &subcommand::Arguments,
@@ -187,7 +195,7 @@ async fn clear<T: Content>(
             wanted(ROLE).is_none_or(|role| role == label.role()) && wanted(TOOL).is_none_or(|tool| tool == label.tool())
         };
         let is_old = |kept_at_ms| before_ms.is_none_or(|before_ms| kept_at_ms < before_ms);
-        forgotten += cache.forget_where(|_, entry| is_meant(&entry.label) && is_old(entry.kept_at_ms)).await;
+        forgotten += cache.remove_where(|_, entry| is_meant(&entry.label) && is_old(entry.kept_at_ms)).await;
         flush(&cache).await;
     }
     let entries = if forgotten == 1 { "entry" } else { "entries" };
@@ -196,7 +204,7 @@ async fn clear<T: Content>(
 }
 
 /// Waits for what the queue holds to be written: the process ends behind this.
-async fn flush<T: Content>(cache: &Cache<T>) {
+async fn flush<T: CacheValue>(cache: &Cache<T>) {
     for _ in 0..FLUSHES_MAX {
         if cache.flush().await {
             break;
@@ -205,7 +213,7 @@ async fn flush<T: Content>(cache: &Cache<T>) {
 }
 
 /// Sends a thread's calls along the nodes of a kind once more, so that they keep what was answered.
-async fn warm<T: Content>(
+async fn warm<T: CacheValue>(
     caches: &CacheSet<T>,
     kind: &str,
     asked: &subcommand::Arguments,

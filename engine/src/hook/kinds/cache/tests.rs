@@ -1,8 +1,8 @@
 //! A table that can fail, hang and be tampered with; and what a cache makes of it.
 
 mod faults;
-mod figures;
 mod flight;
+mod metrics;
 mod model;
 
 use std::collections::BTreeMap;
@@ -22,7 +22,7 @@ type Map = BTreeMap<Vec<u8>, Vec<u8>>;
 
 /// What a table does with a call.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-enum Mood {
+enum Fault {
     #[default]
     Well,
     Fails,
@@ -32,8 +32,8 @@ enum Mood {
 #[derive(Default)]
 struct Memory {
     map: Mutex<Map>,
-    reads: watch::Sender<Mood>,
-    writes: watch::Sender<Mood>,
+    reads: watch::Sender<Fault>,
+    writes: watch::Sender<Fault>,
     /// Writes that were begun.
     puts: Mutex<u64>,
     /// Bytes that listings gave.
@@ -50,7 +50,7 @@ impl Memory {
         self.map.lock().unwrap().clone()
     }
 
-    /// What stands there beside figures.
+    /// The records that are no metrics.
     fn records(&self) -> Map {
         self.map().into_iter().filter(|(key, _)| !key.starts_with(b"f|")).collect()
     }
@@ -62,11 +62,11 @@ impl Memory {
     /// A read thread is no place to wait as a task does; it looks again until it may go on.
     fn read<R>(&self, read: impl FnOnce(&Map) -> R) -> Result<R, String> {
         loop {
-            let mood = *self.reads.borrow();
-            match mood {
-                Mood::Well => return Ok(read(&self.map.lock().unwrap())),
-                Mood::Fails => return Err("no reading today".into()),
-                Mood::Hangs => std::thread::sleep(Duration::from_millis(1)),
+            let fault = *self.reads.borrow();
+            match fault {
+                Fault::Well => return Ok(read(&self.map.lock().unwrap())),
+                Fault::Fails => return Err("no reading today".into()),
+                Fault::Hangs => std::thread::sleep(Duration::from_millis(1)),
             }
         }
     }
@@ -91,9 +91,9 @@ impl Table for Memory {
     fn put(&self, key: Vec<u8>, value: Option<Vec<u8>>) -> BoxFuture<'_, Result<(), String>> {
         Box::pin(async move {
             *self.puts.lock().unwrap() += 1;
-            let mut mood = self.writes.subscribe();
-            let _ = mood.wait_for(|mood| *mood != Mood::Hangs).await;
-            if *self.writes.borrow() == Mood::Fails {
+            let mut fault = self.writes.subscribe();
+            let _ = fault.wait_for(|fault| *fault != Fault::Hangs).await;
+            if *self.writes.borrow() == Fault::Fails {
                 return Err("no writing today".into());
             }
             let mut map = self.map.lock().unwrap();
@@ -110,7 +110,7 @@ impl Table for Memory {
 #[derive(Debug, Clone, PartialEq, Eq)]
 struct Text(String);
 
-impl Content for Text {
+impl CacheValue for Text {
     type Secondary = ();
 
     fn encode(&self) -> Result<Vec<u8>, String> {
@@ -138,24 +138,24 @@ fn key(n: u8) -> Key {
     Key(std::array::from_fn(|i| n.wrapping_mul(31).wrapping_add(u8::try_from(i).unwrap().wrapping_mul(n | 1))))
 }
 
-fn terms(ttl_ms: Option<u64>, now_ms: u64) -> Terms {
-    Terms { label: Label::new("editor", "read"), about: b"about".to_vec(), ttl_ms, now_ms }
+fn terms(ttl_ms: Option<u64>, now_ms: u64) -> InsertOptions {
+    InsertOptions { label: Label::new("editor", "read"), about: b"about".to_vec(), ttl_ms, now_ms }
 }
 
-async fn keep(cache: &Cache<Text>, n: u8, text: &str) -> Kept {
-    cache.keep(key(n), Arc::new(Text(text.into())), terms(None, 1000)).await
+async fn insert(cache: &Cache<Text>, n: u8, text: &str) -> InsertOutcome {
+    cache.insert(key(n), Arc::new(Text(text.into())), terms(None, 1000)).await
 }
 
 /// The text under a key, or why there is none.
-async fn text(cache: &Cache<Text>, n: u8, now_ms: u64) -> Result<String, Missing> {
+async fn text(cache: &Cache<Text>, n: u8, now_ms: u64) -> Result<String, Miss> {
     match cache.get(&key(n), now_ms).await {
-        Lookup::Found(found) => Ok(found.value.0.clone()),
-        Lookup::Missing(missing) => Err(missing),
+        Ok(found) => Ok(found.value.0.clone()),
+        Err(missing) => Err(missing),
     }
 }
 
-fn figure(cache: &Cache<Text>, figure: Figure) -> u64 {
-    cache.figures().values().map(|counts| counts.get(figure)).sum()
+fn metric(cache: &Cache<Text>, metric: Metric) -> u64 {
+    cache.metrics().values().map(|counts| counts.get(metric)).sum()
 }
 
 #[tokio::test]
@@ -163,16 +163,16 @@ async fn what_is_kept_is_found_from_memory_and_from_the_table() {
     for limits in [WIDE, BARE] {
         let memory = Arc::new(Memory::default());
         let first = cache(&memory, limits);
-        assert_eq!(text(&first, 1, 1000).await, Err(Missing::Absent));
-        assert_eq!(keep(&first, 1, "one").await, Kept::Held);
+        assert_eq!(text(&first, 1, 1000).await, Err(Miss::Absent));
+        assert_eq!(insert(&first, 1, "one").await, InsertOutcome::Inserted);
         assert_eq!(text(&first, 1, 1000).await, Ok("one".into()));
-        assert_eq!(keep(&first, 1, "uno").await, Kept::Held);
+        assert_eq!(insert(&first, 1, "uno").await, InsertOutcome::Inserted);
         assert_eq!(text(&first, 1, 1000).await, Ok("uno".into()));
         assert_eq!(first.totals().entries, 1);
         first.flush().await;
         assert_eq!(text(&cache(&memory, limits), 1, 1000).await, Ok("uno".into()));
-        assert!(first.forget(&key(1)));
-        assert!(!first.forget(&key(1)));
+        assert!(first.remove(&key(1)));
+        assert!(!first.remove(&key(1)));
         first.flush().await;
         assert_eq!(memory.records(), Map::new());
         assert_eq!(first.totals(), Totals { entries: 0, bytes: 0, memory_bytes: 0 });
@@ -183,11 +183,11 @@ async fn what_is_kept_is_found_from_memory_and_from_the_table() {
 async fn a_value_is_decoded_once_while_it_stays_in_memory() {
     let memory = Arc::new(Memory::default());
     let first = cache(&memory, WIDE);
-    keep(&first, 1, "one").await;
+    insert(&first, 1, "one").await;
     first.flush().await;
     let again = cache(&memory, WIDE);
-    let Lookup::Found(first) = again.get(&key(1), 1000).await else { panic!("missing") };
-    let second = again.at_hand(&key(1), 1000).unwrap();
+    let Ok(first) = again.get(&key(1), 1000).await else { panic!("missing") };
+    let second = again.get_in_memory(&key(1), 1000).unwrap();
     assert!(Arc::ptr_eq(&first.value, &second.value));
 }
 
@@ -195,13 +195,13 @@ async fn a_value_is_decoded_once_while_it_stays_in_memory() {
 async fn an_expiry_is_fixed_when_an_entry_is_kept() {
     let memory = Arc::new(Memory::default());
     let cache = cache(&memory, WIDE);
-    cache.keep(key(1), Arc::new(Text("one".into())), terms(Some(50), 1000)).await;
+    cache.insert(key(1), Arc::new(Text("one".into())), terms(Some(50), 1000)).await;
     for now_ms in 1000..1050 {
         assert_eq!(text(&cache, 1, now_ms).await, Ok("one".into()));
     }
-    assert_eq!(text(&cache, 1, 1050).await, Err(Missing::Expired));
-    assert_eq!(text(&cache, 1, 1000).await, Err(Missing::Absent));
-    assert_eq!(figure(&cache, Figure::Expired), 1);
+    assert_eq!(text(&cache, 1, 1050).await, Err(Miss::Expired));
+    assert_eq!(text(&cache, 1, 1000).await, Err(Miss::Absent));
+    assert_eq!(metric(&cache, Metric::Expired), 1);
     cache.flush().await;
     assert_eq!(memory.records(), Map::new());
 }
@@ -210,12 +210,12 @@ async fn an_expiry_is_fixed_when_an_entry_is_kept() {
 async fn an_entry_from_the_future_is_served_only_if_it_has_no_end() {
     let memory = Arc::new(Memory::default());
     let cache = cache(&memory, WIDE);
-    cache.keep(key(1), Arc::new(Text("ends".into())), terms(Some(50), 1000)).await;
-    cache.keep(key(2), Arc::new(Text("does not".into())), terms(None, 1000)).await;
-    assert_eq!(text(&cache, 1, 999).await, Err(Missing::ClockBack));
+    cache.insert(key(1), Arc::new(Text("ends".into())), terms(Some(50), 1000)).await;
+    cache.insert(key(2), Arc::new(Text("does not".into())), terms(None, 1000)).await;
+    assert_eq!(text(&cache, 1, 999).await, Err(Miss::ClockWentBack));
     assert_eq!(text(&cache, 2, 999).await, Ok("does not".into()));
     assert_eq!(text(&cache, 1, 1001).await, Ok("ends".into()));
-    cache.keep(key(3), Arc::new(Text("late".into())), terms(Some(u64::MAX), u64::MAX - 1)).await;
+    cache.insert(key(3), Arc::new(Text("late".into())), terms(Some(u64::MAX), u64::MAX - 1)).await;
     assert_eq!(text(&cache, 3, u64::MAX - 1).await, Ok("late".into()));
 }
 
@@ -223,23 +223,23 @@ async fn an_entry_from_the_future_is_served_only_if_it_has_no_end() {
 async fn what_is_too_large_is_not_kept_and_takes_an_older_entry_with_it() {
     let memory = Arc::new(Memory::default());
     let cache = cache(&memory, Limits { bytes: 1000, ..WIDE });
-    keep(&cache, 1, "small").await;
-    assert_eq!(keep(&cache, 1, &"x".repeat(1000)).await, Kept::TooLarge);
-    assert_eq!(text(&cache, 1, 1000).await, Err(Missing::Absent));
-    let wordy = Terms { about: vec![0; 5000], ..terms(None, 1000) };
-    assert_eq!(cache.keep(key(2), Arc::new(Text("x".into())), wordy).await, Kept::TooLarge);
-    assert_eq!(figure(&cache, Figure::TooLarge), 2);
+    insert(&cache, 1, "small").await;
+    assert_eq!(insert(&cache, 1, &"x".repeat(1000)).await, InsertOutcome::TooLarge);
+    assert_eq!(text(&cache, 1, 1000).await, Err(Miss::Absent));
+    let wordy = InsertOptions { about: vec![0; 5000], ..terms(None, 1000) };
+    assert_eq!(cache.insert(key(2), Arc::new(Text("x".into())), wordy).await, InsertOutcome::TooLarge);
+    assert_eq!(metric(&cache, Metric::TooLarge), 2);
     let none = self::cache(&memory, Limits { entries: 0, ..WIDE });
-    assert_eq!(keep(&none, 1, "").await, Kept::TooLarge);
+    assert_eq!(insert(&none, 1, "").await, InsertOutcome::TooLarge);
 }
 
 #[tokio::test]
 async fn a_value_without_bytes_is_not_kept() {
     let memory = Arc::new(Memory::default());
     let cache = cache(&memory, WIDE);
-    assert_eq!(keep(&cache, 1, "old").await, Kept::Held);
-    assert_eq!(keep(&cache, 1, "no bytes").await, Kept::Failed);
-    assert_eq!((figure(&cache, Figure::FailedWrites), cache.totals().entries), (1, 0));
+    assert_eq!(insert(&cache, 1, "old").await, InsertOutcome::Inserted);
+    assert_eq!(insert(&cache, 1, "no bytes").await, InsertOutcome::Failed);
+    assert_eq!((metric(&cache, Metric::FailedWrites), cache.totals().entries), (1, 0));
 }
 
 #[tokio::test]
@@ -247,7 +247,7 @@ async fn a_large_value_is_kept_and_read_on_another_thread() {
     let memory = Arc::new(Memory::default());
     let cache = cache(&memory, BARE);
     let long = "long ".repeat(40_000);
-    assert_eq!(keep(&cache, 1, &long).await, Kept::Held);
+    assert_eq!(insert(&cache, 1, &long).await, InsertOutcome::Inserted);
     assert_eq!(text(&cache, 1, 1000).await, Ok(long));
 }
 
@@ -256,15 +256,15 @@ async fn clearing_takes_what_the_filter_names() {
     let memory = Arc::new(Memory::default());
     let cache = cache(&memory, WIDE);
     for (n, role, tool, now_ms) in [(1, "a", "read", 10), (2, "a", "grep", 20), (3, "b", "read", 30)] {
-        let terms = Terms { label: Label::new(role, tool), ..terms(None, now_ms) };
-        cache.keep(key(n), Arc::new(Text(n.to_string())), terms).await;
+        let terms = InsertOptions { label: Label::new(role, tool), ..terms(None, now_ms) };
+        cache.insert(key(n), Arc::new(Text(n.to_string())), terms).await;
     }
-    assert_eq!(cache.forget_where(|_, entry| entry.label.role() == "a" && entry.kept_at_ms < 15).await, 1);
-    assert_eq!(cache.forget_where(|_, entry| entry.label.tool() == "read").await, 1);
+    assert_eq!(cache.remove_where(|_, entry| entry.label.role() == "a" && entry.kept_at_ms < 15).await, 1);
+    assert_eq!(cache.remove_where(|_, entry| entry.label.tool() == "read").await, 1);
     assert_eq!(cache.entries().into_iter().map(|entry| entry.key).collect::<Vec<_>>(), [key(2)]);
     cache.flush().await;
     assert_eq!(Catalog::read(&*memory).entries(), cache.entries());
-    assert_eq!(cache.forget_where(|_, _| true).await, 1);
+    assert_eq!(cache.remove_where(|_, _| true).await, 1);
     cache.flush().await;
     assert_eq!(memory.records(), Map::new());
 }
@@ -273,16 +273,16 @@ async fn clearing_takes_what_the_filter_names() {
 async fn another_process_lists_what_is_kept_without_writing() {
     let memory = Arc::new(Memory::default());
     let cache = cache(&memory, WIDE);
-    keep(&cache, 2, "two").await;
-    keep(&cache, 1, "one").await;
+    insert(&cache, 2, "two").await;
+    insert(&cache, 1, "one").await;
     cache.flush().await;
     let before = (memory.map(), memory.puts());
-    let catalogue = Catalog::read(&*memory);
-    assert_eq!(catalogue.entries(), cache.entries());
-    assert_eq!(catalogue.entries().iter().map(|entry| entry.key).collect::<Vec<_>>(), [key(2), key(1)]);
-    assert_eq!(catalogue.entries()[0].entry.about, b"about");
-    assert_eq!(catalogue.figures(), cache.figures());
-    assert_eq!(catalogue.warnings(), Vec::<String>::new());
+    let catalog = Catalog::read(&*memory);
+    assert_eq!(catalog.entries(), cache.entries());
+    assert_eq!(catalog.entries().iter().map(|entry| entry.key).collect::<Vec<_>>(), [key(2), key(1)]);
+    assert_eq!(catalog.entries()[0].entry.about, b"about");
+    assert_eq!(catalog.metrics(), cache.metrics());
+    assert_eq!(catalog.warnings(), Vec::<String>::new());
     assert_eq!((memory.map(), memory.puts()), before);
 }
 
@@ -291,7 +291,7 @@ async fn another_process_lists_what_is_kept_without_writing() {
 async fn records_are_written_as_version_2_writes_them() {
     let memory = Arc::new(Memory::default());
     let cache = cache(&memory, WIDE);
-    cache.keep(Key([7; 32]), Arc::new(Text("one".into())), terms(Some(0x0102), 0x0304)).await;
+    cache.insert(Key([7; 32]), Arc::new(Text("one".into())), terms(Some(0x0102), 0x0304)).await;
     cache.flush().await;
     let hex = |bytes: &[u8]| bytes.iter().map(|byte| format!("{byte:02x}")).collect::<Vec<_>>().concat();
     let records: Vec<_> = memory.map().iter().map(|(key, value)| format!("{}\n  {}", hex(key), hex(value))).collect();
@@ -310,7 +310,7 @@ async fn opening_reads_no_payload() {
     let memory = Arc::new(Memory::default());
     let cache = cache(&memory, WIDE);
     for n in 0..4 {
-        keep(&cache, n, &"x".repeat(10_000)).await;
+        insert(&cache, n, &"x".repeat(10_000)).await;
     }
     cache.flush().await;
     let again = self::cache(&memory, WIDE);
@@ -326,7 +326,7 @@ async fn after_a_restart_the_oldest_kept_goes_first() {
     let memory = Arc::new(Memory::default());
     let first = cache(&memory, WIDE);
     for n in [3, 1, 2] {
-        keep(&first, n, "x").await;
+        insert(&first, n, "x").await;
     }
     assert_eq!(text(&first, 3, 1000).await, Ok("x".into()));
     first.flush().await;
@@ -334,11 +334,11 @@ async fn after_a_restart_the_oldest_kept_goes_first() {
     assert!(again.ready().await);
     assert_eq!(text(&again, 1, 1000).await, Ok("x".into()));
     for n in [4, 5] {
-        keep(&again, n, "x").await;
+        insert(&again, n, "x").await;
     }
     // The use of 3 before the restart is not known after it; that of 1 after it is.
     assert_eq!(again.entries().into_iter().map(|entry| entry.key).collect::<Vec<_>>(), [key(1), key(4), key(5)]);
-    assert_eq!(figure(&again, Figure::Evicted), 2);
+    assert_eq!(metric(&again, Metric::Evicted), 2);
 }
 
 #[tokio::test]
@@ -346,7 +346,7 @@ async fn lower_ceilings_hold_from_the_opening_on() {
     let memory = Arc::new(Memory::default());
     let first = cache(&memory, WIDE);
     for n in 0..9 {
-        keep(&first, n, "x").await;
+        insert(&first, n, "x").await;
     }
     first.flush().await;
     let again = cache(&memory, Limits { entries: 2, ..WIDE });
@@ -366,13 +366,13 @@ async fn two_threads_share_a_cache() {
             for round in 0..400_u32 {
                 let n = u8::try_from(round % 37).unwrap();
                 if round % 11 == u32::from(task) {
-                    cache.forget(&key(n));
+                    cache.remove(&key(n));
                 } else if round % 3 == 0 {
-                    keep(&cache, n, &n.to_string()).await;
+                    insert(&cache, n, &n.to_string()).await;
                 }
                 match text(&cache, n, 1000).await {
                     Ok(found) => assert_eq!(found, n.to_string()),
-                    Err(missing) => assert_eq!(missing, Missing::Absent),
+                    Err(missing) => assert_eq!(missing, Miss::Absent),
                 }
             }
         })
@@ -383,5 +383,5 @@ async fn two_threads_share_a_cache() {
     cache.flush().await;
     assert!(cache.totals().entries <= 20);
     assert_eq!(Catalog::read(&*memory).entries(), cache.entries());
-    assert_eq!(figure(&cache, Figure::FailedWrites), 0);
+    assert_eq!(metric(&cache, Metric::FailedWrites), 0);
 }

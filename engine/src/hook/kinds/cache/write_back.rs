@@ -1,4 +1,4 @@
-//! The write-back queue: for each key the last thing that is to stand in the table.
+//! The write-back queue: for each key the write that the table has not taken yet.
 //!
 //! Memory is changed first and the table after it. A write stays in the queue until the table has taken it, so the table
 //! ends up as memory is, whatever was cancelled or failed, and until then an entry is read from here.
@@ -7,8 +7,8 @@ use std::sync::Arc;
 
 use lru::LruCache;
 
-use super::entry::{Key, Straight};
-use super::figures::{Figure, Tally};
+use super::entry::{Key, KeyHasher};
+use super::metrics::{LabelMetrics, Metric};
 use super::record::Records;
 
 /// The most bytes that wait, and the most writes; an entry for which there is no room is not kept.
@@ -18,46 +18,47 @@ const WRITES_MAX: usize = 1 << 16;
 /// what it holds is then found again by the next process.
 const ALL_MAX: usize = 1 << 20;
 
-/// What is to stand under a key: an entry, or nothing.
+/// A write: the records of an entry, or a removal.
 #[derive(Clone)]
 pub(super) struct Write {
     pub(super) records: Option<Arc<Records>>,
     /// Where its failure is counted, once.
-    tally: Option<Arc<Tally>>,
+    label_metrics: Option<Arc<LabelMetrics>>,
 }
 
 /// All writes that the table has not taken, by key; the oldest is the least recently "used", as none is looked up.
 pub(super) struct WriteBack {
-    writes: LruCache<Key, Write, Straight>,
+    writes: LruCache<Key, Write, KeyHasher>,
     bytes: u64,
 }
 
 impl Default for WriteBack {
     fn default() -> Self {
-        Self { writes: LruCache::unbounded_with_hasher(Straight::default()), bytes: 0 }
+        Self { writes: LruCache::unbounded_with_hasher(KeyHasher::default()), bytes: 0 }
     }
 }
 
 impl WriteBack {
-    /// An entry is to be written. Without room for it, an older one is to be removed. Says whether there was room.
-    pub(super) fn write(&mut self, key: Key, records: Records, tally: &Arc<Tally>) -> bool {
+    /// Queues the records of an entry; without room for them, the removal of an older entry. Returns whether there was room.
+    pub(super) fn write(&mut self, key: Key, records: Records, label_metrics: &Arc<LabelMetrics>) -> bool {
         self.withdraw(&key);
         let bytes = self.bytes.saturating_add(records.bytes());
         let fits = bytes <= BYTES_MAX && self.writes.len() < WRITES_MAX;
         if fits {
             self.bytes = bytes;
-            self.writes.put(key, Write { records: Some(Arc::new(records)), tally: Some(Arc::clone(tally)) });
+            self.writes
+                .put(key, Write { records: Some(Arc::new(records)), label_metrics: Some(Arc::clone(label_metrics)) });
         } else {
-            self.remove(key, tally);
+            self.remove(key, label_metrics);
         }
         fits
     }
 
-    /// Nothing is to stand under a key.
-    pub(super) fn remove(&mut self, key: Key, tally: &Arc<Tally>) {
+    /// Queues the removal of an entry.
+    pub(super) fn remove(&mut self, key: Key, label_metrics: &Arc<LabelMetrics>) {
         self.withdraw(&key);
         if self.writes.len() < ALL_MAX {
-            self.writes.put(key, Write { records: None, tally: Some(Arc::clone(tally)) });
+            self.writes.put(key, Write { records: None, label_metrics: Some(Arc::clone(label_metrics)) });
         }
     }
 
@@ -72,7 +73,7 @@ impl WriteBack {
         let is_same = write.records.as_ref().map(Arc::as_ptr) == done.records.as_ref().map(Arc::as_ptr);
         match is_same {
             true if taken => self.withdraw(key),
-            true => drop(write.tally.take().map(|tally| tally.count(Figure::FailedWrites, 1))),
+            true => drop(write.label_metrics.take().map(|label_metrics| label_metrics.count(Metric::FailedWrites, 1))),
             false => {}
         }
     }

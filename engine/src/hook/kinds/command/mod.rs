@@ -29,6 +29,7 @@ use rondo_protocol::call::{Call, CallKind, Fault, FaultClass, Reply, Site};
 use rondo_protocol::diagnostic::Code;
 use rondo_protocol::id::RoleName;
 use rondo_protocol::workflow::{HookUse, OnHookError};
+use serde::Serialize;
 use tokio::sync::Semaphore;
 
 use crate::hook::visit_metrics::VisitMetrics;
@@ -110,12 +111,12 @@ struct Asking {
     /// Whether a call goes on when the program fails.
     is_bypassed: bool,
     at_once: Arc<Semaphore>,
-    visits: VisitMetrics<Figures>,
+    visits: VisitMetrics<Metrics>,
 }
 
 /// What a program decided in a visit.
-#[derive(Default)]
-struct Figures {
+#[derive(Default, Serialize)]
+struct Metrics {
     calls: u64,
     rewritten: u64,
     answered: u64,
@@ -177,7 +178,7 @@ impl Hook for Asking {
     fn handle<'a>(&'a self, call: Call, next: Next<'a>, context: &'a Context) -> BoxFuture<'a, Result<Reply, Fault>> {
         Box::pin(async move {
             let decided = self.decided(&call).await;
-            self.visits.count(call.site(), |figures| figures.take(&decided));
+            self.visits.count(call.site(), |metrics| metrics.count(&decided));
             match decided {
                 Ok(Decided::Through(call) | Decided::Rewritten(call)) => next.run(call).await,
                 Ok(Decided::Answered(reply) | Decided::DeniedTool(reply)) => {
@@ -199,13 +200,13 @@ impl Hook for Asking {
     }
 
     fn visited<'a>(&'a self, site: &'a Site, _: &'a Context) -> BoxFuture<'a, Option<Value>> {
-        let figures = self.visits.ended(site).map(|figures| figures.to_value());
-        Box::pin(std::future::ready(figures))
+        let metrics = self.visits.ended(site).and_then(|metrics| Value::from_serialize(&metrics).ok());
+        Box::pin(std::future::ready(metrics))
     }
 }
 
-impl Figures {
-    fn take(&mut self, decided: &Result<Decided, Fault>) {
+impl Metrics {
+    fn count(&mut self, decided: &Result<Decided, Fault>) {
         self.calls += 1;
         match decided {
             Ok(Decided::Through(_)) => {}
@@ -214,17 +215,5 @@ impl Figures {
             Ok(Decided::Denied(_) | Decided::DeniedTool(_)) => self.denied += 1,
             Err(_) => self.failed += 1,
         }
-    }
-
-    fn to_value(&self) -> Value {
-        let Self { calls, rewritten, answered, denied, failed } = self;
-        let figures = [
-            ("calls", calls),
-            ("rewritten", rewritten),
-            ("answered", answered),
-            ("denied", denied),
-            ("failed", failed),
-        ];
-        Value::from_iter(figures.map(|(name, figure)| (name, Value::from(*figure))))
     }
 }

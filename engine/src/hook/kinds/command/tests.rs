@@ -3,7 +3,7 @@ use rondo_protocol::message::Message;
 
 use super::decision::{Changes, Decided, Decision};
 use super::*;
-use crate::hook::contract::calls;
+use crate::hook::tests::calls;
 
 fn read(text: &str) -> Result<Decision, String> {
     Decision::read(text.as_bytes())

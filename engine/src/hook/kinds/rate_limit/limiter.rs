@@ -33,7 +33,7 @@ pub(super) struct Limiter {
 /// A hook that holds a subject with its own numbers. Dropping it takes them back.
 #[derive(Debug)]
 pub(super) struct Hold {
-    limiter: Arc<Limiter>,
+    pub(super) limiter: Arc<Limiter>,
     number: u64,
 }
 

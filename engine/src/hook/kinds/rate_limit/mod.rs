@@ -57,20 +57,13 @@ struct Limiters {
 
 impl Limiters {
     /// Holds a subject. Those that nobody holds any more are forgotten.
-    fn hold(&self, subject: &Subject, rate: Rate) -> Held {
+    fn hold(&self, subject: &Subject, rate: Rate) -> Hold {
         let mut by_subject = self.by_subject.lock().unwrap_or_else(PoisonError::into_inner);
         let now = Instant::now();
         by_subject.retain(|other, limiter| other == subject || !limiter.is_idle(now));
         let limiter = Arc::clone(by_subject.entry(subject.clone()).or_insert_with(|| Limiter::new(MINUTE)));
-        Held { _hold: limiter.hold(rate), limiter }
+        limiter.hold(rate)
     }
-}
-
-/// A limiter with the numbers of one node.
-#[derive(Debug)]
-struct Held {
-    limiter: Arc<Limiter>,
-    _hold: Hold,
 }
 
 impl HookKind for RateLimit {
@@ -109,12 +102,12 @@ struct Limiting {
     models: BTreeMap<RoleName, Vec<ModelView>>,
     limiters: Arc<Limiters>,
     /// What this node has met so far.
-    held: Mutex<BTreeMap<Subject, Arc<Held>>>,
-    visits: VisitMetrics<Figures>,
+    held: Mutex<BTreeMap<Subject, Arc<Hold>>>,
+    visits: VisitMetrics<Metrics>,
 }
 
 #[derive(Default)]
-struct Figures {
+struct Metrics {
     calls: u64,
     waited: u64,
     waited_for: Duration,
@@ -139,7 +132,7 @@ impl Limiting {
         Subject::Model { provider, address, id }
     }
 
-    fn held(&self, subject: &Subject) -> Arc<Held> {
+    fn held(&self, subject: &Subject) -> Arc<Hold> {
         let mut held = self.held.lock().unwrap_or_else(PoisonError::into_inner);
         if let Some(held) = held.get(subject) {
             return Arc::clone(held);
@@ -192,12 +185,12 @@ impl Hook for Limiting {
             let begun = Instant::now();
             let passed = self.pass(&held.limiter, &call, context).await;
             let waited_for = begun.elapsed();
-            self.visits.count(call.site(), |figures| {
-                figures.calls += 1;
+            self.visits.count(call.site(), |metrics| {
+                metrics.calls += 1;
                 // What goes on at once has not waited, however long that takes to say.
                 if waited_for >= Duration::from_millis(1) {
-                    figures.waited += 1;
-                    figures.waited_for += waited_for;
+                    metrics.waited += 1;
+                    metrics.waited_for += waited_for;
                 }
             });
             let _pass = passed?;
@@ -206,13 +199,13 @@ impl Hook for Limiting {
     }
 
     fn visited<'a>(&'a self, site: &'a Site, _: &'a Context) -> BoxFuture<'a, Option<Value>> {
-        let figures = self.visits.ended(site).map(|Figures { calls, waited, waited_for }| {
+        let metrics = self.visits.ended(site).map(|Metrics { calls, waited, waited_for }| {
             let waited_ms = u64::try_from(waited_for.as_millis()).unwrap_or(u64::MAX);
             Value::from_iter(
                 [("calls", calls), ("waited", waited), ("waited_ms", waited_ms)]
-                    .map(|(name, figure)| (name, Value::from(figure))),
+                    .map(|(name, metric)| (name, Value::from(metric))),
             )
         });
-        Box::pin(std::future::ready(figures))
+        Box::pin(std::future::ready(metrics))
     }
 }

@@ -5,7 +5,7 @@ use rondo_protocol::call::CallKind;
 use rondo_protocol::workflow::OnHookError;
 
 use super::*;
-use crate::hook::contract::{calls, node, send};
+use crate::hook::tests::{calls, node, send};
 use crate::hook::{HookResources, KeySpace};
 use crate::store::MemoryStore;
 
@@ -64,7 +64,7 @@ async fn a_call_that_cannot_wait_so_long_fails_at_once_as_if_the_provider_were_b
 }
 
 #[tokio::test]
-async fn the_lowest_number_of_those_thatheld_on_a_subject_is_in_force() {
+async fn the_lowest_number_of_those_that_hold_a_subject_is_in_force() {
     let kind = RateLimit::default();
     let many = node("many", built(&kind, &[("per_minute", 100)]).unwrap(), OnHookError::Bypass);
     let few = node("few", built(&kind, &[("per_minute", 1)]).unwrap(), OnHookError::Bypass);

@@ -8,7 +8,7 @@ use rondo_protocol::{Digest, canonical};
 use serde::{Deserialize, Serialize};
 
 use crate::hook::ShortCircuit;
-use crate::hook::kinds::cache::{Content, Key};
+use crate::hook::kinds::cache::{CacheValue, Key};
 
 /// What one entry holds beside its text.
 const FIXED_BYTES: usize = 512;
@@ -17,7 +17,7 @@ const FIXED_BYTES: usize = 512;
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Answer {
     /// What was said.
-    pub said: Said,
+    pub said: Content,
     /// Tokens, where they were counted.
     pub usage: Option<Usage>,
     /// US dollars, where a price was known.
@@ -29,7 +29,7 @@ pub struct Answer {
 /// What was said.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
-pub enum Said {
+pub enum Content {
     /// By a model.
     Model(ModelReply),
     /// In a whole turn, and what its tools saw.
@@ -42,7 +42,7 @@ impl Answer {
         let ModelAnswer { reply, usage, cost_usd } = answer;
         let is_whole = matches!(reply.finish, Finish::Stop | Finish::ToolCalls);
         let is_empty = reply.parts.text().trim().is_empty() && !reply.parts.asks_for_tools();
-        let said = Said::Model(reply.clone());
+        let said = Content::Model(reply.clone());
         let kept = Self { said, usage: *usage, cost_usd: *cost_usd, attempts: 1 };
         (is_whole && !is_empty).then_some(kept)
     }
@@ -57,7 +57,7 @@ impl Answer {
         if turn.fallback.is_some() || !is_whole || turn.answer.trim().is_empty() || entries.iter().any(is_rewritten) {
             return None;
         }
-        let said = Said::Turn(Box::new(turn.clone()), seen);
+        let said = Content::Turn(Box::new(turn.clone()), seen);
         Some(Self { said, usage: turn.usage, cost_usd: turn.cost_usd, attempts: 1 })
     }
 
@@ -70,8 +70,8 @@ impl Answer {
     /// The requests of a turn behind its first one.
     pub fn further_requests(&self) -> impl Iterator<Item = Digest> {
         let entries = match &self.said {
-            Said::Turn(turn, _) => turn.transcript.entries.as_slice(),
-            Said::Model(_) => &[],
+            Content::Turn(turn, _) => turn.transcript.entries.as_slice(),
+            Content::Model(_) => &[],
         };
         let requests = entries.iter().filter_map(|entry| match entry {
             Entry::Model { request, .. } => Some(*request),
@@ -91,7 +91,7 @@ impl Answer {
     }
 }
 
-impl Content for Answer {
+impl CacheValue for Answer {
     type Secondary = ();
 
     fn encode(&self) -> Result<Vec<u8>, String> {
@@ -114,8 +114,8 @@ impl Content for Answer {
             parts.sum::<usize>()
         };
         let bytes = match &self.said {
-            Said::Model(reply) => of_reply(reply),
-            Said::Turn(turn, seen) => {
+            Content::Model(reply) => of_reply(reply),
+            Content::Turn(turn, seen) => {
                 let entries = turn.transcript.entries.iter().map(|entry| match entry {
                     Entry::Model { reply, .. } => of_reply(reply) + FIXED_BYTES,
                     Entry::Tool { arguments, text, .. } => arguments.len() + text.len() + FIXED_BYTES,

@@ -14,7 +14,7 @@ impl Explained for About {
     /// Of the same role; on the same visit; how many parts are the same; how many messages.
     type Likeness = (bool, bool, usize, u64);
 
-    fn of_card(bytes: &[u8]) -> Option<Self> {
+    fn from_about(bytes: &[u8]) -> Option<Self> {
         Self::from_bytes(bytes)
     }
 

@@ -1,7 +1,7 @@
 //! `response_cache`: answers a model call, or a whole turn, from an equal one that was answered before, in any thread
 //! that its scope covers. Transparent.
 //!
-//! Both legs stand here: what is looked up ([`key`]), what is kept ([`entry`]), and when ([`answers`]). The runtime
+//! Both legs stand here: what is looked up ([`key`]), what is kept ([`entry`]), and when ([`hook`]). The runtime
 //! knows nothing of it. Laws:
 //!
 //! - Two requests that differ in anything that is sent, in where they are sent, or in how often the thread has asked
@@ -12,12 +12,11 @@
 //! - An answer given again costs nothing and says what it had cost.
 //! - A cache that is full, slow, damaged or gone makes calls miss; it never fails or delays them by more than 250 ms.
 
-mod answers;
 mod entry;
 mod explain;
+mod hook;
 mod key;
 mod occurrence;
-mod settings;
 
 #[cfg(test)]
 mod tests;
@@ -26,24 +25,15 @@ use std::sync::Arc;
 
 use rondo_protocol::call::CallKind;
 
-use self::answers::Answers;
 use self::entry::Answer;
+use self::hook::ResponseCacheHook;
 use self::key::About;
 use self::occurrence::Counters;
-use self::settings::Settings;
 use crate::hook::kinds::cache::{self, CacheSet};
 use crate::hook::{BuildContext, Flag, Hook, HookKind, Subcommand};
 
 /// The name in files.
 pub(super) const NAME: &str = "response_cache";
-
-/// The flag that both kinds share that keep answers.
-const FLAG: Flag = Flag {
-    name: "cache",
-    values: &["on", "off", "read", "refresh"],
-    about: "Whether earlier answers are given again (on, read) and new ones kept (on, refresh)",
-    reaching: Some("refresh"),
-};
 
 /// The kind. It holds what is kept in memory, so that all runs of a process share it.
 #[derive(Debug, Default)]
@@ -62,19 +52,14 @@ impl HookKind for ResponseCache {
     }
 
     fn flags(&self) -> Vec<Flag> {
-        vec![FLAG]
+        vec![cache::settings::FLAG]
     }
 
     fn subcommands(&self) -> Vec<Subcommand> {
-        vec![Subcommand {
-            name: "cache",
-            about: "Show, explain, fill and clear what hooks keep of earlier answers",
-            actions: cache::actions::<About, _>(&self.caches),
-        }]
+        vec![cache::subcommand::<About, _>(&self.caches)]
     }
 
     fn build(&self, build: &BuildContext<'_>) -> Result<Arc<dyn Hook>, String> {
-        let settings = Settings::read(build)?;
-        Ok(Arc::new(Answers::new(&self.caches, &self.counters, settings, build)))
+        Ok(Arc::new(ResponseCacheHook::new(&self.caches, &self.counters, build)?))
     }
 }

@@ -9,9 +9,9 @@ use rondo_protocol::message::{Conversation, Message};
 use rondo_protocol::object::{Finish, Head, ModelReply};
 use rondo_protocol::{Digest, canonical};
 
-use super::entry::{Answer, Said};
+use super::entry::{Answer, Content};
 use super::key::Parts;
-use crate::hook::kinds::cache::{Content, Key};
+use crate::hook::kinds::cache::{CacheValue, Key};
 
 /// How many pairs are made of each kind of change.
 const PAIRS: u64 = 250;
@@ -346,5 +346,5 @@ fn an_answer_is_read_back_as_it_was_written() {
     assert_eq!(Answer::decode(&answer.encode().unwrap()), Ok(answer.clone()));
     assert!(answer.weight() >= 4);
     assert!(Answer::decode(b"{}").is_err());
-    assert!(matches!(answer.said, Said::Model(_)));
+    assert!(matches!(answer.said, Content::Model(_)));
 }

@@ -8,15 +8,15 @@ use super::*;
 async fn three() -> Map {
     let memory = Arc::new(Memory::default());
     let cache = cache(&memory, WIDE);
-    cache.keep(key(1), Arc::new(Text("one".into())), terms(None, 1000)).await;
-    cache.keep(key(2), Arc::new(Text("two".into())), terms(Some(500), 1000)).await;
-    cache.keep(key(3), Arc::new(Text("six".into())), terms(Some(500), 1000)).await;
+    cache.insert(key(1), Arc::new(Text("one".into())), terms(None, 1000)).await;
+    cache.insert(key(2), Arc::new(Text("two".into())), terms(Some(500), 1000)).await;
+    cache.insert(key(3), Arc::new(Text("six".into())), terms(Some(500), 1000)).await;
     cache.flush().await;
     memory.map()
 }
 
 /// What a new cache in front of `map` gives for the three, each checked to be right or missing.
-async fn read(map: Map, what: &str) -> [Result<String, Missing>; 3] {
+async fn read(map: Map, what: &str) -> [Result<String, Miss>; 3] {
     let memory = Memory::with(map);
     let cache = cache(&memory, BARE);
     let read = [text(&cache, 1, 1200).await, text(&cache, 2, 1200).await, text(&cache, 3, 1200).await];
@@ -24,7 +24,7 @@ async fn read(map: Map, what: &str) -> [Result<String, Missing>; 3] {
         assert!(text.as_ref().map_or(true, |text| text == right), "{what}: {text:?}");
     }
     // The cache works on.
-    assert_eq!(keep(&cache, 9, "nine").await, Kept::Held);
+    assert_eq!(insert(&cache, 9, "nine").await, InsertOutcome::Inserted);
     assert_eq!(text(&cache, 9, 1000).await, Ok("nine".into()));
     read
 }
@@ -33,7 +33,7 @@ fn record(prefix: &[u8], n: u8) -> Vec<u8> {
     [prefix, &key(n).0].concat()
 }
 
-fn missing(read: &Result<String, Missing>) -> bool {
+fn missing(read: &Result<String, Miss>) -> bool {
     read.is_err()
 }
 
@@ -111,7 +111,7 @@ async fn swapped_records_are_missing() {
     // The earlier payload of the same key, as it is after a crash between two writes.
     let memory = Memory::with(map.clone());
     let cache = cache(&memory, WIDE);
-    cache.keep(key(1), Arc::new(Text("new".into())), terms(None, 1000)).await;
+    cache.insert(key(1), Arc::new(Text("new".into())), terms(None, 1000)).await;
     cache.flush().await;
     let mut mixed = memory.map();
     mixed.insert(record(b"b|", 1), map[&record(b"b|", 1)].clone());
@@ -135,9 +135,9 @@ async fn damage_is_told_once_counted_and_forgotten() {
     entry KEY3: its payload is missing
     1 records are damaged, or of another version or secret, and are left out
     ");
-    assert_eq!(figure(&cache, Figure::Damaged), 2);
+    assert_eq!(metric(&cache, Metric::Damaged), 2);
     for n in 1..4 {
-        assert_eq!(text(&cache, n, 1000).await, Err(Missing::Absent));
+        assert_eq!(text(&cache, n, 1000).await, Err(Miss::Absent));
     }
     cache.flush().await;
     assert!(memory.map().keys().all(|key| key.starts_with(b"f|")));
@@ -148,7 +148,7 @@ async fn damage_is_told_once_counted_and_forgotten() {
 async fn what_cannot_be_decoded_is_damaged() {
     #[derive(Debug)]
     struct Strict;
-    impl Content for Strict {
+    impl CacheValue for Strict {
         type Secondary = ();
         fn encode(&self) -> Result<Vec<u8>, String> {
             Ok(Vec::new())
@@ -162,7 +162,7 @@ async fn what_cannot_be_decoded_is_damaged() {
     }
     let memory = Memory::with(three().await);
     let cache: Cache<Strict> = Cache::new(Arc::clone(&memory) as Arc<dyn Table>, WIDE);
-    let Lookup::Missing(Missing::Damaged(words)) = cache.get(&key(1), 1000).await else { panic!("served") };
+    let Err(Miss::Damaged(words)) = cache.get(&key(1), 1000).await else { panic!("served") };
     assert!(words.ends_with(": not today"), "{words}");
 }
 
@@ -173,17 +173,17 @@ async fn what_another_version_wrote_is_missing_and_is_replaced() {
     map.get_mut(&record(b"b|", 2)).unwrap()[0] = 1;
     let memory = Memory::with(map);
     let cache = cache(&memory, WIDE);
-    assert_eq!(text(&cache, 1, 1000).await, Err(Missing::Absent));
-    assert!(matches!(text(&cache, 2, 1000).await, Err(Missing::Damaged(_))));
+    assert_eq!(text(&cache, 1, 1000).await, Err(Miss::Absent));
+    assert!(matches!(text(&cache, 2, 1000).await, Err(Miss::Damaged(_))));
     assert_eq!(cache.take_warnings(), ["1 records are damaged, or of another version or secret, and are left out"]);
     for n in [1, 2] {
-        keep(&cache, n, "ours").await;
+        insert(&cache, n, "ours").await;
     }
     cache.flush().await;
     assert_eq!(read_again(&memory, 2).await, ["ours", "ours"].map(|text| Ok(text.to_owned())));
 }
 
-async fn read_again(memory: &Arc<Memory>, most: u8) -> Vec<Result<String, Missing>> {
+async fn read_again(memory: &Arc<Memory>, most: u8) -> Vec<Result<String, Miss>> {
     let again = cache(memory, WIDE);
     let mut read = Vec::new();
     for n in 1..=most {
@@ -199,33 +199,33 @@ async fn what_was_kept_with_another_secret_is_missing() {
     *foreign.map.lock().unwrap() = memory.map();
     let cache = cache(&foreign, WIDE);
     for n in 1..4 {
-        assert_eq!(text(&cache, n, 1000).await, Err(Missing::Absent));
+        assert_eq!(text(&cache, n, 1000).await, Err(Miss::Absent));
     }
     // Nor does a payload pass beneath an entry of one's own.
-    keep(&cache, 1, "one").await;
+    insert(&cache, 1, "one").await;
     cache.flush().await;
     foreign.map.lock().unwrap().insert(record(b"b|", 1), memory.map()[&record(b"b|", 1)].clone());
     assert_eq!(read_again(&foreign, 1).await, [Ok("one".to_owned())], "the same bytes are the same payload");
     foreign.map.lock().unwrap().insert(record(b"c|", 1), memory.map()[&record(b"c|", 1)].clone());
-    assert_eq!(read_again(&foreign, 1).await, [Err(Missing::Absent)]);
+    assert_eq!(read_again(&foreign, 1).await, [Err(Miss::Absent)]);
 }
 
 #[tokio::test]
 async fn with_a_table_that_fails_entries_live_in_memory() {
     let memory = Arc::new(Memory::default());
-    memory.reads.send_replace(Mood::Fails);
-    memory.writes.send_replace(Mood::Fails);
+    memory.reads.send_replace(Fault::Fails);
+    memory.writes.send_replace(Fault::Fails);
     let cache = cache(&memory, Limits { entries: 5, ..WIDE });
     for n in 0..20 {
-        assert_eq!(keep(&cache, n, "x").await, Kept::Held);
+        assert_eq!(insert(&cache, n, "x").await, InsertOutcome::Inserted);
         assert_eq!(text(&cache, n, 1000).await, Ok("x".into()));
     }
     assert_eq!(cache.totals().entries, 5);
     cache.flush().await;
-    assert!(figure(&cache, Figure::FailedWrites) >= 5);
-    memory.reads.send_replace(Mood::Well);
-    memory.writes.send_replace(Mood::Well);
-    assert_eq!(keep(&cache, 30, "x").await, Kept::Held);
+    assert!(metric(&cache, Metric::FailedWrites) >= 5);
+    memory.reads.send_replace(Fault::Well);
+    memory.writes.send_replace(Fault::Well);
+    assert_eq!(insert(&cache, 30, "x").await, InsertOutcome::Inserted);
     cache.flush().await;
     assert_eq!(text(&self::cache(&memory, WIDE), 30, 1000).await, Ok("x".into()));
 }
@@ -233,30 +233,30 @@ async fn with_a_table_that_fails_entries_live_in_memory() {
 #[tokio::test]
 async fn an_entry_that_was_not_written_is_read_from_the_queue() {
     let memory = Arc::new(Memory::default());
-    memory.writes.send_replace(Mood::Fails);
+    memory.writes.send_replace(Fault::Fails);
     let cache = cache(&memory, Limits { memory_bytes: 4, ..WIDE });
     for (n, kept) in [(1, "1111"), (2, "2222"), (3, "too heavy for memory")] {
-        assert_eq!(keep(&cache, n, kept).await, Kept::Held);
+        assert_eq!(insert(&cache, n, kept).await, InsertOutcome::Inserted);
     }
     cache.flush().await;
     for (n, kept) in [(1, "1111"), (2, "2222"), (3, "too heavy for memory")] {
         assert_eq!(text(&cache, n, 1000).await, Ok(kept.to_owned()));
     }
-    assert_eq!((cache.totals().entries, figure(&cache, Figure::FailedWrites)), (3, 3));
+    assert_eq!((cache.totals().entries, metric(&cache, Metric::FailedWrites)), (3, 3));
 }
 
 #[tokio::test]
 async fn what_waits_to_be_written_is_bounded() {
     let memory = Arc::new(Memory::default());
-    memory.writes.send_replace(Mood::Fails);
+    memory.writes.send_replace(Fault::Fails);
     let cache = cache(&memory, Limits { bytes: 1 << 30, ..WIDE });
     let heavy = "x".repeat(1 << 20);
     let mut kept = Vec::new();
     for n in 0..70 {
-        kept.push(keep(&cache, n, &heavy).await);
+        kept.push(insert(&cache, n, &heavy).await);
     }
-    assert_eq!(kept.iter().filter(|kept| **kept == Kept::Held).count(), 63);
-    assert_eq!(text(&cache, 69, 1000).await, Err(Missing::Absent));
+    assert_eq!(kept.iter().filter(|kept| **kept == InsertOutcome::Inserted).count(), 63);
+    assert_eq!(text(&cache, 69, 1000).await, Err(Miss::Absent));
 }
 
 #[tokio::test]
@@ -264,9 +264,9 @@ async fn a_payload_that_cannot_be_read_now_stays() {
     let memory = Memory::with(three().await);
     let cache = cache(&memory, BARE);
     assert!(cache.ready().await);
-    memory.reads.send_replace(Mood::Fails);
-    assert!(matches!(text(&cache, 1, 1000).await, Err(Missing::Unread(_))));
-    memory.reads.send_replace(Mood::Well);
+    memory.reads.send_replace(Fault::Fails);
+    assert!(matches!(text(&cache, 1, 1000).await, Err(Miss::Unreadable(_))));
+    memory.reads.send_replace(Fault::Well);
     assert_eq!(text(&cache, 1, 1000).await, Ok("one".into()));
 }
 
@@ -275,14 +275,14 @@ async fn what_was_forgotten_while_the_table_failed_is_removed_later() {
     let memory = Memory::with(three().await);
     let cache = cache(&memory, WIDE);
     assert_eq!(text(&cache, 1, 1000).await, Ok("one".into()));
-    memory.writes.send_replace(Mood::Fails);
-    assert!(cache.forget(&key(1)));
-    keep(&cache, 2, "new").await;
-    assert_eq!(text(&cache, 1, 1000).await, Err(Missing::Absent));
-    memory.writes.send_replace(Mood::Well);
+    memory.writes.send_replace(Fault::Fails);
+    assert!(cache.remove(&key(1)));
+    insert(&cache, 2, "new").await;
+    assert_eq!(text(&cache, 1, 1000).await, Err(Miss::Absent));
+    memory.writes.send_replace(Fault::Well);
     cache.flush().await;
     let again = self::cache(&memory, WIDE);
-    assert_eq!(text(&again, 1, 1000).await, Err(Missing::Absent));
+    assert_eq!(text(&again, 1, 1000).await, Err(Miss::Absent));
     assert_eq!(text(&again, 2, 1000).await, Ok("new".into()));
 }
 
@@ -291,10 +291,10 @@ async fn a_table_that_hangs_is_waited_for_once() {
     let memory = Arc::new(Memory::default());
     let cache = cache(&memory, WIDE);
     assert!(cache.ready().await);
-    memory.writes.send_replace(Mood::Hangs);
+    memory.writes.send_replace(Fault::Hangs);
     let began = Instant::now();
     for n in 0..100 {
-        assert_eq!(keep(&cache, n, "x").await, Kept::Held);
+        assert_eq!(insert(&cache, n, "x").await, InsertOutcome::Inserted);
         assert_eq!(text(&cache, n, 1000).await, Ok("x".into()));
     }
     cache.flush().await;
@@ -308,10 +308,10 @@ async fn a_write_that_is_cancelled_is_made_up_for() {
     let memory = Arc::new(Memory::default());
     let cache = cache(&memory, WIDE);
     assert!(cache.ready().await);
-    memory.writes.send_replace(Mood::Hangs);
-    assert_eq!(keep(&cache, 1, "one").await, Kept::Held);
+    memory.writes.send_replace(Fault::Hangs);
+    assert_eq!(insert(&cache, 1, "one").await, InsertOutcome::Inserted);
     assert!(tokio::time::timeout(Duration::from_millis(20), cache.flush()).await.is_err());
-    memory.writes.send_replace(Mood::Well);
+    memory.writes.send_replace(Fault::Well);
     cache.flush().await;
     assert_eq!(text(&self::cache(&memory, WIDE), 1, 1000).await, Ok("one".into()));
 }
@@ -319,20 +319,20 @@ async fn a_write_that_is_cancelled_is_made_up_for() {
 #[tokio::test]
 async fn an_opening_that_hangs_is_waited_for_once_and_goes_on_behind() {
     let memory = Memory::with(three().await);
-    memory.reads.send_replace(Mood::Hangs);
+    memory.reads.send_replace(Fault::Hangs);
     let cache = cache(&memory, WIDE);
     let began = Instant::now();
     for _ in 0..100 {
-        assert_eq!(text(&cache, 1, 1000).await, Err(Missing::NotReady));
-        assert_eq!(keep(&cache, 2, "new").await, Kept::Held);
+        assert_eq!(text(&cache, 1, 1000).await, Err(Miss::NotReady));
+        assert_eq!(insert(&cache, 2, "new").await, InsertOutcome::Inserted);
         assert_eq!(text(&cache, 2, 1000).await, Ok("new".into()));
     }
-    assert!(cache.forget_where(|key, _| *key == self::key(7)).await == 0 && !cache.forget(&key(3)));
+    assert!(cache.remove_where(|key, _| *key == self::key(7)).await == 0 && !cache.remove(&key(3)));
     assert!(began.elapsed() < Duration::from_secs(10), "{:?}", began.elapsed());
-    memory.reads.send_replace(Mood::Well);
+    memory.reads.send_replace(Fault::Well);
     cache.opened().await;
     // What was there could not be asked, so all of it went; what was kept meanwhile did not.
-    assert_eq!(text(&cache, 1, 1000).await, Err(Missing::Absent));
+    assert_eq!(text(&cache, 1, 1000).await, Err(Miss::Absent));
     assert_eq!(text(&cache, 2, 1000).await, Ok("new".into()));
     cache.flush().await;
     assert_eq!(Catalog::read(&*memory).entries(), cache.entries());
@@ -341,15 +341,15 @@ async fn an_opening_that_hangs_is_waited_for_once_and_goes_on_behind() {
 #[tokio::test]
 async fn what_was_forgotten_before_the_opening_ended_stays_forgotten() {
     let memory = Memory::with(three().await);
-    memory.reads.send_replace(Mood::Hangs);
+    memory.reads.send_replace(Fault::Hangs);
     let cache = cache(&memory, WIDE);
-    cache.forget(&key(1));
-    memory.reads.send_replace(Mood::Well);
+    cache.remove(&key(1));
+    memory.reads.send_replace(Fault::Well);
     cache.opened().await;
-    assert_eq!(text(&cache, 1, 1000).await, Err(Missing::Absent));
+    assert_eq!(text(&cache, 1, 1000).await, Err(Miss::Absent));
     assert_eq!(text(&cache, 2, 1000).await, Ok("two".into()));
     cache.flush().await;
-    assert_eq!(text(&self::cache(&memory, WIDE), 1, 1000).await, Err(Missing::Absent));
+    assert_eq!(text(&self::cache(&memory, WIDE), 1, 1000).await, Err(Miss::Absent));
 }
 
 #[tokio::test]

@@ -6,8 +6,8 @@ use super::*;
 
 const LONG: Duration = Duration::from_mins(1);
 
-async fn ask(cache: &Cache<Text>, n: u8, wait: Duration) -> Asked<Text> {
-    cache.get_in_turn(&key(n), || 1000, wait).await
+async fn ask(cache: &Cache<Text>, n: u8, wait: Duration) -> SharedLookup<Text> {
+    cache.get_shared(&key(n), || 1000, wait).await
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
@@ -19,12 +19,12 @@ async fn of_equal_askers_one_makes_the_entry() {
             let (cache, made) = (cache.clone(), Arc::clone(&made));
             tokio::spawn(async move {
                 match ask(&cache, 1, LONG).await {
-                    Asked::Found(found) => assert_eq!(found.value.0, "made"),
-                    Asked::Missing(_, guard) => {
+                    Ok(found) => assert_eq!(found.value.0, "made"),
+                    Err((_, guard)) => {
                         assert!(guard.is_some());
                         made.fetch_add(1, Ordering::Relaxed);
                         tokio::task::yield_now().await;
-                        keep(&cache, 1, "made").await;
+                        insert(&cache, 1, "made").await;
                     }
                 }
             })
@@ -40,7 +40,7 @@ async fn of_equal_askers_one_makes_the_entry() {
 #[tokio::test]
 async fn when_the_first_gives_up_one_of_the_others_goes_on() {
     let cache = cache(&Arc::new(Memory::default()), WIDE);
-    let Asked::Missing(Missing::Absent, Some(first)) = ask(&cache, 1, LONG).await else { panic!("not the first") };
+    let Err((Miss::Absent, Some(first))) = ask(&cache, 1, LONG).await else { panic!("not the first") };
     let going_on = Arc::new(AtomicU64::new(0));
     let tasks: Vec<_> = (0..5)
         .map(|_| {
@@ -49,17 +49,17 @@ async fn when_the_first_gives_up_one_of_the_others_goes_on() {
                 let asked = ask(&cache, 1, LONG).await;
                 going_on.fetch_add(1, Ordering::Relaxed);
                 match asked {
-                    Asked::Missing(_, Some(guard)) => {
+                    Err((_, Some(guard))) => {
                         // Nobody else goes on while this one does, however often they are given the chance.
                         for _ in 0..50 {
                             tokio::task::yield_now().await;
                         }
                         assert_eq!(going_on.load(Ordering::Relaxed), 1);
-                        keep(&cache, 1, "second").await;
+                        insert(&cache, 1, "second").await;
                         drop(guard);
                     }
-                    Asked::Missing(_, None) => panic!("alone"),
-                    Asked::Found(found) => assert_eq!(found.value.0, "second"),
+                    Err((_, None)) => panic!("alone"),
+                    Ok(found) => assert_eq!(found.value.0, "second"),
                 }
             })
         })
@@ -78,11 +78,11 @@ async fn when_the_first_gives_up_one_of_the_others_goes_on() {
 #[tokio::test]
 async fn whoever_is_cancelled_the_turn_goes_on() {
     let cache = cache(&Arc::new(Memory::default()), WIDE);
-    let Asked::Missing(_, Some(first)) = ask(&cache, 1, LONG).await else { panic!("not the first") };
+    let Err((_, Some(first))) = ask(&cache, 1, LONG).await else { panic!("not the first") };
     let tasks: Vec<_> = (0..4)
         .map(|_| {
             let cache = cache.clone();
-            tokio::spawn(async move { matches!(ask(&cache, 1, LONG).await, Asked::Missing(_, Some(_))) })
+            tokio::spawn(async move { matches!(ask(&cache, 1, LONG).await, Err((_, Some(_)))) })
         })
         .collect();
     tokio::task::yield_now().await;
@@ -100,18 +100,18 @@ async fn whoever_is_cancelled_the_turn_goes_on() {
 #[tokio::test]
 async fn waiting_ends_with_the_time_given() {
     let cache = cache(&Arc::new(Memory::default()), WIDE);
-    let Asked::Missing(_, Some(_first)) = ask(&cache, 1, LONG).await else { panic!("not the first") };
-    assert!(matches!(ask(&cache, 1, Duration::from_millis(5)).await, Asked::Missing(Missing::Absent, None)));
-    assert!(matches!(ask(&cache, 2, LONG).await, Asked::Missing(Missing::Absent, Some(_))));
+    let Err((_, Some(_first))) = ask(&cache, 1, LONG).await else { panic!("not the first") };
+    assert!(matches!(ask(&cache, 1, Duration::from_millis(5)).await, Err((Miss::Absent, None))));
+    assert!(matches!(ask(&cache, 2, LONG).await, Err((Miss::Absent, Some(_)))));
 }
 
 #[tokio::test]
 async fn an_entry_kept_by_somebody_else_wakes_all_who_wait() {
     let cache = cache(&Arc::new(Memory::default()), WIDE);
-    let Asked::Missing(_, Some(_first)) = ask(&cache, 1, LONG).await else { panic!("not the first") };
+    let Err((_, Some(_first))) = ask(&cache, 1, LONG).await else { panic!("not the first") };
     let waiting = ask(&cache, 1, LONG);
-    let (asked, _) = tokio::join!(waiting, keep(&cache, 1, "from elsewhere"));
-    assert!(matches!(asked, Asked::Found(_)));
+    let (asked, _) = tokio::join!(waiting, insert(&cache, 1, "from elsewhere"));
+    assert!(asked.is_ok());
 }
 
 #[tokio::test]
@@ -121,7 +121,7 @@ async fn keys_in_flight_are_bounded() {
     for n in 0..1100_u32 {
         let mut key = key(0);
         key.0[..4].copy_from_slice(&n.to_be_bytes());
-        if let Asked::Missing(_, Some(guard)) = cache.get_in_turn(&key, || 0, LONG).await {
+        if let Err((_, Some(guard))) = cache.get_shared(&key, || 0, LONG).await {
             guards.push(guard);
         }
     }

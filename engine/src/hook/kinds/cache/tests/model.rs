@@ -45,7 +45,7 @@ struct Model {
 }
 
 impl Model {
-    fn keep(&mut self, entry: Entry, limits: Limits) {
+    fn insert(&mut self, entry: Entry, limits: Limits) {
         self.entries.retain(|other| other.n != entry.n);
         if entry.size_bytes > limits.bytes {
             self.too_large += 1;
@@ -58,12 +58,12 @@ impl Model {
         }
     }
 
-    fn get(&mut self, n: u8, now_ms: u64) -> Result<String, Missing> {
-        let at = self.entries.iter().position(|entry| entry.n == n).ok_or(Missing::Absent)?;
+    fn get(&mut self, n: u8, now_ms: u64) -> Result<String, Miss> {
+        let at = self.entries.iter().position(|entry| entry.n == n).ok_or(Miss::Absent)?;
         let entry = self.entries.remove(at);
         if entry.ends_ms.is_some_and(|end_ms| now_ms >= end_ms) {
             self.expired += 1;
-            return Err(Missing::Expired);
+            return Err(Miss::Expired);
         }
         self.entries.push(entry.clone());
         Ok(entry.text)
@@ -100,17 +100,17 @@ async fn compare(operations: Vec<Operation>, limits: Limits) -> Result<(), TestC
             Operation::Keep { n, len, ttl_ms } => {
                 model.kept += 1;
                 let text = format!("{}{}", model.kept, "x".repeat(len));
-                // 69 of keys and version, a card of 88 and what its names and `about` take, and the mark.
+                // 69 of keys and version, an entry of 88 and what its names and `about` take, and the mark.
                 let size_bytes = 69 + 88 + 15 + 1 + text.len() as u64;
                 let ends_ms = ttl_ms.map(|ttl_ms| now_ms + ttl_ms);
-                model.keep(Entry { n, text: text.clone(), size_bytes, ends_ms, kept: model.kept }, limits);
-                cache.keep(key(n), Arc::new(Text(text)), terms(ttl_ms, now_ms)).await;
+                model.insert(Entry { n, text: text.clone(), size_bytes, ends_ms, kept: model.kept }, limits);
+                cache.insert(key(n), Arc::new(Text(text)), terms(ttl_ms, now_ms)).await;
             }
             Operation::Get { n } => prop_assert_eq!(text(&cache, n, now_ms).await, model.get(n, now_ms)),
             Operation::Forget { n } => {
                 let there = model.entries.iter().any(|entry| entry.n == n);
                 model.entries.retain(|entry| entry.n != n);
-                prop_assert_eq!(cache.forget(&key(n)), there);
+                prop_assert_eq!(cache.remove(&key(n)), there);
             }
             Operation::Pass { ms } => now_ms += ms,
             Operation::Restart => {
@@ -127,17 +127,17 @@ async fn compare(operations: Vec<Operation>, limits: Limits) -> Result<(), TestC
     }
     cache.flush().await;
     for (counted, expected) in [
-        (Figure::Recorded, model.kept - model.too_large),
-        (Figure::Evicted, model.evicted),
-        (Figure::Expired, model.expired),
-        (Figure::TooLarge, model.too_large),
-        (Figure::Damaged, 0),
-        (Figure::FailedWrites, 0),
+        (Metric::Recorded, model.kept - model.too_large),
+        (Metric::Evicted, model.evicted),
+        (Metric::Expired, model.expired),
+        (Metric::TooLarge, model.too_large),
+        (Metric::Damaged, 0),
+        (Metric::FailedWrites, 0),
     ] {
-        prop_assert_eq!((counted, figure(&cache, counted)), (counted, expected));
+        prop_assert_eq!((counted, metric(&cache, counted)), (counted, expected));
     }
-    let catalogue = Catalog::read(&*memory);
-    prop_assert_eq!(catalogue.entries(), cache.entries());
-    prop_assert_eq!(catalogue.figures(), cache.figures());
+    let catalog = Catalog::read(&*memory);
+    prop_assert_eq!(catalog.entries(), cache.entries());
+    prop_assert_eq!(catalog.metrics(), cache.metrics());
     Ok(())
 }

@@ -43,7 +43,7 @@ impl Dependents {
 }
 
 impl SecondaryIndex for Dependents {
-    fn came(&mut self, key: &Key, about: &[u8]) {
+    fn inserted(&mut self, key: &Key, about: &[u8]) {
         let Some(dependencies) = About::dependencies(about) else { return };
         let Some(names) = dependencies.paths() else {
             self.of_any.insert(*key);
@@ -59,7 +59,7 @@ impl SecondaryIndex for Dependents {
         self.paths.insert(*key, paths);
     }
 
-    fn went(&mut self, key: &Key) {
+    fn removed(&mut self, key: &Key) {
         self.of_any.remove(key);
         for path in self.paths.remove(key).into_iter().flatten() {
             if let Some(results) = self.by_path.get_mut(&path) {

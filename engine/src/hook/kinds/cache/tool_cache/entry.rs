@@ -5,7 +5,7 @@ use rondo_protocol::canonical;
 use rondo_protocol::seen::ReadSet;
 
 use super::dependents::Dependents;
-use crate::hook::kinds::cache::Content;
+use crate::hook::kinds::cache::CacheValue;
 
 /// What one entry holds beside its text, and beside the path of each sight.
 const FIXED_BYTES: usize = 256;
@@ -14,14 +14,14 @@ const LENGTH_BYTES: usize = 8;
 
 /// A result that can be given again.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Kept {
+pub struct ToolResult {
     /// What the tool said.
     pub text: String,
     /// What it saw of the file system; `None` = it stands on its arguments alone.
     pub seen: Option<ReadSet>,
 }
 
-impl Kept {
+impl ToolResult {
     /// A result as a hook saw it; `None` for a call that failed.
     pub fn of(reply: &ToolReply) -> Option<Self> {
         (!reply.failed).then(|| Self { text: reply.text.clone(), seen: reply.seen.clone() })
@@ -33,7 +33,7 @@ impl Kept {
     }
 }
 
-impl Content for Kept {
+impl CacheValue for ToolResult {
     type Secondary = Dependents;
 
     /// The text's length, the text, and then canonical JSON of what was seen, or nothing.

@@ -15,7 +15,7 @@ impl Explained for About {
     /// Of the same tool; how many parts are the same.
     type Likeness = (bool, usize);
 
-    fn of_card(bytes: &[u8]) -> Option<Self> {
+    fn from_about(bytes: &[u8]) -> Option<Self> {
         Self::from_bytes(bytes)
     }
 

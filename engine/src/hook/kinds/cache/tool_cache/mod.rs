@@ -1,14 +1,14 @@
 //! `tool_cache`: answers a tool call from an equal one that was made before, in any thread that its scope covers.
 //! Transparent, unless it names an MCP server's tool.
 //!
-//! Both legs stand here: which calls ([`choice`]), what is looked up ([`key`]), what is kept ([`entry`]), what a write
-//! does to it ([`dependencies`], [`writes`]), and when ([`results`]). The runtime knows nothing of it. Laws:
+//! Both legs stand here: which calls ([`eligibility`]), what is looked up ([`key`]), what is kept ([`entry`]), what a write
+//! does to it ([`dependencies`], [`write_log`]), and when ([`hook`]). The runtime knows nothing of it. Laws:
 //!
 //! - What a tool declares decides: `pure` results stand on their arguments, `reads` results also on all that the tool
 //!   saw, and are given again only while all of that stands as it did. A read that cannot tell what it saw is not kept,
 //!   nor is anything that writes or of which nobody knows what it does.
 //! - Whoever names a tool of an MCP server says that it depends on its arguments alone.
-//! - A tool on the fixed list ([`denied`]) is never answered, nor one that is not granted or that a person is asked
+//! - A tool on the fixed list ([`deny_list`]) is never answered, nor one that is not granted or that a person is asked
 //!   about, nor a call that failed.
 //! - Before a write starts, every read that it may touch is dropped, and none that it overlaps is kept: of all nodes,
 //!   runs and threads of the process. A write of a role that no node stands before, or of another process, goes
@@ -17,18 +17,18 @@
 //! - Of several nodes before one call that would look the same key up the outermost does.
 //! - A cache that is full, slow, damaged or gone makes calls miss; it never fails one.
 
-mod choice;
-mod denied;
+mod deny_list;
 mod dependencies;
 mod dependents;
+mod eligibility;
 mod entry;
 mod explain;
+mod hook;
 mod key;
-mod results;
 mod settings;
 mod verify;
-mod visit;
-mod writes;
+mod visit_metrics;
+mod write_log;
 
 #[cfg(test)]
 mod tests;
@@ -37,22 +37,14 @@ use std::sync::Arc;
 
 use rondo_protocol::call::CallKind;
 
+use self::hook::{Shared, ToolCacheHook};
 use self::key::About;
-use self::results::{Results, Shared};
 use self::settings::Settings;
 use crate::hook::kinds::cache;
 use crate::hook::{BuildContext, Flag, Hook, HookKind, Subcommand};
 
 /// The name in files.
 pub(super) const NAME: &str = "tool_cache";
-
-/// The flag that both kinds share that keep answers. Each has it, so that either can be taken out.
-const FLAG: Flag = Flag {
-    name: "cache",
-    values: &["on", "off", "read", "refresh"],
-    about: "Whether earlier answers are given again (on, read) and new ones kept (on, refresh)",
-    reaching: Some("refresh"),
-};
 
 /// The kind. It holds what is kept in memory and the record of writes, so that all runs of a process share them.
 #[derive(Debug, Default)]
@@ -70,19 +62,15 @@ impl HookKind for ToolCache {
     }
 
     fn flags(&self) -> Vec<Flag> {
-        vec![FLAG]
+        vec![cache::settings::FLAG]
     }
 
     fn subcommands(&self) -> Vec<Subcommand> {
-        vec![Subcommand {
-            name: "cache",
-            about: "Show, explain, fill and clear what hooks keep of earlier answers",
-            actions: cache::actions::<About, _>(&self.shared.caches),
-        }]
+        vec![cache::subcommand::<About, _>(&self.shared.caches)]
     }
 
     fn build(&self, build: &BuildContext<'_>) -> Result<Arc<dyn Hook>, String> {
         let settings = Settings::read(build)?;
-        Ok(Arc::new(Results::new(&self.shared, settings, build)))
+        Ok(Arc::new(ToolCacheHook::new(&self.shared, settings, build)))
     }
 }

@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use rondo_agent_kit::tool::Origin;
 use rondo_protocol::Value;
 
-use super::{FLAG, denied};
+use super::deny_list;
 use crate::hook::kinds::cache::settings;
 use crate::hook::{BuildContext, ToolView};
 
@@ -50,7 +50,7 @@ impl Settings {
         let settings = &build.hook.settings;
         let modes = [("serve", Mode::Serve), ("observe", Mode::Observe), ("verify", Mode::Verify)];
         let read = Self {
-            common: settings::Settings::read(build, &FLAG, MEMORY_BYTES)?,
+            common: settings::Settings::read(build, MEMORY_BYTES)?,
             mode: settings::word(settings, "mode", modes)?.unwrap_or(Mode::Serve),
             ttl_ms: settings.get("ttl").map_or(Ok(Some(TTL_MS)), |ttl| duration("ttl", ttl))?,
             per_tool: per_tool(settings)?,
@@ -59,7 +59,7 @@ impl Settings {
         };
         let named = read.tools.iter().flatten().map(|name| ("tools", name));
         let named = named.chain(read.per_tool.keys().map(|name| ("per_tool", name)));
-        match named.into_iter().find(|(_, name)| denied::is_denied(name)) {
+        match named.into_iter().find(|(_, name)| deny_list::is_denied(name)) {
             Some((setting, name)) => Err(format!(
                 "`{setting}` names `{name}`, whose results are never kept: it is on the fixed list of tools that act or \
                  fetch, and nothing takes a tool off that list"
@@ -78,7 +78,7 @@ impl Settings {
     pub fn excludes(&self, tool: &ToolView) -> bool {
         let is_of = |server: &str| tool.name.strip_prefix(server).is_some_and(|rest| rest.starts_with('.'));
         self.exclude.iter().any(|listed| {
-            denied::means(listed, &tool.name) || names(listed, tool) || listed.strip_suffix(ANY).is_some_and(is_of)
+            deny_list::means(listed, &tool.name) || names(listed, tool) || listed.strip_suffix(ANY).is_some_and(is_of)
         })
     }
 

@@ -246,21 +246,21 @@ impl Run<'_> {
         };
         let answered = self.path.run(call.clone(), Box::new(port)).await.unwrap();
         let Reply::Tool(reply) = answered.reply else { panic!("another kind of reply") };
-        let came = Came {
+        let inserted = Came {
             text: reply.text.clone(),
             failed: reply.failed,
             is_hit: answered.answered_by != AnsweredBy::Port,
             reply,
             key: answered.short_circuit.key,
         };
-        (call, answered.passed, came)
+        (call, answered.passed, inserted)
     }
 
     async fn settle(&self, begun: (Call, usize, Came)) -> Came {
-        let (call, passed, came) = begun;
-        let verdict = if came.failed { Verdict::Refused } else { Verdict::Accepted };
-        self.path.settle(passed, &call, &Reply::Tool(came.reply.clone()), verdict).await;
-        came
+        let (call, passed, inserted) = begun;
+        let verdict = if inserted.failed { Verdict::Refused } else { Verdict::Accepted };
+        self.path.settle(passed, &call, &Reply::Tool(inserted.reply.clone()), verdict).await;
+        inserted
     }
 
     async fn by(&self, role: &str, name: &str, arguments: &str) -> Came {
@@ -274,12 +274,12 @@ impl Run<'_> {
 
     /// What the calls of each said, and whether it was answered.
     async fn calls(&self, name: &str, arguments: &[&str]) -> Vec<(String, bool)> {
-        let mut came = Vec::new();
+        let mut inserted = Vec::new();
         for arguments in arguments {
             let one = self.call(name, arguments).await;
-            came.push((one.text, one.is_hit));
+            inserted.push((one.text, one.is_hit));
         }
-        came
+        inserted
     }
 
     async fn read(&self, path: &str) -> Came {
@@ -306,16 +306,16 @@ impl Run<'_> {
     }
 }
 
-/// One of the figures.
-fn figure(metrics: &Value, name: &str) -> i128 {
+/// One of the metrics.
+fn number(metrics: &Value, name: &str) -> i128 {
     match metrics.get(name) {
         Some(Value::Int(number)) => *number,
         other => panic!("{name}: {other:?}"),
     }
 }
 
-fn figures(metrics: &Value, names: &[&str]) -> Vec<i128> {
-    names.iter().map(|name| figure(metrics, name)).collect()
+fn numbers(metrics: &Value, names: &[&str]) -> Vec<i128> {
+    names.iter().map(|name| number(metrics, name)).collect()
 }
 
 /// How each call ended, in order.

@@ -2,13 +2,13 @@
 
 use rondo_protocol::call::{ToolCall, ToolReply};
 
-use super::entry::Kept;
+use super::entry::ToolResult;
 
 /// The longest excerpt of a line, in bytes.
 const EXCERPT_MAX_BYTES: usize = 200;
 
 /// How a reply differs from what would have been answered in its place, in words for a person.
-pub fn difference(call: &ToolCall, kept: &Kept, reply: &ToolReply) -> Option<String> {
+pub fn difference(call: &ToolCall, kept: &ToolResult, reply: &ToolReply) -> Option<String> {
     if !reply.failed && reply.text == kept.text {
         return None;
     }

@@ -58,7 +58,7 @@ async fn the_fixed_list_holds_whatever_effect_is_declared_and_nothing_takes_from
                   fetch";
     let disguised = ["server.write_file", "Bash", "WriteFile", "write-file", "fs__write_file", "a/b/PUSH", "x:deploy"];
     for name in listed.split_whitespace().chain(disguised) {
-        assert!(denied::is_denied(name), "{name}");
+        assert!(deny_list::is_denied(name), "{name}");
         let fixture = Fixture::new(vec![counting(name, Origin::Program, PURE)]);
         let (is_hit, outcomes) = twice(&fixture, "{}", name).await;
         let why = "refused because the tool is on the fixed list of those that are never kept";
@@ -69,7 +69,7 @@ async fn the_fixed_list_holds_whatever_effect_is_declared_and_nothing_takes_from
         }
     }
     for name in ["read_file", "list_files", "search_files", "calculate", "rewrite", "pushes", "bashful", ""] {
-        assert!(!denied::is_denied(name), "{name}");
+        assert!(!deny_list::is_denied(name), "{name}");
     }
 }
 
@@ -139,8 +139,8 @@ async fn a_call_that_failed_is_never_kept() {
     // Nor one that an outer hook makes a failure of.
     let fixture = Fixture::new(vec![counting("look", Origin::BuiltIn, PURE)]);
     let run = fixture.run("{}");
-    let (call, passed, came) = run.begin("a", "look", "{}").await;
-    run.path.settle(passed, &call, &Reply::Tool(came.reply), Verdict::Refused).await;
+    let (call, passed, inserted) = run.begin("a", "look", "{}").await;
+    run.path.settle(passed, &call, &Reply::Tool(inserted.reply), Verdict::Refused).await;
     assert!(!run.call("look", "{}").await.is_hit);
     assert_eq!(run.reached(), 2);
 }

@@ -1,4 +1,4 @@
-//! Laws of keys, cards and extents, over many of them.
+//! Laws of keys, entries and dependencies, over many of them.
 
 use std::path::Path;
 
@@ -10,9 +10,9 @@ use super::*;
 use crate::hook::kinds::cache::Scope;
 use crate::hook::kinds::cache::tool_cache::dependencies::{Dependencies, WriteSet};
 use crate::hook::kinds::cache::tool_cache::dependents::Dependents;
-use crate::hook::kinds::cache::tool_cache::entry::Kept;
+use crate::hook::kinds::cache::tool_cache::entry::ToolResult;
 use crate::hook::kinds::cache::tool_cache::key::{About, Fixed, key};
-use crate::hook::kinds::cache::{Content, Key, SecondaryIndex as _};
+use crate::hook::kinds::cache::{CacheValue, Key, SecondaryIndex as _};
 
 fn path() -> impl Strategy<Value = String> {
     let part = prop_oneof![Just("a"), Just("b"), Just("c")];
@@ -68,7 +68,7 @@ fn about(dependencies: Option<Dependencies>, arguments: &str) -> About {
 
 /// Law: dependencies are touched by exactly the writes that touch what they are made of, also once they have been stored.
 #[test]
-fn an_extent_is_touched_by_what_touches_what_was_seen() {
+fn dependencies_are_touched_by_what_touches_what_was_seen() {
     let fixture = Fixture::new(Vec::new());
     let root = fixture.files.path();
     proptest!(ProptestConfig::with_cases(2000), |(seen in seen(), written in prop::collection::vec(path(), 0..3))| {
@@ -91,37 +91,37 @@ fn what_a_write_touches_is_found_without_looking_at_all_entries() {
     proptest!(ProptestConfig::with_cases(2000), |(entries in entries, written in prop::collection::vec(path(), 0..3))| {
         let mut dependents = Dependents::default();
         let keys = (0..12).map(|n| Key([n; 32]));
-        let cards: Vec<(Key, Vec<u8>, bool)> = keys
+        let entries: Vec<(Key, Vec<u8>, bool)> = keys
             .zip(&entries)
             .map(|(key, (seen, stays))| {
                 let dependencies = seen.as_ref().map(|seen| Dependencies::of(seen, root));
                 (key, about(dependencies, "{}").to_bytes(), *stays)
             })
             .collect();
-        for (key, about, _) in &cards {
-            dependents.came(key, about);
+        for (key, about, _) in &entries {
+            dependents.inserted(key, about);
         }
-        cards.iter().filter(|(.., stays)| !stays).for_each(|(key, ..)| dependents.went(key));
+        entries.iter().filter(|(.., stays)| !stays).for_each(|(key, ..)| dependents.removed(key));
         for write_set in [WriteSet::of(&Effect::Writes(written.clone()), Some(&fixture.files)).unwrap(), WriteSet::anything()] {
             let touches =
                 // Of a write that may reach anything, all are found: those too that saw nothing.
                 |about: &Vec<u8>| About::dependencies(about).is_some_and(|dependencies| write_set.paths().is_none() || write_set.touches(&dependencies));
             let expected: Vec<Key> =
-                cards.iter().filter(|(_, about, stays)| *stays && touches(about)).map(|(key, ..)| *key).collect();
+                entries.iter().filter(|(_, about, stays)| *stays && touches(about)).map(|(key, ..)| *key).collect();
             let mut found = dependents.touched(&write_set);
             found.sort();
             prop_assert_eq!(found, expected);
         }
-        for (key, ..) in &cards {
-            dependents.went(key);
+        for (key, ..) in &entries {
+            dependents.removed(key);
         }
         prop_assert_eq!(dependents.touched(&WriteSet::anything()), Vec::<Key>::new());
     });
 }
 
-/// A card holds what it can; what does not fit is touched by any write.
+/// A entry holds what it can; what does not fit is touched by any write.
 #[test]
-fn a_card_is_bounded_and_never_claims_to_stand_on_less() {
+fn a_entry_is_bounded_and_never_claims_to_stand_on_less() {
     let fixture = Fixture::new(Vec::new());
     let touch = |path: &str| WriteSet::of(&Effect::Writes(vec![path.to_owned()]), Some(&fixture.files)).unwrap();
     for count in [1, 10, 100, 1000] {
@@ -214,10 +214,10 @@ proptest! {
     /// What is read back is what was kept, and no bytes make reading panic.
     #[test]
     fn an_entry_is_read_back_as_it_was(text in ".*", seen in prop::option::of(seen()), cut in 0_usize..64) {
-        let kept = Kept { text, seen };
+        let kept = ToolResult { text, seen };
         let bytes = kept.encode().unwrap();
-        prop_assert_eq!(Kept::decode(&bytes), Ok(kept));
-        let _ = Kept::decode(&bytes[..bytes.len().saturating_sub(cut)]);
-        let _ = Kept::decode(&bytes[bytes.len().min(cut)..]);
+        prop_assert_eq!(ToolResult::decode(&bytes), Ok(kept));
+        let _ = ToolResult::decode(&bytes[..bytes.len().saturating_sub(cut)]);
+        let _ = ToolResult::decode(&bytes[bytes.len().min(cut)..]);
     }
 }

@@ -16,7 +16,7 @@ async fn a_read_is_given_again_with_what_it_saw_while_that_stands() {
     let third = run.read("x").await;
     assert!(!third.is_hit && third.text.contains("two"));
     let metrics = run.metrics().await;
-    assert_eq!(figures(&metrics, &["hits", "misses", "changed", "recorded_count", "entries"]), [1, 2, 1, 2, 1]);
+    assert_eq!(numbers(&metrics, &["hits", "misses", "changed", "recorded_count", "entries"]), [1, 2, 1, 2, 1]);
     assert_eq!(outcomes(&metrics), ["absent", "hit", "changed"]);
     // In the next process too, and when it is gone.
     let fixture = fixture.again();

@@ -38,7 +38,7 @@ async fn what_has_expired_is_a_miss_and_being_used_renews_nothing() {
     assert_eq!(run.call("look", "{}").await.text, "1");
     let metrics = run.metrics().await;
     let names = ["observed_calls", "hits", "misses", "expired", "recorded_count", "entries"];
-    assert_eq!(figures(&metrics, &names), [7, 5, 2, 1, 2, 1]);
+    assert_eq!(numbers(&metrics, &names), [7, 5, 2, 1, 2, 1]);
     assert_eq!(outcomes(&metrics)[6], "expired");
 }
 
@@ -129,8 +129,8 @@ async fn the_figures_of_a_turn_have_these_names_and_no_others() {
     assert_eq!(names, expected);
     let Value::Object(of_none) = &none else { panic!("no object") };
     assert_eq!(of_none.keys().collect::<Vec<_>>(), members.keys().collect::<Vec<_>>());
-    assert_eq!(figures(&metrics, &["observed_calls", "hits", "misses", "recorded_count", "entries"]), [3, 1, 1, 1, 1]);
-    assert!(figure(&metrics, "bytes") > 0);
+    assert_eq!(numbers(&metrics, &["observed_calls", "hits", "misses", "recorded_count", "entries"]), [3, 1, 1, 1, 1]);
+    assert!(number(&metrics, "bytes") > 0);
     let Some(Value::List(calls)) = metrics.get("calls") else { panic!("no calls") };
     let of = |at: usize, name: &str| calls[at].get(name).unwrap().clone();
     assert_eq!(
@@ -148,7 +148,7 @@ async fn the_figures_of_a_turn_have_these_names_and_no_others() {
         Some(Value::List(items)) => items.len(),
         _ => 0,
     };
-    assert_eq!((length("calls"), length("would_hit_details"), figure(&metrics, "would_hit_count")), (50, 50, 60));
+    assert_eq!((length("calls"), length("would_hit_details"), number(&metrics, "would_hit_count")), (50, 50, 60));
 }
 
 #[tokio::test]
@@ -159,14 +159,14 @@ async fn a_node_that_observes_runs_the_tool_and_counts_what_it_would_have_answer
     assert_eq!(said, [("0".to_owned(), false), ("1".to_owned(), false), ("2".to_owned(), false)]);
     let metrics = run.metrics().await;
     let names = ["observed_calls", "would_hit_count", "recorded_count", "hits", "misses", "mismatches"];
-    assert_eq!(figures(&metrics, &names), [3, 2, 1, 0, 1, 0]);
+    assert_eq!(numbers(&metrics, &names), [3, 2, 1, 0, 1, 0]);
     let Some(Value::List(details)) = metrics.get("would_hit_details") else { panic!("no details") };
     assert_eq!((details.len(), details[0].get("tool")), (2, Some(&Value::from("look"))));
     assert_eq!(outcomes(&metrics), ["absent", "would hit", "would hit"]);
     // What it observes renews nothing: it would have expired all the same.
     fixture.env.advance(Duration::from_mins(1));
     run.call("look", "{}").await;
-    assert_eq!(figures(&run.metrics().await, &["would_hit_count", "expired", "misses"]), [0, 1, 1]);
+    assert_eq!(numbers(&run.metrics().await, &["would_hit_count", "expired", "misses"]), [0, 1, 1]);
 }
 
 #[tokio::test]
@@ -189,7 +189,7 @@ async fn a_node_that_verifies_reports_a_tool_that_says_something_else() {
     );
     let metrics = run.metrics().await;
     let names = ["observed_calls", "would_hit_count", "mismatches", "recorded_count", "hits", "misses"];
-    assert_eq!(figures(&metrics, &names), [4, 3, 1, 2, 0, 1]);
+    assert_eq!(numbers(&metrics, &names), [4, 3, 1, 2, 0, 1]);
     assert_eq!(outcomes(&metrics), ["absent", "would hit", "mismatch", "would hit"]);
     // The entry was replaced.
     assert_eq!(fixture.run("{}").call("look", "{}").await.text, "one\n2\nthree");
@@ -221,7 +221,7 @@ async fn equal_calls_of_one_reply_wait_for_the_first_of_them() {
         assert_eq!(run.settle(one).await.text, "0");
     }
     assert_eq!(run.reached(), 1);
-    assert_eq!(figures(&run.metrics().await, &["hits", "misses", "recorded_count"]), [2, 1, 1]);
+    assert_eq!(numbers(&run.metrics().await, &["hits", "misses", "recorded_count"]), [2, 1, 1]);
     assert!(begun.elapsed() < Duration::from_secs(5), "they waited for each other");
 }
 
@@ -237,8 +237,8 @@ async fn nobody_waits_for_what_is_settled_only_afterwards() {
     };
     // Each has what the other waits for.
     let (first, second) = tokio::join!(pair(&one, ["x", "y"]), pair(&other, ["y", "x"]));
-    for (run, came) in [(&one, first), (&other, second)] {
-        for begun in came {
+    for (run, inserted) in [(&one, first), (&other, second)] {
+        for begun in inserted {
             run.settle(begun).await;
         }
     }
@@ -275,12 +275,12 @@ async fn a_huge_result_is_given_again_whole_and_ceilings_hold() {
     let run = fixture.run(r#"{"bytes":4096,"scope":"thread"}"#);
     run.call("look", "{}").await;
     assert!(!run.call("look", "{}").await.is_hit);
-    assert_eq!(figure(&run.metrics().await, "recorded_count"), 0);
+    assert_eq!(number(&run.metrics().await, "recorded_count"), 0);
     let run = fixture.run(r#"{"entries":2,"scope":"store"}"#);
     for at in 0..4 {
         run.call("look", &format!("{{\"a\":{at}}}")).await;
     }
-    assert_eq!(figures(&run.metrics().await, &["entries", "evicted"]), [2, 2]);
+    assert_eq!(numbers(&run.metrics().await, &["entries", "evicted"]), [2, 2]);
 }
 
 /// What was edited, cut or exchanged in the store is a miss.
@@ -314,8 +314,8 @@ async fn nothing_damaged_is_ever_given() {
                 assert!(arguments.contains(&said.as_str()), "{said}");
                 hits += usize::from(is_hit);
             }
-            let came = fixture.flagged("{}", "read").calls("look", &arguments).await;
-            assert_eq!([came[0].0.as_str(), came[1].0.as_str()], arguments);
+            let inserted = fixture.flagged("{}", "read").calls("look", &arguments).await;
+            assert_eq!([inserted[0].0.as_str(), inserted[1].0.as_str()], arguments);
             fixture.flush().await;
         }
     }

@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 use super::*;
 use crate::hook::kinds::cache::tool_cache::dependencies::{Dependencies, WriteSet};
 use crate::hook::kinds::cache::tool_cache::key::READ;
-use crate::hook::kinds::cache::tool_cache::writes::Writes;
+use crate::hook::kinds::cache::tool_cache::write_log::WriteLog;
 
 const PATCH: &str = "--- a/x\n+++ b/x\n@@ -1,1 +1,1 @@\n-one\n+two\n";
 
@@ -99,12 +99,12 @@ async fn an_identical_edit_is_made_again() {
         assert_eq!(std::fs::read_to_string(fixture.folder.path().join("x")).unwrap(), "two\n");
     }
     assert_eq!(run.reached(), 3);
-    assert_eq!(figures(&run.metrics().await, &["observed_calls", "hits", "misses", "recorded_count"]), [3, 0, 0, 0]);
+    assert_eq!(numbers(&run.metrics().await, &["observed_calls", "hits", "misses", "recorded_count"]), [3, 0, 0, 0]);
 }
 
-/// The cards of what is kept are read as they come, and never again for a write.
+/// The entries of what is kept are read as they come, and never again for a write.
 #[tokio::test]
-async fn a_write_reads_no_card_of_what_it_does_not_touch() {
+async fn a_write_reads_no_entry_of_what_it_does_not_touch() {
     let (_, fixture) = fixture();
     let run = fixture.run("{}");
     for n in 0..200 {
@@ -160,7 +160,7 @@ async fn a_read_that_a_write_overlaps_is_not_kept() {
         fixture.nodes(2, "w", &[("{}", "on")]).call(way, arguments).await;
         run.settle(begun).await;
         let metrics = run.metrics().await;
-        assert_eq!(figure(&metrics, "recorded_count"), i128::from(!touches), "{way} {arguments}");
+        assert_eq!(number(&metrics, "recorded_count"), i128::from(!touches), "{way} {arguments}");
         let expected = if touches {
             "refused because what it read was, or may have been, written to at the same time"
         } else {
@@ -202,7 +202,7 @@ fn anything() -> Arc<WriteSet> {
 
 #[test]
 fn the_record_tells_writes_before_a_read_from_those_beside_it() {
-    let writes: Arc<Writes> = Arc::default();
+    let writes: Arc<WriteLog> = Arc::default();
     let dependencies = Dependencies::any();
     writes.writing(anything()).end();
     let reading = writes.reading();
@@ -220,7 +220,7 @@ fn the_record_tells_writes_before_a_read_from_those_beside_it() {
 
 #[test]
 fn the_record_is_bounded_and_what_it_lost_counts_as_anything() {
-    let writes: Arc<Writes> = Arc::default();
+    let writes: Arc<WriteLog> = Arc::default();
     let elsewhere = || {
         let folder = TempDir::new().unwrap();
         let files = Workspace::open(folder.path(), Access { read: vec![".".into()], ..Access::default() }).unwrap();
@@ -240,7 +240,7 @@ fn the_record_is_bounded_and_what_it_lost_counts_as_anything() {
     let many: Vec<_> = (0..2000).map(|_| writes.writing(Arc::clone(&write_set))).collect();
     assert!(writes.overlap(&writes.reading(), &dependencies));
     let begun = Instant::now();
-    many.into_iter().for_each(super::super::writes::Writing::end);
+    many.into_iter().for_each(super::super::write_log::WriteGuard::end);
     assert!(begun.elapsed() < Duration::from_secs(5));
     assert!(!writes.overlap(&writes.reading(), &dependencies));
 }

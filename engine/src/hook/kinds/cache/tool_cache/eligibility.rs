@@ -8,7 +8,7 @@ use rondo_protocol::call::{Effect, ToolCall};
 use rondo_protocol::id::RoleName;
 use rondo_protocol::{Digest, canonical};
 
-use super::denied::is_denied;
+use super::deny_list::is_denied;
 use super::key::Fixed;
 use super::settings::Settings;
 use crate::hook::{RoleView, ToolView};
@@ -70,14 +70,14 @@ impl Refusal {
 
 /// What is known of the tools before any call of them.
 #[derive(Debug)]
-pub struct Choice {
-    roles: BTreeMap<RoleName, BTreeMap<String, Result<Known, Refusal>>>,
+pub struct Eligibility {
+    roles: BTreeMap<RoleName, BTreeMap<String, Result<EligibleTool, Refusal>>>,
     has_files: bool,
 }
 
 /// A tool whose results may be kept, as far as its effect lets them.
 #[derive(Debug, Clone)]
-pub struct Known {
+pub struct EligibleTool {
     /// The parts of the key that all its calls share.
     pub fixed: Fixed,
     /// Their digest.
@@ -90,14 +90,14 @@ pub struct Known {
 
 /// A call whose result may be kept.
 #[derive(Debug)]
-pub struct Chosen<'a> {
+pub struct EligibleCall<'a> {
     /// The tool.
-    pub known: &'a Known,
+    pub known: &'a EligibleTool,
     /// The arguments as canonical JSON.
     pub arguments: String,
 }
 
-impl Choice {
+impl Eligibility {
     /// What settings say of the tools of roles.
     pub fn new(settings: &Settings, roles: &BTreeMap<RoleName, RoleView>, root: Option<&Path>) -> Self {
         let root_text = root.map(root_text).unwrap_or_default();
@@ -108,7 +108,7 @@ impl Choice {
     }
 
     /// Whether the result of a call may be kept.
-    pub fn choose(&self, call: &ToolCall) -> Result<Chosen<'_>, Refusal> {
+    pub fn check(&self, call: &ToolCall) -> Result<EligibleCall<'_>, Refusal> {
         let tools = self.roles.get(&call.site.role).ok_or(Refusal::NotOffered)?;
         let known = tools.get(&call.name).ok_or(Refusal::NotOffered)?.as_ref().map_err(|refusal| *refusal)?;
         match &call.effect {
@@ -121,7 +121,7 @@ impl Choice {
             Effect::External => return Err(Refusal::External),
         }
         let arguments = canonical(&call.arguments).ok_or(Refusal::Arguments)?;
-        Ok(Chosen { known, arguments })
+        Ok(EligibleCall { known, arguments })
     }
 
     /// Whether a result that says what it saw can be looked at again.
@@ -130,7 +130,7 @@ impl Choice {
     }
 }
 
-fn known(settings: &Settings, tool: &ToolView, root: &str) -> Result<Known, Refusal> {
+fn known(settings: &Settings, tool: &ToolView, root: &str) -> Result<EligibleTool, Refusal> {
     let is_of_server = matches!(tool.origin, Origin::Mcp { .. });
     let refusals = [
         (!tool.is_granted, Refusal::NotGranted),
@@ -145,7 +145,7 @@ fn known(settings: &Settings, tool: &ToolView, root: &str) -> Result<Known, Refu
     }
     let fixed = Fixed::of(tool, settings.common.scope, root.to_owned());
     let digest = fixed.digest().map_err(|_| Refusal::NoKey)?;
-    Ok(Known { fixed, digest, ttl_ms: settings.ttl_ms(tool), is_of_server })
+    Ok(EligibleTool { fixed, digest, ttl_ms: settings.ttl_ms(tool), is_of_server })
 }
 
 /// Arguments as tools read them: a blank text is an empty object.

@@ -12,14 +12,15 @@ use rondo_protocol::id::RoleName;
 use rondo_protocol::message::Conversation;
 use rondo_protocol::object::{AnsweredBy, Entry, Head};
 use rondo_protocol::{Digest, Value};
+use serde::Serialize;
 
-use super::entry::{Answer, Said};
+use super::entry::{Answer, Content};
 use super::key::{About, Facets, Parts};
 use super::occurrence::{Counter, Counters, Numbered, TOO_MANY};
-use super::settings::Settings;
 use crate::hook::kinds::cache::CacheSet;
-use crate::hook::kinds::cache::explain::{HIT, TOLD_MAX};
-use crate::hook::kinds::cache::{Asked, Cache, Figure, Guard, Key, Label, Missing, Terms, WAIT};
+use crate::hook::kinds::cache::explain::{HIT, LISTED_CALLS_MAX};
+use crate::hook::kinds::cache::settings::{self, Settings};
+use crate::hook::kinds::cache::{Cache, Guard, InsertOptions, Key, Label, Metric, Miss, WAIT};
 use crate::hook::visit_metrics::VisitMetrics;
 use crate::hook::{BuildContext, Context, Hook, ModelView, Next, RoleView};
 
@@ -29,9 +30,16 @@ const TURN_WAIT: Duration = Duration::from_mins(2);
 /// The same before a whole turn, of which nobody knows how much time it has left.
 const WHOLE_TURN_WAIT: Duration = Duration::from_secs(30);
 
+/// What is held in memory at most: reading an answer from the store costs little beside the call that it saves.
+const MEMORY_BYTES: u64 = 8 << 20;
+
 /// The hook of one node.
-pub struct Answers {
+pub struct ResponseCacheHook {
     settings: Settings,
+    /// At which calls.
+    at: CallKind,
+    /// How long an answer may be served; `None` = without end.
+    ttl_ms: Option<u64>,
     roles: BTreeMap<RoleName, RoleView>,
     caches: Arc<CacheSet<Answer>>,
     counters: Arc<Counters>,
@@ -42,15 +50,15 @@ pub struct Answers {
     altered: BTreeSet<RoleName>,
     cache: Cache<Answer>,
     files: Option<Arc<Workspace>>,
-    /// Whether its calls count in no figure.
+    /// Whether its calls count in no metric.
     is_replay: bool,
     /// Calls that were let through and are not settled.
-    unsettled: Mutex<BTreeMap<Site, Open>>,
+    unsettled: Mutex<BTreeMap<Site, PendingCall>>,
     visits: VisitMetrics<Visit>,
 }
 
 /// A call that was let through.
-struct Open {
+struct PendingCall {
     key: Key,
     parts: Parts,
     head: Arc<Head>,
@@ -61,14 +69,22 @@ struct Open {
     turn: Option<Guard>,
 }
 
-/// What one visit came to.
-#[derive(Default)]
+/// The metrics of one visit.
+#[derive(Default, Serialize)]
 struct Visit {
     lookups: u64,
     hits: u64,
+    misses: u64,
     expired: u64,
     kept: u64,
-    calls: Vec<(u32, String, &'static str)>,
+    calls: Vec<LookedUp>,
+}
+
+#[derive(Serialize)]
+struct LookedUp {
+    position: u32,
+    key: String,
+    outcome: &'static str,
 }
 
 /// A call as a key sees it.
@@ -83,32 +99,37 @@ struct Subject<'a> {
     wait: Duration,
 }
 
-impl Answers {
+impl ResponseCacheHook {
     /// The hook of a node.
+    ///
+    /// # Errors
+    /// Why the settings cannot be used.
     pub fn new(
         caches: &Arc<CacheSet<Answer>>,
         counters: &Arc<Counters>,
-        settings: Settings,
         build: &BuildContext<'_>,
-    ) -> Self {
+    ) -> Result<Self, String> {
+        let settings = Settings::read(build, MEMORY_BYTES)?;
         let workflow = build.roles.values().next().map(|view| view.workflow.as_str()).unwrap_or_default();
-        Self {
+        Ok(Self {
             caches: Arc::clone(caches),
             counters: Arc::clone(counters),
             counter: OnceLock::new(),
             of_kind: build.of_kind.clone(),
             altered: build.altered.clone(),
-            cache: caches.cache(build.space, settings.common.scope.group(workflow), settings.common.limits),
+            cache: caches.cache(build.space, settings.scope.group(workflow), settings.limits),
             settings,
+            at: build.hook.at,
+            ttl_ms: settings::number(&build.hook.settings, "ttl")?,
             roles: build.roles.clone(),
             files: build.resources.files.clone(),
             is_replay: build.is_replay,
             unsettled: Mutex::default(),
             visits: VisitMetrics::default(),
-        }
+        })
     }
 
-    fn unsettled(&self) -> MutexGuard<'_, BTreeMap<Site, Open>> {
+    fn unsettled(&self) -> MutexGuard<'_, BTreeMap<Site, PendingCall>> {
         self.unsettled.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
@@ -116,7 +137,7 @@ impl Answers {
         let role = &call.site().role;
         let view = self.roles.get(role).filter(|_| !self.altered.contains(role))?;
         match call {
-            Call::Model(call) if self.settings.at == CallKind::Model => Some(Subject {
+            Call::Model(call) if self.at == CallKind::Model => Some(Subject {
                 site: &call.site,
                 // A fallback is asked when the first model could not be had, and nobody asks it first.
                 model: view.models.first().filter(|model| model.name == call.model)?,
@@ -127,7 +148,7 @@ impl Answers {
                 // What is left has to do for the call itself too.
                 wait: TURN_WAIT.min(call.time_left / 2),
             }),
-            Call::Turn(call) if self.settings.at == CallKind::Turn => Some(Subject {
+            Call::Turn(call) if self.at == CallKind::Turn => Some(Subject {
                 site: &call.site,
                 model: view.models.first()?,
                 request: call.conversation.request(call.head_digest),
@@ -147,12 +168,12 @@ impl Answers {
 
     fn parts(&self, subject: &Subject<'_>, occurrence: u32) -> Parts {
         let view = self.roles.get(&subject.site.role);
-        let scope = self.settings.common.scope;
+        let scope = self.settings.scope;
         let workflow = view.map(|view| view.workflow.as_str()).unwrap_or_default();
-        let root = self.files.as_ref().filter(|_| self.settings.at == CallKind::Turn && !subject.head.tools.is_empty());
+        let root = self.files.as_ref().filter(|_| self.at == CallKind::Turn && !subject.head.tools.is_empty());
         Parts {
             version: Parts::VERSION,
-            at: self.settings.at,
+            at: self.at,
             scope: scope.name().to_owned(),
             within: scope.within(&subject.site.thread, workflow).to_owned(),
             provider: subject.model.provider.clone(),
@@ -165,9 +186,9 @@ impl Answers {
         }
     }
 
-    fn count(&self, role: &RoleName, figure: Figure, more: u64) {
+    fn count(&self, role: &RoleName, metric: Metric, more: u64) {
         if !self.is_replay {
-            self.cache.tally(&Label::new(role.as_str(), "")).count(figure, more);
+            self.cache.label_metrics(&Label::new(role.as_str(), "")).count(metric, more);
         }
     }
 
@@ -176,35 +197,36 @@ impl Answers {
         self.visits.count(site, |visit| {
             visit.lookups += 1;
             visit.hits += u64::from(outcome == HIT);
-            visit.expired += u64::from(outcome == Missing::Expired.words());
-            if visit.calls.len() < TOLD_MAX {
-                visit.calls.push((site.position, key.to_string(), outcome));
+            visit.misses += u64::from(outcome != HIT);
+            visit.expired += u64::from(outcome == Miss::Expired.words());
+            if visit.calls.len() < LISTED_CALLS_MAX {
+                visit.calls.push(LookedUp { position: site.position, key: key.to_string(), outcome });
             }
         });
-        self.count(&site.role, Figure::Lookups, 1);
-        self.count(&site.role, if outcome == HIT { Figure::Hits } else { Figure::Misses }, 1);
+        self.count(&site.role, Metric::Lookups, 1);
+        self.count(&site.role, if outcome == HIT { Metric::Hits } else { Metric::Misses }, 1);
     }
 
     /// Whether an answer may be given to this role now: a turn only while what its tools saw still stands, and only if
     /// the role may call each of them without asking anybody.
-    async fn standing(&self, answer: &Arc<Answer>, role: &RoleName) -> Standing {
-        let Said::Turn(turn, seen) = &answer.said else { return Standing::Holds };
+    async fn validity(&self, answer: &Arc<Answer>, role: &RoleName) -> Validity {
+        let Content::Turn(turn, seen) = &answer.said else { return Validity::Holds };
         if !self.may_call(turn, role) || self.is_beyond_limits(turn, role) {
-            return Standing::NotPermitted;
+            return Validity::NotPermitted;
         }
         if seen.sights.is_empty() {
-            return Standing::Holds;
+            return Validity::Holds;
         }
-        let Some(files) = self.files.clone() else { return Standing::NotPermitted };
+        let Some(files) = self.files.clone() else { return Validity::NotPermitted };
         let answer = Arc::clone(answer);
         let looking = tokio::task::spawn_blocking(move || match &answer.said {
-            Said::Turn(_, seen) => files.still(seen, Instant::now() + WAIT),
-            Said::Model(_) => Still::Holds,
+            Content::Turn(_, seen) => files.still(seen, Instant::now() + WAIT),
+            Content::Model(_) => Still::Holds,
         });
         match tokio::time::timeout(WAIT, looking).await {
-            Ok(Ok(Still::Holds)) => Standing::Holds,
-            Ok(Ok(Still::Changed { .. })) => Standing::Changed,
-            _ => Standing::TooLate,
+            Ok(Ok(Still::Holds)) => Validity::Holds,
+            Ok(Ok(Still::Changed { .. })) => Validity::Changed,
+            _ => Validity::TooLate,
         }
     }
 
@@ -227,36 +249,36 @@ impl Answers {
 
     async fn look_up(&self, subject: &Subject<'_>, key: Key, context: &Context, call: &Call) -> Looked {
         let site = subject.site;
-        if !self.settings.common.looks {
+        if !self.settings.looks {
             return Looked::Missed { turn: None };
         }
-        let asked = if self.settings.common.keeps {
-            self.cache.get_in_turn(&key, || context.env.now_ms(), subject.wait).await
+        let asked = if self.settings.keeps {
+            self.cache.get_shared(&key, || context.env.now_ms(), subject.wait).await
         } else {
             // Nobody would be given what this asker is told.
-            self.cache.get(&key, context.env.now_ms()).await.into()
+            self.cache.get(&key, context.env.now_ms()).await.map_err(|miss| (miss, None))
         };
         for warning in self.cache.take_warnings() {
             context.reports.warn(&context.node, call, warning);
         }
         match asked {
-            Asked::Found(found) => {
-                let standing = self.standing(&found.value, &site.role).await;
-                self.told(site, &key, standing.outcome());
-                match standing {
-                    Standing::Holds => {
-                        self.count(&site.role, Figure::SavedTokens, found.value.tokens());
-                        self.count(&site.role, Figure::SavedMicrousd, microusd(found.value.cost_usd));
+            Ok(found) => {
+                let validity = self.validity(&found.value, &site.role).await;
+                self.told(site, &key, validity.outcome());
+                match validity {
+                    Validity::Holds => {
+                        self.count(&site.role, Metric::SavedTokens, found.value.tokens());
+                        self.count(&site.role, Metric::SavedMicrousd, microusd(found.value.cost_usd));
                         return Looked::Found { answer: found.value };
                     }
-                    Standing::Changed => {
-                        self.cache.forget(&key);
+                    Validity::Changed => {
+                        self.cache.remove(&key);
                     }
-                    Standing::NotPermitted | Standing::TooLate => {}
+                    Validity::NotPermitted | Validity::TooLate => {}
                 }
                 Looked::Missed { turn: None }
             }
-            Asked::Missing(missing, turn) => {
+            Err((missing, turn)) => {
                 if let Some(warning) = missing.warning() {
                     context.reports.warn(&context.node, call, warning.to_owned());
                 }
@@ -269,7 +291,7 @@ impl Answers {
 
 /// How an entry that was found stands.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Standing {
+enum Validity {
     /// It may be given.
     Holds,
     /// What its tools saw is no longer so.
@@ -280,7 +302,7 @@ enum Standing {
     TooLate,
 }
 
-impl Standing {
+impl Validity {
     fn outcome(self) -> &'static str {
         match self {
             Self::Holds => HIT,
@@ -291,7 +313,7 @@ impl Standing {
     }
 }
 
-/// What a lookup came to.
+/// The result of a lookup.
 enum Looked {
     Found { answer: Arc<Answer> },
     Missed { turn: Option<Guard> },
@@ -308,10 +330,10 @@ fn microusd(cost_usd: Option<f64>) -> u64 {
     }
 }
 
-impl Hook for Answers {
+impl Hook for ResponseCacheHook {
     fn handle<'a>(&'a self, call: Call, next: Next<'a>, context: &'a Context) -> BoxFuture<'a, Result<Reply, Fault>> {
         Box::pin(async move {
-            if self.settings.common.is_off() {
+            if self.settings.is_off() {
                 return next.run(call).await;
             }
             let Some(subject) = self.subject(&call) else { return next.run(call).await };
@@ -354,12 +376,12 @@ impl Hook for Answers {
             let turn = match looked {
                 Looked::Found { answer } => {
                     self.counter(subject.site).given(subject.site, answer.further_requests());
-                    let reply = given_again(&answer, &context.node);
+                    let reply = served(&answer, &context.node);
                     return Ok(next.answer(reply, answer.instead(&key)));
                 }
                 Looked::Missed { turn } => turn,
             };
-            let open = Open {
+            let open = PendingCall {
                 key,
                 parts,
                 head: Arc::clone(subject.head),
@@ -388,16 +410,16 @@ impl Hook for Answers {
         context: &'a Context,
     ) -> BoxFuture<'a, ()> {
         Box::pin(async move {
-            if call.kind() != self.settings.at {
+            if call.kind() != self.at {
                 return;
             }
             let site = call.site();
             let Some(open) = self.unsettled().remove(site) else { return };
-            let wanted = verdict == Verdict::Accepted && self.settings.common.keeps;
+            let wanted = verdict == Verdict::Accepted && self.settings.keeps;
             let answer = open.answer.as_ref().filter(|_| wanted).and_then(|seen| kept(seen, reply));
             let answer = answer.filter(|answer| match &answer.said {
-                Said::Turn(turn, _) => self.may_call(turn, &site.role),
-                Said::Model(_) => true,
+                Content::Turn(turn, _) => self.may_call(turn, &site.role),
+                Content::Model(_) => true,
             });
             let about = Facets::of(&open.head, &open.conversation).and_then(|facets| {
                 let thread = site.thread.to_string();
@@ -406,17 +428,17 @@ impl Hook for Answers {
             });
             let (Some(answer), Ok(about)) = (answer, about) else {
                 // Those who wait for it need not wait for one another: the next answer is not kept either.
-                self.cache.give_up(&open.key);
+                self.cache.abandon(&open.key);
                 return;
             };
             let answer = Answer { attempts: open.attempts, ..answer };
-            let terms = Terms {
+            let terms = InsertOptions {
                 label: Label::new(site.role.as_str(), ""),
                 about,
-                ttl_ms: self.settings.ttl_ms,
+                ttl_ms: self.ttl_ms,
                 now_ms: context.env.now_ms(),
             };
-            self.cache.keep(open.key, Arc::new(answer), terms).await;
+            self.cache.insert(open.key, Arc::new(answer), terms).await;
             self.visits.count(site, |visit| visit.kept += 1);
         })
     }
@@ -430,38 +452,18 @@ impl Hook for Answers {
             if !self.is_replay {
                 self.cache.flush().await;
             }
-            visit.map(Visit::metrics)
+            visit.and_then(|visit| Value::from_serialize(&visit).ok())
         })
     }
 }
 
-impl Visit {
-    fn metrics(self) -> Value {
-        let calls = self.calls.into_iter().map(|(position, key, outcome)| {
-            Value::from_iter([
-                ("position", Value::from(u64::from(position))),
-                ("key", Value::from(key)),
-                ("outcome", Value::from(outcome)),
-            ])
-        });
-        Value::from_iter([
-            ("lookups", Value::from(self.lookups)),
-            ("hits", Value::from(self.hits)),
-            ("misses", Value::from(self.lookups.saturating_sub(self.hits))),
-            ("expired", Value::from(self.expired)),
-            ("kept", Value::from(self.kept)),
-            ("calls", Value::List(calls.collect())),
-        ])
-    }
-}
-
 /// An answer as it is given again: it costs nothing.
-fn given_again(answer: &Answer, node: &str) -> Reply {
+fn served(answer: &Answer, node: &str) -> Reply {
     match &answer.said {
-        Said::Model(reply) => {
+        Content::Model(reply) => {
             Reply::Model(ModelAnswer { reply: reply.clone(), usage: answer.free_usage(), cost_usd: Some(0.0) })
         }
-        Said::Turn(turn, seen) => Reply::Turn(Box::new(TurnReply {
+        Content::Turn(turn, seen) => Reply::Turn(Box::new(TurnReply {
             usage: answer.free_usage(),
             cost_usd: Some(0.0),
             answered_by: Some(AnsweredBy::Hook(node.to_owned())),

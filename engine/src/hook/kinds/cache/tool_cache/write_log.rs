@@ -15,11 +15,11 @@ use super::dependencies::{Dependencies, WriteSet};
 /// The most writes that are held.
 const WRITES_MAX: usize = 1024;
 /// How long a write may go on after its future was dropped: work on files ends within 20 s, programs are killed.
-const ADRIFT_FOR: Duration = Duration::from_mins(1);
+const DETACHED_FOR: Duration = Duration::from_mins(1);
 
 /// The record.
 #[derive(Debug, Default)]
-pub struct Writes {
+pub struct WriteLog {
     state: Mutex<State>,
 }
 
@@ -46,34 +46,34 @@ enum Stage {
     UnderWay,
     Ended(u64),
     /// Nobody waits for its end; it has ended by then.
-    Adrift(Instant),
+    Detached(Instant),
 }
 
 /// When a read began.
 #[derive(Debug, Clone, Copy)]
-pub struct Reading {
+pub struct ReadStart {
     tick: u64,
     at: Instant,
 }
 
-/// A write under way. Unless it is [ended](Writing::end) it is adrift when it is dropped.
+/// A write under way. Unless it is [ended](WriteGuard::end) it is detached when it is dropped.
 #[derive(Debug)]
-#[must_use = "a write that is dropped is adrift"]
-pub struct Writing {
-    record: Arc<Writes>,
+#[must_use = "a write that is dropped is detached"]
+pub struct WriteGuard {
+    record: Arc<WriteLog>,
     /// `None` = there was no room for it.
     number: Option<u64>,
     has_ended: bool,
 }
 
-impl Writes {
+impl WriteLog {
     /// A read begins.
-    pub fn reading(&self) -> Reading {
-        Reading { tick: self.state().next(), at: Instant::now() }
+    pub fn reading(&self) -> ReadStart {
+        ReadStart { tick: self.state().next(), at: Instant::now() }
     }
 
     /// A write begins.
-    pub fn writing(self: &Arc<Self>, write_set: Arc<WriteSet>) -> Writing {
+    pub fn writing(self: &Arc<Self>, write_set: Arc<WriteSet>) -> WriteGuard {
         let mut state = self.state();
         let tick = state.next();
         let number = state.make_room().then_some(tick);
@@ -82,11 +82,11 @@ impl Writes {
             None => state.unheld = state.unheld.saturating_add(1),
         }
         drop(state);
-        Writing { record: Arc::clone(self), number, has_ended: false }
+        WriteGuard { record: Arc::clone(self), number, has_ended: false }
     }
 
     /// Whether a write that touches what was read may have happened since a read began.
-    pub fn overlap(&self, reading: &Reading, dependencies: &Dependencies) -> bool {
+    pub fn overlap(&self, reading: &ReadStart, dependencies: &Dependencies) -> bool {
         let overlapping: Vec<Arc<WriteSet>> = {
             let state = self.state();
             let is_blind = state.unheld > 0
@@ -108,11 +108,11 @@ impl Writes {
 }
 
 impl Stage {
-    fn overlaps(self, reading: &Reading) -> bool {
+    fn overlaps(self, reading: &ReadStart) -> bool {
         match self {
             Self::UnderWay => true,
             Self::Ended(tick) => tick > reading.tick,
-            Self::Adrift(until) => reading.at < until,
+            Self::Detached(until) => reading.at < until,
         }
     }
 }
@@ -131,35 +131,36 @@ impl State {
         let oldest = self.writes.iter().find(|(_, write)| !matches!(write.stage, Stage::UnderWay));
         let Some((number, stage)) = oldest.map(|(number, write)| (*number, write.stage)) else { return false };
         self.writes.remove(&number);
-        self.forget(stage);
+        self.remove(stage);
         true
     }
 
-    fn forget(&mut self, stage: Stage) {
+    fn remove(&mut self, stage: Stage) {
         match stage {
             Stage::UnderWay => {}
             Stage::Ended(tick) => self.blind_before = self.blind_before.max(tick),
-            Stage::Adrift(until) => self.blind_until = self.blind_until.max(Some(until)),
+            Stage::Detached(until) => self.blind_until = self.blind_until.max(Some(until)),
         }
     }
 }
 
-impl Writing {
+impl WriteGuard {
     /// The write has come to its end.
     pub fn end(mut self) {
         self.has_ended = true;
     }
 }
 
-impl Drop for Writing {
+impl Drop for WriteGuard {
     fn drop(&mut self) {
         let mut state = self.record.state();
-        let last = if self.has_ended { Stage::Ended(state.next()) } else { Stage::Adrift(Instant::now() + ADRIFT_FOR) };
+        let last =
+            if self.has_ended { Stage::Ended(state.next()) } else { Stage::Detached(Instant::now() + DETACHED_FOR) };
         if let Some(write) = self.number.and_then(|number| state.writes.get_mut(&number)) {
             write.stage = last;
         } else {
             state.unheld = state.unheld.saturating_sub(1);
-            state.forget(last);
+            state.remove(last);
         }
     }
 }

@@ -12,16 +12,16 @@ use rondo_protocol::Value;
 use rondo_protocol::call::{Call, CallKind, Effect, Fault, Reply, Site, ToolCall, ToolReply};
 use rondo_protocol::id::RoleName;
 
-use super::choice::{Choice, Chosen, Refusal};
 use super::dependencies::{Dependencies, WriteSet};
-use super::entry::Kept;
+use super::eligibility::{Eligibility, EligibleCall, Refusal};
+use super::entry::ToolResult;
 use super::key::{self, About};
 use super::settings::{Mode, Settings};
 use super::verify::difference;
-use super::visit::{Holding, Outcome, Visit};
-use super::writes::{Reading, Writes, Writing};
+use super::visit_metrics::{CacheTotals, Outcome, Visit};
+use super::write_log::{ReadStart, WriteGuard, WriteLog};
 use crate::hook::kinds::cache::CacheSet;
-use crate::hook::kinds::cache::{self, Asked, Cache, Figure, Guard, Key, Label, Terms, WAIT};
+use crate::hook::kinds::cache::{self, Cache, Guard, InsertOptions, Key, Label, Metric, WAIT};
 use crate::hook::visit_metrics::VisitMetrics;
 use crate::hook::{BuildContext, Context, Hook, Next, ShortCircuit};
 
@@ -34,58 +34,58 @@ const REACH_WAIT: Duration = Duration::from_millis(100);
 #[derive(Debug, Default)]
 pub struct Shared {
     /// What is kept.
-    pub caches: Arc<CacheSet<Kept>>,
-    writes: Arc<Writes>,
+    pub caches: Arc<CacheSet<ToolResult>>,
+    writes: Arc<WriteLog>,
 }
 
 /// The hook of one node.
-pub struct Results {
+pub struct ToolCacheHook {
     settings: Settings,
-    choice: Choice,
+    eligibility: Eligibility,
     workflow: String,
-    cache: Cache<Kept>,
+    cache: Cache<ToolResult>,
     files: Option<Arc<Workspace>>,
     shared: Arc<Shared>,
     /// Roles between whom and the tool something may change what is said: there is nothing to keep of them.
     altered: BTreeSet<RoleName>,
-    /// Whether its calls count in no figure and change nothing.
+    /// Whether its calls count in no metric and change nothing.
     is_replay: bool,
     /// Results of calls that are not settled.
-    unsettled: Mutex<BTreeMap<Site, Open>>,
+    unsettled: Mutex<BTreeMap<Site, PendingResult>>,
     visits: VisitMetrics<Visit>,
 }
 
 /// A result that may be kept once its call is settled.
-struct Open {
+struct PendingResult {
     key: Key,
     about: About,
     ttl_ms: Option<u64>,
-    result: Arc<Kept>,
+    result: Arc<ToolResult>,
     obtained_ms: u64,
-    reading: Reading,
+    reading: ReadStart,
 }
 
 /// A call that is on its way, with what it is looked up by.
 struct Subject<'a> {
     call: &'a ToolCall,
-    chosen: Chosen<'a>,
+    eligible: EligibleCall<'a>,
     key: Key,
 }
 
-/// What a lookup came to.
-enum Looked {
-    Found(Arc<Kept>),
+/// The result of a lookup.
+enum ToolLookup {
+    Found(Arc<ToolResult>),
     Missed(Outcome, Option<Guard>),
 }
 
-impl Results {
+impl ToolCacheHook {
     /// The hook of a node.
     pub fn new(shared: &Arc<Shared>, settings: Settings, build: &BuildContext<'_>) -> Self {
         let workflow = build.roles.values().next().map(|view| view.workflow.clone()).unwrap_or_default();
         let files = build.resources.files.clone();
         Self {
             cache: shared.caches.cache(build.space, settings.common.scope.group(&workflow), settings.common.limits),
-            choice: Choice::new(&settings, build.roles, files.as_deref().map(Workspace::path)),
+            eligibility: Eligibility::new(&settings, build.roles, files.as_deref().map(Workspace::path)),
             settings,
             workflow,
             files,
@@ -97,7 +97,7 @@ impl Results {
         }
     }
 
-    fn unsettled(&self) -> MutexGuard<'_, BTreeMap<Site, Open>> {
+    fn unsettled(&self) -> MutexGuard<'_, BTreeMap<Site, PendingResult>> {
         self.unsettled.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
@@ -111,28 +111,28 @@ impl Results {
     fn told(&self, subject: &Subject<'_>, outcome: Outcome) {
         let ToolCall { site, name, .. } = subject.call;
         if !self.is_replay {
-            let tally = self.cache.tally(&Label::new(site.role.as_str(), name));
+            let label_metrics = self.cache.label_metrics(&Label::new(site.role.as_str(), name));
             let is_would_hit = matches!(outcome, Outcome::WouldHit | Outcome::Mismatch);
-            tally.count(Figure::Lookups, u64::from(outcome != Outcome::NotAsked));
-            tally.count(Figure::Hits, u64::from(outcome == Outcome::Hit));
-            tally.count(Figure::Misses, u64::from(outcome.is_miss()));
-            tally.count(Figure::WouldHits, u64::from(is_would_hit));
+            label_metrics.count(Metric::Lookups, u64::from(outcome != Outcome::NotAsked));
+            label_metrics.count(Metric::Hits, u64::from(outcome == Outcome::Hit));
+            label_metrics.count(Metric::Misses, u64::from(outcome.is_miss()));
+            label_metrics.count(Metric::WouldHits, u64::from(is_would_hit));
         }
-        self.visit(site, |visit| visit.told(site.position, name, Some(subject.key), outcome));
+        self.visit(site, |visit| visit.looked_up(site.position, name, Some(subject.key), outcome));
     }
 
     fn subject<'a>(&'a self, call: &'a ToolCall) -> Result<Subject<'a>, Refusal> {
-        let chosen = self.choice.choose(call)?;
+        let eligible = self.eligibility.check(call)?;
         let within = self.settings.common.scope.within(&call.site.thread, &self.workflow);
-        let key = key::key(&chosen.known.digest, within, call.effect.name(), &chosen.arguments);
-        Ok(Subject { call, chosen, key })
+        let key = key::key(&eligible.known.digest, within, call.effect.name(), &eligible.arguments);
+        Ok(Subject { call, eligible, key })
     }
 
     fn about(&self, subject: &Subject<'_>) -> About {
         let ToolCall { site, effect, .. } = subject.call;
-        let (excerpt, arguments) = About::arguments(&subject.chosen.arguments);
+        let (excerpt, arguments) = About::arguments(&subject.eligible.arguments);
         About {
-            fixed: subject.chosen.known.fixed.clone(),
+            fixed: subject.eligible.known.fixed.clone(),
             within: self.settings.common.scope.within(&site.thread, &self.workflow).to_owned(),
             effect: effect.name().to_owned(),
             excerpt,
@@ -145,7 +145,7 @@ impl Results {
     }
 
     /// Whether everything that a result stands on is as it was; `None` = that could not be found out in time.
-    async fn still(&self, result: &Arc<Kept>) -> Option<bool> {
+    async fn is_valid(&self, result: &Arc<ToolResult>) -> Option<bool> {
         if result.seen.is_none() {
             return Some(true);
         }
@@ -160,42 +160,42 @@ impl Results {
     }
 
     /// Looks a result up. With `in_turn`, equal askers wait for the first of them.
-    async fn look_up(&self, subject: &Subject<'_>, in_turn: bool, context: &Context) -> Looked {
+    async fn look_up(&self, subject: &Subject<'_>, in_turn: bool, context: &Context) -> ToolLookup {
         let now_ms = || context.env.now_ms();
         let asked = if in_turn {
-            self.cache.get_in_turn(&subject.key, now_ms, TURN_WAIT).await
+            self.cache.get_shared(&subject.key, now_ms, TURN_WAIT).await
         } else {
-            self.cache.get(&subject.key, now_ms()).await.into()
+            self.cache.get(&subject.key, now_ms()).await.map_err(|miss| (miss, None))
         };
         let warn = |warning: String| {
             context.reports.warn(&context.node, &Call::Tool(subject.call.clone()), warning);
         };
         self.cache.take_warnings().into_iter().for_each(warn);
         let (missing, turn) = match asked {
-            Asked::Found(found) => {
-                return match self.still(&found.value).await {
-                    Some(true) => Looked::Found(found.value),
+            Ok(found) => {
+                return match self.is_valid(&found.value).await {
+                    Some(true) => ToolLookup::Found(found.value),
                     Some(false) => {
-                        self.cache.forget(&subject.key);
-                        Looked::Missed(Outcome::Changed, None)
+                        self.cache.remove(&subject.key);
+                        ToolLookup::Missed(Outcome::Changed, None)
                     }
-                    None => Looked::Missed(Outcome::Missing("not looked at in time"), None),
+                    None => ToolLookup::Missed(Outcome::Missing("not looked at in time"), None),
                 };
             }
-            Asked::Missing(missing, turn) => (missing, turn),
+            Err((missing, turn)) => (missing, turn),
         };
         if let Some(warning) = missing.warning() {
             warn(warning.to_owned());
         }
         // An equal call of the same reply may have its result already, which is kept when all of the reply's are there.
-        match self.at_hand(&subject.key).filter(|_| in_turn) {
-            Some(result) if self.still(&result).await == Some(true) => Looked::Found(result),
-            _ => Looked::Missed(Outcome::of(&missing), turn),
+        match self.get_in_memory(&subject.key).filter(|_| in_turn) {
+            Some(result) if self.is_valid(&result).await == Some(true) => ToolLookup::Found(result),
+            _ => ToolLookup::Missed(Outcome::of(&missing), turn),
         }
     }
 
     /// The result of a call that is not settled.
-    fn at_hand(&self, key: &Key) -> Option<Arc<Kept>> {
+    fn get_in_memory(&self, key: &Key) -> Option<Arc<ToolResult>> {
         self.unsettled().values().find(|open| open.key == *key).map(|open| Arc::clone(&open.result))
     }
 
@@ -210,7 +210,7 @@ impl Results {
     }
 
     /// Begins a write, if a call with this effect is one.
-    async fn writing(&self, effect: &Effect) -> Option<Writing> {
+    async fn writing(&self, effect: &Effect) -> Option<WriteGuard> {
         if effect.is_repeatable() || self.is_replay {
             return None;
         }
@@ -227,7 +227,7 @@ impl Results {
         // Recorded first: what is kept from here on is kept in the knowledge of it, and all else is dropped below.
         let writing = self.shared.writes.writing(Arc::clone(&write_set));
         let caches = self.shared.caches.used();
-        join_all(caches.iter().map(|cache| cache.forget_found(|dependents| dependents.touched(&write_set)))).await;
+        join_all(caches.iter().map(|cache| cache.remove_found(|dependents| dependents.touched(&write_set)))).await;
         Some(writing)
     }
 
@@ -240,10 +240,10 @@ impl Results {
             Ok(Reply::Tool(reply)) => self.fresh(subject, reply),
             _ => None,
         };
-        let open = fresh.map(|result| Open {
+        let open = fresh.map(|result| PendingResult {
             key: subject.key,
             about: self.about(subject),
-            ttl_ms: subject.chosen.known.ttl_ms,
+            ttl_ms: subject.eligible.known.ttl_ms,
             result: Arc::new(result),
             obtained_ms: context.env.now_ms(),
             reading,
@@ -252,11 +252,11 @@ impl Results {
     }
 
     /// What of a reply may be kept once the call is settled.
-    fn fresh(&self, subject: &Subject<'_>, reply: &ToolReply) -> Option<Kept> {
-        let result = Kept::of(reply)?;
+    fn fresh(&self, subject: &Subject<'_>, reply: &ToolReply) -> Option<ToolResult> {
+        let result = ToolResult::of(reply)?;
         let refusal = match (&subject.call.effect, &result.seen) {
             (Effect::Reads(_), None) => Refusal::NoReadSet,
-            (_, Some(_)) if !self.choice.has_files() => Refusal::NoFiles,
+            (_, Some(_)) if !self.eligibility.has_files() => Refusal::NoFiles,
             _ => return Some(result),
         };
         self.visit(&subject.call.site, |visit| visit.refused(subject.call.site.position, refusal));
@@ -281,7 +281,7 @@ impl Results {
             Err(refusal) => {
                 self.visit(&call.site, |visit| {
                     visit.observed();
-                    visit.told(call.site.position, &call.name, None, Outcome::Refused(refusal));
+                    visit.looked_up(call.site.position, &call.name, None, Outcome::Refused(refusal));
                 });
                 return self.pass(call, next).await;
             }
@@ -299,17 +299,17 @@ impl Results {
         }
         let serves = self.settings.mode == Mode::Serve || self.is_replay;
         match self.look_up(&subject, serves, context).await {
-            Looked::Missed(outcome, turn) => {
+            ToolLookup::Missed(outcome, turn) => {
                 self.told(&subject, outcome);
                 let ran = self.run(&subject, next, turn, context).await;
                 self.open(&call.site, ran)
             }
-            Looked::Found(kept) if serves => {
+            ToolLookup::Found(kept) if serves => {
                 self.told(&subject, Outcome::Hit);
                 let short_circuit = ShortCircuit { key: Some(subject.key.to_string()), ..ShortCircuit::default() };
                 Ok(next.answer(Reply::Tool(kept.reply()), short_circuit))
             }
-            Looked::Found(kept) => {
+            ToolLookup::Found(kept) => {
                 let ran = self.run(&subject, next, None, context).await;
                 if self.settings.mode == Mode::Observe {
                     self.told(&subject, Outcome::WouldHit);
@@ -324,7 +324,7 @@ impl Results {
     async fn compared(
         &self,
         subject: &Subject<'_>,
-        kept: &Arc<Kept>,
+        kept: &Arc<ToolResult>,
         ran: Ran,
         context: &Context,
     ) -> Result<Reply, Fault> {
@@ -337,7 +337,7 @@ impl Results {
             return ran.result;
         };
         let site = &subject.call.site;
-        if self.still(kept).await != Some(true) {
+        if self.is_valid(kept).await != Some(true) {
             // It changed between the look and the call, which is nobody's fault.
             self.told(subject, Outcome::Changed);
             return self.open(site, ran);
@@ -345,13 +345,13 @@ impl Results {
         self.told(subject, Outcome::Mismatch);
         context.reports.warn(&context.node, &Call::Tool(subject.call.clone()), differs);
         if self.settings.common.keeps {
-            self.cache.forget(&subject.key);
+            self.cache.remove(&subject.key);
         }
         self.open(site, ran)
     }
 
-    async fn keep(&self, open: Open, site: &Site, tool: &str) -> Result<(), Refusal> {
-        let Open { key, mut about, ttl_ms, result, obtained_ms, reading } = open;
+    async fn keep(&self, open: PendingResult, site: &Site, tool: &str) -> Result<(), Refusal> {
+        let PendingResult { key, mut about, ttl_ms, result, obtained_ms, reading } = open;
         let root = self.files.as_ref().map_or(Path::new(""), |files| files.path());
         let dependencies = result.seen.as_ref().map(|seen| Dependencies::of(seen, root));
         let is_overlapped =
@@ -360,24 +360,28 @@ impl Results {
             return Err(Refusal::Overlapped);
         }
         about.dependencies.clone_from(&dependencies);
-        let terms =
-            Terms { label: Label::new(site.role.as_str(), tool), about: about.to_bytes(), ttl_ms, now_ms: obtained_ms };
-        let kept = self.cache.keep(key, result, terms).await;
+        let terms = InsertOptions {
+            label: Label::new(site.role.as_str(), tool),
+            about: about.to_bytes(),
+            ttl_ms,
+            now_ms: obtained_ms,
+        };
+        let kept = self.cache.insert(key, result, terms).await;
         // A write that began meanwhile may have dropped what it touches before this was there.
         if is_overlapped() {
-            self.cache.forget(&key);
+            self.cache.remove(&key);
             return Err(Refusal::Overlapped);
         }
-        if kept == cache::Kept::Held {
+        if kept == cache::InsertOutcome::Inserted {
             self.visit(site, Visit::recorded);
         }
         Ok(())
     }
 
-    fn holding(&self) -> Holding {
+    fn totals(&self) -> CacheTotals {
         let totals = self.cache.totals();
-        let evicted = self.cache.figures().values().map(|counts| counts.get(Figure::Evicted)).sum();
-        Holding { evicted, entries: totals.entries, bytes: totals.bytes }
+        let evicted = self.cache.metrics().values().map(|counts| counts.get(Metric::Evicted)).sum();
+        CacheTotals { evicted, entries: totals.entries, bytes: totals.bytes }
     }
 }
 
@@ -385,12 +389,12 @@ impl Results {
 struct Ran {
     result: Result<Reply, Fault>,
     /// What may be kept of it.
-    open: Option<Open>,
+    open: Option<PendingResult>,
     /// Equal askers wait for it.
     turn: Option<Guard>,
 }
 
-impl Hook for Results {
+impl Hook for ToolCacheHook {
     fn handle<'a>(&'a self, call: Call, next: Next<'a>, context: &'a Context) -> BoxFuture<'a, Result<Reply, Fault>> {
         Box::pin(async move {
             match call {
@@ -423,7 +427,7 @@ impl Hook for Results {
                 return None;
             }
             self.cache.flush().await;
-            Some(visit.unwrap_or_default().metrics(self.holding()))
+            visit.unwrap_or_default().metrics(self.totals())
         })
     }
 }
