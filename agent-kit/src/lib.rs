@@ -4,8 +4,10 @@
 //! [`effects::Effects`]; what stands behind it is for the engine to say.
 
 pub mod answer;
+mod bound;
 pub mod conversation;
 pub mod effects;
+mod error;
 pub mod mcp;
 pub mod model;
 pub mod prefix;
@@ -14,3 +16,4 @@ pub mod redact;
 pub mod sandbox;
 pub mod tool;
 mod web;
+mod wildcard;

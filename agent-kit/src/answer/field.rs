@@ -26,7 +26,6 @@ pub struct InvalidSchema {
     pub reason: String,
 }
 
-/// A declared field, ready to judge values.
 #[derive(Debug, Clone)]
 pub(super) struct DeclaredField {
     pub(super) name: FieldName,
@@ -43,7 +42,6 @@ pub(super) enum Shape {
     Text,
     /// A list of texts.
     Texts,
-    /// Anything else.
     Other,
 }
 
@@ -148,7 +146,6 @@ fn is_text(schema: &Value) -> bool {
     has_type(schema, "string") || (schema.get("type").is_none() && texts_of(schema).is_some())
 }
 
-/// The choices of an enum of texts.
 fn texts_of(schema: &Value) -> Option<Vec<&str>> {
     match schema.get("enum") {
         Some(Value::List(items)) => items.iter().map(Value::as_str).collect(),

@@ -182,7 +182,6 @@ impl Contract {
         }
     }
 
-    /// The declared status of that name and its fields.
     fn find(&self, status: &str) -> Result<(&Status, &[DeclaredField]), ContractFault> {
         match self.output.iter().find(|(name, _)| name.as_str() == status) {
             Some((name, fields)) => Ok((name, fields)),

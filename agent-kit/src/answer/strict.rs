@@ -28,7 +28,6 @@ const LARGE_ENUM_VALUES: usize = 250;
 /// Characters of an enum that is as large.
 const MAX_LARGE_ENUM_CHARS: usize = 15_000;
 
-/// Keywords whose values are taken as they are.
 const KEPT: [&str; 13] = [
     "type",
     "required",
@@ -45,7 +44,6 @@ const KEPT: [&str; 13] = [
     "maxItems",
 ];
 
-/// The formats of texts.
 const FORMATS: [&str; 9] = ["date-time", "time", "date", "duration", "email", "hostname", "ipv4", "ipv6", "uuid"];
 
 /// A schema without what the strict mode does not know: constraints, defaults and other remarks. An `enum` or `const`
@@ -123,7 +121,6 @@ pub fn is_strict(schema: &Value) -> bool {
         && size.enum_values <= MAX_ENUM_VALUES
 }
 
-/// What the API counts over a whole schema.
 #[derive(Default)]
 struct Size {
     properties: usize,

@@ -8,7 +8,7 @@ use rondo_protocol::message::Conversation;
 use rondo_protocol::object::Transcript;
 use rondo_protocol::workflow::History;
 
-use super::{HistoryPolicy, Past, Place, Walk, closing, opening, summary};
+use super::{HistoryPolicy, Past, StepLocation, Walk, closing, opening, summary};
 
 /// Whose conversation it is.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
@@ -37,7 +37,7 @@ pub struct Builder {
     conversation: Conversation,
     /// With the message that opens the visit in progress.
     opened: Option<Conversation>,
-    last: Option<Place>,
+    last: Option<StepLocation>,
 }
 
 impl Builder {
@@ -57,7 +57,7 @@ impl Builder {
     }
 
     /// Where the role spoke last, in this lane or in those that it was opened in.
-    pub fn last(&self) -> Option<&Place> {
+    pub fn last(&self) -> Option<&StepLocation> {
         self.last.as_ref()
     }
 
@@ -92,7 +92,7 @@ impl Builder {
 
     /// Closes the visit that was opened last with its answer and, where the role is told its visits exactly, with all
     /// that was said in it.
-    pub fn close(&mut self, place: Place, answer: &str, transcript: Option<&Transcript>) {
+    pub fn close(&mut self, place: StepLocation, answer: &str, transcript: Option<&Transcript>) {
         let opened = self.opened.take();
         if let Some(mut conversation) = opened.filter(|_| self.history_policy.history != History::None) {
             conversation.extend(closing(self.history_policy.history, answer, transcript));

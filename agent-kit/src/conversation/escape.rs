@@ -14,7 +14,6 @@ pub(super) const BEGINNINGS: [&str; 6] = [BEFORE_FIRST, SINCE_LAST, "<step", "</
 /// What ends a line beside U+000A.
 const OTHER_ENDS: [char; 6] = ['\r', '\u{b}', '\u{c}', '\u{85}', '\u{2028}', '\u{2029}'];
 
-/// The text with its escapes.
 pub(super) fn escaped(text: &str) -> Cow<'_, str> {
     within(text, usize::MAX).0
 }
@@ -65,7 +64,6 @@ fn cut(line: &str, max_bytes: usize) -> Option<&str> {
     Some(if shorter.len() + escape(shorter) <= max_bytes { shorter } else { until(line, max_bytes.saturating_sub(1)) })
 }
 
-/// The whole characters that fit.
 pub(super) fn until(text: &str, max_bytes: usize) -> &str {
     let fits = (0..=max_bytes.min(text.len())).rev().find(|at| text.is_char_boundary(*at)).unwrap_or(0);
     text.get(..fits).unwrap_or_default()
@@ -87,7 +85,6 @@ fn ends_line(c: char) -> bool {
     c == '\n' || OTHER_ENDS.contains(&c)
 }
 
-/// Whether a character cannot be seen.
 fn is_blank(c: char) -> bool {
     c.is_whitespace()
         || c.is_control()

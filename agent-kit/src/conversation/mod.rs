@@ -29,7 +29,7 @@ use rondo_protocol::workflow::{Context, History};
 
 pub use builder::{Builder, Key};
 pub use layout_v1::{CUT, EMPTY_LINE, LEFT_OUT, NO_ANSWER, SHOWN_MAX_BYTES, result_text, system_text};
-pub use place::{Place, Position, Round};
+pub use place::{Position, Round, StepLocation};
 pub use rounds::Rounds;
 pub use told::Summary;
 pub use walk::{Past, PastStep, Walk};
@@ -61,9 +61,9 @@ pub struct Episode {
 
 impl Episode {
     /// Where it stands.
-    pub fn place(&self) -> Place {
+    pub fn place(&self) -> StepLocation {
         let round = Round { lane: self.lane.clone(), opened_by: self.opened_by.clone() };
-        Place { seq: self.seq, round }
+        StepLocation { seq: self.seq, round }
     }
 }
 

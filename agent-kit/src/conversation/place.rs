@@ -4,7 +4,7 @@ use rondo_protocol::id::LanePath;
 
 /// Where a step stands.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Place {
+pub struct StepLocation {
     /// Its number in the thread, from 1. Between steps of lanes that are open side by side it tells who came first, which
     /// is chance.
     pub seq: u64,
@@ -25,7 +25,7 @@ pub struct Round {
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Position(Vec<(u64, u64)>);
 
-impl Place {
+impl StepLocation {
     /// Its place in causal order: for each part of the lane's path the step that opened the round and the index, then
     /// its own number. What a step opens comes behind it, and before what follows it in its own lane.
     pub fn position(&self) -> Position {
@@ -50,7 +50,7 @@ impl Round {
     /// Whether whoever speaks in this round can know of a step of the past: of the trunk up to the step that opened the
     /// round, with the lanes that were joined before it, and of the own lane in all its rounds; never of another lane
     /// that is open. Within a lane the same holds of the lanes that it opened.
-    pub fn sees(&self, step: &Place) -> bool {
+    pub fn sees(&self, step: &StepLocation) -> bool {
         let mut own = self.lane.parts().zip(&self.opened_by);
         let mut its = step.round.lane.parts().zip(&step.round.opened_by);
         loop {
@@ -75,12 +75,12 @@ impl Round {
 mod tests {
     use super::*;
 
-    fn place(seq: u64, lane: &str, opened_by: &[u64]) -> Place {
-        Place { seq, round: Round { lane: LanePath::new(lane).unwrap(), opened_by: opened_by.to_vec() } }
+    fn place(seq: u64, lane: &str, opened_by: &[u64]) -> StepLocation {
+        StepLocation { seq, round: Round { lane: LanePath::new(lane).unwrap(), opened_by: opened_by.to_vec() } }
     }
 
     /// Trunk 1; a fan-out with two lanes, of which the first opens two more; trunk 10; the same fan-out again.
-    fn steps() -> Vec<Place> {
+    fn steps() -> Vec<StepLocation> {
         vec![
             place(1, "", &[]),
             place(3, "a[0]", &[1]),
@@ -100,13 +100,13 @@ mod tests {
     fn causal_order_does_not_ask_who_was_faster() {
         let mut sorted = steps();
         sorted.sort_by_key(|step| step.seq);
-        sorted.sort_by_key(Place::position);
+        sorted.sort_by_key(StepLocation::position);
         assert_eq!(sorted, steps());
     }
 
     #[test]
     fn an_open_lane_is_seen_by_nobody_else() {
-        let seen = |by: &Place| -> Vec<u64> {
+        let seen = |by: &StepLocation| -> Vec<u64> {
             let earlier = steps().into_iter().filter(|step| step.seq < by.seq);
             earlier.filter(|step| by.round.sees(step)).map(|step| step.seq).collect()
         };
@@ -120,7 +120,7 @@ mod tests {
 
     #[test]
     fn news_are_what_could_not_be_known_before() {
-        let news = |by: &Place, last: &Place| -> Vec<u64> {
+        let news = |by: &StepLocation, last: &StepLocation| -> Vec<u64> {
             let earlier = steps().into_iter().filter(|step| step.seq < by.seq);
             earlier.filter(|step| by.round.sees(step) && !last.knows(step)).map(|step| step.seq).collect()
         };

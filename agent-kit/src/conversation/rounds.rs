@@ -5,21 +5,21 @@ use std::collections::BTreeMap;
 use rondo_protocol::Digest;
 use rondo_protocol::id::LanePath;
 
-use super::{Place, Round};
+use super::{Round, StepLocation};
 
 /// The rounds of a thread whose steps are handed over in order.
 #[derive(Debug, Default)]
 pub struct Rounds {
     /// The last step of each lane.
-    last: BTreeMap<LanePath, (Digest, Place)>,
+    last: BTreeMap<LanePath, (Digest, StepLocation)>,
     /// The step that first opened each lane.
     first: BTreeMap<LanePath, u64>,
 }
 
 impl Rounds {
     /// Takes the next step; gives where it stands.
-    pub fn step(&mut self, seq: u64, digest: Digest, lane: &LanePath, prev: &[Digest]) -> Place {
-        let place = Place { seq, round: Round { lane: lane.clone(), opened_by: self.opened_by(lane, prev) } };
+    pub fn step(&mut self, seq: u64, digest: Digest, lane: &LanePath, prev: &[Digest]) -> StepLocation {
+        let place = StepLocation { seq, round: Round { lane: lane.clone(), opened_by: self.opened_by(lane, prev) } };
         let mut within = Some(lane.clone());
         for opened_by in place.round.opened_by.iter().rev() {
             let Some(lane) = within.filter(|lane| !lane.is_trunk()) else { break };
@@ -41,7 +41,7 @@ impl Rounds {
         let Some(parent) = lane.parent() else { return Vec::new() };
         let left = match self.last.get(&parent) {
             Some((digest, opener)) => prev.first().is_none_or(|prev| prev == digest).then(|| opener.clone()),
-            None => prev.is_empty().then(|| Place { seq: 0, round: Round::trunk() }),
+            None => prev.is_empty().then(|| StepLocation { seq: 0, round: Round::trunk() }),
         };
         match (left, self.last.get(lane)) {
             (Some(opener), _) => opener.round.opened_by.into_iter().chain([opener.seq]).collect(),

@@ -7,7 +7,7 @@ use std::sync::Arc;
 
 use rondo_protocol::Digest;
 
-use super::{Episode, Place};
+use super::{Episode, StepLocation};
 
 /// Earlier steps of a thread, wherever they are kept.
 pub trait Past {
@@ -42,7 +42,7 @@ pub struct PastStep {
 pub struct Walk<'a, P: Past> {
     past: &'a P,
     /// The last visit of the role's own history.
-    last: Option<&'a Place>,
+    last: Option<&'a StepLocation>,
     /// What is still to be walked, the newest last.
     chains: Vec<Chain>,
     /// What could not be read: an iterator can only end.
@@ -63,7 +63,7 @@ impl<'a, P: Past> Walk<'a, P> {
     ///
     /// # Errors
     /// When a step cannot be had.
-    pub fn new(past: &'a P, prev: &[Digest], before: u64, last: Option<&'a Place>) -> Result<Self, P::Error> {
+    pub fn new(past: &'a P, prev: &[Digest], before: u64, last: Option<&'a StepLocation>) -> Result<Self, P::Error> {
         let mut walk = Self { past, last, chains: Vec::new(), fault: None };
         walk.push(prev, before, 0)?;
         Ok(walk)

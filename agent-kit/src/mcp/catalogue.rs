@@ -3,26 +3,23 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
 
-use rmcp::RoleClient;
 use rmcp::model::{PaginatedRequestParams, Tool};
-use rmcp::service::Peer;
 use rondo_protocol::diagnostic::Code;
 use rondo_protocol::{Value, text};
 
 use super::connection::Connection;
 use super::pins::Pin;
-use crate::tool::{Error, bound, wire_name};
+use crate::bound;
+use crate::tool::{Error, wire_name};
 
 /// Stands among the pins for the resources of a server; no tool can be called that.
 const RESOURCES: &str = "(resources)";
 
 /// The most tools of a server. A model gets lost in far fewer.
 const MAX_TOOLS: usize = 512;
-/// The most pages of a list.
 pub const MAX_PAGES: usize = 64;
 /// The most bytes of all names, descriptions and schemas.
 const MAX_BYTES: usize = 8 << 20;
-/// The longest schema.
 const MAX_SCHEMA_BYTES: usize = 64 << 10;
 /// The longest description that a model is shown.
 const MAX_DESCRIPTION_BYTES: usize = 8 << 10;
@@ -49,9 +46,7 @@ impl fmt::Display for LeftOut {
 pub struct Catalogue {
     /// Every tool that is offered, by the server's name for it.
     pub pins: BTreeMap<String, Pin>,
-    /// Those that are not.
     pub left_out: Vec<LeftOut>,
-    /// Whether it offers resources.
     pub has_resources: bool,
 }
 
@@ -87,13 +82,14 @@ impl Catalogue {
         };
         let mut wire_names = BTreeSet::new();
         let mut bytes = 0;
-        let mut pages = Pages::default();
-        while let Some(tools) = pages.next(connection.peer()).await {
-            let tools = match tools {
-                Ok(Some(tools)) => tools,
-                Ok(None) => return Err(fault(format!("their list has more than {MAX_PAGES} pages"))),
+        let mut cursor = None;
+        for _ in 0..MAX_PAGES {
+            let params = PaginatedRequestParams::default().with_cursor(cursor);
+            let page = match connection.peer().list_tools(Some(params)).await {
+                Ok(page) => page,
                 Err(error) => return Err(connection.fault(&error).await),
             };
+            let tools = page.tools;
             if catalogue.pins.len() + catalogue.left_out.len() + tools.len() > MAX_TOOLS {
                 return Err(fault(format!("there are more than {MAX_TOOLS}")));
             }
@@ -115,37 +111,12 @@ impl Catalogue {
             if bytes > MAX_BYTES {
                 return Err(fault(format!("they are described in more than {}", bound::bytes(MAX_BYTES as u64))));
             }
+            cursor = page.next_cursor;
+            if cursor.is_none() {
+                return Ok(catalogue);
+            }
         }
-        Ok(catalogue)
-    }
-}
-
-/// Goes through the pages of a list of tools.
-#[derive(Default)]
-struct Pages {
-    asked: usize,
-    cursor: Option<String>,
-    is_over: bool,
-}
-
-impl Pages {
-    /// The tools of the next page; inside, `None` = there are too many pages.
-    async fn next(&mut self, peer: &Peer<RoleClient>) -> Option<Result<Option<Vec<Tool>>, rmcp::ServiceError>> {
-        if self.is_over {
-            return None;
-        }
-        self.asked += 1;
-        if self.asked > MAX_PAGES {
-            return Some(Ok(None));
-        }
-        let params = PaginatedRequestParams::default().with_cursor(self.cursor.take());
-        let result = match peer.list_tools(Some(params)).await {
-            Ok(result) => result,
-            Err(error) => return Some(Err(error)),
-        };
-        self.is_over = result.next_cursor.is_none();
-        self.cursor = result.next_cursor;
-        Some(Ok(Some(result.tools)))
+        Err(fault(format!("their list has more than {MAX_PAGES} pages")))
     }
 }
 

@@ -21,12 +21,12 @@ use tokio::time::{Instant, timeout_at};
 use super::guard::{Bounded, Guarded, Watch};
 use super::process::{Process, Program};
 use super::settings::{ServerSettings, Transport};
+use crate::bound;
 use crate::redact::{Redactor, Secret};
 use crate::sandbox::process::WorkingDir;
-use crate::tool::{Error, bound};
+use crate::tool::Error;
 use crate::web;
 
-/// How long an address may take to be connected to.
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(10);
 /// How often a broken stream of events is opened again.
 const MAX_REOPENINGS: usize = 3;
@@ -104,12 +104,10 @@ impl Connection {
         Ok(Self { service, process, watch, is_broken, changed, server, redactor })
     }
 
-    /// Through which the server is asked.
     pub fn peer(&self) -> &Peer<RoleClient> {
         self.service.peer()
     }
 
-    /// What is known of its messages.
     pub fn watch(&self) -> &Watch {
         &self.watch
     }
@@ -131,7 +129,6 @@ impl Connection {
         self.changed.lock().unwrap_or_else(PoisonError::into_inner).get(tool).cloned()
     }
 
-    /// Remembers which tools are not what was pinned.
     pub fn set_changed(&self, changed: BTreeMap<String, String>) {
         *self.changed.lock().unwrap_or_else(PoisonError::into_inner) = changed;
     }
@@ -176,7 +173,6 @@ impl Connection {
 
 type Piped = AsyncRwTransport<RoleClient, Bounded<Pin<Box<dyn AsyncRead + Send>>>, Pin<Box<dyn AsyncWrite + Send>>>;
 
-/// Starts a program and speaks to it through pipes.
 async fn over_pipes(
     settings: &ServerSettings,
     program: &Program<'_>,
@@ -200,7 +196,6 @@ async fn over_pipes(
     Ok((process, Guarded::new(transport, watch.clone())))
 }
 
-/// Speaks to an address.
 fn over_http(
     settings: &ServerSettings,
     url: &str,

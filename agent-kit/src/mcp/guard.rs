@@ -17,7 +17,7 @@ use rmcp::service::{RxJsonRpcMessage, TxJsonRpcMessage};
 use rmcp::transport::Transport;
 use tokio::io::{AsyncRead, ReadBuf};
 
-use crate::tool::bound;
+use crate::bound;
 
 /// The most questions of a server that are open at once.
 const MAX_QUESTIONS: usize = 64;
@@ -69,7 +69,6 @@ pub struct Bounded<R> {
 }
 
 impl<R> Bounded<R> {
-    /// Reads from `inner`.
     pub fn new(inner: R, max_line_bytes: usize, watch: Watch) -> Self {
         Self { inner, max_line_bytes, line_bytes: 0, watch }
     }
@@ -118,7 +117,6 @@ pub struct Guarded<T> {
 }
 
 impl<T> Guarded<T> {
-    /// Guards `inner`.
     pub fn new(inner: T, watch: Watch) -> Self {
         Self { inner, watch, window_began: Instant::now(), unasked: 0 }
     }

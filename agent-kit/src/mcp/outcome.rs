@@ -2,8 +2,9 @@
 
 use rmcp::model::{CallToolResult, ContentBlock, ReadResourceResult, ResourceContents};
 
+use crate::bound;
 use crate::redact::Redactor;
-use crate::tool::{STORED_MAX_BYTES, bound};
+use crate::tool::STORED_MAX_BYTES;
 
 /// The text of a call's answer. What is no text is named with type and size and left out.
 pub fn of_call(result: CallToolResult, redactor: &Redactor) -> String {
@@ -29,7 +30,6 @@ pub fn of_call(result: CallToolResult, redactor: &Redactor) -> String {
     lines.finish()
 }
 
-/// The text of a resource.
 pub fn of_resource(result: &ReadResourceResult, redactor: &Redactor) -> String {
     let mut lines = Lines::new(redactor);
     for contents in &result.contents {
@@ -47,12 +47,10 @@ pub struct Lines<'r> {
 }
 
 impl<'r> Lines<'r> {
-    /// No texts yet.
     pub fn new(redactor: &'r Redactor) -> Self {
         Self { redactor, text: String::new(), bytes: 0 }
     }
 
-    /// Adds a text.
     pub fn add(&mut self, text: &str) {
         let text = self.redactor.text(text);
         if self.bytes > 0 && self.text.len() < STORED_MAX_BYTES {

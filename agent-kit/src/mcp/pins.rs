@@ -10,11 +10,9 @@ use rondo_protocol::{Digest, Value};
 use serde::{Deserialize, Serialize};
 use similar::TextDiff;
 
-use crate::tool::bound;
+use crate::bound;
 
-/// How much of a difference is shown.
 const MAX_DIFF_BYTES: usize = 16 << 10;
-/// How many lines around a change are shown.
 const AROUND_LINES: usize = 2;
 
 /// A tool as it was agreed to.
@@ -122,7 +120,6 @@ fn diff(old: &Pin, new: &Pin) -> String {
     bound::cut(text, MAX_DIFF_BYTES)
 }
 
-/// Description and schema, line by line.
 fn readable(pin: &Pin) -> String {
     let schema: Option<serde_json::Value> = serde_json::from_str(&pin.parameters).ok();
     let schema = schema.and_then(|schema| serde_json::to_string_pretty(&schema).ok());

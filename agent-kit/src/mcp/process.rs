@@ -17,16 +17,16 @@ use tokio::sync::oneshot;
 use tokio_util::sync::CancellationToken;
 
 use super::supervisor;
+use crate::bound;
 use crate::redact::Secret;
 use crate::sandbox::environment::{PYTHON_SAFE_PATH, absolute_path};
 use crate::sandbox::private::Private;
-use crate::sandbox::process::{self, Access, Limits, Live, Processes, Running, WorkingDir};
-use crate::tool::{Error, bound};
+use crate::sandbox::process::{self, Access, Exit, Limits, Live, Processes, Running, WorkingDir};
+use crate::tool::Error;
 
 /// The variables of ours that every server sees. None of them names code that an interpreter takes in before or beside
 /// its program, as `NODE_PATH`, `PYTHONPATH`, `BASH_ENV`, `LD_PRELOAD` and `GIT_EXTERNAL_DIFF` do.
 const ENVIRONMENT: [&str; 6] = ["PATH", "HOME", "LANG", "LC_ALL", "TERM", "USER"];
-/// How much of the end of its standard error is kept.
 const TAIL_BYTES: usize = 4 << 10;
 /// How much of it is shown.
 const TAIL_LINES: usize = 5;
@@ -77,9 +77,7 @@ struct Group {
     grace: Duration,
 }
 
-/// What a server puts out.
 pub type Output = Pin<Box<dyn AsyncRead + Send>>;
-/// What it reads.
 pub type Input = Pin<Box<dyn AsyncWrite + Send>>;
 
 impl Process {
@@ -152,7 +150,7 @@ impl Process {
                     }
                 };
                 let _ = tokio::time::timeout(LAST_WORDS, exited).await;
-                group.pid.and_then(exit).map(Exit::words)
+                group.pid.and_then(exit).map(exit_words)
             }
             Kind::Sandboxed(running) => {
                 let ended = async {
@@ -160,8 +158,7 @@ impl Process {
                     running.ended().await
                 };
                 match tokio::time::timeout(WALLED_LAST_WORDS, ended).await {
-                    Ok(Ok(process::Exit::Code(code))) => Some(Exit::Code(code).words()),
-                    Ok(Ok(process::Exit::Signal(signal))) => Some(Exit::Signal(signal).words()),
+                    Ok(Ok(exit)) => Some(exit_words(exit)),
                     Ok(Err(error)) => Some(format!("was ended: {}", error.message)),
                     Err(_) => None,
                 }
@@ -261,17 +258,10 @@ fn command(program: &Program<'_>, private: &Path) -> Command {
     command
 }
 
-enum Exit {
-    Code(i32),
-    Signal(i32),
-}
-
-impl Exit {
-    fn words(self) -> String {
-        match self {
-            Self::Code(code) => format!("ended with exit code {code}"),
-            Self::Signal(signal) => format!("was ended by signal {signal}"),
-        }
+fn exit_words(exit: Exit) -> String {
+    match exit {
+        Exit::Code(code) => format!("ended with exit code {code}"),
+        Exit::Signal(signal) => format!("was ended by signal {signal}"),
     }
 }
 

@@ -19,7 +19,7 @@ use tokio::time::{Instant, timeout_at};
 use super::catalogue::{Catalogue, LeftOut};
 use super::connection::Connection;
 use super::pins::{self, Pin};
-use super::resources::{self, ListResources, ReadResource};
+use super::resources;
 use super::settings::ServerSettings;
 use super::tool::McpTool;
 use crate::redact::Redactor;
@@ -31,7 +31,6 @@ const MAX_RESTARTS: usize = 3;
 const IDEMPOTENCY_KEY: &str = "rondo/idempotencyKey";
 /// Longer than this no start is waited for, whatever the settings say.
 const MAX_START: Duration = Duration::from_hours(1);
-/// How long [`Server::stop`] waits.
 const STOP_TIMEOUT: Duration = Duration::from_secs(2);
 
 /// A server of the operator. Dropping it ends it, whoever still holds its tools.
@@ -50,13 +49,11 @@ pub struct Shared {
     restarts: AtomicUsize,
 }
 
-/// The connection that there is.
 #[derive(Clone)]
 enum Current {
     /// Nobody has called a tool yet.
     NotStarted,
     Started(Arc<Connection>),
-    /// The server is dropped.
     Ended,
 }
 
@@ -107,16 +104,14 @@ impl Server {
     /// Its tools, and two for its resources where it has some and no tools of these names.
     pub fn tools(&self) -> Vec<Arc<dyn Tool>> {
         let catalogue = self.shared.catalogue();
-        let mut tools: Vec<Arc<dyn Tool>> = Vec::with_capacity(catalogue.pins.len() + 2);
-        for (name, pin) in &catalogue.pins {
-            tools.push(Arc::new(McpTool::new(name, pin, Arc::clone(&self.shared))));
-        }
+        let pinned = catalogue.pins.iter().map(|(name, pin)| McpTool::pinned(name, pin, &self.shared));
+        let mut tools: Vec<Arc<dyn Tool>> = pinned.map(|tool| Arc::new(tool) as Arc<dyn Tool>).collect();
         if catalogue.has_resources {
             if !catalogue.pins.contains_key(resources::LIST) {
-                tools.push(Arc::new(ListResources::new(Arc::clone(&self.shared))));
+                tools.push(Arc::new(McpTool::list_resources(&self.shared)));
             }
             if !catalogue.pins.contains_key(resources::READ) {
-                tools.push(Arc::new(ReadResource::new(Arc::clone(&self.shared))));
+                tools.push(Arc::new(McpTool::read_resource(&self.shared)));
             }
         }
         tools
@@ -162,7 +157,6 @@ impl Drop for Server {
 }
 
 impl Shared {
-    /// The server's name.
     pub fn name(&self) -> &str {
         &self.settings.name
     }

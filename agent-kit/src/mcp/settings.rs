@@ -74,7 +74,6 @@ impl ServerSettings {
         }
     }
 
-    /// Whether they can be used.
     pub(super) fn check(&self) -> Result<(), Error> {
         let name = &self.name;
         let fault =

@@ -1,50 +1,80 @@
-//! A tool of a server.
+//! A server's tools and resources as tools of a role.
 
 use std::sync::Arc;
 
 use futures_util::future::BoxFuture;
-use rmcp::model::{CallToolRequestParams, CallToolResponse, JsonObject};
+use rmcp::model::{
+    CallToolRequestParams, CallToolResponse, JsonObject, ReadResourceRequestParams, ReadResourceResponse,
+};
 use rondo_protocol::Value;
 use rondo_protocol::call::Effect;
 use rondo_protocol::diagnostic::Code;
 
-use super::outcome;
+use super::connection::Connection;
 use super::pins::Pin;
 use super::server::Shared;
+use super::{outcome, resources};
 use crate::tool::{Error, Invocation, Origin, Spec, Tool};
 
-/// A tool that a server offers.
 pub struct McpTool {
     spec: Spec,
-    /// The server's name for it.
-    name: String,
+    request: Request,
     shared: Arc<Shared>,
 }
 
+/// What a call asks of the server.
+enum Request {
+    /// To call the tool of this name, which is the server's own.
+    CallTool(String),
+    ListResources,
+    ReadResource,
+}
+
 impl McpTool {
-    /// The tool `name` as it was pinned.
-    pub fn new(name: &str, pin: &Pin, shared: Arc<Shared>) -> Self {
-        let spec = Spec {
-            name: format!("{}.{name}", shared.name()),
-            description: pin.description.clone(),
-            parameters: pin.parameters.clone(),
-            origin: Origin::Mcp { server: shared.name().to_owned() },
-        };
-        Self { spec, name: name.to_owned(), shared }
+    /// The server's tool `name` as it was pinned.
+    pub fn pinned(name: &str, pin: &Pin, shared: &Arc<Shared>) -> Self {
+        let (description, parameters) = (pin.description.clone(), &pin.parameters);
+        Self::new(name, description, parameters, Request::CallTool(name.to_owned()), shared)
     }
 
-    async fn call(&self, arguments: &Value, invocation: &Invocation) -> Result<String, Error> {
-        let arguments: JsonObject = serde_json::from_str(&arguments.to_text())
-            .map_err(|error| Error::new(Code::ToolArguments, format!("the arguments cannot be sent: {error}")))?;
-        let connection = self.shared.connection().await?;
-        if let Some(change) = connection.change_of(&self.name) {
+    pub fn list_resources(shared: &Arc<Shared>) -> Self {
+        let description = format!("Lists what {} offers to read, one a line: address, type, name.", shared.name());
+        let parameters = r#"{"properties":{},"type":"object"}"#;
+        Self::new(resources::LIST, description, parameters, Request::ListResources, shared)
+    }
+
+    pub fn read_resource(shared: &Arc<Shared>) -> Self {
+        let (server, list) = (shared.name(), resources::LIST);
+        let description = format!("Reads what {server} offers under an address that `{server}.{list}` lists.");
+        let parameters = r#"{"additionalProperties":false,"properties":{"uri":{"description":"The address.","type":"string"}},"required":["uri"],"type":"object"}"#;
+        Self::new(resources::READ, description, parameters, Request::ReadResource, shared)
+    }
+
+    fn new(name: &str, description: String, parameters: &str, request: Request, shared: &Arc<Shared>) -> Self {
+        let spec = Spec {
+            name: format!("{}.{name}", shared.name()),
+            description,
+            parameters: parameters.to_owned(),
+            origin: Origin::Mcp { server: shared.name().to_owned() },
+        };
+        Self { spec, request, shared: Arc::clone(shared) }
+    }
+
+    async fn call(
+        &self,
+        connection: &Connection,
+        name: &str,
+        arguments: JsonObject,
+        invocation: &Invocation,
+    ) -> Result<String, Error> {
+        if let Some(change) = connection.change_of(name) {
             let message = format!("the tool {} is not what was agreed to: it {change}", self.spec.name);
             return Err(Error::new(Code::McpChanged, message));
         }
-        let mut params = CallToolRequestParams::new(self.name.clone()).with_arguments(arguments);
+        let mut params = CallToolRequestParams::new(name.to_owned()).with_arguments(arguments);
         params.meta = Some(Shared::meta(invocation));
         let asked = connection.peer().call_tool_once(params);
-        match self.shared.wait(&connection, asked).await? {
+        match self.shared.wait(connection, asked).await? {
             CallToolResponse::Complete(result) => {
                 let has_failed = result.is_error == Some(true);
                 let text = outcome::of_call(result, &invocation.redactor);
@@ -54,6 +84,16 @@ impl McpTool {
                 }
                 Ok(text)
             }
+            _ => Err(self.shared.asks_back()),
+        }
+    }
+
+    async fn read(&self, connection: &Connection, uri: &str, invocation: &Invocation) -> Result<String, Error> {
+        let mut params = ReadResourceRequestParams::new(uri);
+        params.meta = Some(Shared::meta(invocation));
+        let asked = connection.peer().read_resource_once(params);
+        match self.shared.wait(connection, asked).await? {
+            ReadResourceResponse::Complete(result) => Ok(outcome::of_resource(&result, &invocation.redactor)),
             _ => Err(self.shared.asks_back()),
         }
     }
@@ -70,6 +110,25 @@ impl Tool for McpTool {
     }
 
     fn run<'a>(&'a self, arguments: Value, invocation: &'a Invocation) -> BoxFuture<'a, Result<String, Error>> {
-        Box::pin(async move { self.call(&arguments, invocation).await })
+        let fault = |message: String| Error::new(Code::ToolArguments, message);
+        Box::pin(async move {
+            match &self.request {
+                Request::CallTool(name) => {
+                    let arguments = serde_json::from_str(&arguments.to_text())
+                        .map_err(|error| fault(format!("the arguments cannot be sent: {error}")))?;
+                    self.call(&*self.shared.connection().await?, name, arguments, invocation).await
+                }
+                Request::ListResources => {
+                    let connection = self.shared.connection().await?;
+                    let pages = resources::pages(connection.peer(), &invocation.redactor);
+                    self.shared.wait(&connection, pages).await
+                }
+                Request::ReadResource => {
+                    let uri = arguments.get("uri").and_then(Value::as_str);
+                    let uri = uri.ok_or_else(|| fault("`uri` is missing; it must be a text".to_owned()))?;
+                    self.read(&*self.shared.connection().await?, uri, invocation).await
+                }
+            }
+        })
     }
 }

@@ -23,7 +23,6 @@ pub(super) enum Error {
     NotUtf8,
 }
 
-/// Reads events out of chunks of bytes.
 #[derive(Debug)]
 pub(super) struct Reader {
     max_bytes: usize,
@@ -36,12 +35,10 @@ pub(super) struct Reader {
 }
 
 impl Reader {
-    /// Reads a stream of at most `max_bytes`.
     pub(super) fn new(max_bytes: usize) -> Self {
         Self { max_bytes, read_bytes: 0, line: Vec::new(), after_return: false, first_line: true, data: None }
     }
 
-    /// Bytes that were read.
     pub(super) fn read_bytes(&self) -> usize {
         self.read_bytes
     }

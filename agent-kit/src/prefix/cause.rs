@@ -1,4 +1,4 @@
-//! Why a prefix broke, in the words of the author of a workflow. People script against the phrases.
+//! Explanation a prefix broke, in the words of the author of a workflow. People script against the phrases.
 
 use std::fmt;
 
@@ -12,7 +12,7 @@ use super::volatile::Volatile;
 use crate::answer;
 use crate::conversation::{self, Summary};
 
-/// Why a request does not begin with another one.
+/// Explanation a request does not begin with another one.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Cause {
     /// Another model: a provider keeps nothing of one for another.
@@ -115,11 +115,10 @@ impl fmt::Display for Cause {
     }
 }
 
-/// A cause, and what exactly.
-pub(super) type Why = (Cause, String);
+pub(super) type Explanation = (Cause, String);
 
-/// Why two heads part at these blocks, the first that are not equal. `None` = the head of that request ends before.
-pub(super) fn of_heads(old: (&Head, Option<Content<'_>>), new: (&Head, Option<Content<'_>>)) -> Why {
+/// Explanation two heads part at these blocks, the first that are not equal. `None` = the head of that request ends before.
+pub(super) fn of_heads(old: (&Head, Option<Content<'_>>), new: (&Head, Option<Content<'_>>)) -> Explanation {
     let has = |head: &Head, tool: &ToolSpec| head.tools.iter().any(|known| known.name == tool.name);
     match (old.1, new.1) {
         (Some(Content::Tool(was)), Some(Content::Tool(is))) if was.name == is.name => of_tools(was, is),
@@ -136,7 +135,7 @@ pub(super) fn of_heads(old: (&Head, Option<Content<'_>>), new: (&Head, Option<Co
     }
 }
 
-fn of_tools(was: &ToolSpec, is: &ToolSpec) -> Why {
+fn of_tools(was: &ToolSpec, is: &ToolSpec) -> Explanation {
     let (what, old, new) = if was.description == is.description {
         ("its parameters", &was.parameters, &is.parameters)
     } else {
@@ -145,7 +144,7 @@ fn of_tools(was: &ToolSpec, is: &ToolSpec) -> Why {
     (Cause::ToolChanged, format!("{}: {what}: {}", is.name, detail(old, new)))
 }
 
-fn of_systems(old: &str, new: &str) -> Why {
+fn of_systems(old: &str, new: &str) -> Explanation {
     let difference = Difference::of(old, new);
     let cause = match difference.volatile() {
         Some(kind) => Cause::VolatileInSystem(kind),
@@ -165,8 +164,8 @@ fn is_in_contract(difference: &Difference<'_>) -> bool {
     at >= old.start && at >= new.start && (at < old.end || at < new.end)
 }
 
-/// Why two lists of messages part, which differ in their first. `number` is that message's, from 1.
-pub(super) fn of_messages(old: &[Message], new: &[Message], number: usize) -> Why {
+/// Explanation two lists of messages part, which differ in their first. `number` is that message's, from 1.
+pub(super) fn of_messages(old: &[Message], new: &[Message], number: usize) -> Explanation {
     match (old.first(), new.first()) {
         (Some(was), Some(is)) => {
             if let Some(missing) = skipped(old, new) {
@@ -209,7 +208,7 @@ fn skipped(old: &[Message], new: &[Message]) -> Option<usize> {
     starts.map(|(at, _)| at).find(|at| old.iter().skip(*at).zip(new).all(|(was, is)| was == is))
 }
 
-fn shortened(missing: usize, number: usize) -> Why {
+fn shortened(missing: usize, number: usize) -> Explanation {
     let detail = match missing {
         1 => format!("message {number} is missing"),
         _ => format!("{missing} messages from message {number} on are missing"),
@@ -217,7 +216,7 @@ fn shortened(missing: usize, number: usize) -> Why {
     (Cause::HistoryShortened, detail)
 }
 
-fn of_added(added: &[Message]) -> Why {
+fn of_added(added: &[Message]) -> Explanation {
     let Some(first) = added.first() else { return (Cause::PromptChanged, String::new()) };
     let text = first.text();
     let difference = Difference::of("", &text);
@@ -237,7 +236,7 @@ fn of_speaker(speaker: Speaker) -> Cause {
     }
 }
 
-fn of_prompts(old: &str, new: &str) -> Why {
+fn of_prompts(old: &str, new: &str) -> Explanation {
     let difference = Difference::of(old, new);
     let (was, is) = (Summary::within(old), Summary::within(new));
     let is_told = [&was, &is].iter().any(|summary| summary.leaves_out || !summary.entries.is_empty());
@@ -270,7 +269,7 @@ fn is_cut_elsewhere(difference: &Difference<'_>, was: &Summary<'_>, is: &Summary
     (was.leaves_out || is.leaves_out) && !shorter.is_empty() && longer.ends_with(shorter)
 }
 
-fn of_answers(was: &Message, is: &Message) -> Why {
+fn of_answers(was: &Message, is: &Message) -> Explanation {
     let (old_text, new_text) = (was.text(), is.text());
     if old_text != new_text {
         let words = detail(&old_text, &new_text);

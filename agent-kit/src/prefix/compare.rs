@@ -13,7 +13,7 @@ pub struct Comparison {
     pub request_bytes: u64,
     /// Bytes of the longest common prefix.
     pub shared_bytes: u64,
-    /// Why the earlier request is not a prefix of the later one; `None` = it is, as a whole.
+    /// Explanation the earlier request is not a prefix of the later one; `None` = it is, as a whole.
     pub broke: Option<Break>,
 }
 
@@ -24,7 +24,7 @@ pub struct Break {
     pub byte: u64,
     /// The block that it lies in; of what is missing the block that is missing.
     pub block: Block,
-    /// Why.
+    /// Explanation.
     pub cause: Cause,
     /// What exactly, for people.
     pub detail: String,

@@ -1,8 +1,7 @@
 //! Where two texts part, what of it is volatile, and the words on both sides.
 
-use super::volatile::{self, Found, Volatile};
+use super::volatile::{self, Volatile, VolatileSpan};
 
-/// Characters of one side that are shown.
 const SHOWN_CHARS: usize = 80;
 
 /// Bytes around the place where two texts part that are looked through: what is volatile is short.
@@ -40,7 +39,7 @@ impl<'a> Difference<'a> {
     /// the words that one side has and the other has not.
     pub(super) fn volatile(&self) -> Option<Volatile> {
         let (old, new) = (near(self.old, self.at, self.old_end), near(self.new, self.at, self.new_end));
-        let touching = |found: &[Found]| {
+        let touching = |found: &[VolatileSpan]| {
             found.iter().find(|found| found.at.start <= self.at && self.at <= found.at.end).map(|found| found.kind)
         };
         if let (Some(_), Some(kind)) = (touching(&old), touching(&new)) {
@@ -50,7 +49,7 @@ impl<'a> Difference<'a> {
             return Some(Volatile::Path);
         }
         let (gone, come) = (self.gone(), self.come());
-        let within = |found: &[Found], end: usize| {
+        let within = |found: &[VolatileSpan], end: usize| {
             let mut within = found.iter().filter(|found| found.at.start < end && self.at < found.at.end).peekable();
             let kind = within.peek().map(|found| found.kind);
             let bytes: usize = within.map(|found| found.at.len()).sum();
@@ -97,7 +96,7 @@ pub(super) fn common<T: PartialEq>(a: impl Iterator<Item = T>, b: impl Iterator<
 }
 
 /// What is volatile near the place where the texts part, with the places of the whole text.
-fn near(text: &str, at: usize, end: usize) -> Vec<Found> {
+fn near(text: &str, at: usize, end: usize) -> Vec<VolatileSpan> {
     let from = word_start(text, text.floor_char_boundary(at.saturating_sub(AROUND_BYTES)));
     let to = text.floor_char_boundary(end.min(at.saturating_add(THROUGH_BYTES)).saturating_add(AROUND_BYTES));
     let mut found = volatile::find(text.get(from..to).unwrap_or_default());

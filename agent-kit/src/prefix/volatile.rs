@@ -40,7 +40,7 @@ impl Volatile {
 
 /// A place in a text.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Found {
+pub struct VolatileSpan {
     /// What stands there.
     pub kind: Volatile,
     /// Where, in bytes.
@@ -125,13 +125,14 @@ static AUTOMATON: LazyLock<Option<Regex>> = LazyLock::new(|| {
 });
 
 /// Every place of `text` that is likely to change, in order, without overlap; at most [`MAX_FOUND`].
-pub fn find(text: &str) -> Vec<Found> {
+pub fn find(text: &str) -> Vec<VolatileSpan> {
     let Some(automaton) = AUTOMATON.as_ref() else { return Vec::new() };
     let held = automaton.find_iter(text).filter_map(|found| {
         let (kind, _, holds) = FORMS.get(found.pattern().as_usize())?;
         let matched = trimmed(*kind, text.get(found.range())?);
         let (before, after) = (text.get(..found.start())?, text.get(found.start() + matched.len()..)?);
-        holds(before, matched, after).then(|| Found { kind: *kind, at: found.start()..found.start() + matched.len() })
+        holds(before, matched, after)
+            .then(|| VolatileSpan { kind: *kind, at: found.start()..found.start() + matched.len() })
     });
     held.take(MAX_FOUND).collect()
 }

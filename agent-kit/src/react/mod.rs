@@ -58,7 +58,7 @@ pub async fn run(
     let rewritten = head_digest != asked.head_digest || conversation.chain() != asked.conversation.chain();
     let shadow = rewritten.then(|| (asked.head_digest, Conversation::clone(&asked.conversation)));
     let mut turn = Turn::new(agent, conversation, shadow);
-    let mut place = Place { site, position: 0 };
+    let mut place = CallSites { site, position: 0 };
     loop {
         match turn.next()? {
             Next::Ask(conversation) => {
@@ -79,12 +79,12 @@ pub async fn run(
 }
 
 /// Where the next call stands.
-struct Place {
+struct CallSites {
     site: Site,
     position: u32,
 }
 
-impl Place {
+impl CallSites {
     fn next(&mut self) -> Site {
         let site = Site { position: self.position, ..self.site.clone() };
         self.position = self.position.saturating_add(1);
@@ -113,7 +113,7 @@ fn model_call(
 }
 
 /// The answer of each use, in their order: those that are called run side by side where there are several.
-async fn answers(uses: &[Planned], place: &mut Place, effects: &mut dyn Effects) -> Result<Vec<ToolReply>, Fault> {
+async fn answers(uses: &[Planned], place: &mut CallSites, effects: &mut dyn Effects) -> Result<Vec<ToolReply>, Fault> {
     let mut answers: Vec<Option<ToolReply>> = Vec::with_capacity(uses.len());
     let mut calls = Vec::new();
     for planned in uses {

@@ -38,7 +38,6 @@ pub(super) enum Next {
     Done(Box<TurnReply>),
 }
 
-/// A turn in progress.
 pub(super) struct Turn<'a> {
     agent: &'a Agent,
     conversation: Arc<Conversation>,
@@ -46,9 +45,7 @@ pub(super) struct Turn<'a> {
     shadow: Option<(Digest, Conversation)>,
     entries: Vec<Entry>,
     uses: Uses,
-    /// Bytes of the results that are kept.
     stored_bytes: usize,
-    /// Bytes of the replies.
     said_bytes: usize,
     answer: Option<(String, Answer)>,
     repairs: u32,

@@ -33,7 +33,6 @@ struct Needle {
 pub(super) struct Scan {
     /// Bytes of the text that were read; always at a boundary of a character, because needles begin and end at one.
     pub(super) read: usize,
-    /// Whether any key was found.
     pub(super) replaced: bool,
 }
 
@@ -101,7 +100,6 @@ impl Keys {
         }
     }
 
-    /// How many texts are looked for.
     pub(super) fn len(&self) -> usize {
         self.needles.len()
     }
@@ -119,12 +117,12 @@ impl Keys {
         while let Some(at) = self.next_beginning(text, scan.read) {
             scan.read = at;
             let found = self.find(text.get(at..).unwrap_or_default(), whole);
-            if matches!(found, Found::Nothing) {
+            if matches!(found, NeedleMatch::Nothing) {
                 scan.read += 1;
                 continue;
             }
             out.push_str(text.get(copied..at).unwrap_or_default());
-            let Found::Key(needle, spelt_bytes) = found else { return scan };
+            let NeedleMatch::Key(needle, spelt_bytes) = found else { return scan };
             out.push_str(&needle.replacement);
             scan.read += spelt_bytes;
             scan.replaced = true;
@@ -151,25 +149,23 @@ impl Keys {
         at.or_else(|| begins_last().then(|| text.len() - 1))
     }
 
-    /// The first needle that `text` begins with.
-    fn find(&self, text: &str, whole: bool) -> Found<'_> {
+    fn find(&self, text: &str, whole: bool) -> NeedleMatch<'_> {
         let of_first = text.as_bytes().first().and_then(|first| self.of_first.get(usize::from(*first)));
         let needles = of_first.into_iter().flatten().filter_map(|index| self.needles.get(*index));
         for needle in needles {
             match spelling::find(&needle.text, needle.alphabet, text, whole) {
                 Match::No => {}
                 // A longer needle is asked first, so that a shorter one is not taken too early.
-                Match::Begun => return Found::Begun,
-                Match::Whole(spelt_bytes) => return Found::Key(needle, spelt_bytes),
+                Match::Begun => return NeedleMatch::Begun,
+                Match::Whole(spelt_bytes) => return NeedleMatch::Key(needle, spelt_bytes),
             }
         }
-        Found::Nothing
+        NeedleMatch::Nothing
     }
 }
 
 /// What a text begins with.
-enum Found<'k> {
-    /// No needle.
+enum NeedleMatch<'k> {
     Nothing,
     /// It ends before that can be told.
     Begun,

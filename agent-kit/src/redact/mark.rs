@@ -5,7 +5,6 @@ use std::ops::Range;
 /// How every mark begins.
 const OPENING: &str = "[redacted:";
 
-/// The mark of this name.
 pub(super) fn named(name: &str) -> String {
     format!("{OPENING}{name}]")
 }
@@ -27,28 +26,28 @@ impl Marks {
     }
 
     /// The first mark of `text` at or after `from`. In a `whole` text nothing is left open.
-    pub(super) fn find(&self, text: &str, from: usize, whole: bool) -> Place {
+    pub(super) fn find(&self, text: &str, from: usize, whole: bool) -> NextMark {
         let mut at = from;
         while let Some(skipped) = text.get(at..).and_then(|rest| rest.find('[')) {
             at += skipped;
             let rest = text.get(at..).unwrap_or_default();
             for mark in &self.all {
                 if rest.starts_with(mark.as_str()) {
-                    return Place::Mark(at..at + mark.len());
+                    return NextMark::Mark(at..at + mark.len());
                 }
                 // A longer mark is asked first, so that a shorter one is not taken too early.
                 if !whole && mark.starts_with(rest) {
-                    return Place::Begun(at);
+                    return NextMark::Begun(at);
                 }
             }
             at += 1;
         }
-        Place::None
+        NextMark::None
     }
 }
 
 /// Where the next mark stands.
-pub(super) enum Place {
+pub(super) enum NextMark {
     /// There is none.
     None,
     /// The text ends here, in what may become one.

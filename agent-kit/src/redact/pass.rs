@@ -13,7 +13,7 @@ use std::sync::Arc;
 
 use regex_automata::Input;
 
-use super::mark::{Marks, Place};
+use super::mark::{Marks, NextMark};
 use super::pattern::Pattern;
 
 /// The state of one pattern in a text.
@@ -67,13 +67,11 @@ impl Pass {
         Some(pass.finish())
     }
 
-    /// Takes the next piece and gives what is settled.
     pub(super) fn push(&mut self, piece: &str) -> String {
         self.held.push_str(piece);
         self.advance(false)
     }
 
-    /// How much is held back, in bytes.
     pub(super) fn held_bytes(&self) -> usize {
         self.held.len()
     }
@@ -94,15 +92,15 @@ impl Pass {
         let mut looked = self.looked;
         let known = loop {
             match self.marks.find(&held, looked, whole) {
-                Place::Mark(mark) => {
+                NextMark::Mark(mark) => {
                     self.close(held.get(settled..mark.start).unwrap_or_default(), Beside::Mark, &mut out);
                     out.push_str(held.get(mark.clone()).unwrap_or_default());
                     self.before = Beside::Mark;
                     settled = mark.end;
                     looked = mark.end;
                 }
-                Place::Begun(start) => break start,
-                Place::None => break held.len(),
+                NextMark::Begun(start) => break start,
+                NextMark::None => break held.len(),
             }
         };
         let text = held.get(settled..known).unwrap_or_default();

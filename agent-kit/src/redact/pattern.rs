@@ -135,7 +135,6 @@ impl Pattern {
         self.0.regex.is_match(text)
     }
 
-    /// The first match of what is asked for.
     pub(super) fn find(&self, input: &Input<'_>) -> Option<Match> {
         // A pattern that matches the empty text is refused; that it does not hang a run does not depend on it.
         self.0.regex.search(input).filter(|found| !found.is_empty())

@@ -5,6 +5,7 @@ use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
 
 use super::protected::{Kept, PROTECTED, Protection};
+use crate::wildcard;
 
 /// Longer names are no disguise of a listed one.
 const NAME_MAX_BYTES: usize = 128;
@@ -13,7 +14,6 @@ const NAME_MAX_BYTES: usize = 128;
 #[derive(Debug, Clone, Default)]
 pub(crate) struct Names(Vec<Pattern>);
 
-/// One of them.
 #[derive(Debug, Clone)]
 pub(crate) struct Pattern {
     /// Lowercase.
@@ -127,28 +127,9 @@ fn matches(part: &str, name: &[u8]) -> bool {
     }
 }
 
-/// Whether `name` is `pattern`, in which `*` stands for any bytes. Linear but for going back to the last `*`.
+/// Whether `name` is `pattern`, in which `*` stands for any bytes.
 fn glob(pattern: &[u8], name: &[u8]) -> bool {
-    let (mut at, mut read, mut star) = (0, 0, None);
-    while read < name.len() {
-        match pattern.get(at) {
-            Some(b'*') => {
-                star = Some((at, read));
-                at += 1;
-            }
-            Some(byte) if name.get(read) == Some(byte) => {
-                at += 1;
-                read += 1;
-            }
-            _ => {
-                let Some((back, taken)) = star else { return false };
-                star = Some((back, taken + 1));
-                at = back + 1;
-                read = taken + 1;
-            }
-        }
-    }
-    pattern.get(at..).is_some_and(|rest| rest.iter().all(|byte| *byte == b'*'))
+    wildcard::matches(pattern, name, |byte| *byte == b'*', |wanted, byte| wanted == byte)
 }
 
 #[cfg(test)]

@@ -6,7 +6,6 @@ use std::os::unix::fs::{DirBuilderExt, PermissionsExt};
 use std::path::{Path, PathBuf};
 use std::time::{SystemTime, UNIX_EPOCH};
 
-/// How many names are tried.
 const ATTEMPTS: u32 = 100;
 
 /// An empty folder that its owner alone can reach.
@@ -38,7 +37,6 @@ impl Private {
         Self(path)
     }
 
-    /// Where it is, without links.
     pub fn path(&self) -> &Path {
         &self.0
     }

@@ -6,7 +6,6 @@ use rondo_protocol::{Value, canonical};
 
 use super::Error;
 
-/// The longest arguments that are read.
 const MAX_BYTES: usize = 4 << 20;
 
 /// Arguments that are JSON and keep the schema of their tool.

@@ -1,4 +1,3 @@
-/// Room for the mark.
 const MARK_MAX_BYTES: usize = 64;
 
 /// Cuts a text that is longer than `max_bytes` down to that, with a visible mark where it was cut: three quarters of what

@@ -1,34 +1,25 @@
 use std::borrow::Cow;
-use std::sync::Arc;
 
-use futures_util::future::BoxFuture;
 use rondo_protocol::call::Effect;
 use rondo_protocol::diagnostic::Code;
 use schemars::JsonSchema;
 use serde::Deserialize;
 
-use super::files::{Room, named, on_a_thread};
+use super::Error;
+use super::files::{FileCall, Patience, Room, named};
 use super::near::nearest;
 use super::text::{CHANGED_MAX_BYTES, Text};
-use super::{BuiltIn, Error, Invocation};
 use crate::redact::Redactor;
 use crate::sandbox::files::{self, Workspace};
 
-/// The most places that an error names.
 const PLACES_MAX: usize = 20;
 /// The most that replacing every place may put in.
 const RESULT_MAX_BYTES: usize = 16 << 20;
 
-/// Replaces a text in a file.
-#[derive(Debug)]
-pub struct EditFile {
-    workspace: Arc<Workspace>,
-}
-
 /// What [`EditFile`] takes.
 #[derive(Debug, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
-pub struct Arguments {
+pub(super) struct EditFile {
     /// The file, relative to the workspace's root.
     path: String,
     /// The text to replace, exactly as it stands in the file: with its indentation, without line numbers.
@@ -40,37 +31,27 @@ pub struct Arguments {
     all: bool,
 }
 
-impl EditFile {
-    /// Edits files of this workspace.
-    pub fn new(workspace: Arc<Workspace>) -> Self {
-        Self { workspace }
-    }
-}
-
-impl BuiltIn for EditFile {
-    type Arguments = Arguments;
-
+impl FileCall for EditFile {
     const NAME: &'static str = "edit_file";
     const DESCRIPTION: &'static str = "Replaces a text in a file. `old` must be in the file exactly once, so give enough \
         of the lines around it; with `all` every place is replaced.";
+    const ROOM: Room = Room::Change;
+    const ONLY_READS: bool = false;
 
-    fn effect(&self, arguments: &Arguments) -> Effect {
-        Effect::Writes(vec![named(&self.workspace, &arguments.path)])
+    fn effect(&self, workspace: &Workspace) -> Effect {
+        Effect::Writes(vec![named(workspace, &self.path)])
     }
 
-    fn run<'a>(&'a self, arguments: Arguments, invocation: &'a Invocation) -> BoxFuture<'a, Result<String, Error>> {
-        let (workspace, redactor) = (Arc::clone(&self.workspace), invocation.redactor.clone());
-        on_a_thread(Room::Change, move |patience| {
-            let mut target = workspace.target(&arguments.path)?;
-            let path = target.path();
-            let bytes = target.read(CHANGED_MAX_BYTES)?;
-            let text = Text::read(&path, bytes.ok_or_else(|| files::Error::Missing { path: path.clone() })?)?;
-            let edited = edit(&path, &text, &arguments, &redactor)?;
-            let content = text.encode(&path, edited.content)?;
-            patience.check()?;
-            target.replace(&content)?;
-            Ok(format!("edited {path} at {}\n", edited.places))
-        })
+    fn run(self, workspace: &Workspace, redactor: Redactor, patience: &Patience) -> Result<String, Error> {
+        let mut target = workspace.target(&self.path)?;
+        let path = target.path();
+        let bytes = target.read(CHANGED_MAX_BYTES)?;
+        let text = Text::read(&path, bytes.ok_or_else(|| files::Error::Missing(path.clone()))?)?;
+        let edited = edit(&path, &text, &self, &redactor)?;
+        let content = text.encode(&path, edited.content)?;
+        patience.check()?;
+        target.replace(&content)?;
+        Ok(format!("edited {path} at {}\n", edited.places))
     }
 }
 
@@ -80,7 +61,7 @@ struct Edited {
     places: String,
 }
 
-fn edit(path: &str, text: &Text, arguments: &Arguments, redactor: &Redactor) -> Result<Edited, Error> {
+fn edit(path: &str, text: &Text, arguments: &EditFile, redactor: &Redactor) -> Result<Edited, Error> {
     let fault = |message: String| Error::new(Code::EditUnclear, message);
     if arguments.old.is_empty() {
         return Err(fault("`old` is empty; give the text to replace, or use write_file for a new file".to_owned()));

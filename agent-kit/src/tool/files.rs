@@ -1,15 +1,25 @@
 //! What the tools that reach files have in common: the sandbox's errors in a tool's words, effects, and time.
 
+use std::marker::PhantomData;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use futures_util::future::BoxFuture;
 use rondo_protocol::call::Effect;
 use rondo_protocol::diagnostic::Code;
+use schemars::JsonSchema;
+use serde::de::DeserializeOwned;
 use tokio::sync::Semaphore;
 use tokio_util::sync::CancellationToken;
 
-use super::{ApplyPatch, EditFile, Error, Invocation, ListFiles, ReadFile, SearchFiles, Tool, Typed, WriteFile};
+use super::apply_patch::ApplyPatch;
+use super::edit_file::EditFile;
+use super::list_files::ListFiles;
+use super::read_file::ReadFile;
+use super::search_files::SearchFiles;
+use super::write_file::WriteFile;
+use super::{BuiltIn, Error, Invocation, Tool, Typed};
+use crate::redact::Redactor;
 use crate::sandbox::files::{self, Workspace};
 
 /// How long one call may look at files.
@@ -41,16 +51,69 @@ impl Room {
     }
 }
 
+/// A call of a tool that reaches the files of a workspace: its arguments, and what it does with them.
+pub(super) trait FileCall: DeserializeOwned + JsonSchema + Send + 'static {
+    const NAME: &'static str;
+    const DESCRIPTION: &'static str;
+    const ROOM: Room;
+    /// Whether it only reads, so that everything it looks at is noted.
+    const ONLY_READS: bool;
+
+    fn effect(&self, workspace: &Workspace) -> Effect;
+
+    fn run(self, workspace: &Workspace, redactor: Redactor, patience: &Patience) -> Result<String, Error>;
+}
+
+/// The tool whose calls are `C`.
+struct FileTool<C> {
+    workspace: Arc<Workspace>,
+    call: PhantomData<fn() -> C>,
+}
+
+impl<C: FileCall> BuiltIn for FileTool<C> {
+    type Arguments = C;
+
+    const NAME: &'static str = C::NAME;
+    const DESCRIPTION: &'static str = C::DESCRIPTION;
+
+    fn effect(&self, call: &C) -> Effect {
+        call.effect(&self.workspace)
+    }
+
+    fn run<'a>(&'a self, call: C, invocation: &'a Invocation) -> BoxFuture<'a, Result<String, Error>> {
+        let redactor = invocation.redactor.clone();
+        let watch = C::ONLY_READS.then(|| invocation.watch.clone());
+        let workspace = match &watch {
+            Some(watch) => {
+                watch.begin();
+                Arc::new(self.workspace.watched(watch))
+            }
+            None => Arc::clone(&self.workspace),
+        };
+        on_a_thread(C::ROOM, move |patience| {
+            let result = call.run(&workspace, redactor, patience);
+            // What time cut off depends on more than the files.
+            if let Some(watch) = watch.filter(|_| patience.is_over()) {
+                watch.give_up();
+            }
+            result
+        })
+    }
+}
+
+fn tool<C: FileCall>(workspace: &Arc<Workspace>) -> Arc<dyn Tool> {
+    Arc::new(Typed::new(FileTool::<C> { workspace: Arc::clone(workspace), call: PhantomData }))
+}
+
 /// The tools that reach the files of a workspace, by name.
 pub fn file_tools(workspace: &Arc<Workspace>) -> Vec<Arc<dyn Tool>> {
-    let shared = || Arc::clone(workspace);
     vec![
-        Arc::new(Typed::new(ApplyPatch::new(shared()))),
-        Arc::new(Typed::new(EditFile::new(shared()))),
-        Arc::new(Typed::new(ListFiles::new(shared()))),
-        Arc::new(Typed::new(ReadFile::new(shared()))),
-        Arc::new(Typed::new(SearchFiles::new(shared()))),
-        Arc::new(Typed::new(WriteFile::new(shared()))),
+        tool::<ApplyPatch>(workspace),
+        tool::<EditFile>(workspace),
+        tool::<ListFiles>(workspace),
+        tool::<ReadFile>(workspace),
+        tool::<SearchFiles>(workspace),
+        tool::<WriteFile>(workspace),
     ]
 }
 
@@ -63,11 +126,6 @@ impl From<files::Error> for Error {
 /// A path as an effect names it. One that cannot be used stays as it is: the call is refused when it is made.
 pub(super) fn named(workspace: &Workspace, path: &str) -> String {
     workspace.normalized(path).unwrap_or_else(|_| path.to_owned())
-}
-
-/// Reads a file.
-pub(super) fn reads_file(workspace: &Workspace, path: &str) -> Effect {
-    Effect::Reads(vec![named(workspace, path)])
 }
 
 /// Reads a folder with all below, or a file that may as well be a folder.
@@ -83,7 +141,6 @@ pub(super) struct Patience {
 }
 
 impl Patience {
-    /// As long as a call may take.
     pub(super) fn new() -> Self {
         Self { until: Instant::now() + PATIENCE, dropped: CancellationToken::new() }
     }
@@ -93,7 +150,6 @@ impl Patience {
         self.dropped.is_cancelled() || Instant::now() >= self.until
     }
 
-    /// An error when it is over.
     pub(super) fn check(&self) -> Result<(), Error> {
         if !self.is_over() {
             return Ok(());
@@ -103,28 +159,9 @@ impl Patience {
     }
 }
 
-/// Does work that only looks at files. All that it looks at is noted, unless time was up, which no file tells.
-pub(super) fn reading<'a>(
-    workspace: &Workspace,
-    invocation: &Invocation,
-    room: Room,
-    work: impl FnOnce(&Workspace, &Patience) -> Result<String, Error> + Send + 'static,
-) -> BoxFuture<'a, Result<String, Error>> {
-    let watch = invocation.watch.clone();
-    watch.begin();
-    let workspace = workspace.watched(&watch);
-    on_a_thread(room, move |patience| {
-        let result = work(&workspace, patience);
-        if patience.is_over() {
-            watch.give_up();
-        }
-        result
-    })
-}
-
-/// Does work that waits for the file system on a thread of its own, once there is room for it. When the future is dropped, work that looks stops,
-/// and work that writes either has not begun or goes on to its end.
-pub(super) fn on_a_thread<'a>(
+/// Runs `work`, which blocks, on a thread once there is room for it. When the future is dropped, a call that only reads
+/// stops; one that writes has either not begun or runs to its end.
+fn on_a_thread<'a>(
     room: Room,
     work: impl FnOnce(&Patience) -> Result<String, Error> + Send + 'static,
 ) -> BoxFuture<'a, Result<String, Error>> {

@@ -10,15 +10,14 @@ use rondo_protocol::diagnostic::Code;
 use schemars::JsonSchema;
 use serde::Deserialize;
 
-use super::{BuiltIn, Error, Invocation, STORED_MAX_BYTES, bound};
+use super::{BuiltIn, Error, Invocation, STORED_MAX_BYTES};
+use crate::bound;
 use crate::redact::Redactor;
 use crate::sandbox::http::{Gate, Response};
 
 /// By which a server can tell a repetition (<https://datatracker.ietf.org/doc/draft-ietf-httpapi-idempotency-key-header>).
 const IDEMPOTENCY_KEY: HeaderName = HeaderName::from_static("idempotency-key");
-/// How much of the body of an error is shown.
 const MAX_ERROR_BYTES: usize = 4 << 10;
-/// How much of a content type is shown.
 const TYPE_MAX_CHARS: usize = 200;
 /// Of the room for a result, what the first line and a mark need at most.
 const AROUND_BYTES: usize = 32 << 10;
@@ -210,12 +209,12 @@ mod tests {
 
     #[test]
     fn a_status_without_success_is_an_error_with_the_beginning_of_the_body() {
-        let status_line = "404 Not Found".to_owned();
+        let status_line = "404 Not Opened".to_owned();
         let missing = Response { status: 404, status_line, ..response(Some("text/plain"), &b"gone ".repeat(5000)) };
         let error = present(&missing, &Redactor::default()).unwrap_err();
         assert_eq!(
             (error.code, error.message.as_str()),
-            (Code::HttpStatus, "https://example.com/a answered 404 Not Found")
+            (Code::HttpStatus, "https://example.com/a answered 404 Not Opened")
         );
         assert!(
             error.output.starts_with("gone gone") && error.output.len() <= MAX_ERROR_BYTES,

@@ -6,6 +6,8 @@
 use std::iter::Peekable;
 use std::str::Chars;
 
+use crate::wildcard;
+
 /// The rules of one ignore file, in its order.
 #[derive(Default)]
 pub(super) struct IgnoreFile {
@@ -38,9 +40,7 @@ enum Part {
 
 enum Token {
     Char(char),
-    /// `?`.
     One,
-    /// `*`.
     Any,
     Class(Box<Class>),
 }
@@ -58,12 +58,10 @@ impl IgnoreFile {
         Self { rules: lines.filter_map(Rule::read).collect(), size_bytes: text.len() }
     }
 
-    /// How many rules it has.
     pub(super) fn count(&self) -> usize {
         self.rules.len()
     }
 
-    /// How long its text is.
     pub(super) fn size_bytes(&self) -> usize {
         self.size_bytes
     }
@@ -75,7 +73,9 @@ impl IgnoreFile {
             (is_folder || !rule.only_folders)
                 && match &rule.pattern {
                     Pattern::Name(tokens) => name_matches(tokens, name),
-                    Pattern::Path(parts) => wild(parts, path, |part| matches!(part, Part::Folders), Part::matches),
+                    Pattern::Path(parts) => {
+                        wildcard::matches(parts, path, |part| matches!(part, Part::Folders), Part::matches)
+                    }
                 }
         };
         self.rules.iter().rev().find(matches).map(|rule| !rule.is_wanted)
@@ -124,30 +124,7 @@ impl Token {
 }
 
 fn name_matches(tokens: &[Token], name: &Name) -> bool {
-    wild(tokens, name, |token| matches!(token, Token::Any), |token, c| token.matches(*c))
-}
-
-/// Whether a pattern matches a whole text, where some of its items stand for any number of the text's. To go back to
-/// the last of these is enough: what an earlier one could take besides, that one can take too.
-fn wild<P, T>(pattern: &[P], text: &[T], is_any: impl Fn(&P) -> bool, matches: impl Fn(&P, &T) -> bool) -> bool {
-    let (mut at, mut read) = (0, 0);
-    // What follows the last such item, and how far that reaches.
-    let mut last = None;
-    while let Some(item) = text.get(read) {
-        match pattern.get(at) {
-            Some(wanted) if is_any(wanted) => {
-                at += 1;
-                last = Some((at, read));
-            }
-            Some(wanted) if matches(wanted, item) => (at, read) = (at + 1, read + 1),
-            _ => {
-                let Some((behind, reach)) = last else { return false };
-                (at, read) = (behind, reach + 1);
-                last = Some((behind, read));
-            }
-        }
-    }
-    pattern.get(at..).unwrap_or_default().iter().all(is_any)
+    wildcard::matches(tokens, name, |token| matches!(token, Token::Any), |token, c| token.matches(*c))
 }
 
 fn parts(line: &str) -> Option<Vec<Part>> {

@@ -1,32 +1,23 @@
 use std::fmt::Write;
-use std::sync::Arc;
 
-use futures_util::future::BoxFuture;
 use rondo_protocol::call::Effect;
 use schemars::JsonSchema;
 use serde::Deserialize;
 
-use super::bound::grouped;
-use super::files::{Patience, Room, reading, reads_below};
+use super::Error;
+use super::files::{FileCall, Patience, Room, reads_below};
 use super::tree::Tree;
-use super::{BuiltIn, Error, Invocation};
-use crate::sandbox::files::{Entry, Folder, Found, Kind, Workspace, escaped};
+use crate::bound::grouped;
+use crate::redact::Redactor;
+use crate::sandbox::files::{Entry, Folder, Kind, Opened, Workspace, escaped};
 
-/// The most entries of one listing.
 const ENTRIES_MAX: u64 = 2_000;
-/// The most that one listing shows.
 const SHOWN_MAX_BYTES: usize = 512 << 10;
-
-/// Lists the files of a folder.
-#[derive(Debug)]
-pub struct ListFiles {
-    workspace: Arc<Workspace>,
-}
 
 /// What [`ListFiles`] takes.
 #[derive(Debug, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
-pub struct Arguments {
+pub(super) struct ListFiles {
     /// The folder, relative to the workspace's root. The root itself when left out.
     #[serde(default)]
     path: Option<String>,
@@ -39,37 +30,28 @@ pub struct Arguments {
     depth: Option<u32>,
 }
 
-impl ListFiles {
-    /// Lists files of this workspace.
-    pub fn new(workspace: Arc<Workspace>) -> Self {
-        Self { workspace }
-    }
-}
-
-impl BuiltIn for ListFiles {
-    type Arguments = Arguments;
-
+impl FileCall for ListFiles {
     const NAME: &'static str = "list_files";
     const DESCRIPTION: &'static str = "Lists a folder and what is below it, one path a line, relative to the workspace's \
         root, sorted; folders end with `/`, files are followed by their size in bytes. What .gitignore and .ignore leave \
         out is not listed, nor are names that begin with a dot, unless `path` names such a folder. At most 2,000 \
         entries: narrow with `path`, `glob` or `depth`.";
+    const ROOM: Room = Room::Walk;
+    const ONLY_READS: bool = true;
 
-    fn effect(&self, arguments: &Arguments) -> Effect {
-        reads_below(&self.workspace, arguments.path.as_deref().unwrap_or("."))
+    fn effect(&self, workspace: &Workspace) -> Effect {
+        reads_below(workspace, self.path.as_deref().unwrap_or("."))
     }
 
-    fn run<'a>(&'a self, arguments: Arguments, invocation: &'a Invocation) -> BoxFuture<'a, Result<String, Error>> {
-        reading(&self.workspace, invocation, Room::Walk, move |workspace, patience| {
-            list(workspace, &arguments, patience)
-        })
+    fn run(self, workspace: &Workspace, _: Redactor, patience: &Patience) -> Result<String, Error> {
+        list(workspace, &self, patience)
     }
 }
 
-fn list(workspace: &Workspace, arguments: &Arguments, patience: &Patience) -> Result<String, Error> {
+fn list(workspace: &Workspace, arguments: &ListFiles, patience: &Patience) -> Result<String, Error> {
     let folder = match workspace.find(arguments.path.as_deref().unwrap_or("."))? {
-        Found::Folder(folder) => folder,
-        Found::File(file) => return Ok(format!("{}\t{}\n", file.path(), grouped(file.stamp().size_bytes))),
+        Opened::Folder(folder) => folder,
+        Opened::File(file) => return Ok(format!("{}\t{}\n", file.path(), grouped(file.stamp().size_bytes))),
     };
     let mut tree = Tree::new(workspace, &folder, arguments.glob.as_deref(), arguments.depth, patience)?;
     let mut shown = String::new();

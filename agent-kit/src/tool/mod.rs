@@ -8,11 +8,9 @@
 
 mod apply_patch;
 mod arguments;
-pub(crate) mod bound;
 mod builtin;
 mod cut;
 mod edit_file;
-mod error;
 mod files;
 mod http_get;
 mod ignore_file;
@@ -31,27 +29,19 @@ use futures_util::future::BoxFuture;
 use rondo_protocol::Value;
 use rondo_protocol::call::Effect;
 
-pub use apply_patch::ApplyPatch;
 pub use arguments::Arguments;
 pub use builtin::{BuiltIn, Typed, spec};
 pub use cut::cut;
-pub use edit_file::EditFile;
-pub use error::Error;
 pub use files::file_tools;
 pub use http_get::{HttpGet, HttpGetArguments};
-pub use list_files::ListFiles;
 pub use program::{EffectWord, InvalidProgram, Program, ProgramSettings};
-pub use read_file::ReadFile;
-pub use search_files::SearchFiles;
 pub use shell::{Shell, ShellArguments};
 pub use toolbox::{Clash, Lacking, Offer, ToolSet, Toolbox, means, wire_name};
-pub use write_file::WriteFile;
 
+pub use crate::bound::STORED_MAX_BYTES;
+pub use crate::error::Error;
 use crate::redact::Redactor;
 use crate::sandbox::files::Watch;
-
-/// Bytes of one result that are kept; what is longer is cut with a visible mark.
-pub const STORED_MAX_BYTES: usize = 1 << 20;
 
 /// What a role can call.
 pub trait Tool: Send + Sync {

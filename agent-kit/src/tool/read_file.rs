@@ -1,18 +1,16 @@
 use std::borrow::Cow;
 use std::fmt::Write;
 use std::io::{BufRead, BufReader};
-use std::sync::Arc;
 
-use futures_util::future::BoxFuture;
 use rondo_protocol::call::Effect;
 use rondo_protocol::diagnostic::Code;
 use schemars::JsonSchema;
 use serde::Deserialize;
 
-use super::bound::{begun_character, grouped};
-use super::files::{Patience, Room, reading, reads_file};
+use super::Error;
+use super::files::{FileCall, Patience, Room, named};
 use super::text::{SNIFFED_BYTES, binary};
-use super::{BuiltIn, Error, Invocation};
+use crate::bound::{begun_character, grouped};
 use crate::redact::Redactor;
 use crate::sandbox::files::{self, OpenFile, Workspace};
 
@@ -23,16 +21,10 @@ const COUNTED_MAX_BYTES: u64 = 64 << 20;
 /// What a line costs besides its text: number, tab, newline.
 const NUMBER_BYTES: usize = 8;
 
-/// Reads a text file.
-#[derive(Debug)]
-pub struct ReadFile {
-    workspace: Arc<Workspace>,
-}
-
 /// What [`ReadFile`] takes.
 #[derive(Debug, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
-pub struct Arguments {
+pub(super) struct ReadFile {
     /// The file, relative to the workspace's root.
     path: String,
     /// The first line, counted from 1.
@@ -43,39 +35,24 @@ pub struct Arguments {
     to_line: Option<u64>,
 }
 
-impl ReadFile {
-    /// Reads files of this workspace.
-    pub fn new(workspace: Arc<Workspace>) -> Self {
-        Self { workspace }
-    }
-}
-
-impl BuiltIn for ReadFile {
-    type Arguments = Arguments;
-
+impl FileCall for ReadFile {
     const NAME: &'static str = "read_file";
     const DESCRIPTION: &'static str = "Reads a text file. Each line is preceded by its number and a tab, which are not \
         part of the file. At most 256 KiB at once: the last line of the result then says which lines were shown and how \
         to read on with `from_line`. Binary files are refused.";
+    const ROOM: Room = Room::Piece;
+    const ONLY_READS: bool = true;
 
-    fn effect(&self, arguments: &Arguments) -> Effect {
-        reads_file(&self.workspace, &arguments.path)
+    fn effect(&self, workspace: &Workspace) -> Effect {
+        Effect::Reads(vec![named(workspace, &self.path)])
     }
 
-    fn run<'a>(&'a self, arguments: Arguments, invocation: &'a Invocation) -> BoxFuture<'a, Result<String, Error>> {
-        let redactor = invocation.redactor.clone();
-        reading(&self.workspace, invocation, Room::Piece, move |workspace, patience| {
-            read(workspace, &arguments, redactor, patience)
-        })
+    fn run(self, workspace: &Workspace, redactor: Redactor, patience: &Patience) -> Result<String, Error> {
+        read(workspace, &self, redactor, patience)
     }
 }
 
-fn read(
-    workspace: &Workspace,
-    arguments: &Arguments,
-    redactor: Redactor,
-    patience: &Patience,
-) -> Result<String, Error> {
+fn read(workspace: &Workspace, arguments: &ReadFile, redactor: Redactor, patience: &Patience) -> Result<String, Error> {
     let from = arguments.from_line.unwrap_or(1).max(1);
     let to = arguments.to_line.unwrap_or(u64::MAX);
     if to < from {

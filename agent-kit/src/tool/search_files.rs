@@ -1,8 +1,6 @@
 use std::fmt::Write;
 use std::io::{self, Read};
-use std::sync::Arc;
 
-use futures_util::future::BoxFuture;
 use grep_regex::{RegexMatcher, RegexMatcherBuilder};
 use grep_searcher::{BinaryDetection, Searcher, SearcherBuilder, Sink, SinkContext, SinkMatch};
 use rondo_protocol::call::Effect;
@@ -10,12 +8,12 @@ use rondo_protocol::diagnostic::Code;
 use schemars::JsonSchema;
 use serde::Deserialize;
 
-use super::files::{Patience, Room, reading, reads_below};
+use super::Error;
+use super::files::{FileCall, Patience, Room, reads_below};
 use super::text::{Marks, redacted};
 use super::tree::Tree;
-use super::{BuiltIn, Error, Invocation};
 use crate::redact::Redactor;
-use crate::sandbox::files::{Found, Kind, OpenFile, Workspace};
+use crate::sandbox::files::{Kind, OpenFile, Opened, Workspace};
 
 /// The most matches of one search.
 const MATCHES_MAX: usize = 500;
@@ -31,16 +29,10 @@ const HEAP_MAX_BYTES: usize = 4 << 20;
 const PATTERN_MAX_BYTES: usize = 4096;
 const COMPILED_MAX_BYTES: usize = 2 << 20;
 
-/// Searches files for lines that match.
-#[derive(Debug)]
-pub struct SearchFiles {
-    workspace: Arc<Workspace>,
-}
-
 /// What [`SearchFiles`] takes.
 #[derive(Debug, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
-pub struct Arguments {
+pub(super) struct SearchFiles {
     /// A regular expression in the syntax of Rust's `regex` (no look-around, no backreferences), matched within a line.
     pattern: String,
     /// The folder or file to search, relative to the workspace's root. The root itself when left out.
@@ -60,36 +52,26 @@ pub struct Arguments {
     context: u32,
 }
 
-impl SearchFiles {
-    /// Searches files of this workspace.
-    pub fn new(workspace: Arc<Workspace>) -> Self {
-        Self { workspace }
-    }
-}
-
-impl BuiltIn for SearchFiles {
-    type Arguments = Arguments;
-
+impl FileCall for SearchFiles {
     const NAME: &'static str = "search_files";
     const DESCRIPTION: &'static str = "Searches the files of a folder for a regular expression and shows each matching \
         line as `path:line:text`. What .gitignore and .ignore leave out is not searched, nor are names that begin with a \
         dot, links and binary files, unless `path` names them. At most 500 matches.";
+    const ROOM: Room = Room::Walk;
+    const ONLY_READS: bool = true;
 
-    fn effect(&self, arguments: &Arguments) -> Effect {
-        reads_below(&self.workspace, arguments.path.as_deref().unwrap_or("."))
+    fn effect(&self, workspace: &Workspace) -> Effect {
+        reads_below(workspace, self.path.as_deref().unwrap_or("."))
     }
 
-    fn run<'a>(&'a self, arguments: Arguments, invocation: &'a Invocation) -> BoxFuture<'a, Result<String, Error>> {
-        let redactor = invocation.redactor.clone();
-        reading(&self.workspace, invocation, Room::Walk, move |workspace, patience| {
-            search(workspace, &arguments, redactor, patience)
-        })
+    fn run(self, workspace: &Workspace, redactor: Redactor, patience: &Patience) -> Result<String, Error> {
+        search(workspace, &self, redactor, patience)
     }
 }
 
 fn search(
     workspace: &Workspace,
-    arguments: &Arguments,
+    arguments: &SearchFiles,
     redactor: Redactor,
     patience: &Patience,
 ) -> Result<String, Error> {
@@ -115,8 +97,8 @@ fn search(
         unread: Marks::default(),
     };
     match workspace.find(arguments.path.as_deref().unwrap_or("."))? {
-        Found::File(file) => search.file(file),
-        Found::Folder(folder) => {
+        Opened::File(file) => search.file(file),
+        Opened::Folder(folder) => {
             let mut tree = Tree::new(workspace, &folder, arguments.glob.as_deref(), None, patience)?;
             let walked = tree.walk(&folder, &mut |folder, entry| {
                 if entry.stamp.kind == Kind::File {
@@ -137,7 +119,7 @@ fn search(
     search.shown()
 }
 
-fn compiled(arguments: &Arguments) -> Result<RegexMatcher, Error> {
+fn compiled(arguments: &SearchFiles) -> Result<RegexMatcher, Error> {
     let fault = |message: String| Error::new(Code::PatternUnusable, message);
     if arguments.pattern.is_empty() {
         return Err(fault("the pattern is empty, which every line matches".to_owned()));

@@ -6,7 +6,7 @@ use std::fmt::Write;
 use rondo_protocol::diagnostic::Code;
 
 use super::Error;
-use super::bound::{self, grouped};
+use crate::bound::{self, grouped};
 use crate::redact::Redactor;
 
 /// How much of a file's beginning tells whether it is binary, as git and grep have it.

@@ -12,7 +12,7 @@ use super::Error;
 use super::files::Patience;
 use super::ignore_file::{IgnoreFile, Name};
 use super::text::Marks;
-use crate::sandbox::files::{self, Entry, Folder, Found, Kind, Listing, Workspace};
+use crate::sandbox::files::{self, Entry, Folder, Kind, Listing, Opened, Workspace};
 
 /// How deep a walk goes at most. Each level holds a handle.
 const DEPTH_MAX: usize = 64;
@@ -161,7 +161,7 @@ impl<'w> Tree<'w> {
     /// Takes over the rules of the folders above.
     fn inherit(&mut self, real: &Path) {
         let Ok(below) = real.strip_prefix(self.workspace.path()) else { return };
-        let Ok(Found::Folder(mut folder)) = self.workspace.find(".") else { return };
+        let Ok(Opened::Folder(mut folder)) = self.workspace.find(".") else { return };
         for name in below {
             self.enter(&folder);
             match folder.folder(name) {

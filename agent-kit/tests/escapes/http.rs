@@ -337,7 +337,7 @@ fn answer(stream: &mut TcpStream, body: &str) {
 
 fn redirect_to(stream: &mut TcpStream, location: &str) {
     let _ =
-        write!(stream, "HTTP/1.1 302 Found\r\nLocation: {location}\r\nContent-Length: 0\r\nConnection: close\r\n\r\n");
+        write!(stream, "HTTP/1.1 302 Opened\r\nLocation: {location}\r\nContent-Length: 0\r\nConnection: close\r\n\r\n");
 }
 
 /// The client hangs up long before the end.

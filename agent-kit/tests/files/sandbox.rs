@@ -4,7 +4,7 @@ use std::os::unix::fs::symlink;
 use std::path::PathBuf;
 
 use proptest::prelude::*;
-use rondo_agent_kit::sandbox::files::{Access, Error, Found, Kind, Workspace, escaped};
+use rondo_agent_kit::sandbox::files::{Access, Error, Kind, Opened, Workspace, escaped};
 
 use crate::scene::Scene;
 
@@ -39,10 +39,10 @@ fn folders_elsewhere_are_reached_by_their_absolute_path_only() {
 #[test]
 fn what_is_hidden_later_is_hidden_and_what_is_moved_stays_so() {
     let scene = Scene::of(&[]);
-    assert!(matches!(scene.workspace.target(".RONDO/x"), Err(Error::Hidden { .. })));
+    assert!(matches!(scene.workspace.target(".RONDO/x"), Err(Error::Hidden(_))));
     fs::create_dir(scene.path().join(".rondo")).unwrap();
     fs::write(scene.path().join(".rondo/x"), "").unwrap();
-    assert!(matches!(scene.workspace.file(".rondo/x"), Err(Error::Hidden { .. })));
+    assert!(matches!(scene.workspace.file(".rondo/x"), Err(Error::Hidden(_))));
 }
 
 #[test]
@@ -58,9 +58,9 @@ fn what_is_hidden_by_a_link_is_hidden_where_it_leads() {
         ..Access::default()
     };
     let workspace = Workspace::open(&folder.path().join("root"), access).unwrap();
-    assert!(matches!(workspace.file("store/x"), Err(Error::Hidden { .. })));
-    assert!(matches!(workspace.target("store/y"), Err(Error::Hidden { .. })));
-    let Ok(Found::Folder(root)) = workspace.find(".") else { panic!("no root") };
+    assert!(matches!(workspace.file("store/x"), Err(Error::Hidden(_))));
+    assert!(matches!(workspace.target("store/y"), Err(Error::Hidden(_))));
+    let Ok(Opened::Folder(root)) = workspace.find(".") else { panic!("no root") };
     assert!(root.list().unwrap().entries.is_empty());
 }
 
@@ -69,7 +69,7 @@ fn a_workspace_within_what_is_hidden_is_refused() {
     let folder = tempfile::tempdir().unwrap();
     fs::create_dir_all(folder.path().join(".git/work")).unwrap();
     let opened = Workspace::open(&folder.path().join(".git/work"), Access::default());
-    assert!(matches!(opened, Err(Error::Hidden { .. })));
+    assert!(matches!(opened, Err(Error::Hidden(_))));
     assert!(matches!(Workspace::open(&folder.path().join("nowhere"), Access::default()), Err(Error::System { .. })));
 }
 
@@ -86,11 +86,11 @@ fn what_somebody_else_changed_is_not_overwritten() {
     let scene = Scene::of(&[("a", "old")]);
     let mut target = scene.workspace.target("a").unwrap();
     fs::write(scene.path().join("a"), "theirs").unwrap();
-    assert!(matches!(target.replace(b"ours"), Err(Error::Changed { .. })));
-    assert!(matches!(target.remove(), Err(Error::Changed { .. })));
+    assert!(matches!(target.replace(b"ours"), Err(Error::Changed(_))));
+    assert!(matches!(target.remove(), Err(Error::Changed(_))));
     let mut new = scene.workspace.target("b").unwrap();
     fs::write(scene.path().join("b"), "theirs").unwrap();
-    assert!(matches!(new.replace(b"ours"), Err(Error::Changed { .. })));
+    assert!(matches!(new.replace(b"ours"), Err(Error::Changed(_))));
     assert_eq!((scene.text("a"), scene.text("b")), ("theirs".to_owned(), "theirs".to_owned()));
     assert_eq!(scene.names(), ["a", "b"]);
 }
@@ -101,7 +101,7 @@ fn a_link_put_in_place_of_the_target_is_not_written_through() {
     let mut target = scene.workspace.target("a").unwrap();
     fs::remove_file(scene.path().join("a")).unwrap();
     symlink("victim", scene.path().join("a")).unwrap();
-    assert!(matches!(target.replace(b"ours"), Err(Error::Link { .. })));
+    assert!(matches!(target.replace(b"ours"), Err(Error::Link(_))));
     assert_eq!(scene.text("victim"), "victim");
     assert_eq!(scene.names(), ["a", "victim"]);
 }
@@ -138,7 +138,7 @@ proptest! {
         if let Ok(normalized) = scene.workspace.normalized(&path) {
             prop_assert!(!normalized.starts_with('/') && !normalized.split('/').any(|part| part == ".."));
         }
-        if let Ok(Found::File(file)) = scene.workspace.find(&path) {
+        if let Ok(Opened::File(file)) = scene.workspace.find(&path) {
             prop_assert_eq!(file.path(), "a/b/a");
         }
     }

@@ -6,7 +6,7 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use rondo_agent_kit::conversation::{Builder, HistoryPolicy, Key, Past, Place, Round};
+use rondo_agent_kit::conversation::{Builder, HistoryPolicy, Key, Past, Round, StepLocation};
 use rondo_protocol::Digest;
 use rondo_protocol::digest::Kind;
 use rondo_protocol::id::{LanePath, RoleName};
@@ -73,7 +73,7 @@ impl Conversations {
     }
 
     /// Closes the visit that was opened last with its answer.
-    pub fn close(&mut self, role: &RoleName, place: Place, answer: &str, transcript: Option<&Transcript>) {
+    pub fn close(&mut self, role: &RoleName, place: StepLocation, answer: &str, transcript: Option<&Transcript>) {
         if let Some(builder) = self.kept.get_mut(&Key::new(role, &place.round.lane)) {
             builder.close(place, answer, transcript);
         }
@@ -123,7 +123,7 @@ fn recollect(opening: &Opening<'_>, history_policy: &HistoryPolicy, steps: &Step
             Some(digest) => Some(rebuild::object::<Transcript>(steps.store(), Kind::Transcript, digest)?),
             None => None,
         };
-        builder.close(Place { seq, round }, &step.answer, transcript.as_ref());
+        builder.close(StepLocation { seq, round }, &step.answer, transcript.as_ref());
     }
     Ok(builder)
 }

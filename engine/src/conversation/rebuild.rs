@@ -6,7 +6,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
-use rondo_agent_kit::conversation::{self, Builder, Key, Place, Rounds};
+use rondo_agent_kit::conversation::{self, Builder, Key, Rounds, StepLocation};
 use rondo_agent_kit::model::openai::ResponseFormat;
 use rondo_protocol::digest::Kind;
 use rondo_protocol::id::{LanePath, RoleName, ThreadId};
@@ -346,7 +346,7 @@ impl<'a> Rebuilding<'a> {
     }
 
     /// A lane that was first opened goes on with the conversations of the lane that it was opened in.
-    fn enter(&mut self, place: &Place) {
+    fn enter(&mut self, place: &StepLocation) {
         let lane = &place.round.lane;
         let Some(parent) = lane.parent() else { return };
         self.steps.prove(place.seq, place.round.opened_by.clone());
@@ -367,7 +367,7 @@ impl<'a> Rebuilding<'a> {
         note: &Note,
         told: &RoleHistory,
         walked: &mut WalkState,
-        place: &Place,
+        place: &StepLocation,
         wanted: bool,
         each: &mut dyn FnMut(RebuildEvent<'_>) -> bool,
     ) -> Result<bool, Error> {

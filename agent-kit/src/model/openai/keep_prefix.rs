@@ -106,12 +106,12 @@ impl KeepPrefix {
     }
 
     /// What is sent to the server at `host` for `model`.
-    pub(super) fn at(self, host: &str, model: &str) -> Option<Way> {
+    pub(super) fn at(self, host: &str, model: &str) -> Option<CacheField> {
         match (self, Server::at(host)) {
-            (Self::Key, _) | (Self::Auto, Server::OpenAi | Server::Mistral) => Some(Way::Key),
-            (Self::Blocks, _) => Some(Way::Blocks),
+            (Self::Key, _) | (Self::Auto, Server::OpenAi | Server::Mistral) => Some(CacheField::Key),
+            (Self::Blocks, _) => Some(CacheField::Blocks),
             // Gemini takes blocks too, but needs none, and looks at the last one only, which moves with every request.
-            (Self::Auto, Server::OpenRouter) => is_of_anthropic(model).then_some(Way::Blocks),
+            (Self::Auto, Server::OpenRouter) => is_of_anthropic(model).then_some(CacheField::Blocks),
             (Self::Auto, Server::Other) | (Self::Off, _) => None,
         }
     }
@@ -176,7 +176,7 @@ fn is_of_anthropic(model: &str) -> bool {
 
 /// By which field a prefix is asked to be kept.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Way {
+pub(super) enum CacheField {
     /// `prompt_cache_key`.
     Key,
     /// `cache_control`.
@@ -185,7 +185,7 @@ pub(super) enum Way {
 
 /// What one request says about its prefix.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub(super) struct Keeping {
+pub(super) struct CacheRequest {
     /// Of a request with a key.
     pub key: Option<String>,
     /// Of a request with a key, if the operator states it.
@@ -194,14 +194,14 @@ pub(super) struct Keeping {
     pub mark: Option<Mark>,
 }
 
-impl Keeping {
+impl CacheRequest {
     /// What the request of `call` says to the server at `host`.
     pub fn of(call: &ModelCall, host: &str, keep: KeepPrefix, time: Option<KeepFor>) -> Self {
         let time = time.filter(|time| keep.sends_at(*time, host));
         match keep.at(host, &call.head.model) {
             None => Self::default(),
-            Some(Way::Key) => Self { key: Some(key(call)), retention: time, mark: None },
-            Some(Way::Blocks) => {
+            Some(CacheField::Key) => Self { key: Some(key(call)), retention: time, mark: None },
+            Some(CacheField::Blocks) => {
                 let mark = Mark { r#type: "ephemeral", ttl: time.map(KeepFor::word) };
                 Self { mark: Some(mark), ..Self::default() }
             }
@@ -245,11 +245,11 @@ mod tests {
     #[test]
     fn what_is_sent_follows_from_the_address() {
         let at = |host: &str, model: &str| KeepPrefix::Auto.at(host, model);
-        assert_eq!(at("api.openai.com", "gpt-5"), Some(Way::Key));
-        assert_eq!(at("EU.api.openai.com", "gpt-5"), Some(Way::Key));
-        assert_eq!(at("api.mistral.ai", "mistral-large"), Some(Way::Key));
-        assert_eq!(at("openrouter.ai", "anthropic/claude-sonnet-5"), Some(Way::Blocks));
-        assert_eq!(at("openrouter.ai", "~anthropic/claude-sonnet-latest"), Some(Way::Blocks));
+        assert_eq!(at("api.openai.com", "gpt-5"), Some(CacheField::Key));
+        assert_eq!(at("EU.api.openai.com", "gpt-5"), Some(CacheField::Key));
+        assert_eq!(at("api.mistral.ai", "mistral-large"), Some(CacheField::Key));
+        assert_eq!(at("openrouter.ai", "anthropic/claude-sonnet-5"), Some(CacheField::Blocks));
+        assert_eq!(at("openrouter.ai", "~anthropic/claude-sonnet-latest"), Some(CacheField::Blocks));
         for (host, model) in [
             ("openrouter.ai", "google/gemini-3-pro"),
             ("openrouter.ai", "openai/gpt-5"),
@@ -261,8 +261,8 @@ mod tests {
         ] {
             assert_eq!(at(host, model), None, "{host} {model}");
         }
-        assert_eq!(KeepPrefix::Key.at("127.0.0.1", "m"), Some(Way::Key));
-        assert_eq!(KeepPrefix::Blocks.at("gateway.example.org", "m"), Some(Way::Blocks));
+        assert_eq!(KeepPrefix::Key.at("127.0.0.1", "m"), Some(CacheField::Key));
+        assert_eq!(KeepPrefix::Blocks.at("gateway.example.org", "m"), Some(CacheField::Blocks));
         assert_eq!(KeepPrefix::Off.at("api.openai.com", "gpt-5"), None);
     }
 
@@ -288,12 +288,12 @@ mod tests {
 
     #[test]
     fn a_time_is_sent_only_where_it_belongs() {
-        let of = |keep, time| Keeping::of(&test_call(), "127.0.0.1", keep, time);
+        let of = |keep, time| CacheRequest::of(&test_call(), "127.0.0.1", keep, time);
         assert_eq!(of(KeepPrefix::Key, Some(KeepFor::Day)).retention, Some(KeepFor::Day));
         assert_eq!(of(KeepPrefix::Key, Some(KeepFor::Hour)).retention, None);
         let ttl = |time| of(KeepPrefix::Blocks, time).mark.and_then(|mark| mark.ttl);
         assert_eq!((ttl(None), ttl(Some(KeepFor::Hour)), ttl(Some(KeepFor::Day))), (None, Some("1h"), None));
-        assert_eq!(of(KeepPrefix::Off, Some(KeepFor::Day)), Keeping::default());
+        assert_eq!(of(KeepPrefix::Off, Some(KeepFor::Day)), CacheRequest::default());
         let sends = |keep: KeepPrefix, time, url| keep.sends(time, url);
         assert!(sends(KeepPrefix::Auto, KeepFor::Day, "https://api.openai.com/v1"));
         assert!(sends(KeepPrefix::Auto, KeepFor::Hour, "https://openrouter.ai/api/v1"));

@@ -38,14 +38,13 @@ use super::sse;
 use super::{Deltas, Model};
 use crate::redact::{Redactor, Secret};
 use crate::web;
-use keep_prefix::Keeping;
+use keep_prefix::CacheRequest;
 use reply::{Assembly, too_large, unreadable};
 
 pub use keep_prefix::{KeepFor, KeepPrefix};
 pub use request::request_body;
 pub use response_format::ResponseFormat;
 
-/// How much of the body of a refusal is read.
 const MAX_REFUSAL_BYTES: usize = 4096;
 
 /// How many times the bytes of the largest reply a stream may have. Providers send 200 to 1000 bytes for each token of
@@ -154,7 +153,7 @@ impl OpenAi {
     async fn ask(&self, call: &ModelCall, deltas: &dyn Deltas) -> Result<ModelAnswer, Fault> {
         let clock = Clock::new(&self.settings, call.time_left);
         let OpenAiSettings { keep_prefix, keep_for, .. } = self.settings;
-        let keeping = Keeping::of(call, self.url.host_str().unwrap_or_default(), keep_prefix, keep_for);
+        let keeping = CacheRequest::of(call, self.url.host_str().unwrap_or_default(), keep_prefix, keep_for);
         let body = request::body_keeping(call, &keeping)?;
         let request = self.http.post(self.url.clone()).headers(self.headers.clone()).body(body);
         let response = clock.wait(request.send()).await?.map_err(|error| self.unreachable(&error))?;
@@ -242,7 +241,6 @@ impl OpenAi {
         Ok(answer)
     }
 
-    /// The fault of an answer without success.
     async fn refused(&self, mut response: Response, clock: &Clock) -> Fault {
         let status = response.status().as_u16();
         let now_s = SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |now| now.as_secs());
@@ -340,7 +338,6 @@ fn is_loopback(url: &Url) -> bool {
     host == "localhost" || address.is_ok_and(|address| address.is_loopback())
 }
 
-/// What a success answers with.
 enum ContentType {
     EventStream,
     Json,

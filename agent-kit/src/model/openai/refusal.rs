@@ -7,7 +7,6 @@ use serde_json::Value;
 use crate::model::status;
 use crate::redact::Redactor;
 
-/// How much of a provider's words is shown.
 const MAX_WORDS_CHARS: usize = 400;
 
 /// The longest error object that is looked into; of a longer one the beginning is shown.

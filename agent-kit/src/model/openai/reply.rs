@@ -16,7 +16,6 @@ use super::refusal;
 use super::usage;
 use crate::redact::Redactor;
 
-/// The most tool calls of one reply.
 const MAX_TOOL_CALLS: usize = 128;
 
 /// The most items of a list in one chunk. An item may be a hundred times as large in memory as on the wire.
@@ -97,7 +96,6 @@ impl<'de, T: Deserialize<'de>> Visitor<'de> for ItemsVisitor<T> {
     }
 }
 
-/// A reply in the making.
 #[derive(Debug)]
 pub(super) struct Assembly {
     max_bytes: usize,
@@ -208,7 +206,6 @@ impl Assembly {
         Ok(())
     }
 
-    /// Whether the model has said why it stopped.
     pub(super) fn is_finished(&self) -> bool {
         self.finish.is_some()
     }

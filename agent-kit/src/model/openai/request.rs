@@ -23,7 +23,7 @@ use serde::Serialize;
 use serde::ser::{SerializeMap, Serializer};
 use serde_json::value::RawValue;
 
-use super::keep_prefix::{KeepFor, Keeping, Mark};
+use super::keep_prefix::{CacheRequest, KeepFor, Mark};
 use super::response_format::ANY_OBJECT;
 use crate::answer::is_strict;
 
@@ -37,11 +37,11 @@ use crate::answer::is_strict;
 /// # Errors
 /// A refused request when a schema of the head is not JSON.
 pub fn request_body(call: &ModelCall) -> Result<Vec<u8>, Fault> {
-    body_keeping(call, &Keeping::default())
+    body_keeping(call, &CacheRequest::default())
 }
 
 /// The bytes that are sent for `call` with what asks its provider to keep the prefix.
-pub(super) fn body_keeping(call: &ModelCall, keeping: &Keeping) -> Result<Vec<u8>, Fault> {
+pub(super) fn body_keeping(call: &ModelCall, keeping: &CacheRequest) -> Result<Vec<u8>, Fault> {
     let head = &call.head;
     let mut tools = head.tools.iter().map(WireTool::new).collect::<Result<Vec<_>, _>>()?;
     tools.sort_by_key(|tool| tool.function.name);

@@ -5,7 +5,6 @@
 use rondo_protocol::object::Usage;
 use serde_json::Value;
 
-/// The longest usage object that is looked into.
 const MAX_USAGE_BYTES: usize = 64 << 10;
 
 /// The most tokens that are believed of one reply. Figures up to it can be added up over a whole thread.

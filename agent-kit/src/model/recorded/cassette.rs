@@ -61,7 +61,6 @@ pub struct Cassette {
     pub(super) by_request: BTreeMap<Digest, Vec<usize>>,
 }
 
-/// A message in its place.
 #[derive(Debug, Clone, PartialEq)]
 pub(super) struct Link {
     pub(super) message: Message,

@@ -22,7 +22,6 @@ impl Chunks {
         }
     }
 
-    /// Each part with its milliseconds.
     pub(super) fn iter(&self) -> impl Iterator<Item = (u32, &str)> {
         let mut from = 0;
         self.ends.iter().map(move |(at_ms, end)| {

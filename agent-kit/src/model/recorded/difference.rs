@@ -11,10 +11,8 @@ use rondo_protocol::object::{Head, ToolSpec};
 
 use super::cassette::{Cassette, Take};
 
-/// How many lines of a text are shown from where it differs.
 const SHOWN_LINES: usize = 3;
 
-/// How many characters of a line are shown.
 const SHOWN_CHARS: usize = 120;
 
 /// How many characters of a long line are shown before the place where it differs.
@@ -81,7 +79,6 @@ fn difference(cassette: &Cassette, take: &Take, call: &ModelCall, shared: usize)
     }
 }
 
-/// The message of a take's request at `index`, from 0.
 fn message_of<'a>(cassette: &'a Cassette, take: &Take, index: usize) -> Option<&'a Message> {
     let mut messages = Vec::new();
     let mut chain = take.chain;
@@ -161,13 +158,11 @@ fn speaker(message: &Message) -> &'static str {
     message.role().as_str()
 }
 
-/// The tools that a message asks for, a line each.
 fn asks(message: &Message) -> String {
     let line = |call: &rondo_protocol::message::ToolUse| format!("{} {} ({})", call.name, call.arguments, call.id);
     message.tool_calls().map(line).collect::<Vec<_>>().join("\n")
 }
 
-/// What a message says.
 fn said(message: &Message) -> String {
     if message.text().is_empty() { asks(message) } else { message.text().into_owned() }
 }

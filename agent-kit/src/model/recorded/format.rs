@@ -22,7 +22,6 @@ pub const VERSION: u64 = 1;
 /// The most bytes of a cassette, written or read.
 pub const MAX_BYTES: usize = 64 << 20;
 
-/// The most bytes of one line.
 pub(super) const MAX_LINE_BYTES: usize = 16 << 20;
 
 /// The most bytes of a head's line: its parameters take many times their bytes in memory.
@@ -41,7 +40,6 @@ pub(super) const MESSAGE: &str = "message";
 pub(super) const ATTEMPT: &str = "attempt";
 pub(super) const END: &str = "end";
 
-/// The first line.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(super) struct TitleLine {
@@ -50,7 +48,6 @@ pub(super) struct TitleLine {
     pub(super) start: Option<Digest>,
 }
 
-/// A request head, once.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(super) struct HeadLine<'a> {
@@ -74,7 +71,6 @@ pub(super) struct MessageLine<'a> {
     pub(super) redacted: bool,
 }
 
-/// An attempt that came to an end.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(super) struct AttemptLine {
@@ -97,7 +93,6 @@ pub(super) struct AttemptLine {
     pub(super) duration_ms: Option<u64>,
 }
 
-/// A fault of a provider.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(super) struct FaultLine {
@@ -107,14 +102,12 @@ pub(super) struct FaultLine {
     pub(super) retry_after_ms: Option<u64>,
 }
 
-/// The last line.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(super) struct EndLine {
     pub(super) end: Count,
 }
 
-/// How much there is.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(super) struct Count {

@@ -17,7 +17,6 @@ use super::format::{
     MessageLine, TITLE, TitleLine, VERSION, first_member, sealed, unsealed,
 };
 
-/// How many faults are listed.
 const MAX_FAULTS: usize = 20;
 
 impl Cassette {
@@ -40,7 +39,7 @@ struct Versioned {
 }
 
 /// Role, lane, visit, position, number of the attempt.
-type Place = (RoleName, LanePath, u64, u32, u32);
+type AttemptKey = (RoleName, LanePath, u64, u32, u32);
 
 struct Reader<'a> {
     name: &'a str,
@@ -53,7 +52,7 @@ struct Reader<'a> {
     line: u32,
     end: Option<Count>,
     /// Each attempt by its request and its place.
-    places: BTreeSet<(Digest, Place)>,
+    places: BTreeSet<(Digest, AttemptKey)>,
 }
 
 impl<'a> Reader<'a> {

@@ -88,7 +88,7 @@ impl Recorder {
     pub(super) fn add(&self, exchange: &Exchange, redactor: &Redactor) -> Result<(), Fault> {
         let Exchange { site, model, head_digest, head, conversation, reply, usage, cost_usd } = exchange;
         let (reply, usage, cost_usd) = (reply.clone(), *usage, *cost_usd);
-        let asked = Asked { site, attempt: 0, model, head_digest: *head_digest, head, conversation };
+        let asked = RecordedCall { site, attempt: 0, model, head_digest: *head_digest, head, conversation };
         let outcome = Ok(ModelAnswer { reply, usage, cost_usd });
         self.state().add(&asked, redactor, Chunks::default(), None, &outcome)
     }
@@ -127,7 +127,7 @@ impl Attempt<'_> {
     pub fn end(self, outcome: &Result<ModelAnswer, Fault>) {
         let Self { recorder, call, redactor, begun, chunks, .. } = self;
         let ModelCall { site, attempt, model, head_digest, head, conversation, .. } = call;
-        let asked = Asked { site, attempt: *attempt, model, head_digest: *head_digest, head, conversation };
+        let asked = RecordedCall { site, attempt: *attempt, model, head_digest: *head_digest, head, conversation };
         let chunks = chunks.into_inner().unwrap_or_else(PoisonError::into_inner);
         // A fault is kept in the state and told by whoever comes next.
         let _ = recorder.state().add(&asked, redactor, chunks, Some(begun.elapsed()), outcome);
@@ -143,7 +143,7 @@ impl Deltas for Attempt<'_> {
 }
 
 /// What was asked, and where.
-struct Asked<'a> {
+struct RecordedCall<'a> {
     site: &'a Site,
     attempt: u32,
     model: &'a str,
@@ -160,7 +160,7 @@ impl State {
     /// Writes an attempt with what of its request is not written yet, all at once.
     fn add(
         &mut self,
-        asked: &Asked<'_>,
+        asked: &RecordedCall<'_>,
         redactor: &Redactor,
         chunks: Chunks,
         took: Option<Duration>,
@@ -283,12 +283,10 @@ fn redacted_message<'a>(redactor: &Redactor, message: &'a Message) -> Cow<'a, Me
     if redacted == *message { Cow::Borrowed(message) } else { Cow::Owned(redacted) }
 }
 
-/// A file in memory.
 #[derive(Debug, Clone, Default)]
 pub(super) struct Written(Arc<Mutex<Vec<u8>>>);
 
 impl Written {
-    /// What was written.
     pub(super) fn into_text(self) -> String {
         let bytes = std::mem::take(&mut *self.0.lock().unwrap_or_else(PoisonError::into_inner));
         String::from_utf8(bytes).unwrap_or_default()

@@ -15,7 +15,7 @@ impl Script {
             let (role, _) = role_of(key);
             let Some(part) = roles.get(role) else {
                 let message = format!("the workflow has no role `{role}` that a script answers for");
-                let fault = file.diagnostic(Code::ScriptRole, list.place.into(), message);
+                let fault = file.diagnostic(Code::ScriptRole, list.place, message);
                 faults.push(match nearest(role, roles.keys().map(String::as_str)) {
                     Some(near) => fault.with_hint(format!("write `{near}`")),
                     None => fault,
@@ -24,7 +24,7 @@ impl Script {
             };
             for attempt in &list.attempts {
                 if let Err((code, words)) = part.allows(attempt) {
-                    faults.push(file.diagnostic(code, attempt.place.into(), format!("`{key}`: {words}")));
+                    faults.push(file.diagnostic(code, attempt.place, format!("`{key}`: {words}")));
                 }
             }
         }

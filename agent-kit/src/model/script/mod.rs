@@ -32,33 +32,21 @@ pub struct Script {
     lists: BTreeMap<String, List>,
 }
 
-/// The attempts of one role.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 struct List {
     /// Where its key stands in the file.
-    place: Place,
+    #[serde(with = "StoredSpan")]
+    place: Span,
     attempts: Vec<Attempt>,
 }
 
-/// A range of bytes in the file that the script was read from.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(deny_unknown_fields)]
-struct Place {
+/// How a [`Span`] of the script's file is stored.
+#[derive(Serialize, Deserialize)]
+#[serde(remote = "Span", deny_unknown_fields)]
+struct StoredSpan {
     offset: usize,
     length: usize,
-}
-
-impl From<Span> for Place {
-    fn from(span: Span) -> Self {
-        Self { offset: span.offset, length: span.length }
-    }
-}
-
-impl From<Place> for Span {
-    fn from(place: Place) -> Self {
-        Self::new(place.offset, place.length)
-    }
 }
 
 /// What one attempt is answered with.
@@ -69,7 +57,8 @@ pub struct Attempt {
     pub delay_ms: u64,
     /// The answer.
     pub said: Said,
-    place: Place,
+    #[serde(with = "StoredSpan")]
+    place: Span,
 }
 
 /// An answer, in one of the ways in which a script can write it.

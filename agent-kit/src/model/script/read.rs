@@ -87,7 +87,7 @@ impl Reader<'_> {
                 self.fault(Code::ScriptRole, key.span, message);
                 continue;
             }
-            let mut list = List { place: key.span.into(), attempts: Vec::new() };
+            let mut list = List { place: key.span, attempts: Vec::new() };
             match &node.kind {
                 Kind::List(entries) => {
                     for entry in entries {
@@ -150,7 +150,7 @@ impl Reader<'_> {
                 return;
             }
         };
-        attempts.push(Attempt { delay_ms, said, place: place.into() });
+        attempts.push(Attempt { delay_ms, said, place });
         if let Some((key, node)) = then {
             self.entry(node, node.place(key.span), attempts);
         }

@@ -18,11 +18,8 @@ pub enum Error {
         why: &'static str,
     },
     /// It leads out of the workspace.
-    #[error("{path:?} leads out of the workspace; name a path below the workspace's root, relative to it")]
-    Outside {
-        /// The path.
-        path: String,
-    },
+    #[error("{0:?} leads out of the workspace; name a path below the workspace's root, relative to it")]
+    Outside(String),
     /// It is not among what the operator grants.
     #[error("{path:?} may not be {access} here; stay within what is granted")]
     NotGranted {
@@ -32,20 +29,14 @@ pub enum Error {
         access: &'static str,
     },
     /// It is out of reach for good.
-    #[error("{path:?} is out of reach: it belongs to the operator or to version control; do without it")]
-    Hidden {
-        /// The path.
-        path: String,
-    },
+    #[error("{0:?} is out of reach: it belongs to the operator or to version control; do without it")]
+    Hidden(String),
     /// It may be read and never written.
     #[error(
-        "{path:?} may be read but not written, because other programs take commands from it or this run is made of it; \
+        "{0:?} may be read but not written, because other programs take commands from it or this run is made of it; \
          leave it as it is and say what should be changed there"
     )]
-    ReadOnly {
-        /// The path.
-        path: String,
-    },
+    ReadOnly(String),
     /// It is not what is needed.
     #[error("{path:?} is {kind}; {wanted}")]
     Kind {
@@ -57,23 +48,14 @@ pub enum Error {
         wanted: &'static str,
     },
     /// A link stands in the way of writing.
-    #[error("{path:?} is a symbolic link, and links are not followed for writing; name the file that it leads to")]
-    Link {
-        /// The path of the link.
-        path: String,
-    },
+    #[error("{0:?} is a symbolic link, and links are not followed for writing; name the file that it leads to")]
+    Link(String),
     /// It is not there.
-    #[error("there is no {path:?}; list_files shows what there is")]
-    Missing {
-        /// The path.
-        path: String,
-    },
+    #[error("there is no {0:?}; list_files shows what there is")]
+    Missing(String),
     /// Links lead to links, or names are swapped faster than they can be walked.
-    #[error("{path:?} goes through too many links or names")]
-    Endless {
-        /// The path.
-        path: String,
-    },
+    #[error("{0:?} goes through too many links or names")]
+    Endless(String),
     /// It is larger than the caller can take.
     #[error("{path:?} has {size_bytes} bytes, more than the {max_bytes} that can be changed at once")]
     TooLarge {
@@ -85,11 +67,8 @@ pub enum Error {
         max_bytes: u64,
     },
     /// Somebody else changed it between looking and writing.
-    #[error("{path:?} was changed by somebody else meanwhile and was left as it is; read it again")]
-    Changed {
-        /// The path.
-        path: String,
-    },
+    #[error("{0:?} was changed by somebody else meanwhile and was left as it is; read it again")]
+    Changed(String),
     /// The system refused.
     #[error("cannot {doing} {path:?}: {source}")]
     System {
@@ -106,7 +85,7 @@ impl Error {
     /// Why a file could not be opened, for a later look to be compared with; `None` = it is not there.
     pub(super) fn reason(&self) -> Option<Digest> {
         let is_absent = match self {
-            Self::Missing { .. } => true,
+            Self::Missing(_) => true,
             Self::System { source, .. } => source.kind() == io::ErrorKind::NotFound,
             _ => false,
         };
@@ -116,13 +95,13 @@ impl Error {
     /// The code of its page.
     pub fn code(&self) -> Code {
         match self {
-            Self::Path { .. } | Self::Endless { .. } => Code::PathUnusable,
-            Self::Outside { .. } | Self::NotGranted { .. } => Code::OutsideWorkspace,
-            Self::Hidden { .. } | Self::ReadOnly { .. } => Code::OutOfReach,
-            Self::Kind { .. } | Self::Link { .. } => Code::NotAFile,
-            Self::Missing { .. } => Code::NoSuchFile,
+            Self::Path { .. } | Self::Endless(_) => Code::PathUnusable,
+            Self::Outside(_) | Self::NotGranted { .. } => Code::OutsideWorkspace,
+            Self::Hidden(_) | Self::ReadOnly(_) => Code::OutOfReach,
+            Self::Kind { .. } | Self::Link(_) => Code::NotAFile,
+            Self::Missing(_) => Code::NoSuchFile,
             Self::TooLarge { .. } => Code::NotText,
-            Self::Changed { .. } | Self::System { .. } => Code::FileAccessFailed,
+            Self::Changed(_) | Self::System { .. } => Code::FileAccessFailed,
         }
     }
 }

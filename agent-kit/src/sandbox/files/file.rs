@@ -5,7 +5,7 @@ use std::io::{self, Read};
 use cap_std::fs::Dir;
 
 use super::rules::Identities;
-use super::watch::Reading;
+use super::watch::TrackedRead;
 use super::{Error, Kind, Stamp, step};
 
 /// A regular file, open for reading.
@@ -15,7 +15,7 @@ pub struct OpenFile {
     path: String,
     stamp: Stamp,
     /// Where it is watched: what has been read of it.
-    reading: Option<Reading>,
+    reading: Option<TrackedRead>,
 }
 
 impl OpenFile {
@@ -35,13 +35,13 @@ impl OpenFile {
             return Err(refused(stamp.kind));
         }
         if hidden.hold(&stamp) {
-            return Err(Error::Hidden { path });
+            return Err(Error::Hidden(path));
         }
         Ok(Self { file, path, stamp, reading: None })
     }
 
     /// Has what is read of it noted.
-    pub(super) fn note_reading(&mut self, reading: Reading) {
+    pub(super) fn note_reading(&mut self, reading: TrackedRead) {
         self.reading = Some(reading);
     }
 

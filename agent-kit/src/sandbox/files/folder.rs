@@ -19,7 +19,6 @@ const ENTRIES_MAX: usize = 50_000;
 pub struct Folder<'a> {
     pub(super) workspace: &'a Workspace,
     pub(super) dir: Dir,
-    /// Where it really is.
     pub(super) real: PathBuf,
     pub(super) stamp: Stamp,
     pub(super) hidden: Arc<Identities>,
@@ -141,7 +140,7 @@ impl<'a> Folder<'a> {
         let path = self.workspace.shown(&real);
         let rules = &self.workspace.rules;
         if rules.hides(&real) {
-            return Err(Error::Hidden { path });
+            return Err(Error::Hidden(path));
         }
         if !(rules.may_read(&real) || rules.leads_to_readable(&real)) {
             return Err(Error::NotGranted { path, access: "read" });
@@ -149,7 +148,7 @@ impl<'a> Folder<'a> {
         let open = step::folder(&self.dir, name).and_then(|dir| Ok((step::stamp(&dir)?, dir)));
         let (stamp, dir) = open.map_err(|source| Error::System { path: path.clone(), doing: "open", source })?;
         if self.hidden.hold(&stamp) || rules.closes_repository(&dir) {
-            return Err(Error::Hidden { path });
+            return Err(Error::Hidden(path));
         }
         Ok(Folder { workspace: self.workspace, dir, real, stamp, hidden: Arc::clone(&self.hidden) })
     }
@@ -170,7 +169,7 @@ impl<'a> Folder<'a> {
     fn open(&self, name: &OsStr, real: &Path) -> Result<OpenFile, Error> {
         let rules = &self.workspace.rules;
         if rules.hides(real) {
-            return Err(Error::Hidden { path: self.workspace.shown(real) });
+            return Err(Error::Hidden(self.workspace.shown(real)));
         }
         if !rules.may_read(real) {
             return Err(Error::NotGranted { path: self.workspace.shown(real), access: "read" });

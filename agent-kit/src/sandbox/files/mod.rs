@@ -52,7 +52,7 @@ pub use error::Error;
 pub use file::OpenFile;
 pub use folder::{Entry, Folder, Listing};
 pub use name::escaped;
-pub use passage::Found;
+pub use passage::Opened;
 pub(crate) use sights::Sights;
 pub use stamp::{Kind, Stamp};
 pub use still::{Reach, Still};
@@ -164,7 +164,7 @@ impl Workspace {
         let repositories: Vec<PathBuf> = repositories.map(|root| root.path.clone()).collect();
         rules.hidden.extend(repositories);
         if rules.hides(&home) {
-            return Err(Error::Hidden { path: escaped(&home) });
+            return Err(Error::Hidden(escaped(&home)));
         }
         rules.roots = [&home].into_iter().chain(&rules.read).chain(&rules.write).cloned().collect();
         Ok(Self { roots: roots.into(), rules: Arc::new(rules), watch: None })
@@ -189,7 +189,7 @@ impl Workspace {
     ///
     /// # Errors
     /// When it is not there, not granted, out of reach, or neither a file nor a folder.
-    pub fn find(&self, path: &str) -> Result<Found<'_>, Error> {
+    pub fn find(&self, path: &str) -> Result<Opened<'_>, Error> {
         let (root, parts) = self.lexical(path).inspect_err(|_| self.unnoted())?;
         let asked = root.path.join(parts.iter().collect::<PathBuf>());
         let found = Passage::new(self, path, root).walk(parts);
@@ -203,8 +203,8 @@ impl Workspace {
     /// As [`Workspace::find`], and when it is a folder.
     pub fn file(&self, path: &str) -> Result<OpenFile, Error> {
         match self.find(path)? {
-            Found::File(file) => Ok(file),
-            Found::Folder(_) => {
+            Opened::File(file) => Ok(file),
+            Opened::Folder(_) => {
                 Err(Error::Kind { path: path.to_owned(), kind: Kind::Folder, wanted: "a file is needed" })
             }
         }
@@ -238,7 +238,7 @@ impl Workspace {
 
     /// The root that a path begins at, and the names below it.
     fn lexical(&self, path: &str) -> Result<(&Root, Vec<std::ffi::OsString>), Error> {
-        let outside = || Error::Outside { path: path.to_owned() };
+        let outside = || Error::Outside(path.to_owned());
         match Lexical::read(path)? {
             Lexical::Relative(parts) => Ok((self.roots.first().ok_or_else(outside)?, parts)),
             Lexical::Absolute(whole) => {

@@ -44,7 +44,7 @@ impl Lexical {
                 }
                 Component::Normal(name) => parts.push(name.to_owned()),
                 Component::ParentDir if parts.pop().is_none() && !absolute => {
-                    return Err(Error::Outside { path: path.to_owned() });
+                    return Err(Error::Outside(path.to_owned()));
                 }
                 Component::ParentDir | Component::CurDir | Component::RootDir | Component::Prefix(_) => {}
             }

@@ -16,7 +16,7 @@ const STEPS_MAX: usize = 10_000;
 
 /// What a path led to.
 #[derive(Debug)]
-pub enum Found<'a> {
+pub enum Opened<'a> {
     /// A regular file.
     File(OpenFile),
     /// A folder.
@@ -47,7 +47,7 @@ impl<'a> Passage<'a> {
     }
 
     /// Walks down `parts`.
-    pub(super) fn walk(mut self, parts: Vec<OsString>) -> Result<Found<'a>, Error> {
+    pub(super) fn walk(mut self, parts: Vec<OsString>) -> Result<Opened<'a>, Error> {
         self.left = parts;
         self.left.reverse();
         for _ in 0..STEPS_MAX {
@@ -58,7 +58,7 @@ impl<'a> Passage<'a> {
                 return Ok(found);
             }
         }
-        Err(Error::Endless { path: self.named.clone() })
+        Err(Error::Endless(self.named.clone()))
     }
 
     fn dir(&self) -> &Dir {
@@ -71,7 +71,7 @@ impl<'a> Passage<'a> {
         let below = self.done.strip_prefix(&self.root.path).unwrap_or(Path::new(""));
         let names: Vec<OsString> = below.iter().map(OsStr::to_owned).collect();
         let Some((_, kept)) = names.split_last() else {
-            return Err(Error::Outside { path: self.named.clone() });
+            return Err(Error::Outside(self.named.clone()));
         };
         self.left.extend(kept.iter().rev().cloned());
         self.begin_at(self.root);
@@ -85,10 +85,10 @@ impl<'a> Passage<'a> {
     }
 
     /// One name down. `Some` = this was the last one, and it is a file.
-    fn descend(&mut self, name: &OsStr) -> Result<Option<Found<'a>>, Error> {
+    fn descend(&mut self, name: &OsStr) -> Result<Option<Opened<'a>>, Error> {
         let real = self.done.join(name);
         if self.workspace.rules.hides(&real) {
-            return Err(Error::Hidden { path: self.named.clone() });
+            return Err(Error::Hidden(self.named.clone()));
         }
         let seen = match step::look(self.dir(), name) {
             Ok(seen) => seen,
@@ -116,7 +116,7 @@ impl<'a> Passage<'a> {
             }
             _ => {
                 self.refuse_ungranted(&real)?;
-                Ok(Some(Found::File(self.workspace.opened(self.dir(), name, &real, &self.hidden)?)))
+                Ok(Some(Opened::File(self.workspace.opened(self.dir(), name, &real, &self.hidden)?)))
             }
         }
     }
@@ -125,7 +125,7 @@ impl<'a> Passage<'a> {
     fn follow(&mut self, name: &OsStr) -> Result<(), Error> {
         self.links += 1;
         if self.links > LINKS_MAX {
-            return Err(Error::Endless { path: self.named.clone() });
+            return Err(Error::Endless(self.named.clone()));
         }
         let target = match self.dir().read_link_contents(name) {
             Ok(target) => target,
@@ -137,7 +137,7 @@ impl<'a> Passage<'a> {
             // `..` in it would have to be walked from the system's root, which is not ours.
             let climbs = target.components().any(|component| component == Component::ParentDir);
             let at = self.workspace.beneath(&target).filter(|_| !climbs);
-            let (root, names) = at.ok_or_else(|| Error::Outside { path: self.named.clone() })?;
+            let (root, names) = at.ok_or_else(|| Error::Outside(self.named.clone()))?;
             self.begin_at(root);
             below = names;
             rest = &below;
@@ -149,7 +149,7 @@ impl<'a> Passage<'a> {
     }
 
     /// The last name was a folder, or there was none.
-    fn arrive(mut self) -> Result<Found<'a>, Error> {
+    fn arrive(mut self) -> Result<Opened<'a>, Error> {
         self.refuse_hidden()?;
         if !self.workspace.rules.leads_to_readable(&self.done) {
             self.refuse_ungranted(&self.done)?;
@@ -161,7 +161,7 @@ impl<'a> Passage<'a> {
         };
         let stamp = step::stamp(&dir).map_err(fault)?;
         let Self { workspace, done: real, hidden, .. } = self;
-        Ok(Found::Folder(Folder { workspace, dir, real, stamp, hidden }))
+        Ok(Opened::Folder(Folder { workspace, dir, real, stamp, hidden }))
     }
 
     fn refuse_hidden(&self) -> Result<(), Error> {
@@ -170,7 +170,7 @@ impl<'a> Passage<'a> {
         // A root was looked at when it was opened; what lies around the operator's folders is the operator's.
         let is_closed = self.dir.as_ref().is_some_and(|dir| self.workspace.rules.closes_repository(dir));
         if is_closed || self.hidden.hold(&stamp) {
-            return Err(Error::Hidden { path: self.named.clone() });
+            return Err(Error::Hidden(self.named.clone()));
         }
         Ok(())
     }
@@ -189,7 +189,7 @@ impl<'a> Passage<'a> {
             return Error::NotGranted { path: self.named.clone(), access: "read" };
         }
         if source.kind() == std::io::ErrorKind::NotFound {
-            return Error::Missing { path: self.named.clone() };
+            return Error::Missing(self.named.clone());
         }
         Error::System { path: self.named.clone(), doing: "reach", source }
     }

@@ -49,7 +49,6 @@ impl Rules {
         self.read.iter().any(|granted| path.starts_with(granted))
     }
 
-    /// Whether it may be written.
     pub(super) fn may_write(&self, path: &Path) -> bool {
         self.write.iter().any(|granted| path.starts_with(granted))
     }

@@ -24,7 +24,6 @@ fn open(parent: &Dir, name: &OsStr, flags: OFlags, mode: Mode) -> io::Result<Fil
     Ok(File::from(rustix::fs::openat(parent, name, flags | HARMLESS, mode)?))
 }
 
-/// Opens a folder of `parent`.
 pub(super) fn folder(parent: &Dir, name: &OsStr) -> io::Result<Dir> {
     Ok(Dir::from_std_file(open(parent, name, OFlags::RDONLY | OFlags::DIRECTORY, Mode::empty())?))
 }
@@ -39,7 +38,6 @@ pub(super) fn for_reading(parent: &Dir, name: &OsStr) -> io::Result<File> {
     open(parent, name, OFlags::RDONLY, Mode::empty())
 }
 
-/// Creates a file that is not there, for writing.
 pub(super) fn created(parent: &Dir, name: &OsStr, mode: Mode) -> io::Result<File> {
     open(parent, name, OFlags::WRONLY | OFlags::CREATE | OFlags::EXCL, mode)
 }
@@ -49,7 +47,6 @@ pub(super) fn look(parent: &Dir, name: &OsStr) -> io::Result<Stamp> {
     Ok(Stamp::of(&parent.symlink_metadata(name)?))
 }
 
-/// What an open folder is.
 pub(super) fn stamp(dir: &Dir) -> io::Result<Stamp> {
     Ok(Stamp::of(&dir.dir_metadata()?))
 }

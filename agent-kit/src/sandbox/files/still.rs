@@ -8,7 +8,7 @@ use rondo_protocol::digest::{Digest, Hasher};
 use rondo_protocol::seen::{ReadSet, Sight, SightKind};
 
 use super::sights::stands_alike;
-use super::{Error, Folder, Found, OpenFile, Workspace};
+use super::{Error, Folder, OpenFile, Opened, Workspace};
 
 /// How much of a file is read between two looks at the clock.
 const CHUNK_BYTES: usize = 64 << 10;
@@ -83,9 +83,9 @@ impl Workspace {
         let whole = root.path.join(parts.iter().collect::<PathBuf>());
         for at in whole.ancestors().take_while(|at| at.starts_with(&root.path)) {
             let real = match self.find(&self.plain(at)?) {
-                Ok(Found::File(file)) => self.path().join(file.path()),
-                Ok(Found::Folder(folder)) => folder.real().to_owned(),
-                Err(Error::Missing { .. }) => continue,
+                Ok(Opened::File(file)) => self.path().join(file.path()),
+                Ok(Opened::Folder(folder)) => folder.real().to_owned(),
+                Err(Error::Missing(_)) => continue,
                 Err(_) => return None,
             };
             return Some(real.join(whole.strip_prefix(at).ok()?));
@@ -115,7 +115,6 @@ impl Reach {
     }
 }
 
-/// Time was up.
 struct TooLate;
 
 /// The second look.
@@ -143,12 +142,12 @@ impl Again<'_> {
     }
 
     fn folder_stands(&self, sight: &Sight) -> bool {
-        let Ok(Found::Folder(folder)) = self.workspace.find(&sight.path) else { return false };
+        let Ok(Opened::Folder(folder)) = self.workspace.find(&sight.path) else { return false };
         leads_alike(sight, &folder.path()) && stands_alike(sight.kind, sight.mark, Some(folder.stamp().mark()))
     }
 
     fn link_stands(&self, sight: &Sight) -> bool {
-        let Ok(Found::File(file)) = self.workspace.find(&sight.path) else { return false };
+        let Ok(Opened::File(file)) = self.workspace.find(&sight.path) else { return false };
         leads_alike(sight, file.path()) && stands_alike(sight.kind, sight.mark, Some(file.stamp().mark()))
     }
 
@@ -164,7 +163,7 @@ impl Again<'_> {
     }
 
     fn listing_stands(&mut self, sight: &Sight) -> Result<bool, TooLate> {
-        let Ok(Found::Folder(folder)) = self.workspace.find(&sight.path) else { return Ok(false) };
+        let Ok(Opened::Folder(folder)) = self.workspace.find(&sight.path) else { return Ok(false) };
         if folder.path() != sight.path || !stands_alike(sight.kind, sight.mark, Some(folder.stamp().mark())) {
             return Ok(false);
         }
@@ -194,8 +193,8 @@ impl Again<'_> {
         let folder = match self.folder.take().filter(|folder| folder.path() == parent) {
             Some(folder) => folder,
             None => match self.workspace.find(parent) {
-                Ok(Found::Folder(folder)) if folder.path() == parent => folder,
-                Err(Error::Missing { .. }) => return Ok(None),
+                Ok(Opened::Folder(folder)) if folder.path() == parent => folder,
+                Err(Error::Missing(_)) => return Ok(None),
                 _ => return Err(()),
             },
         };

@@ -64,10 +64,10 @@ impl<'a> Target<'a> {
         let hidden = rules.identities();
         let real = root.path.join(parts.iter().collect::<PathBuf>());
         if rules.hides(&real) {
-            return Err(Error::Hidden { path: named.to_owned() });
+            return Err(Error::Hidden(named.to_owned()));
         }
         if rules.is_read_only(&real) {
-            return Err(Error::ReadOnly { path: named.to_owned() });
+            return Err(Error::ReadOnly(named.to_owned()));
         }
         if !rules.may_write(&real) {
             return Err(Error::NotGranted { path: named.to_owned(), access: "written" });
@@ -118,7 +118,7 @@ impl<'a> Target<'a> {
                 let path = self.workspace.shown(at);
                 let kind = step::look(&self.parent, folder).map_or(Kind::Other, |stamp| stamp.kind);
                 Err(match kind {
-                    Kind::Link => Error::Link { path },
+                    Kind::Link => Error::Link(path),
                     kind => Error::Kind { path, kind, wanted: "nothing can lie below it" },
                 })
             }
@@ -129,15 +129,15 @@ impl<'a> Target<'a> {
     fn refuse_hidden_parent(&self) -> Result<(), Error> {
         let stamp = step::stamp(&self.parent).map_err(|source| system(&self.path(), "reach", source))?;
         if self.hidden.hold(&stamp) || self.workspace.rules.closes_repository(&self.parent) {
-            return Err(Error::Hidden { path: self.path() });
+            return Err(Error::Hidden(self.path()));
         }
-        if self.hidden.hold_from_writing(&stamp) { Err(Error::ReadOnly { path: self.path() }) } else { Ok(()) }
+        if self.hidden.hold_from_writing(&stamp) { Err(Error::ReadOnly(self.path())) } else { Ok(()) }
     }
 
     /// Refuses a new name that would make a repository of the folder that it is in.
     fn refuse_making(&self, name: &OsStr) -> Result<(), Error> {
         if self.existing.is_none() && self.workspace.rules.closes_making(&self.parent, name) {
-            return Err(Error::Hidden { path: self.path() });
+            return Err(Error::Hidden(self.path()));
         }
         Ok(())
     }
@@ -150,10 +150,10 @@ impl<'a> Target<'a> {
             Err(source) => return Err(system(&self.path(), "look at", source)),
         };
         match stamp.kind {
-            _ if self.hidden.hold(&stamp) => Err(Error::Hidden { path: self.path() }),
-            _ if self.hidden.hold_from_writing(&stamp) => Err(Error::ReadOnly { path: self.path() }),
+            _ if self.hidden.hold(&stamp) => Err(Error::Hidden(self.path())),
+            _ if self.hidden.hold_from_writing(&stamp) => Err(Error::ReadOnly(self.path())),
             Kind::File => Ok(Some(stamp)),
-            Kind::Link => Err(Error::Link { path: self.path() }),
+            Kind::Link => Err(Error::Link(self.path())),
             kind => Err(Error::Kind { path: self.path(), kind, wanted: "only regular files can be written" }),
         }
     }
@@ -179,7 +179,7 @@ impl<'a> Target<'a> {
         }
         let mut file = OpenFile::open(&self.parent, &self.name, self.path(), &self.hidden)?;
         if file.stamp() != existing {
-            return Err(Error::Changed { path: self.path() });
+            return Err(Error::Changed(self.path()));
         }
         file.read_whole(max_bytes).map(Some)
     }
@@ -296,7 +296,7 @@ impl<'a> Target<'a> {
     }
 
     fn refuse_changed(&self) -> Result<(), Error> {
-        if self.look()? == self.existing { Ok(()) } else { Err(Error::Changed { path: self.path() }) }
+        if self.look()? == self.existing { Ok(()) } else { Err(Error::Changed(self.path())) }
     }
 
     /// Takes what stands there now for what is expected there, and syncs the folder.

@@ -12,7 +12,7 @@ use rondo_protocol::seen::{Mark, ReadSet, Sight, SightKind};
 
 use super::rules::Identities;
 use super::sights::Sights;
-use super::{Error, Found, OpenFile, Workspace, escaped};
+use super::{Error, OpenFile, Opened, Workspace, escaped};
 
 /// The most names that one call may look at. What looked at more is cheaper done again than compared.
 const SIGHTS_MAX: usize = 10_000;
@@ -116,18 +116,18 @@ impl Workspace {
     }
 
     /// Notes what a path led to. `asked` is that path before any link was looked at.
-    pub(super) fn note_found(&self, asked: &Path, found: Result<&Found<'_>, &Error>) {
+    pub(super) fn note_found(&self, asked: &Path, found: Result<&Opened<'_>, &Error>) {
         if self.watch.is_none() {
             return;
         }
         let (kind, stamp, led_to) = match found {
-            Ok(Found::Folder(folder)) => {
+            Ok(Opened::Folder(folder)) => {
                 self.note(folder.real(), SightKind::Folder, Some(folder.stamp().mark()), None);
                 (SightKind::Folder, folder.stamp(), folder.path())
             }
             // It was noted when it was opened.
-            Ok(Found::File(file)) => (SightKind::File, file.stamp(), file.path().to_owned()),
-            Err(Error::Missing { .. }) => return self.note(asked, SightKind::Absent, None, None),
+            Ok(Opened::File(file)) => (SightKind::File, file.stamp(), file.path().to_owned()),
+            Err(Error::Missing(_)) => return self.note(asked, SightKind::Absent, None, None),
             Err(_) => return self.unnoted(),
         };
         if self.plain(asked).as_ref() != Some(&led_to) {
@@ -149,7 +149,7 @@ impl Workspace {
         if let Some((watch, now)) = watched {
             let mark = file.stamp().mark();
             self.note(real, SightKind::File, Some(mark), None);
-            file.note_reading(Reading::begin(watch, file.path().to_owned(), mark, now));
+            file.note_reading(TrackedRead::begin(watch, file.path().to_owned(), mark, now));
         }
         Ok(file)
     }
@@ -163,7 +163,7 @@ impl Workspace {
 
 /// A watched file that is being read.
 #[derive(Debug)]
-pub(super) struct Reading {
+pub(super) struct TrackedRead {
     watch: Watch,
     path: String,
     mark: Mark,
@@ -173,7 +173,7 @@ pub(super) struct Reading {
     has_ended: bool,
 }
 
-impl Reading {
+impl TrackedRead {
     fn begin(watch: &Watch, path: String, mark: Mark, now: SystemTime) -> Self {
         let mut state = watch.state();
         state.open = state.open.saturating_add(1);
@@ -199,7 +199,7 @@ impl Reading {
     }
 }
 
-impl Drop for Reading {
+impl Drop for TrackedRead {
     fn drop(&mut self) {
         let mut state = self.watch.state();
         state.open = state.open.saturating_sub(1);

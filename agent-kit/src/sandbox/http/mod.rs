@@ -28,7 +28,8 @@ use reqwest::header::{CONTENT_TYPE, HeaderMap, HeaderName, LOCATION};
 use rondo_protocol::diagnostic::Code;
 use tokio::net::TcpStream;
 
-use crate::tool::{Error, bound};
+use crate::bound;
+use crate::error::Error;
 use crate::web;
 
 pub use hosts::HostError;

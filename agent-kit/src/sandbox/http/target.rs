@@ -3,7 +3,8 @@
 use reqwest::Url;
 use rondo_protocol::diagnostic::Code;
 
-use crate::tool::{Error, bound};
+use crate::bound;
+use crate::error::Error;
 
 /// The longest URL that is read.
 const MAX_URL_BYTES: usize = 8 << 10;

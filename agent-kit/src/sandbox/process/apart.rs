@@ -6,19 +6,16 @@
 
 use std::io::{self, Write};
 
-use super::output::Kept;
+use super::output::BoundedOutput;
 use crate::redact::Redactor;
 
 /// The longest part of a stream in one frame.
 pub(super) const PART_MAX_BYTES: usize = 64 << 10;
 
-/// Bytes in front of each part.
 pub(super) const HEADER_BYTES: usize = 5;
 
-/// How much of stderr is kept.
 const STDERR_MAX_BYTES: usize = 64 << 10;
 
-/// Which stream.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Stream {
     Stdout,
@@ -53,7 +50,6 @@ pub(super) fn write(to: &mut impl Write, stream: Stream, part: &[u8]) -> io::Res
     to.write_all(&frame(stream, part)?)
 }
 
-/// A part of a stream as a frame.
 pub(super) fn frame(stream: Stream, part: &[u8]) -> io::Result<Vec<u8>> {
     let length = u32::try_from(part.len()).map_err(io::Error::other)?.to_be_bytes();
     let mut frame = Vec::with_capacity(HEADER_BYTES + part.len());
@@ -68,18 +64,18 @@ pub(super) fn frame(stream: Stream, part: &[u8]) -> io::Result<Vec<u8>> {
 pub(super) struct Apart {
     stdout: Vec<u8>,
     stdout_max_bytes: usize,
-    stderr: Kept,
+    stderr: BoundedOutput,
     header: Vec<u8>,
     stream: Stream,
     /// Bytes of the frame that are still to come.
     missing: usize,
     seen: u64,
-    fault: Option<Fault>,
+    fault: Option<StreamFault>,
 }
 
 /// Why what has come cannot be taken.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Fault {
+pub(super) enum StreamFault {
     /// More came on stdout than may.
     Flooded,
     /// It is no sequence of frames.
@@ -92,7 +88,7 @@ impl Apart {
         Self {
             stdout: Vec::new(),
             stdout_max_bytes,
-            stderr: Kept::new(STDERR_MAX_BYTES, redactor),
+            stderr: BoundedOutput::new(STDERR_MAX_BYTES, redactor),
             header: Vec::new(),
             stream: Stream::Stdout,
             missing: 0,
@@ -117,7 +113,7 @@ impl Apart {
             if let Ok(whole) = <[u8; HEADER_BYTES]>::try_from(self.header.as_slice()) {
                 match header(whole) {
                     Some(next) => (self.stream, self.missing) = next,
-                    None => self.fault = Some(Fault::Broken),
+                    None => self.fault = Some(StreamFault::Broken),
                 }
                 self.header.clear();
             }
@@ -129,12 +125,12 @@ impl Apart {
         self.seen = self.seen.saturating_add(u64::try_from(part.len()).unwrap_or(u64::MAX));
         match stream {
             // Where there is a proxy, they are taken out before.
-            Stream::Connection => self.fault = Some(Fault::Broken),
+            Stream::Connection => self.fault = Some(StreamFault::Broken),
             Stream::Stderr => self.stderr.push(part),
             Stream::Stdout if self.stdout.len() + part.len() <= self.stdout_max_bytes => {
                 self.stdout.extend_from_slice(part);
             }
-            Stream::Stdout => self.fault = Some(Fault::Flooded),
+            Stream::Stdout => self.fault = Some(StreamFault::Flooded),
         }
     }
 
@@ -143,13 +139,12 @@ impl Apart {
         u64::try_from(self.stdout_max_bytes).unwrap_or(u64::MAX)
     }
 
-    /// How many bytes of both came.
     pub(super) fn seen(&self) -> u64 {
         self.seen
     }
 
     /// Why it cannot be taken, if so.
-    pub(super) fn fault(&self) -> Option<Fault> {
+    pub(super) fn fault(&self) -> Option<StreamFault> {
         self.fault
     }
 
@@ -185,7 +180,7 @@ mod tests {
             prop_assert_eq!(apart.seen(), u64::try_from(stdout.len() + stderr.len()).unwrap());
             let (out, err) = apart.into_streams();
             prop_assert_eq!(out, stdout);
-            let mut text = Kept::new(STDERR_MAX_BYTES, &Redactor::default());
+            let mut text = BoundedOutput::new(STDERR_MAX_BYTES, &Redactor::default());
             text.push(&stderr);
             prop_assert_eq!(err, text.into_text().0);
         }
@@ -205,13 +200,13 @@ mod tests {
         apart.push(Stream::Stdout, b"abc");
         assert_eq!(apart.fault(), None);
         apart.push(Stream::Stdout, b"d");
-        assert_eq!(apart.fault(), Some(Fault::Flooded));
+        assert_eq!(apart.fault(), Some(StreamFault::Flooded));
 
         let mut apart = Apart::new(3, &Redactor::default());
         apart.push_frames(&[1, 0xFF, 0xFF, 0xFF, 0xFF, 0]);
-        assert_eq!(apart.fault(), Some(Fault::Broken));
+        assert_eq!(apart.fault(), Some(StreamFault::Broken));
         let mut apart = Apart::new(3, &Redactor::default());
         apart.push_frames(&[4, 0, 0, 0, 1, 0]);
-        assert_eq!(apart.fault(), Some(Fault::Broken));
+        assert_eq!(apart.fault(), Some(StreamFault::Broken));
     }
 }

@@ -15,8 +15,8 @@ use super::apart::Stream;
 use super::not_started;
 use super::output::Output;
 use super::plan::{Exit, Plan};
+use crate::error::Error;
 use crate::sandbox::http::Gate;
-use crate::tool::Error;
 
 /// Ends a group of processes when it is dropped.
 struct Group(Option<Pid>);

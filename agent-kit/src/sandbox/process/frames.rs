@@ -15,20 +15,15 @@ use tokio::net::unix::OwnedReadHalf;
 
 use super::apart::{HEADER_BYTES, Stream, header};
 
-/// How much is read at once.
 const READ_BYTES: usize = 64 << 10;
 /// The most sockets that one message brings along; the kernel takes no more.
 const SOCKETS_MAX: usize = 253;
 
-/// What came.
 pub(super) enum Frame {
-    /// Of a stream.
     Part(Stream, Vec<u8>),
-    /// A connection to the proxy.
     Connection(OwnedFd),
 }
 
-/// Reads frames.
 pub(super) struct Frames {
     socket: OwnedReadHalf,
     bytes: Vec<u8>,
@@ -36,7 +31,6 @@ pub(super) struct Frames {
 }
 
 impl Frames {
-    /// Reads them from this socket.
     pub(super) fn new(socket: OwnedReadHalf) -> Self {
         Self { socket, bytes: Vec::new(), sockets: VecDeque::new() }
     }

@@ -7,7 +7,7 @@ use tokio::sync::watch;
 use tokio_util::sync::CancellationToken;
 
 use super::plan::Exit;
-use crate::tool::Error;
+use crate::error::Error;
 
 /// A program with its streams.
 pub struct Live {

@@ -68,9 +68,9 @@ use super::http::Gate;
 use super::names::Names;
 use super::objects::names_of;
 use super::protected::{Kept, Protection};
+use crate::error::Error;
 use crate::redact::Redactor;
-use crate::tool::Error;
-use nested::{Found, Nested, Roots};
+use nested::{Nested, ProtectedPaths, Roots};
 use output::Output;
 use plan::{Plan, Streams, Writable};
 
@@ -192,7 +192,7 @@ impl Command {
             has_safe_imports: true,
             access: Access::Write,
             timeout: Duration::from_mins(10),
-            output_max_bytes: crate::tool::STORED_MAX_BYTES,
+            output_max_bytes: crate::bound::STORED_MAX_BYTES,
             redactor: Redactor::default(),
             limits: Limits::default(),
         }
@@ -398,14 +398,14 @@ struct Ready {
     isolation: Isolation,
     roots: Arc<Roots>,
     /// What was found in the folders that it is granted.
-    found: Found,
+    found: ProtectedPaths,
     /// What is kept from being made.
     kept: Vec<KeptName>,
 }
 
 impl Default for Ready {
     fn default() -> Self {
-        Self { isolation: Isolation::Off, roots: Arc::default(), found: Found::default(), kept: Vec::new() }
+        Self { isolation: Isolation::Off, roots: Arc::default(), found: ProtectedPaths::default(), kept: Vec::new() }
     }
 }
 
@@ -456,7 +456,7 @@ fn refuse_protected(names: &Names, roots: &Roots, access: &Access) -> Result<(),
 async fn start(
     settings: &ProcessSettings,
     isolation: Isolation,
-    found: Found,
+    found: ProtectedPaths,
     kept: &[KeptName],
     command: Command,
     streams: Streams,
@@ -473,7 +473,7 @@ async fn start(
 fn planned(
     settings: &ProcessSettings,
     isolation: Isolation,
-    found: Found,
+    found: ProtectedPaths,
     kept: &[KeptName],
     command: Command,
     streams: Streams,

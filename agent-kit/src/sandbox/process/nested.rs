@@ -20,7 +20,7 @@ use super::super::names::Names;
 use super::super::protected::Protection;
 use super::super::repository::Shape;
 use super::not_started;
-use crate::tool::Error;
+use crate::error::Error;
 
 /// How deep it is looked.
 const DEPTH_MAX: usize = 128;
@@ -44,7 +44,7 @@ pub(super) struct Roots {
 
 /// What was found.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub(super) struct Found {
+pub(super) struct ProtectedPaths {
     /// Out of reach.
     pub closed: BTreeSet<PathBuf>,
     /// Not written.
@@ -60,9 +60,9 @@ pub(super) struct Found {
 pub(super) struct Nested {
     names: Names,
     entries_max: usize,
-    known: Mutex<Found>,
+    known: Mutex<ProtectedPaths>,
     /// What was found below each folder that is only read.
-    read: Mutex<BTreeMap<PathBuf, Found>>,
+    read: Mutex<BTreeMap<PathBuf, ProtectedPaths>>,
 }
 
 impl Nested {
@@ -78,8 +78,8 @@ impl Nested {
     ///
     /// # Errors
     /// More than can be looked at where the program may write, or more than can be held.
-    pub fn look(&self, roots: &Roots) -> Result<Found, Error> {
-        let mut found = Found::default();
+    pub fn look(&self, roots: &Roots) -> Result<ProtectedPaths, Error> {
+        let mut found = ProtectedPaths::default();
         for root in &roots.write {
             let below = self.find(root, true, roots);
             if let Some(folder) = &below.cut {
@@ -113,7 +113,7 @@ impl Nested {
     }
 
     /// What was made or replaced since, where the program may write.
-    pub fn made_since(&self, before: &Found, roots: &Roots) -> Vec<PathBuf> {
+    pub fn made_since(&self, before: &ProtectedPaths, roots: &Roots) -> Vec<PathBuf> {
         let mut made = Vec::new();
         for root in &roots.write {
             let now = self.find(root, true, roots);
@@ -127,7 +127,7 @@ impl Nested {
     }
 
     /// With what was found before and is still there.
-    fn remembered(&self, mut found: Found, roots: &Roots) -> Result<Found, Error> {
+    fn remembered(&self, mut found: ProtectedPaths, roots: &Roots) -> Result<ProtectedPaths, Error> {
         let mut known = self.known.lock().unwrap_or_else(PoisonError::into_inner);
         let is_reached = |path: &&PathBuf| roots.all().any(|root| path.starts_with(root));
         known.closed.retain(|path| is_covered(path));
@@ -161,8 +161,8 @@ impl Nested {
     }
 
     /// Looks through a folder, level by level. Links are not followed.
-    fn find(&self, root: &Path, is_written: bool, roots: &Roots) -> Found {
-        let mut found = Found::default();
+    fn find(&self, root: &Path, is_written: bool, roots: &Roots) -> ProtectedPaths {
+        let mut found = ProtectedPaths::default();
         let mut folders = VecDeque::from([Folder { path: root.to_path_buf(), depth: 0, is_held: false }]);
         let mut entries_left = self.entries_max;
         while let Some(folder) = folders.pop_front() {
@@ -229,7 +229,7 @@ impl Roots {
     }
 }
 
-impl Found {
+impl ProtectedPaths {
     fn add(&mut self, other: Self) {
         self.closed.extend(other.closed);
         self.read_only.extend(other.read_only);
@@ -353,7 +353,7 @@ mod tests {
         fs::write(roots.workspace.join("work/.git"), "gitdir: ..\n").unwrap();
         assert_eq!(Nested::new(&protected()).look(&roots).unwrap().closed, paths(&roots, &["bare", "work/.git"]));
         // Without the name, neither shapes nor pointers mean anything.
-        assert_eq!(Nested::new(&[]).look(&roots).unwrap(), Found::default());
+        assert_eq!(Nested::new(&[]).look(&roots).unwrap(), ProtectedPaths::default());
         let inside =
             Roots { workspace: roots.workspace.join("bare"), write: vec![roots.workspace.join("bare")], ..roots };
         assert!(nested.look(&inside).unwrap_err().message.contains("is itself a repository"));

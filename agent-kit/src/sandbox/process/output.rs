@@ -5,23 +5,20 @@
 
 use std::collections::VecDeque;
 
-use super::apart::{Apart, Fault, Stream};
+use super::apart::{Apart, Stream, StreamFault};
 use super::plan::Streams;
+use crate::bound;
 use crate::redact::{Redactor, StreamRedactor};
-use crate::tool::bound;
 
 /// How much may wait for the end of what a pattern matches. What is longer than that is kept as it is.
 const HELD_MAX_BYTES: usize = 1 << 20;
 
-/// Room for the mark.
 const MARK_MAX_BYTES: usize = 64;
 
-/// What a program has put out.
 #[derive(Debug)]
 pub(super) enum Output {
     /// On both streams, in order of arrival.
-    Together(Box<Kept>),
-    /// On each of them.
+    Together(Box<BoundedOutput>),
     Apart(Box<Apart>),
 }
 
@@ -29,7 +26,7 @@ impl Output {
     /// Keeps at most `max_bytes`: of both streams, cut in the middle, or of stdout, where more of it is a flood.
     pub fn new(streams: Streams, max_bytes: usize, redactor: &Redactor) -> Self {
         match streams {
-            Streams::Together => Self::Together(Box::new(Kept::new(max_bytes, redactor))),
+            Streams::Together => Self::Together(Box::new(BoundedOutput::new(max_bytes, redactor))),
             Streams::Apart | Streams::Live => Self::Apart(Box::new(Apart::new(max_bytes, redactor))),
         }
     }
@@ -68,7 +65,7 @@ impl Output {
 
     /// Whether what came is not what the launcher's pipe holds.
     pub fn is_broken(&self) -> bool {
-        matches!(self, Self::Apart(apart) if apart.fault() == Some(Fault::Broken))
+        matches!(self, Self::Apart(apart) if apart.fault() == Some(StreamFault::Broken))
     }
 
     /// What is kept to be read, and how many bytes are left out: of streams that are told apart, stderr.
@@ -90,7 +87,7 @@ impl Output {
 
 /// The beginning and the end of what was pushed, within a bound.
 #[derive(Debug)]
-pub(super) struct Kept {
+pub(super) struct BoundedOutput {
     head: Vec<u8>,
     tail: VecDeque<u8>,
     head_max: usize,
@@ -103,7 +100,7 @@ pub(super) struct Kept {
     redacted: u64,
 }
 
-impl Kept {
+impl BoundedOutput {
     /// Keeps at most `max_bytes` with the mark, a quarter of it from the beginning.
     pub fn new(max_bytes: usize, redactor: &Redactor) -> Self {
         let kept_max = max_bytes.saturating_sub(MARK_MAX_BYTES);
@@ -193,7 +190,7 @@ mod tests {
     use super::*;
 
     fn kept(max: usize, parts: &[&[u8]]) -> (String, u64) {
-        let mut kept = Kept::new(max, &Redactor::default());
+        let mut kept = BoundedOutput::new(max, &Redactor::default());
         for part in parts {
             kept.push(part);
         }
@@ -222,7 +219,7 @@ mod tests {
 
     #[test]
     fn memory_and_text_stay_small_whatever_comes() {
-        let mut kept = Kept::new(1000, &Redactor::default());
+        let mut kept = BoundedOutput::new(1000, &Redactor::default());
         let flood = vec![0xFF; 1 << 20];
         (0..64).for_each(|_| kept.push(&flood));
         assert!(kept.head.len() + kept.tail.len() <= 1000 && kept.tail.capacity() <= 4096);
@@ -238,7 +235,7 @@ mod tests {
         let output = format!("{KEY}{}{KEY}{}", "x".repeat(50), "y".repeat(40)).repeat(8);
         for max in 64..400 {
             for piece in [1, 7, 1000] {
-                let mut kept = Kept::new(max, &redactor);
+                let mut kept = BoundedOutput::new(max, &redactor);
                 output.as_bytes().chunks(piece).for_each(|bytes| kept.push(bytes));
                 let (text, left_out) = kept.into_text();
                 assert!(text.len() <= max && left_out > 0, "{text}");
@@ -251,7 +248,7 @@ mod tests {
     fn a_pattern_that_waits_for_its_end_holds_no_more_than_a_bound() {
         let pattern = crate::redact::Pattern::new("(?s)<<.*?>>").unwrap();
         let redactor = Redactor::new([("KEY".to_owned(), "sk-0123456789".to_owned())]).with_patterns([pattern]);
-        let mut kept = Kept::new(1000, &redactor);
+        let mut kept = BoundedOutput::new(1000, &redactor);
         kept.push(b"a <<b>> <<");
         for _ in 0..200 {
             kept.push(&vec![b'x'; 64 << 10]);

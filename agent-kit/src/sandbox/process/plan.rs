@@ -155,11 +155,9 @@ pub(super) enum Report {
     NoSandbox(String),
     /// The program was not started.
     NotStarted(String),
-    /// It had more processes than it may.
     Multiplied,
     /// What was hidden from it was replaced from outside, and it was ended.
     Unmasked(PathBuf),
-    /// It ended.
     Ended(Exit),
 }
 
@@ -194,7 +192,6 @@ impl Plan {
 }
 
 impl Report {
-    /// Writes the report as a line.
     pub fn write(&self, to: &mut impl Write) -> io::Result<()> {
         let mut line = serde_json::to_vec(self)?;
         line.push(b'\n');

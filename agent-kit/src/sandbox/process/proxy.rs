@@ -18,14 +18,12 @@ use tokio::net::UnixStream;
 use tokio::task::JoinSet;
 use tokio::time::timeout;
 
+use crate::bound;
+use crate::error::Error;
 use crate::sandbox::http::Gate;
-use crate::tool::{Error, bound};
 
-/// The most bytes of the head of a request.
 const HEAD_MAX_BYTES: usize = 32 << 10;
-/// How long a head may take.
 const HEAD_TIMEOUT: Duration = Duration::from_secs(30);
-/// The most connections of one program at once.
 pub(super) const CONNECTIONS_MAX: usize = 64;
 
 /// The connections of one program. Dropping it ends them.

@@ -24,13 +24,12 @@ use super::not_started;
 use super::output::Output;
 use super::plan::{Exit, Plan, Report};
 use super::proxy::Proxy;
+use crate::error::Error;
 use crate::sandbox::http::Gate;
-use crate::tool::Error;
 
 /// How long the launcher may take to end a tree of processes before it is ended itself.
 const GRACE: Duration = Duration::from_millis(1500);
 
-/// The most bytes of reports that are read.
 const REPORTS_MAX_BYTES: u64 = 64 << 10;
 
 /// How long a program that ended by itself is waited for until its private folder is cleared. It goes on afterwards.

@@ -7,7 +7,7 @@ use serde::Serialize;
 
 use super::ProcessSettings;
 use super::plan::Isolation;
-use crate::tool::Error;
+use crate::error::Error;
 
 /// What the sandbox around programs is made of.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
@@ -93,7 +93,7 @@ mod probed {
     use std::time::Duration;
 
     use super::super::launch::{self, Escape};
-    use super::super::nested::Found;
+    use super::super::nested::ProtectedPaths;
     use super::super::plan::{Exit, Streams};
     use super::super::{Command, start};
     use super::{Isolation, ProcessSettings, Sandbox};
@@ -139,7 +139,7 @@ mod probed {
         let argv = launch::probe(&text(&settings.launcher)?, &outside, &text(&hidden)?, std::process::id());
         let command = Command { timeout: TIMEOUT, ..Command::new(argv) };
         let (output, exit, landlock) =
-            start(&settings, isolation, Found::default(), &[], command, Streams::Together, None)
+            start(&settings, isolation, ProtectedPaths::default(), &[], command, Streams::Together, None)
                 .await
                 .map_err(|error| error.message)?;
         let (output, _) = output.into_text();

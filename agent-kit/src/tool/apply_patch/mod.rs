@@ -2,18 +2,16 @@ mod hunk;
 mod unified;
 
 use std::fmt::Write;
-use std::sync::Arc;
 
-use futures_util::future::BoxFuture;
 use rondo_protocol::call::Effect;
 use rondo_protocol::diagnostic::Code;
 use schemars::JsonSchema;
 use serde::Deserialize;
 
-use super::files::{Patience, Room, named, on_a_thread};
+use super::Error;
+use super::files::{FileCall, Patience, Room, named};
 use super::near::nearest;
 use super::text::{CHANGED_MAX_BYTES, Text, redacted};
-use super::{BuiltIn, Error, Invocation};
 use crate::redact::Redactor;
 use crate::sandbox::files::{self, Target, Workspace};
 use hunk::Hunk;
@@ -21,48 +19,33 @@ use unified::FilePatch;
 
 /// The most that the files of one patch may have together, before and after it.
 const PATCH_MAX_BYTES: usize = 16 << 20;
-/// How much of a line an error shows.
 const SHOWN_MAX_BYTES: usize = 200;
-
-/// Applies a unified diff to several files.
-#[derive(Debug)]
-pub struct ApplyPatch {
-    workspace: Arc<Workspace>,
-}
 
 /// What [`ApplyPatch`] takes.
 #[derive(Debug, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
-pub struct Arguments {
+pub(super) struct ApplyPatch {
     /// A unified diff: for each file `--- a/path`, `+++ b/path` and hunks that begin with `@@ -12,5 +12,6 @@`.
     /// `/dev/null` stands for the file that is created or removed.
     patch: String,
 }
 
-impl ApplyPatch {
-    /// Patches files of this workspace.
-    pub fn new(workspace: Arc<Workspace>) -> Self {
-        Self { workspace }
-    }
-}
-
-impl BuiltIn for ApplyPatch {
-    type Arguments = Arguments;
-
+impl FileCall for ApplyPatch {
     const NAME: &'static str = "apply_patch";
     const DESCRIPTION: &'static str = "Applies a unified diff to one or more files: all of them are changed, or none. \
         Context and removed lines must stand in the files exactly; line numbers may be off. Files can be created and \
         removed, not renamed.";
+    const ROOM: Room = Room::Change;
+    const ONLY_READS: bool = false;
 
-    fn effect(&self, arguments: &Arguments) -> Effect {
+    fn effect(&self, workspace: &Workspace) -> Effect {
         // What cannot be read as a patch is refused before anything is written.
-        let files = unified::read(&arguments.patch).unwrap_or_default();
-        Effect::Writes(files.iter().map(|file| named(&self.workspace, file.path())).collect())
+        let files = unified::read(&self.patch).unwrap_or_default();
+        Effect::Writes(files.iter().map(|file| named(workspace, file.path())).collect())
     }
 
-    fn run<'a>(&'a self, arguments: Arguments, invocation: &'a Invocation) -> BoxFuture<'a, Result<String, Error>> {
-        let (workspace, redactor) = (Arc::clone(&self.workspace), invocation.redactor.clone());
-        on_a_thread(Room::Change, move |patience| apply(&workspace, &arguments.patch, &redactor, patience))
+    fn run(self, workspace: &Workspace, redactor: Redactor, patience: &Patience) -> Result<String, Error> {
+        apply(workspace, &self.patch, &redactor, patience)
     }
 }
 
@@ -129,7 +112,7 @@ impl<'w> Change<'w> {
         let before = target.read(CHANGED_MAX_BYTES)?;
         let mut text = match (&file.old, &before) {
             (None, Some(_)) => return Err(fault(format!("the patch creates {path}, which is there already"))),
-            (Some(_), None) => return Err(files::Error::Missing { path }.into()),
+            (Some(_), None) => return Err(files::Error::Missing(path).into()),
             (_, before) => Text::read(&path, before.clone().unwrap_or_default())?,
         };
         for (index, hunk) in file.hunks.iter().enumerate() {

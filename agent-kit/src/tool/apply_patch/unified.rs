@@ -26,7 +26,6 @@ pub(super) struct FilePatch {
 }
 
 impl FilePatch {
-    /// The path of the file.
     pub(super) fn path(&self) -> &str {
         self.new.as_deref().or(self.old.as_deref()).unwrap_or_default()
     }

@@ -8,7 +8,7 @@ use std::os::unix::fs::symlink;
 use std::path::{Path, PathBuf};
 
 use proptest::prelude::*;
-use rondo_agent_kit::sandbox::files::{Access, Found, Still, Watch, Workspace};
+use rondo_agent_kit::sandbox::files::{Access, Opened, Still, Watch, Workspace};
 use rondo_protocol::Digest;
 use rondo_protocol::seen::{Sight, SightKind};
 use serde_json::{Value, json};
@@ -203,7 +203,7 @@ fn a_folder_is_the_same_watched_and_not() {
     watch.begin();
     let watched = scene.workspace.watched(&watch);
     let listed = |workspace: &Workspace, path: &str| {
-        let Found::Folder(folder) = workspace.find(path).unwrap() else { panic!("{path} is no folder") };
+        let Opened::Folder(folder) = workspace.find(path).unwrap() else { panic!("{path} is no folder") };
         let listing = folder.list().unwrap();
         let opened: Vec<_> = listing.entries.iter().map(|entry| folder.file(&entry.name).is_ok()).collect();
         format!("{:?} {opened:?}", listing.entries)

@@ -7,7 +7,7 @@
 
 use std::ops::Range;
 
-use rondo_agent_kit::prefix::volatile::{Found, Volatile, find};
+use rondo_agent_kit::prefix::volatile::{Volatile, VolatileSpan, find};
 use rondo_protocol::diagnostic::{Code, Diagnostic};
 use rondo_protocol::workflow::source_map::{item, key};
 use rondo_protocol::workflow::template::{Segment, Template};
@@ -98,7 +98,7 @@ fn names(named: &str, wire: &str) -> bool {
 /// What stands in an opening prompt as it is written.
 fn written(path: &str, source: &str, places: &SourceMap, found: &mut Vec<Diagnostic>) {
     let text = without_tags(source);
-    let in_front = |found: &Found| has_words(text.get(found.at.end..));
+    let in_front = |found: &VolatileSpan| has_words(text.get(found.at.end..));
     for volatile in find(&text).into_iter().filter(in_front).take(MAX_OF_A_TEXT) {
         let (what, shown) = (what(volatile.kind), shown(source, &volatile.at));
         let message = format!("{what} in the prompt that opens a thread: {shown}");

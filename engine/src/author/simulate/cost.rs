@@ -6,7 +6,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
-use rondo_agent_kit::conversation::{self, Episode, HistoryPolicy, Place, Round};
+use rondo_agent_kit::conversation::{self, Episode, HistoryPolicy, Round, StepLocation};
 use rondo_protocol::Value;
 use rondo_protocol::id::{LanePath, RoleName};
 use rondo_protocol::object::ToolSpec;
@@ -187,7 +187,7 @@ fn opened_by(run: &Run, lane: &LanePath) -> Vec<u64> {
 #[derive(Debug, Clone, Default)]
 struct ConversationSize {
     bytes: usize,
-    last: Option<Place>,
+    last: Option<StepLocation>,
 }
 
 impl ConversationSize {
@@ -200,13 +200,14 @@ impl ConversationSize {
         round: Round,
         episodes: &[Arc<Episode>],
     ) -> (usize, usize) {
-        let is_news = |place: &Place| round.sees(place) && !self.last.as_ref().is_some_and(|last| last.knows(place));
+        let is_news =
+            |place: &StepLocation| round.sees(place) && !self.last.as_ref().is_some_and(|last| last.knows(place));
         // In one lane the order is that of the numbers, and what the last visit knew of needs not be looked at.
         let is_alone = round.opened_by.is_empty();
         let known = self.last.as_ref().filter(|_| is_alone).map_or(0, |last| last.seq);
         let since =
             episodes.iter().rev().take_while(|episode| episode.seq > known).map(|episode| (episode.place(), episode));
-        let mut news: Vec<(Place, &Arc<Episode>)> = since.filter(|(place, _)| is_news(place)).collect();
+        let mut news: Vec<(StepLocation, &Arc<Episode>)> = since.filter(|(place, _)| is_news(place)).collect();
         news.sort_by_key(|(place, _)| std::cmp::Reverse(place.position()));
         let news = news.into_iter().map(|(_, episode)| episode.as_ref());
         let told = conversation::summary(&history_policy.context, self.last.is_none(), news);
@@ -218,7 +219,7 @@ impl ConversationSize {
         }
         // Its own step is the next episode.
         let seq = episodes.last().map_or(0, |last| last.seq) + 1;
-        self.last = Some(Place { seq, round });
+        self.last = Some(StepLocation { seq, round });
         (request, opening)
     }
 }

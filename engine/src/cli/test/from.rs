@@ -7,7 +7,7 @@ use std::collections::BTreeMap;
 use std::fmt::Write as _;
 use std::path::{Path, PathBuf};
 
-use rondo_agent_kit::conversation::{Place, Position, Round};
+use rondo_agent_kit::conversation::{Position, Round, StepLocation};
 use rondo_protocol::diagnostic::Code;
 use rondo_protocol::digest::Kind;
 use rondo_protocol::id::{LanePath, RoleName};
@@ -135,7 +135,7 @@ impl<'a> ScenarioBuilder<'a> {
     fn step(&mut self, stored: &StoredStep, note: &Note) -> Result<(), crate::store::Error> {
         let step = &stored.step;
         let round = Round { lane: step.lane.clone(), opened_by: note.opened_by.clone() };
-        let turn = Place { seq: stored.seq, round }.position();
+        let turn = StepLocation { seq: stored.seq, round }.position();
         self.route.push((turn, format!("{}.{}", step.lane.seat(&step.role), step.status).into()));
         let Some(digest) = step.transcript else {
             self.fault(stored, note);

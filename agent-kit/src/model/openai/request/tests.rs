@@ -130,7 +130,7 @@ fn what_a_strict_mode_cannot_say_is_not_asked_for_strictly() {
 }
 
 fn keeping(host: &str, keep: KeepPrefix, time: Option<KeepFor>) -> String {
-    String::from_utf8(body_keeping(&call(), &Keeping::of(&call(), host, keep, time)).unwrap()).unwrap()
+    String::from_utf8(body_keeping(&call(), &CacheRequest::of(&call(), host, keep, time)).unwrap()).unwrap()
 }
 
 #[test]
@@ -156,7 +156,7 @@ fn marked(system: &str, messages: &[Message]) -> Vec<usize> {
     let mut call = test_call();
     Arc::make_mut(&mut call.head).system = system.to_owned();
     call.conversation = Arc::new(messages.iter().cloned().collect());
-    let keeping = Keeping::of(&call, "127.0.0.1", KeepPrefix::Blocks, None);
+    let keeping = CacheRequest::of(&call, "127.0.0.1", KeepPrefix::Blocks, None);
     let body: serde_json::Value = serde_json::from_slice(&body_keeping(&call, &keeping).unwrap()).unwrap();
     let first = usize::from(system.is_empty());
     let sent = body["messages"].as_array().unwrap().iter().zip(first..);
@@ -218,7 +218,7 @@ proptest::proptest! {
         Arc::make_mut(&mut call.head).system = system;
         call.conversation = Arc::new(messages.into_iter().map(message).collect());
         let plain = String::from_utf8(request_body(&call).unwrap()).unwrap();
-        let keeping = Keeping::of(&call, "openrouter.ai", keep, time);
+        let keeping = CacheRequest::of(&call, "openrouter.ai", keep, time);
         let kept = String::from_utf8(body_keeping(&call, &keeping).unwrap()).unwrap();
         proptest::prop_assert_eq!(without_asking(&kept), serde_json::from_str::<serde_json::Value>(&plain).unwrap());
         proptest::prop_assert!(kept.matches("\"cache_control\"").count() <= 4);

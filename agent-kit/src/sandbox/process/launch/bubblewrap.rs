@@ -13,7 +13,6 @@ use super::{hidden, mounts, namespaces, private};
 /// Where it is looked for. Never in `PATH`, which may lead into the workspace.
 const PLACES: [&str; 3] = ["/usr/bin/bwrap", "/usr/local/bin/bwrap", "/run/current-system/sw/bin/bwrap"];
 
-/// Whether it is installed.
 pub(in super::super) fn is_installed() -> bool {
     program().is_some()
 }

@@ -15,12 +15,10 @@ use rustix::io::Errno;
 use super::super::plan::{Plan, Writable};
 use super::landlock;
 
-/// The declared paths, relative to the workspace.
 pub(super) fn paths(plan: &Plan) -> &[PathBuf] {
     if let Writable::Paths(paths) = &plan.writable { paths } else { &[] }
 }
 
-/// Makes what is missing of them.
 pub(super) fn make_missing(plan: &Plan) -> io::Result<()> {
     if paths(plan).is_empty() {
         return Ok(());
@@ -63,7 +61,6 @@ fn make(plan: &Plan, workspace: &OwnedFd, path: &Path) -> io::Result<()> {
     reached.map_or(Ok(()), |file| check(plan, &real(&file)?, path))
 }
 
-/// Opens a declared path.
 pub(super) fn open(plan: &Plan, path: &Path) -> io::Result<OwnedFd> {
     let workspace = landlock::open(&plan.workspace, 0)?;
     let at = Path::new(".").join(path);

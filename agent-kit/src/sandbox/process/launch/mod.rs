@@ -45,18 +45,13 @@ pub(super) use probe::{Escape, probe};
 /// How long the private folder is cleared after the end of a program.
 const CLEARING_MAX: Duration = Duration::from_mins(10);
 
-/// The hidden verb.
 const VERB: &str = "__sandboxed";
 
 /// The arguments that start the outer stage.
 pub(super) const OUTER: [&str; 2] = [VERB, "outer"];
-/// Those of the stage that makes namespaces.
 const NAMESPACES: [&str; 2] = [VERB, "namespaces"];
-/// Those of the inner stage.
 const INNER: [&str; 2] = [VERB, "inner"];
-/// Those of the stage that becomes the program.
 const PROGRAM: [&str; 2] = [VERB, "program"];
-/// Those of the program of the self-test.
 pub(super) const PROBE: [&str; 2] = [VERB, "probe"];
 
 pub(super) fn entered() -> Option<ExitCode> {
@@ -106,7 +101,6 @@ fn outer() -> Result<(), Report> {
     Ok(())
 }
 
-/// Runs the program to its end.
 fn supervised(plan: &Plan, stdin: &[u8]) -> Result<(), Report> {
     if plan.isolation == Isolation::Off {
         return supervise::as_ancestor(plan, stdin);

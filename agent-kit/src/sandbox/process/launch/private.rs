@@ -8,7 +8,6 @@ use std::path::{Path, PathBuf};
 
 use crate::sandbox::private::Private;
 
-/// Makes it in `temporary`.
 pub(super) fn make(temporary: &Path) -> io::Result<Private> {
     let private = Private::make(temporary)?;
     for folder in [home(private.path()), void(private.path())] {

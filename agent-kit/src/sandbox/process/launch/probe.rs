@@ -28,7 +28,6 @@ pub(in super::super) fn probe(launcher: &str, outside: &str, hidden: &str, proce
     [launcher, verb, stage, outside, hidden, &process.to_string()].map(str::to_owned).to_vec()
 }
 
-/// The probe.
 pub(super) fn attack(mut arguments: impl Iterator<Item = String>) -> ExitCode {
     let mut next = || arguments.next().unwrap_or_default();
     let (outside, hidden, process) = (next(), next(), next());

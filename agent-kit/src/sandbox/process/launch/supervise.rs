@@ -136,7 +136,6 @@ fn end_descendants(reap: impl Fn()) {
     }
 }
 
-/// Takes note of every child that has ended.
 fn reap() {
     while matches!(waitpid(None, Some(WaitPidFlag::WNOHANG)), Ok(status) if status != WaitStatus::StillAlive) {}
 }

@@ -1,3 +1,5 @@
+//! The error of a tool and of the sandbox that it uses.
+
 use std::fmt;
 
 use rondo_protocol::diagnostic::Code;

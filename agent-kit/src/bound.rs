@@ -2,6 +2,9 @@
 
 use rondo_protocol::text::{is_invisible, is_steering};
 
+/// The most bytes of one result that are stored; a longer one is cut with a visible mark.
+pub const STORED_MAX_BYTES: usize = 1 << 20;
+
 /// A number with its thousands apart: `1,234`.
 pub fn grouped(number: u64) -> String {
     let digits = number.to_string();
