@@ -1,6 +1,6 @@
 //! The loop's only way to act.
 //!
-//! A turn is a pure conversation between the loop and whoever performs its calls. The engine stands behind
+//! A turn is a pure conversation between the loop and the performer of its calls. The engine stands behind
 //! [`Effects`] with a journal, retries and hooks; a test stands there with a list of replies.
 
 use futures_util::future::BoxFuture;

@@ -4,7 +4,7 @@ use std::fmt;
 
 use rondo_protocol::diagnostic::Code;
 
-/// Why a call of a tool failed. It is shown to whoever called, so it holds nothing that they must not see.
+/// Why a call of a tool failed. It is shown to the caller and holds nothing that the caller must not see.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Error {
     /// The code, which has a page.

@@ -1,7 +1,7 @@
 //! What one agent needs: its history, a model provider, answers that keep a contract, and the loop between them.
 //!
 //! This crate knows nothing of graphs, stores, hooks or other agents. The loop acts only through
-//! [`effects::Effects`]; what stands behind it is for the engine to say.
+//! [`effects::Effects`], which the engine implements.
 
 pub mod answer;
 mod bound;

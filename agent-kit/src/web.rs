@@ -5,7 +5,7 @@ use std::error::Error;
 /// A client that does one request when it is asked for one: nothing is retried, no redirect is followed. TLS is
 /// rustls with ring.
 pub fn client() -> reqwest::ClientBuilder {
-    // A client cannot be built without one; whoever installed another before is not disturbed.
+    // A client cannot be built without a crypto provider; one that is installed already stays.
     let _ = rustls::crypto::ring::default_provider().install_default();
     reqwest::Client::builder().redirect(reqwest::redirect::Policy::none()).retry(reqwest::retry::never())
 }

@@ -34,7 +34,7 @@ pub use rounds::Rounds;
 pub use told::Summary;
 pub use walk::{Past, PastStep, Walk};
 
-/// A step as history sees it. The body is derived from the answer by whoever knows the contract.
+/// A step as history sees it. The body is derived from the answer by its contract.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Episode {
     /// Its place in the thread, from 1.

@@ -2,7 +2,7 @@
 
 use rondo_protocol::id::LanePath;
 
-/// Where a step stands.
+/// The location of a step in its thread.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct StepLocation {
     /// Its number in the thread, from 1. Between steps of lanes that are open side by side it tells who came first, which
@@ -47,7 +47,7 @@ impl Round {
         Self { lane: LanePath::trunk(), opened_by: Vec::new() }
     }
 
-    /// Whether whoever speaks in this round can know of a step of the past: of the trunk up to the step that opened the
+    /// Whether a step of this round can know of a step of the past: of the trunk up to the step that opened the
     /// round, with the lanes that were joined before it, and of the own lane in all its rounds; never of another lane
     /// that is open. Within a lane the same holds of the lanes that it opened.
     pub fn sees(&self, step: &StepLocation) -> bool {

@@ -46,7 +46,7 @@ impl Rounds {
         match (left, self.last.get(lane)) {
             (Some(opener), _) => opener.round.opened_by.into_iter().chain([opener.seq]).collect(),
             (None, Some((_, before))) => before.round.opened_by.clone(),
-            // A lane that nothing opened: its thread is damaged, which whoever reads it says.
+            // A lane that nothing opened: the thread is damaged, which its reader reports.
             (None, None) => vec![0; lane.parts().count()],
         }
     }

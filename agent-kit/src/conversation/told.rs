@@ -1,6 +1,6 @@
 //! Reads a text of layout 1 back: which part of it is the prompt, and which steps it tells of.
 //!
-//! It is for whoever explains a request to people. The parts are those of the text as it stands, with its escapes.
+//! It serves explanations of a request to people. The parts are those of the text as it stands, with its escapes.
 
 use super::layout_v1::{BEFORE_FIRST, EMPTY_LINE, ENTRY, LEFT_OUT, SINCE_LAST};
 

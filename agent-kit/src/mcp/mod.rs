@@ -1,7 +1,7 @@
 //! Tools of other programs, by the Model Context Protocol (<https://modelcontextprotocol.io/specification>).
 //!
 //! A [`Server`] is a program that the operator declared, or an address. Its tools stand beside the built-in ones as
-//! `server.tool`. rmcp speaks the protocol; what stands here is what a client must not leave to a server.
+//! `server.tool`. rmcp speaks the protocol; this module adds what a client must not leave to a server.
 //!
 //! Laws:
 //! - Everything a server says is bounded: a line, a list, a description, an answer, questions back, messages nobody

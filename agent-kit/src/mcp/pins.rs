@@ -1,7 +1,7 @@
 //! What was agreed to of a server's tools, and what has changed since.
 //!
 //! A description is an instruction to a model and a schema shapes what it says, so a change of either is a change of
-//! what a role is told. Whoever keeps pins compares them before a run.
+//! what a role is told. Pins are compared before a run.
 
 use std::collections::BTreeMap;
 use std::fmt;

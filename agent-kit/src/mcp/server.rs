@@ -33,7 +33,7 @@ const IDEMPOTENCY_KEY: &str = "rondo/idempotencyKey";
 const MAX_START: Duration = Duration::from_hours(1);
 const STOP_TIMEOUT: Duration = Duration::from_secs(2);
 
-/// A server of the operator. Dropping it ends it, whoever still holds its tools.
+/// A server of the operator. Dropping it ends it, even while its tools are held.
 pub struct Server {
     shared: Arc<Shared>,
 }
@@ -127,7 +127,7 @@ impl Server {
         self.shared.catalogue().pinned()
     }
 
-    /// Asks for the tools again and pins what comes. Whoever calls it compares the pins with the old ones
+    /// Asks for the tools again and pins them. The caller compares the pins with the old ones
     /// ([`compare`](super::compare)); tools that were handed out before stay as they were.
     ///
     /// # Errors

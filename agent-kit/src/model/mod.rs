@@ -1,6 +1,6 @@
 //! Model providers: one trait, one file a provider.
 //!
-//! A provider makes one attempt at one request. It never retries, never sleeps of its own accord and keeps nothing
+//! A provider makes one attempt at one request. It never retries, never sleeps on its own and keeps nothing
 //! between calls; retries, deadline and fallback stand above it.
 
 pub mod minimum;
@@ -17,7 +17,7 @@ use std::sync::Arc;
 use futures_util::future::BoxFuture;
 use rondo_protocol::call::{Fault, ModelAnswer, ModelCall};
 
-/// Whoever answers requests.
+/// A provider of model replies.
 pub trait Model: Send + Sync {
     /// Makes one attempt. The reply is complete: it has its finish reason.
     ///

@@ -78,7 +78,7 @@ pub async fn run(
     }
 }
 
-/// Where the next call stands.
+/// Numbers the calls of a turn.
 struct CallSites {
     site: Site,
     position: u32,
@@ -92,7 +92,7 @@ impl CallSites {
     }
 }
 
-/// The first attempt of a model call. Whoever retries it sets attempt, ordinal, model and time.
+/// The first attempt of a model call. A retry sets attempt, ordinal, model and time.
 fn model_call(
     agent: &Agent,
     site: Site,

@@ -210,8 +210,8 @@ impl StreamRedactor {
         self.held.len() + self.passes.iter().map(Pass::held_bytes).sum::<usize>()
     }
 
-    /// What is held back for the sake of patterns, as if the text ended there: for whoever has no more room. What may be
-    /// part of a key is held back still.
+    /// Releases what patterns hold back, as if the text ended there, so that memory stays bounded. What may be part of a
+    /// key stays held back.
     pub fn give_way(&mut self) -> String {
         self.passes.iter_mut().fold(String::new(), |text, pass| pass.push(&text) + &pass.finish())
     }

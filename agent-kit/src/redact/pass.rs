@@ -175,7 +175,7 @@ impl Pass {
         read
     }
 
-    /// Remembers what stands before the rest.
+    /// Remembers the last character before the rest.
     fn passed(&mut self, text: &str) {
         if let Some(last) = text.chars().next_back() {
             self.before = Beside::Char(last);

@@ -27,7 +27,7 @@ const MAX_WINDOW_BYTES: usize = 4096;
 /// In how many ways matches may begin, for the beginnings to be looked for one by one.
 const MAX_BEGINNINGS: usize = 32;
 
-/// The name of what stands in place of a match when no group of the pattern has one.
+/// The name of a replacement when no group of the pattern has one.
 const DEFAULT_NAME: &str = "pattern";
 
 /// A regular expression in the syntax of Rust's `regex` crate, whose matches are redacted.

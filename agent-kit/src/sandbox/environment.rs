@@ -1,6 +1,6 @@
 //! Where the programs that are started look for other programs and for modules.
 //!
-//! What lies in the folder that a program starts in was written by whoever wrote the project, or by a tool. It must not
+//! What lies in the folder that a program starts in was written by the author of the project, or by a tool. It must not
 //! become a part of a program only because that looks there.
 
 use std::path::Path;

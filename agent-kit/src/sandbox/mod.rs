@@ -5,7 +5,7 @@
 //! away is a typed error. `tests/escapes` tries each from within, with the sandbox and without. What is out of reach by its
 //! name is in two tables, [`PROTECTED`] and [`CREDENTIALS`].
 //!
-//! This module knows nothing of models, roles or who asked.
+//! This module knows nothing of tools, models, roles or who asked.
 
 mod credentials;
 pub(crate) mod environment;

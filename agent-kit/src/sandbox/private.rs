@@ -23,7 +23,7 @@ impl Private {
         for attempt in 0..ATTEMPTS {
             let nanos = SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |since| since.subsec_nanos());
             let path = temporary.join(format!("rondo-{process}-{nanos}-{attempt}"));
-            // A folder that is there already, whoever planted it, is never used.
+            // A folder that exists already may have been planted and is never used.
             match DirBuilder::new().mode(0o700).create(&path) {
                 Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {}
                 made => return made.map(|()| Self(path)),

@@ -47,7 +47,7 @@ impl<T: BuiltIn> Typed<T> {
     }
 }
 
-/// What a model is told of a tool of rondo, for whoever offers it without being able to do it.
+/// The spec of a built-in tool, without the tool.
 pub fn spec<T: BuiltIn>() -> Spec {
     let mut schema = SchemaSettings::draft2020_12().into_generator().into_root_schema_for::<T::Arguments>();
     // What stands around the properties is of no use to a model.

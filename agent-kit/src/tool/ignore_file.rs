@@ -1,7 +1,7 @@
 //! What an ignore file says, read as git reads a `.gitignore`.
 //!
 //! Rules are compared with names one by one and nothing is compiled: so they take memory in proportion to their text.
-//! What an automaton of them takes, and one for each folder, would be chosen by whoever wrote the files.
+//! The size of an automaton for each folder would be up to the author of the files.
 
 use std::iter::Peekable;
 use std::str::Chars;

@@ -109,7 +109,7 @@ pub struct Invocation {
     pub idempotency_key: String,
     /// Notes which files the tool looks at.
     pub watch: Watch,
-    /// Takes keys out of what the tool cuts. What it says otherwise is redacted by whoever called it.
+    /// Takes keys out of what the tool cuts. The caller redacts everything else.
     pub redactor: Redactor,
     /// On whose behalf it is made, where the operator grants to some what is not granted to others.
     pub caller: Option<String>,

@@ -51,7 +51,7 @@ impl ToolSet {
         self.tools.get(name)
     }
 
-    /// Notes that a server could not be used, for whoever misses its tools.
+    /// Notes that a server could not be used; the error on a missing tool of it says why.
     pub fn miss(&mut self, server: String, why: String) {
         self.unusable.insert(server, why);
     }

@@ -174,7 +174,7 @@ fn is_of_anthropic(model: &str) -> bool {
     model.trim_start_matches('~').starts_with("anthropic/")
 }
 
-/// By which field a prefix is asked to be kept.
+/// The field that asks a provider to cache a prefix.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum CacheField {
     /// `prompt_cache_key`.
@@ -183,7 +183,7 @@ pub(super) enum CacheField {
     Blocks,
 }
 
-/// What one request says about its prefix.
+/// What one request asks of the provider's cache.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub(super) struct CacheRequest {
     /// Of a request with a key.

@@ -1,7 +1,7 @@
 //! How a provider is asked to hold an answer to its form (<https://platform.openai.com/docs/guides/structured-outputs>).
 //!
 //! Servers that do not take a schema refuse the request or leave the schema unread, so each is sent what it takes:
-//! - a schema: OpenAI and whoever is not named here, such as llama.cpp, vLLM, Mistral, OpenRouter and Gemini;
+//! - a schema: OpenAI and every server that is not named here, such as llama.cpp, vLLM, Mistral, OpenRouter and Gemini;
 //! - that it is an object: DeepSeek refuses schemas (<https://api-docs.deepseek.com/guides/json_mode>), and so does
 //!   Moonshot (<https://platform.moonshot.ai/docs/guide/use-json-mode-feature-of-kimi-api>);
 //! - nothing: Groq takes none with a stream (<https://console.groq.com/docs/structured-outputs>), Anthropic ignores it

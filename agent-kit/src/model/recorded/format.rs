@@ -54,7 +54,7 @@ pub(super) struct HeadLine<'a> {
     pub(super) head: Cow<'a, Head>,
     /// Of the head as it was sent.
     pub(super) digest: Digest,
-    /// Whether something was taken out of what stands here.
+    /// Whether this line is redacted.
     pub(super) redacted: bool,
 }
 
@@ -67,7 +67,7 @@ pub(super) struct MessageLine<'a> {
     pub(super) after: Option<Digest>,
     /// The chain with it, as it was sent.
     pub(super) chain: Digest,
-    /// Whether something was taken out of what stands here.
+    /// Whether this line is redacted.
     pub(super) redacted: bool,
 }
 

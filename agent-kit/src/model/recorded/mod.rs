@@ -12,7 +12,7 @@
 //! - No key of the operator is written.
 //! - The file grows with what is new in each request, never with the whole conversation.
 //!
-//! This module knows nothing of command lines, threads or prices; where the file lies is for whoever opens it.
+//! This module knows nothing of command lines, threads or prices; the caller chooses where the file lies.
 
 mod cassette;
 mod chunks;

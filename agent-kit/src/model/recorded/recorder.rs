@@ -129,7 +129,7 @@ impl Attempt<'_> {
         let ModelCall { site, attempt, model, head_digest, head, conversation, .. } = call;
         let asked = RecordedCall { site, attempt: *attempt, model, head_digest: *head_digest, head, conversation };
         let chunks = chunks.into_inner().unwrap_or_else(PoisonError::into_inner);
-        // A fault is kept in the state and told by whoever comes next.
+        // The state keeps the fault, and the next attempt returns it.
         let _ = recorder.state().add(&asked, redactor, chunks, Some(begun.elapsed()), outcome);
     }
 }

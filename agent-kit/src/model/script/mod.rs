@@ -1,7 +1,7 @@
 //! Scripts: answers that are given without a model.
 //!
 //! A script holds a list of attempts for each role, and for a role in the lane of one index. It has no position of its
-//! own: whoever plays it says how many attempts were made before, so that a resumed run goes on where it stopped and
+//! own: the caller says how many attempts were made before, so that a resumed run goes on where it stopped and
 //! another process can play the same script.
 //!
 //! An entry with `tools` and `then` stands for two attempts: the reply that asks for the tools, and the reply to their

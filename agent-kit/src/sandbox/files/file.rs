@@ -50,7 +50,7 @@ impl OpenFile {
         &self.path
     }
 
-    /// What it was when it was opened. Whoever reads it sees what this describes, unless it is changed meanwhile.
+    /// What it was when it was opened. It describes what is read, unless the file changes meanwhile.
     pub fn stamp(&self) -> &Stamp {
         &self.stamp
     }

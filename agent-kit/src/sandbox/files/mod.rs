@@ -216,7 +216,7 @@ impl Workspace {
     /// When it may not be written, when a part of its path is a link, or when something else than a regular file stands
     /// there.
     pub fn target(&self, path: &str) -> Result<Target<'_>, Error> {
-        // Whoever writes does more than look.
+        // A write is more than a look.
         self.unnoted();
         let (root, parts) = self.lexical(path)?;
         Target::find(self, path, root, &parts)

@@ -11,7 +11,7 @@ use super::super::objects::starts_with_any_case;
 use super::super::repository::{Shape, is_part};
 use super::{Stamp, step};
 
-/// What is granted and what is hidden. Paths are absolute and, but for a link that is hidden itself, hold no links.
+/// The granted and the hidden paths. Paths are absolute and, but for a link that is hidden itself, hold no links.
 #[derive(Debug)]
 pub(super) struct Rules {
     pub(super) read: Vec<PathBuf>,

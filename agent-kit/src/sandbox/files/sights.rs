@@ -68,7 +68,7 @@ impl Look {
         }
         match (self.digest, other.digest) {
             (left, right) if left == right && self.read_bytes == other.read_bytes => Some(self),
-            // Whoever read nothing of a file, or read it when it was old enough, has seen no more than its mark.
+            // A file that was not read, or was old enough when it was, is known by its mark alone.
             (Some(_), None) if self.read_bytes > 0 => Some(self),
             (None, Some(_)) if other.read_bytes > 0 => Some(other),
             _ => None,

@@ -28,7 +28,7 @@ const MODE_KEPT: u32 = 0o777;
 /// Held while a name is made that can be what a folder lacks to be a repository of git.
 static PARTS: Mutex<()> = Mutex::new(());
 
-/// A place for a file, with what stands there now.
+/// The path of a file to write, with what is there now.
 #[derive(Debug)]
 pub struct Target<'a> {
     workspace: &'a Workspace,
@@ -168,7 +168,7 @@ impl<'a> Target<'a> {
         self.existing.as_ref()
     }
 
-    /// Reads what stands there; `None` where nothing does.
+    /// Reads the existing file; `None` if there is none.
     ///
     /// # Errors
     /// When it may not be read, is larger than `max_bytes`, or is not what was seen any more.
@@ -184,8 +184,8 @@ impl<'a> Target<'a> {
         file.read_whole(max_bytes).map(Some)
     }
 
-    /// Makes `content` what stands there: written beside it, synced, and put in its place in one step. Permissions are
-    /// kept, and so is the owner where the system lets us.
+    /// Replaces the file atomically: `content` is written to a temporary file beside it, synced and renamed. Permissions
+    /// are kept, and so is the owner where the system allows it.
     ///
     /// # Errors
     /// When something else stands there than was seen, or the system refuses; then it is as it was, and nothing is left
@@ -197,7 +197,7 @@ impl<'a> Target<'a> {
         let is_part = |name: &OsString| self.workspace.rules.makes_part(name);
         // What two writers make at once is looked at by one after the other.
         let _one = self.missing.iter().chain([&self.name]).any(is_part).then(|| {
-            // Whoever panicked while holding it was writing a file, which is whole all the same.
+            // A panic while it was held leaves no file half written.
             PARTS.lock().unwrap_or_else(PoisonError::into_inner)
         });
         let (temporary, mut file) = match self.make_parents().and_then(|()| self.temporary()) {
@@ -224,7 +224,7 @@ impl<'a> Target<'a> {
         Ok(Written { bytes: content.len() as u64, is_new })
     }
 
-    /// Removes what stands there.
+    /// Removes the file.
     ///
     /// # Errors
     /// When something else stands there than was seen, or the system refuses.
@@ -299,7 +299,7 @@ impl<'a> Target<'a> {
         if self.look()? == self.existing { Ok(()) } else { Err(Error::Changed(self.path())) }
     }
 
-    /// Takes what stands there now for what is expected there, and syncs the folder.
+    /// Makes the current state the expected one, and syncs the folder.
     fn settle(&mut self) -> Result<(), Error> {
         self.existing = self.look()?;
         self.sync_parent()

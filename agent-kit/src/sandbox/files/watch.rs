@@ -45,7 +45,7 @@ enum Stage {
 }
 
 impl Watch {
-    /// Whoever begins promises that from here everything is looked at through a watched workspace.
+    /// Starts noting: from here on the caller looks at files only through a watched workspace.
     pub fn begin(&self) {
         let mut state = self.state();
         if state.stage == Stage::Idle {
@@ -70,7 +70,7 @@ impl Watch {
     }
 
     fn state(&self) -> MutexGuard<'_, State> {
-        // Whoever panicked while holding it was adding to a list, which is whole all the same.
+        // A panic while it was held leaves the list whole.
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 

@@ -15,7 +15,7 @@ pub struct Live {
     pub stdin: Pin<Box<dyn AsyncWrite + Send>>,
     /// What it puts out on stdout.
     pub stdout: Pin<Box<dyn AsyncRead + Send>>,
-    /// What it puts out on stderr. Whoever does not read it stops the program at last.
+    /// What it puts out on stderr. A program whose stderr is not read blocks in the end.
     pub stderr: Pin<Box<dyn AsyncRead + Send>>,
     /// Dropping it ends the program.
     pub running: Running,
@@ -34,8 +34,7 @@ impl Running {
         Self { told, ended }
     }
 
-    /// Tells it to end, if it has not: whoever watches over it closes its input, and ends the whole tree of processes
-    /// when it has not followed within half a second.
+    /// Ends the program: closes its input, and kills the whole process tree if it is still alive after half a second.
     pub fn end(&self) {
         self.told.cancel();
     }

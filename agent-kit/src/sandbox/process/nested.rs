@@ -1,7 +1,7 @@
 //! What is protected by its name, or by being a repository, wherever below the granted folders it stands.
 //!
-//! Whoever writes a nested `.git` names hooks and filters that the user's own git runs later, and a nested `rondo.toml`
-//! is believed by whoever starts there. It is looked for before a program starts, the outermost folders first, within
+//! A program that writes a nested `.git` names hooks and filters that the user's own git runs later, and a nested
+//! `rondo.toml` is read by every run that starts there. Both are looked for before a program starts, the outermost folders first, within
 //! bounds: a folder that a program may write and that is larger is not given to it. What was found once stays protected
 //! as long as it exists. What the program may only read is looked through once.
 //!
@@ -42,7 +42,7 @@ pub(super) struct Roots {
     pub read: Vec<PathBuf>,
 }
 
-/// What was found.
+/// The protected paths below granted folders.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub(super) struct ProtectedPaths {
     /// Out of reach.

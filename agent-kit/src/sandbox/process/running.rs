@@ -206,7 +206,7 @@ pub(super) async fn open(plan: Plan, gate: Option<Arc<Gate>>) -> Result<Live, Er
         let mut passing = std::pin::pin!(pass_on(Frames::new(frames), gate.map(Proxy::new), to_stdout, to_stderr));
         tokio::select! {
             () = &mut passing => {}
-            // Whoever told it has let go of its input, and with that it is closed.
+            // The caller that ended it has dropped its input, which closes it.
             () = told.cancelled() => drop(timeout(FOLLOWING, &mut passing).await),
         }
         let reports = Report::read_all(&launched.end(CLEARING).await);

@@ -84,7 +84,7 @@ pub enum InvalidProgram {
     /// There is no program.
     #[error("argv is empty; its first element is the program")]
     NoProgram,
-    /// The program would be chosen by whoever calls.
+    /// The program would be chosen by the caller.
     #[error("the program itself, the first element of argv, is a template; name the program")]
     ProgramFromArgument,
     /// A template cannot be read.

@@ -5,11 +5,11 @@
 //!
 //! - *outer*: makes the private folder and what is missing of declared paths, keeps the places of hidden files, waits,
 //!   clears up. It lives outside, and ends
-//!   everything when its stdin is closed: whoever wanted the program is gone.
+//!   everything when its stdin is closed: the process that wanted the program is gone.
 //! - *namespaces*: makes them and waits; or bubblewrap in its place. It has no threads, because none can be started by
 //!   whoever has asked for a PID namespace.
 //! - *inner*: is the first process of the namespaces, so that all others die with it. Where there are none, the outer
-//!   stage does its work, and hunts down whoever tries to stay.
+//!   stage does its work, and kills every descendant that is left.
 //! - *program*: takes limits, Landlock and seccomp upon itself and becomes the program, or what stands between it and
 //!   the output where its two streams are told apart.
 //! - *probe*: is the program of the self-test.
@@ -89,8 +89,7 @@ fn outer() -> Result<(), Report> {
     let ended = supervised(&plan, &stdin);
     // Nobody listens any more when this cannot be written.
     let _ = ended.err().map(|report| report.write(&mut io::stdout()));
-    // Whoever wanted the program sees by the end of these streams that the tree is dead, and need not wait for what
-    // follows.
+    // The end of these streams tells the caller that the process tree is dead; it need not wait for what follows.
     let nowhere = std::fs::OpenOptions::new().write(true).open("/dev/null").map_err(not_started)?;
     let _ = nix::unistd::dup2_stdout(&nowhere).and_then(|()| nix::unistd::dup2_stderr(&nowhere));
     std::thread::spawn(|| {
@@ -160,7 +159,7 @@ fn start(command: &mut Command, plan: &Plan, stdin: &[u8]) -> Result<Child, Repo
     Ok(child)
 }
 
-/// Closes what was inherited beside the three streams: a file or a lock of whoever started us.
+/// Closes every inherited descriptor but the three streams.
 fn close_all_others() -> Result<(), Report> {
     let entries = std::fs::read_dir("/proc/self/fd").map_err(no_sandbox)?;
     let open: Vec<i32> = entries.filter_map(|entry| entry.ok()?.file_name().to_str()?.parse().ok()).collect();

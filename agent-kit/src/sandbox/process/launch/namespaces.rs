@@ -15,7 +15,7 @@ use rustix::thread::{
 use super::super::plan::{Isolation, Plan};
 use super::{entrance, hidden, mounts, private};
 
-/// Who root is inside. Whoever is not root keeps the number.
+/// The user id of root inside. Other users keep theirs.
 const ROOT_INSIDE: u32 = 1000;
 
 /// The kernel gives out no process number below this after the first round.

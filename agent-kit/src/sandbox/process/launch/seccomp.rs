@@ -198,7 +198,7 @@ const SHARED: &[i64] = &[
     libc::SYS_shmget,
 ];
 
-/// Each flag by which a child would have a namespace of its own.
+/// The flags of `clone` that make a namespace.
 const NEW_NAMESPACES: [i32; 8] = [
     libc::CLONE_NEWUSER,
     libc::CLONE_NEWNS,
