@@ -2,9 +2,12 @@
 
 use std::collections::BTreeMap;
 
+use rondo_protocol::canonical;
 use rondo_protocol::diagnostic::{Code, Diagnostic};
 
+use crate::conversation::rebuild;
 use crate::exit::Exit;
+use crate::{Error, resolved_roles, store, trust};
 
 /// Why a verb did not do what was asked.
 #[derive(Debug, Clone, PartialEq)]
@@ -86,5 +89,65 @@ impl std::fmt::Display for Failure {
 impl From<Faulty> for Failure {
     fn from(faulty: Faulty) -> Self {
         Self::Diagnostics(faulty)
+    }
+}
+
+impl From<store::Error> for Failure {
+    fn from(error: store::Error) -> Self {
+        let failure = Self::new(error.code(), error.to_string()).with_exit(Exit::of_store(&error));
+        match error {
+            store::Error::Busy { .. } => failure.with_hint("wait until it has ended; `rondo show` works meanwhile"),
+            store::Error::Conflict { .. } => failure.with_hint("`rondo show` tells how the thread stands now"),
+            _ => failure,
+        }
+    }
+}
+
+impl From<rebuild::Error> for Failure {
+    fn from(error: rebuild::Error) -> Self {
+        match error {
+            rebuild::Error::Store(error) => error.into(),
+            other => Self::new(Code::InternalFault, other.to_string()),
+        }
+    }
+}
+
+impl From<trust::Error> for Failure {
+    fn from(error: trust::Error) -> Self {
+        Self::new(Code::NotTrusted, error.to_string())
+    }
+}
+
+impl From<canonical::Error> for Failure {
+    fn from(error: canonical::Error) -> Self {
+        Self::new(Code::InternalFault, error.to_string())
+    }
+}
+
+impl From<Error> for Failure {
+    fn from(error: Error) -> Self {
+        let message = error.to_string();
+        match error {
+            Error::Store(error) => error.into(),
+            Error::NoThread { .. } => Self::new(Code::ThreadUnknown, message),
+            Error::Running { .. } => Self::new(Code::StoreBusy, message),
+            Error::HasEnded { .. } => Self::new(Code::ThreadEnded, message),
+            Error::ResolvedRoles(resolved_roles::Error::UnresolvedModel { .. }) => Self::new(Code::NoProvider, message),
+            Error::HookProgram { ref program, .. } => {
+                let hint = format!("look at what it is to do, then declare it as [hook.{program}] in rondo.toml");
+                Self::new(Code::HookProgramUnknown, message).with_hint(hint)
+            }
+            Error::Hook { .. } => Self::new(Code::HookSettings, message).with_exit(Exit::Invalid),
+            Error::Unpriced { ref model, .. } => {
+                let hint = format!(
+                    "say it as price = {{ input, output }} of [model.{model}] in rondo.toml, or take the limit out"
+                );
+                Self::new(Code::PriceUnknown, message).with_hint(hint)
+            }
+            Error::Fault(fault) => Self::new(fault.code, message),
+            Error::Graph(_) | Error::ResolvedRoles(_) | Error::Layout(_) | Error::Input(_) => {
+                Self::new(Code::InternalFault, message)
+            }
+        }
     }
 }

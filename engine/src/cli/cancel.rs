@@ -5,10 +5,10 @@ use super::exit::Exit;
 use super::failure::Failure;
 use super::output::{Output, tell};
 use super::person::is_attended;
-use super::request::Request;
+use super::runner::{Task, run_task};
 use super::session::{self, look_into, own_store, settings, thread_in};
-use super::watch::{Showing, watch};
 use super::{JsonArgs, StoreArgs};
+use crate::Cancelled;
 use crate::config::Flags;
 
 /// End a thread for good; it cannot be resumed
@@ -29,9 +29,16 @@ pub fn cancel(args: &CancelArgs, output: &mut Output) -> Result<Exit, Failure> {
     let store = own_store(&settings, By::of(false, !output.is_json() && is_attended()))?;
     let (look, thread, _) = thread_in(look_into(&store.folder)?, &args.thread)?;
     drop(look);
-    let showing = Showing { is_quiet: true, concurrency: 1 };
-    let request = Request::Cancel { thread: thread.clone() };
-    let exit = watch(std::iter::once(request), store, settings.durability.value, showing, output)?;
+    let id = thread.clone();
+    let task: Task = Box::new(move |context| {
+        Box::pin(async move {
+            if let Cancelled::Ended { ending, head } = context.engine.cancel(&id).await? {
+                context.ended(id, ending, head).await;
+            }
+            Ok(Exit::Done)
+        })
+    });
+    let exit = run_task(task, store, settings.durability.value, output)?;
     if exit == Exit::Done && !output.is_json() {
         tell(&format!("thread {thread} is cancelled\n"));
     }

@@ -27,7 +27,7 @@ use super::output::one_line;
 use super::person::{self, Answer};
 use super::session::Sources;
 use super::tooling::granted_paths;
-pub use super::tooling::{named, of_trust};
+pub use super::tooling::named;
 use crate::config::{Grant, Settings, Stated, ToolSchema, keys};
 use crate::env::{Env as _, SystemEnv};
 use crate::grant::{Grants, Rule};
@@ -128,16 +128,16 @@ impl Asked {
         let of_workflow = of_workflow.filter(|(_, asks)| asks.iter().any(|ask| ask.kind != Kind::Limits));
         // What asks for nothing needs no records, whatever is wrong with them.
         let records = whole.trust.as_deref().filter(|_| !asks.is_empty() || of_workflow.is_some());
-        let book = Records::read(records).map_err(|error| of_trust(&error))?;
+        let book = Records::read(records)?;
         let settings = (!asks.is_empty()).then(|| {
             let file = whole.file.as_deref().map_or_else(String::new, |file| file.to_string_lossy().into_owned());
-            let digest = digest(&asks).map_err(|error| internal(&error))?;
+            let digest = digest(&asks)?;
             let standing = book.settings(&folder_name(&file), digest);
             Ok::<_, Failure>(Part::new(file, asks, digest, digest, &standing))
         });
         let workflow = of_workflow.map(|(subject, asks)| {
             let definition = definition(&subject)?;
-            let own = lasting(&asks).map_err(|error| internal(&error))?;
+            let own = lasting(&asks)?;
             let standing = book.workflow(subject.file, definition, own, subject.is_current);
             Ok::<_, Failure>(Part::new(subject.file.to_owned(), asks, definition, own, &standing))
         });
@@ -164,7 +164,7 @@ impl Asked {
     /// When a value has no canonical form.
     pub fn digest(&self) -> Result<Digest, Failure> {
         let parts = self.parts().flat_map(|part| [part.file.as_bytes().to_vec(), part.digest.as_bytes().to_vec()]);
-        let asks = digest(&self.asks()).map_err(|error| internal(&error))?;
+        let asks = digest(&self.asks())?;
         let mut bytes = b"rondo/consent/v1\n".to_vec();
         bytes.extend(parts.flatten());
         bytes.extend(asks.as_bytes());
@@ -277,7 +277,7 @@ impl Asked {
                 );
             }
         })
-        .map_err(|error| of_trust(&error))
+        .map_err(Failure::from)
     }
 
     /// Records and the secret say what is believed: what lies in a folder that is asked about could say it itself.
@@ -355,11 +355,10 @@ pub fn record_own(subject: &Subject<'_>, settings: &Settings) -> Result<(), Fail
     let granted = granted_by_settings(&settings.grant);
     let mut asks = of_workflow(subject, settings, &granted);
     asks.retain(|ask| ask.kind != Kind::Limits);
-    let digest = digest(&asks).map_err(|error| internal(&error))?;
+    let digest = digest(&asks)?;
     let agreement = Agreement { digest, own: true, asks, agreed_at_ms: SystemEnv::default().now_ms() };
     let file = subject.file.to_owned();
-    Records::update(settings.trust.as_deref(), |book| book.agree_to_workflow(file, agreement))
-        .map_err(|error| of_trust(&error))
+    Records::update(settings.trust.as_deref(), |book| book.agree_to_workflow(file, agreement)).map_err(Failure::from)
 }
 
 /// Whether all of a project's settings count for a verb that starts nothing and asks nobody.
@@ -445,8 +444,8 @@ fn limits(policy: &Policy) -> Value {
 
 /// What stands for a workflow in the records: its definition with every file that it includes, and its policy.
 fn definition(subject: &Subject<'_>) -> Result<Digest, Failure> {
-    let (workflow, _) = Digest::of(ObjectKind::Workflow, subject.workflow).map_err(|error| internal(&error))?;
-    let (policy, _) = Digest::of(ObjectKind::Policy, subject.policy).map_err(|error| internal(&error))?;
+    let (workflow, _) = Digest::of(ObjectKind::Workflow, subject.workflow)?;
+    let (policy, _) = Digest::of(ObjectKind::Policy, subject.policy)?;
     let mut bytes = b"rondo/trusted/v1\n".to_vec();
     bytes.extend(workflow.as_bytes());
     bytes.extend(policy.as_bytes());
@@ -609,10 +608,6 @@ pub fn granted_by(asked: &Asked, settings: &Settings, tool: &str) -> Option<&'st
         None if settings.grant.tools.is_some() => Some("[grant]"),
         None => Some("default"),
     }
-}
-
-fn internal(error: &canonical::Error) -> Failure {
-    Failure::new(Code::InternalFault, error.to_string())
 }
 
 #[cfg(test)]

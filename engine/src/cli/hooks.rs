@@ -17,11 +17,10 @@ use super::failure::Failure;
 use super::output::Output;
 use super::person::is_attended;
 use super::recording::Recording;
-use super::request::Request;
 use super::run::read_script;
 use super::run_config::{Equipment, RunSpec, replaying};
-use super::session::{self, look_into, no_threads, of_store, own_store, settings};
-use super::watch::{Showing, watch};
+use super::runner::{Task, run_task};
+use super::session::{self, look_into, no_threads, own_store, settings};
 use super::{lines, working_folder};
 use crate::config::Flags;
 use crate::conversation::rebuild;
@@ -106,18 +105,6 @@ pub fn flags(matches: &ArgMatches, registry: &Registry) -> BTreeMap<String, Stri
     }
 }
 
-/// A verb of a kind that was asked for.
-pub struct VerbRequest {
-    /// The verb.
-    pub verb: String,
-    /// Which of its actions.
-    pub action: String,
-    /// What it was given.
-    pub asked: subcommand::Arguments,
-    /// What the operator gives.
-    pub run_spec: Option<RunSpec>,
-}
-
 /// What the command line asks of a verb of a kind.
 pub struct Called {
     verb: String,
@@ -185,7 +172,7 @@ pub fn run(called: Called, registry: &Registry, output: &mut Output) -> Result<E
         let (id, row) = session::thread(look.store.as_ref(), word)?;
         *word = id.to_string();
         let (script, recorded) = lines::origin(&row).map_or((None, None), |origin| (origin.script, origin.recorded));
-        let workflow = rebuild::beginning(look.store.as_ref(), &row).map_err(|error| of_store(&error))?.workflow;
+        let workflow = rebuild::beginning(look.store.as_ref(), &row)?.workflow;
         let read = |file: String| read_script(Path::new(&file), &workflow, &working_folder()?);
         let script = script.map(read).transpose()?.map(|(script, _)| script);
         let recorded = recorded.map(|file| Recording::read(Path::new(&file), &working_folder()?)).transpose()?;
@@ -201,24 +188,22 @@ pub fn run(called: Called, registry: &Registry, output: &mut Output) -> Result<E
         });
     }
     drop(look);
-    let request = Request::Verb(Box::new(VerbRequest { verb, action, asked, run_spec }));
-    let showing = Showing { is_quiet: true, concurrency: 1 };
-    watch(std::iter::once(request), own, durability, showing, output)
-}
-
-/// Carries out a verb.
-///
-/// # Errors
-/// When the verb fails.
-pub async fn carry_out(engine: &Engine, request: VerbRequest) -> Result<SubcommandOutput, Failure> {
-    let VerbRequest { verb, action, asked, run_spec } = request;
-    let context = |kind: &str| StoreContext {
-        space: engine.space(kind),
-        store: &**engine.store(),
-        env: SystemEnv::default(),
-        replaying: run_spec.as_ref().map(|run_spec| Replaying { engine, run_spec, kind: kind.to_owned() }),
-    };
-    say(engine.registry(), &verb, &action, &asked, context).await
+    let task: Task = Box::new(move |context| {
+        Box::pin(async move {
+            let engine = &context.engine;
+            let subcommand_context = |kind: &str| StoreContext {
+                space: engine.space(kind),
+                store: &**engine.store(),
+                env: SystemEnv::default(),
+                replaying: run_spec.as_ref().map(|run_spec| Replaying { engine, run_spec, kind: kind.to_owned() }),
+            };
+            let said =
+                context.unless_stopped(say(engine.registry(), &verb, &action, &asked, subcommand_context)).await?;
+            context.said(said).await;
+            Ok(Exit::Done)
+        })
+    });
+    run_task(task, own, durability, output)
 }
 
 /// What every kind that has the action says, in their order.

@@ -10,7 +10,7 @@ use rondo_protocol::{Digest, Value};
 use serde::Serialize;
 
 use super::failure::Failure;
-use super::session::{Driven, of_store};
+use super::session::Driven;
 use crate::conversation::rebuild;
 use crate::store::{Read, Row, Status, StoredStep};
 use crate::thread::{Checkpoint, Origin};
@@ -198,8 +198,7 @@ pub fn step_line(store: &dyn Read, stored: StoredStep, note: Note, body: String)
         .step
         .transcript
         .map(|digest| rebuild::object::<Transcript>(store, Kind::Transcript, digest))
-        .transpose()
-        .map_err(|error| of_store(&error))?;
+        .transpose()?;
     let StoredStep { seq, digest, visit, step } = stored;
     let EdgeTaken { from, prompt, status } = step.edge;
     Ok(StepLine {

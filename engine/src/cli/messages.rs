@@ -12,7 +12,7 @@ use serde::Serialize;
 use super::exit::Exit;
 use super::failure::Failure;
 use super::output::Output;
-use super::session::{look, of_store, thread_in};
+use super::session::{look, thread_in};
 use super::{JsonArgs, StoreArgs};
 use crate::conversation::rebuild::{self, Request};
 use crate::store::{Read, Row, StoredStep};
@@ -63,7 +63,7 @@ pub fn messages(args: &MessagesArgs, output: &mut Output) -> Result<Exit, Failur
     let store = look.store.as_ref();
     let unknown = |what: String| Failure::new(Code::ThreadUnknown, what);
     let role = RoleName::new(&args.role).map_err(|error| unknown(error.to_string()))?;
-    let beginning = rebuild::beginning(store, &row).map_err(|error| of_store(&error))?;
+    let beginning = rebuild::beginning(store, &row)?;
     if beginning.workflow.role(role.as_str()).is_none() {
         let failure = unknown(format!("thread {thread} has no role {role}"));
         let names = beginning.workflow.roles.iter().map(|(name, _)| name.as_str());
@@ -102,8 +102,7 @@ pub fn messages(args: &MessagesArgs, output: &mut Output) -> Result<Exit, Failur
     rebuild::requests(store, &thread, &row, &|stored| stored.seq == seq, &mut |request| {
         outcome = tell(&request, output);
         outcome.is_ok() && !output.is_closed()
-    })
-    .map_err(|error| of_rebuild(&error))?;
+    })?;
     outcome.map(|()| Exit::Done)
 }
 
@@ -123,7 +122,7 @@ fn visits(
             }
             true
         };
-        store.scan(thread, 1..=row.seq, each).map_err(|error| of_store(&error))?;
+        store.scan(thread, 1..=row.seq, each)?;
     }
     let place = |lane: &LanePath| lane.parts().map(|(role, index)| (index, role.to_owned())).collect::<Vec<_>>();
     found.sort_by_key(|(lane, _)| place(lane));
@@ -139,14 +138,6 @@ fn names(found: &[(LanePath, u64)]) -> String {
     match found.len() - shown.len() {
         0 => shown.join(", "),
         more => format!("{} and {more} more", shown.join(", ")),
-    }
-}
-
-/// A fault of rebuilding as it is told.
-pub(super) fn of_rebuild(error: &rebuild::Error) -> Failure {
-    match error {
-        rebuild::Error::Store(error) => of_store(error),
-        other => Failure::new(Code::InternalFault, other.to_string()),
     }
 }
 

@@ -26,10 +26,10 @@ mod prefix;
 mod progress;
 mod record;
 mod report;
-mod request;
 mod resume;
 mod review;
 mod run;
+mod runner;
 mod schema;
 mod session;
 mod show;
@@ -41,7 +41,6 @@ mod tools;
 mod trust;
 mod validate;
 mod verify;
-mod watch;
 mod workflow;
 
 #[cfg(test)]

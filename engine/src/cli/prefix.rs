@@ -11,10 +11,9 @@ use serde::Serialize;
 use super::exit::Exit;
 use super::failure::Failure;
 use super::lines::who;
-use super::messages::of_rebuild;
 use super::output::Output;
 use super::run_config::price_of;
-use super::session::{look_into, of_store, settings, thread, thread_in};
+use super::session::{look_into, settings, thread, thread_in};
 use super::{JsonArgs, StoreArgs};
 use crate::author::prefix::{self, Cost, PrefixBreak, RoleSum, Visit, VisitPair};
 use crate::config::Flags;
@@ -127,7 +126,7 @@ pub fn prefix(args: &PrefixArgs, output: &mut Output) -> Result<Exit, Failure> {
     let settings = settings(&Flags { store: args.store.store.clone(), durability: None })?;
     let (look, id, row) = thread_in(look_into(&settings.store.value)?, &args.thread)?;
     let store = look.store.as_ref();
-    let workflow = rebuild::beginning(store, &row).map_err(|error| of_store(&error))?.workflow;
+    let workflow = rebuild::beginning(store, &row)?.workflow;
     let of_model = |name: &str| settings.models.get(name).and_then(|model| model.price.as_ref()).map(price_of);
     let prices = prefix::prices(&workflow, &of_model);
     let mut report = Report {
@@ -143,7 +142,7 @@ pub fn prefix(args: &PrefixArgs, output: &mut Output) -> Result<Exit, Failure> {
     let Some(other) = &args.against else {
         report.heading(&format!("{id}  {}\n", workflow.name))?;
         let sums = prefix::visits(store, &id, &row, &prices, &mut |visit| report.visit(&visit, true));
-        return report.end(&sums.map_err(|error| of_rebuild(&error))?);
+        return report.end(&sums?);
     };
     let (other, other_row) = thread(store, other)?;
     report.against = Some(&other);
@@ -152,8 +151,7 @@ pub fn prefix(args: &PrefixArgs, output: &mut Output) -> Result<Exit, Failure> {
     prefix::against(store, (&id, &row), (&other, &other_row), &prices, &mut |VisitPair { visit, has_counterpart }| {
         has_met |= has_counterpart;
         report.visit(&visit, has_counterpart)
-    })
-    .map_err(|error| of_rebuild(&error))?;
+    })?;
     let exit = report.end(&[])?;
     if has_met {
         return Ok(exit);

@@ -6,6 +6,7 @@ use std::sync::Arc;
 
 use rondo_agent_kit::tool::InDoubt;
 use rondo_protocol::diagnostic::Code;
+use rondo_protocol::id::ThreadId;
 
 use super::consent::{Asked, By, Subject, named};
 use super::exit::Exit;
@@ -15,10 +16,8 @@ use super::lines;
 use super::output::{Output, tell};
 use super::person::is_attended;
 use super::recording::Recording;
-use super::request::{Request, ResumeRequest};
-use super::run::{ScriptArgs, read_script, recording, script, warn_of_plain_http};
-use super::session::{self, look_into, no_threads, of_store, thread, unfinished};
-use super::watch::{Showing, watch};
+use super::run::{ScriptArgs, cassette, configured, read_script, script, warn_of_plain_http};
+use super::session::{self, look_into, no_threads, thread, unfinished};
 use super::{JsonArgs, StoreArgs, workflow, working_folder};
 use crate::config::{Flags, Settings};
 use crate::conversation::rebuild;
@@ -27,7 +26,9 @@ use crate::store::Status;
 
 use super::approval::approvers;
 use super::run_config::{Equipment, RunSpec};
+use super::runner::{RunOptions, Task, TaskContext, run_tasks};
 use crate::grant::Grants;
+use crate::{Resumed, RunConfig};
 
 /// What a person decides of calls in doubt.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, clap::ValueEnum)]
@@ -94,12 +95,12 @@ pub fn resume(args: &ResumeArgs, output: &mut Output) -> Result<Exit, Failure> {
     let (script, recorded, grants) = if has_ended {
         (None, None, Grants::default())
     } else {
-        let workflow = rebuild::beginning(store, &row).map_err(|error| of_store(&error))?.workflow;
-        let policy = rebuild::policy(store, &row).map_err(|error| of_store(&error))?;
+        let workflow = rebuild::beginning(store, &row)?.workflow;
+        let policy = rebuild::policy(store, &row)?;
         let folder =
             origin.as_ref().and_then(|origin| origin.file.as_deref()).and_then(|file| Path::new(file).parent());
         let asked = script(&args.script, folder, &workflow, &here)?;
-        let asked_recorded = recording(&args.script, &here)?;
+        let asked_recorded = cassette(&args.script, &here)?;
         // A thread that was begun with a script or a recording goes on with it; another one must be asked for.
         let begun = origin.as_ref().filter(|_| asked.is_none() && asked_recorded.is_none());
         let begun_with = begun.and_then(|origin| origin.script.as_deref());
@@ -154,7 +155,24 @@ pub fn resume(args: &ResumeArgs, output: &mut Output) -> Result<Exit, Failure> {
         approvers: approvers(is_attended),
         flags: args.flags.clone(),
     };
-    let request = Request::Resume(Box::new(ResumeRequest { thread: id, run_spec }));
-    let showing = Showing { is_quiet: args.quiet, concurrency: 1 };
-    watch(std::iter::once(request), store, durability, showing, output)
+    let task: Task = Box::new(|context| Box::pin(resume_thread(context, id, run_spec)));
+    let options = RunOptions { is_quiet: args.quiet, concurrency: 1 };
+    run_tasks(std::iter::once(task), store, durability, options, output)
+}
+
+async fn resume_thread(context: TaskContext, thread: ThreadId, run_spec: RunSpec) -> Result<Exit, Failure> {
+    let (workflow, origin) = context.engine.definition(&thread)?;
+    // A thread that has ended makes no calls.
+    let run_config = match origin.ending {
+        Some(_) => RunConfig::default(),
+        None => context.unless_stopped(configured(&workflow, &run_spec)).await?,
+    };
+    match context.engine.resume(&thread, |_, _| Ok::<_, Failure>(run_config)).await? {
+        Resumed::Running(handle) => Ok(context.follow(handle).await),
+        Resumed::Ended { ending, head } => {
+            let exit = Exit::of_outcome(ending.outcome);
+            context.ended(thread, ending, head).await;
+            Ok(exit)
+        }
+    }
 }

@@ -9,7 +9,7 @@ use rondo_agent_kit::model::script::Script;
 use rondo_protocol::diagnostic::Code;
 use rondo_protocol::event::Durability;
 use rondo_protocol::source::Source;
-use rondo_protocol::workflow::Workflow;
+use rondo_protocol::workflow::{Checked, Workflow};
 
 use super::approval::approvers;
 use super::consent::{Asked, By, Subject, is_plain_http, named};
@@ -22,12 +22,12 @@ use super::known_keys::KnownKeys;
 use super::output::{Output, Style, tell, tell_styled};
 use super::person::is_attended;
 use super::recording::Recording;
-use super::request::{Request, RunRequest};
-use super::run_config::{Equipment, RunSpec, scripted_cast, speaking};
+use super::run_config::{Equipment, RunSpec, run_config, scripted_cast, speaking};
+use super::runner::{RunOptions, Task, TaskContext, run_tasks};
 use super::session::{self, own_store};
-use super::watch::{Showing, watch};
-use super::{JsonArgs, StoreArgs, report, tooling, workflow, working_folder};
+use super::{JsonArgs, StoreArgs, recording, report, tooling, workflow, working_folder};
 use crate::config::{Flags, Settings};
+use crate::{NewThread, RunConfig};
 
 /// The most bytes of a script; the reader's own budget is lower and has better words.
 const MAX_SCRIPT_BYTES: usize = 16 << 20;
@@ -119,7 +119,7 @@ pub(super) fn start(args: &RunArgs, record: Option<PathBuf>, output: &mut Output
         let message = format!("{} threads cannot be recorded in one file", inputs.len());
         return Err(Failure::new(Code::RecordingRefused, message).with_hint("record one input at a time"));
     }
-    let recorded = recording(&args.script, &here)?;
+    let recorded = cassette(&args.script, &here)?;
     let script = script(&args.script, Some(loaded.folder()), &checked.workflow, &here)?;
     let (script, script_file) = script.unzip();
     let settings = sources.whole()?;
@@ -142,20 +142,42 @@ pub(super) fn start(args: &RunArgs, record: Option<PathBuf>, output: &mut Output
     let run_spec = RunSpec { equipment, script, recorded, record, in_doubt: None, approvers, flags };
     // What the operator lacks is told before a store is opened.
     speaking(&checked.workflow, &run_spec)?;
-    let (workflow, policy) = (loaded.checked.workflow, loaded.checked.policy);
+    let Checked { workflow, policy, .. } = loaded.checked;
     // Made one by one when their turn comes: a file of inputs may hold many thousands.
-    let requests = inputs.into_iter().map(move |input| {
-        Request::Run(Box::new(RunRequest {
-            workflow: workflow.clone(),
-            policy: policy.clone(),
-            input,
-            file: Some(file.clone()),
-            script: script_file.clone(),
-            run_spec: run_spec.clone(),
-        }))
+    let tasks = inputs.into_iter().map(move |input| {
+        let (workflow, policy) = (workflow.clone(), policy.clone());
+        let (file, script, run_spec) = (Some(file.clone()), script_file.clone(), run_spec.clone());
+        let workspace = Some(run_spec.equipment.settings().workspace.to_string_lossy().into_owned());
+        let recorded = run_spec.recorded.as_ref().map(|played| played.file.clone());
+        let new = NewThread { workflow, policy, input, file, script, recorded, workspace };
+        let task: Task = Box::new(|context| Box::pin(run_thread(context, new, run_spec)));
+        task
     });
-    let showing = Showing { is_quiet: args.quiet, concurrency: usize::from(args.concurrency) };
-    watch(requests, store, durability, showing, output)
+    let options = RunOptions { is_quiet: args.quiet, concurrency: usize::from(args.concurrency) };
+    run_tasks(tasks, store, durability, options, output)
+}
+
+async fn run_thread(context: TaskContext, new: NewThread, run_spec: RunSpec) -> Result<Exit, Failure> {
+    let mut run_config = context.unless_stopped(configured(&new.workflow, &run_spec)).await?;
+    let to = run_spec.record.as_deref();
+    let recorder = to.map(|to| recording::begin(to, &new.workflow.name)).transpose()?;
+    run_config.recorder.clone_from(&recorder);
+    let handle = context.engine.start(new, run_config).await.inspect_err(|_| recording::discard(to))?;
+    let exit = context.follow(handle).await;
+    match recorder.map(|recorder| recorder.finish()) {
+        // A run that stopped because of this fault has reported it.
+        Some(Err(fault)) if exit != Exit::InputOutput => Err(recording::failed(fault)),
+        _ => Ok(exit),
+    }
+}
+
+/// The configuration of a run, with its notices on stderr.
+pub(super) async fn configured(workflow: &Workflow, run_spec: &RunSpec) -> Result<RunConfig, Failure> {
+    let (run_config, notices) = run_config(workflow, run_spec).await?;
+    for notice in &notices {
+        tell(&format!("{notice}\n"));
+    }
+    Ok(run_config)
 }
 
 /// Says which providers are sent prompts and keys that can be read on the way.
@@ -174,7 +196,7 @@ pub(super) fn warn_of_plain_http(settings: &Settings, is_played: bool) {
 ///
 /// # Errors
 /// Every fault of the recording.
-pub(super) fn recording(args: &ScriptArgs, here: &Path) -> Result<Option<Recording>, Failure> {
+pub(super) fn cassette(args: &ScriptArgs, here: &Path) -> Result<Option<Recording>, Failure> {
     args.recorded.as_deref().map(|file| Recording::read(file, here)).transpose()
 }
 

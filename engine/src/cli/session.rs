@@ -7,7 +7,6 @@ use rondo_protocol::diagnostic::Code;
 use rondo_protocol::id::ThreadId;
 
 use super::consent::{self, By, named_files};
-use super::exit::Exit;
 use super::failure::{Failure, Faulty};
 use super::files::{folder_of, read_text};
 use super::output::tell;
@@ -240,7 +239,7 @@ impl Driven {
 
     /// What is driven of the store in a folder; nothing where no process holds it.
     fn of(folder: &Path) -> Result<Self, Failure> {
-        if store::holder(folder).map_err(|error| of_store(&error))?.is_none() {
+        if store::holder(folder)?.is_none() {
             return Ok(Self::These(BTreeSet::new()));
         }
         Ok(shared_store::driven(folder).map_or(Self::Unknown, Self::These))
@@ -272,15 +271,15 @@ pub fn look(args: &StoreArgs) -> Result<Option<Look>, Failure> {
 /// As [`look`].
 pub fn look_into(at: &Path) -> Result<Option<Look>, Failure> {
     // Whose files these are comes before what they say.
-    if folder::look(at).map_err(|error| of_store(&error))? == FolderState::Nothing {
+    if folder::look(at)? == FolderState::Nothing {
         return Ok(None);
     }
-    if store::is_unwritten(at).map_err(|error| of_store(&error))? {
+    if store::is_unwritten(at)? {
         return Ok(None);
     }
     // Before and after: a thread that ends or begins meanwhile is driven by one of the two.
     let before = Driven::of(at)?;
-    let (reader, opened) = store::RocksReader::open(at).map_err(|error| of_store(&error))?;
+    let (reader, opened) = store::RocksReader::open(at)?;
     for notice in opened.notices {
         tell(&format!("store: {notice}\n"));
     }
@@ -305,7 +304,7 @@ pub struct OwnStore {
 /// Exit 3 for a store that is not the user's own and that nobody agreed to use.
 pub fn own_store(settings: &Settings, by: By) -> Result<OwnStore, Failure> {
     let folder = settings.store.value.clone();
-    let found = folder::look(&folder).map_err(|error| of_store(&error))?;
+    let found = folder::look(&folder)?;
     let FolderState::Store(signed) = found else {
         let owner = new_owner(settings).unwrap_or_else(|failure| {
             tell(&format!("{failure}; so the new store will not be known as yours\n"));
@@ -368,7 +367,7 @@ fn read_secret(settings: &Settings) -> Result<Option<Secret>, trust::secret::Err
 pub fn sign(store: &Path, settings: &Settings) -> Result<(), Failure> {
     let place = || Failure::new(Code::StoreForeign, "there is no place for your secret: set XDG_DATA_HOME or HOME");
     let owner = new_owner(settings)?.ok_or_else(place)?;
-    folder::sign(store, owner).map_err(|error| of_store(&error))
+    folder::sign(store, owner).map_err(Failure::from)
 }
 
 /// Whether a file of the user lies in the folder that is worked in, which could have brought it along. A home is nobody
@@ -391,27 +390,17 @@ fn new_owner(settings: &Settings) -> Result<Option<Owner>, Failure> {
     Ok(Some(Owner { id, tag: secret.tag(&Owner::message(&id)) }))
 }
 
-/// A fault of the store as it is told.
-pub fn of_store(error: &store::Error) -> Failure {
-    let failure = Failure::new(error.code(), error.to_string()).with_exit(Exit::of_store(error));
-    match error {
-        store::Error::Busy { .. } => failure.with_hint("wait until it has ended; `rondo show` works meanwhile"),
-        store::Error::Conflict { .. } => failure.with_hint("`rondo show` tells how the thread stands now"),
-        _ => failure,
-    }
-}
-
 /// The thread that `word` means: an id, the beginning of one, or `last`.
 ///
 /// # Errors
 /// [`Code::ThreadUnknown`], [`Code::ThreadAmbiguous`], or a fault of the store.
 pub fn thread(store: &dyn Read, word: &str) -> Result<(ThreadId, Row), Failure> {
     if let Ok(id) = ThreadId::new(word)
-        && let Some(row) = store.row(&id).map_err(|error| of_store(&error))?
+        && let Some(row) = store.row(&id)?
     {
         return Ok((id, row));
     }
-    let mut rows = store.rows(None, usize::MAX).map_err(|error| of_store(&error))?;
+    let mut rows = store.rows(None, usize::MAX)?;
     if word == "last" {
         return rows.pop().ok_or_else(no_threads);
     }
@@ -444,7 +433,7 @@ pub fn thread_in(look: Option<Look>, word: &str) -> Result<(Look, ThreadId, Row)
 /// # Errors
 /// [`Code::ResumeUnclear`] when there is none or more than one.
 pub fn unfinished(store: &dyn Read) -> Result<(ThreadId, Row), Failure> {
-    let mut rows = store.rows(None, usize::MAX).map_err(|error| of_store(&error))?;
+    let mut rows = store.rows(None, usize::MAX)?;
     rows.retain(|(_, row)| matches!(row.status, Status::Running | Status::Waiting | Status::Stopped));
     match rows.len() {
         0 => Err(Failure::new(Code::ResumeUnclear, "every thread has ended; there is nothing to resume")),

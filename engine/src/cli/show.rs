@@ -11,7 +11,7 @@ use super::exit::Exit;
 use super::failure::Failure;
 use super::lines::{StepLine, ThreadLine, origin, standing, step_line, thread_line, who};
 use super::output::Output;
-use super::session::{look, of_store, thread_in};
+use super::session::{look, thread_in};
 use super::{JsonArgs, StoreArgs};
 use crate::conversation::rebuild;
 use crate::resolved_roles;
@@ -131,20 +131,18 @@ pub(super) fn steps(
     row: &Row,
     each: &mut dyn FnMut(StepLine) -> Result<bool, Failure>,
 ) -> Result<(), Failure> {
-    let beginning = rebuild::beginning(store, row).map_err(|error| of_store(&error))?;
+    let beginning = rebuild::beginning(store, row)?;
     // A definition of another version may have no readings here; its steps can be shown all the same.
     let body_readers = resolved_roles::body_readers(&beginning.workflow).unwrap_or_default();
     let mut outcome = Ok(true);
     if row.seq == 0 {
         return Ok(());
     }
-    store
-        .scan(&line.thread, 1..=row.seq, &mut |stored, note| {
-            let body = rebuild::body(&body_readers, &stored.step.role, &stored.step.answer);
-            outcome = step_line(store, stored, note, body).and_then(&mut *each);
-            matches!(outcome, Ok(true))
-        })
-        .map_err(|error| of_store(&error))?;
+    store.scan(&line.thread, 1..=row.seq, &mut |stored, note| {
+        let body = rebuild::body(&body_readers, &stored.step.role, &stored.step.answer);
+        outcome = step_line(store, stored, note, body).and_then(&mut *each);
+        matches!(outcome, Ok(true))
+    })?;
     outcome.map(|_| ())
 }
 

@@ -6,7 +6,7 @@ use super::exit::Exit;
 use super::failure::Failure;
 use super::lines::{ThreadLine, origin, standing, thread_line};
 use super::output::Output;
-use super::session::{Look, look, of_store};
+use super::session::{Look, look};
 use super::{JsonArgs, StoreArgs};
 
 /// How many rows are read at once.
@@ -28,7 +28,7 @@ pub fn threads(args: &ThreadsArgs, output: &mut Output) -> Result<Exit, Failure>
     let look = look(&args.store)?;
     let (mut lines, mut after) = (Vec::new(), None);
     while let Some(Look { store, driven }) = &look {
-        let page = store.rows(after.as_ref(), PAGE).map_err(|error| of_store(&error))?;
+        let page = store.rows(after.as_ref(), PAGE)?;
         for (thread, row) in &page {
             let line = thread_line(thread, row, driven);
             if output.is_json() {

@@ -8,12 +8,12 @@ use rondo_protocol::Digest;
 use rondo_protocol::diagnostic::Code;
 use serde::Serialize;
 
-use super::consent::{Asked, By, Subject, of_trust, record_own};
+use super::consent::{Asked, By, Subject, record_own};
 use super::exit::Exit;
 use super::failure::{Failure, Faulty};
 use super::output::{Output, one_line};
 use super::person::{self, Answer, is_attended};
-use super::session::{self, Sources, is_own, look_into, of_store, sign};
+use super::session::{self, Sources, is_own, look_into, sign};
 use super::{JsonArgs, files, tooling, workflow, working_folder};
 use crate::config::{Flags, Settings};
 use crate::store::folder::{self, FolderState};
@@ -174,7 +174,7 @@ fn revoke(args: &TrustArgs, sources: &Sources, output: &mut Output) -> Result<Ex
         (None, Some(folder)) => book.revoke_settings(&folder),
         (None, None) => false,
     });
-    let revoked = revoked.map_err(|error| of_trust(&error))?;
+    let revoked = revoked?;
     if !output.is_json() {
         output.text(if revoked { "no longer trusted\n" } else { "it was not trusted\n" })?;
     }
@@ -182,7 +182,7 @@ fn revoke(args: &TrustArgs, sources: &Sources, output: &mut Output) -> Result<Ex
 }
 
 fn list(settings: &Settings, output: &mut Output) -> Result<Exit, Failure> {
-    let book = Records::read(settings.trust.as_deref()).map_err(|error| of_trust(&error))?;
+    let book = Records::read(settings.trust.as_deref())?;
     let of_settings = book.all_settings().map(|(path, agreed)| ("settings", path, agreed));
     let of_workflows = book.all_workflows().map(|(path, agreed)| ("workflow", path, agreed));
     let all: Vec<_> = of_settings.chain(of_workflows).collect();
@@ -218,22 +218,20 @@ struct StoreLine<'a> {
 
 fn store(args: &TrustArgs, settings: &Settings, output: &mut Output) -> Result<Exit, Failure> {
     let at = &settings.store.value;
-    let FolderState::Store(signed) = folder::look(at).map_err(|error| of_store(&error))? else {
+    let FolderState::Store(signed) = folder::look(at)? else {
         let message = format!("there is no store in {}", at.display());
         return Err(Failure::new(Code::ThreadUnknown, message).with_hint("the first run makes one, and it is yours"));
     };
     if args.revoke {
-        folder::unsign(at).map_err(|error| of_store(&error))?;
+        folder::unsign(at)?;
         if !output.is_json() {
             output.text("the store is no longer known as yours\n")?;
         }
         return Ok(Exit::Done);
     }
     let look = look_into(at)?;
-    let rows = look
-        .map(|look| look.store.rows(None, usize::MAX).map_err(|error| of_store(&error)))
-        .transpose()?
-        .unwrap_or_default();
+    let rows =
+        look.map(|look| look.store.rows(None, usize::MAX).map_err(Failure::from)).transpose()?.unwrap_or_default();
     let own = is_own(signed, settings)?;
     let shown = at.to_string_lossy();
     // What is in it stands for it: a thread more, and it is another store.

@@ -7,7 +7,6 @@ use serde::Serialize;
 use super::exit::Exit;
 use super::failure::Failure;
 use super::lines::who;
-use super::messages::of_rebuild;
 use super::output::Output;
 use super::session::{look, thread_in};
 use super::{JsonArgs, StoreArgs};
@@ -62,8 +61,7 @@ pub fn verify(args: &VerifyArgs, output: &mut Output) -> Result<Exit, Failure> {
                 outcome = tell(&thread, request, output);
             }
             outcome.is_ok()
-        })
-        .map_err(|error| of_rebuild(&error))?;
+        })?;
     }
     outcome?;
     let head = super::lines::thread_line(&thread, &row, &look.driven).head;

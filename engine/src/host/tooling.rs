@@ -24,7 +24,7 @@ use crate::failure::Failure;
 use crate::files::read_text;
 use crate::grant::Grants;
 use crate::hook::HookProgram;
-use crate::trust::{self, Records, server_key};
+use crate::trust::{Records, server_key};
 
 /// The most bytes of a schema file.
 const MAX_SCHEMA_BYTES: usize = 1 << 20;
@@ -148,7 +148,7 @@ pub fn asked<'s>(workflow: &Workflow, settings: &'s Settings, grants: &Grants) -
 /// When nothing is pinned of it, or the trust records cannot be read.
 pub fn played(name: &str, settings: &Settings) -> Result<Server, Failure> {
     let mcp = declared(name, settings)?;
-    let book = Records::read(settings.trust.as_deref()).map_err(|error| of_trust(&error))?;
+    let book = Records::read(settings.trust.as_deref())?;
     let Some(pins) = book.pins(&key(name, mcp)) else {
         let message = format!(
             "nothing is pinned of the tools of the MCP server {name}, and no model is asked that could be told of them"
@@ -196,7 +196,7 @@ fn declared<'s>(name: &str, settings: &'s Settings) -> Result<&'s config::Mcp, F
 pub fn seen(settings: &Settings) -> Result<ToolSet, Failure> {
     let known: Vec<&str> = {
         let book = Records::read(settings.trust.as_deref().filter(|_| !settings.mcp.is_empty()));
-        let book = book.map_err(|error| of_trust(&error))?;
+        let book = book?;
         let is_pinned = |(name, mcp): &(&String, &config::Mcp)| book.pins(&key(name, mcp)).is_some();
         settings.mcp.iter().filter(is_pinned).map(|(name, _)| name.as_str()).collect()
     };
@@ -215,7 +215,7 @@ pub fn seen(settings: &Settings) -> Result<ToolSet, Failure> {
 /// When the trust records cannot be read.
 pub fn not_started(settings: &Settings) -> Result<Vec<(String, String)>, Failure> {
     let book = Records::read(settings.trust.as_deref().filter(|_| !settings.mcp.is_empty()));
-    let book = book.map_err(|error| of_trust(&error))?;
+    let book = book?;
     let of_server = |(name, mcp): (&String, &config::Mcp)| {
         let pinned = book.pins(&key(name, mcp)).map_or_else(
             || format!("nothing is pinned of its tools, `rondo trust --server {name}` looks at them"),
@@ -344,7 +344,7 @@ fn pinned(name: &str, mcp: &config::Mcp, server: &Server, settings: &Settings) -
         }
         compared.unwrap_or(Ok(()))
     });
-    compared.map_err(|error| of_trust(&error))?.map_err(|changed| {
+    compared?.map_err(|changed| {
         let message =
             format!("the tools of the MCP server {name} are not what they were when they were agreed to:\n{changed}");
         Failure::new(Code::McpChanged, message)
@@ -384,7 +384,7 @@ pub async fn offered(name: &str, settings: &Settings) -> Result<Offered, Failure
     let pins = server.pins();
     server.stop().await;
     let key = key(name, mcp);
-    let book = Records::read(settings.trust.as_deref()).map_err(|error| of_trust(&error))?;
+    let book = Records::read(settings.trust.as_deref())?;
     let is_pinned = book.pins(&key).is_some();
     let changed = book.pins(&key).and_then(|old| mcp::compare(old, &pins).err()).map(|changed| changed.to_string());
     Ok(Offered { key, pins, changed, is_pinned })
@@ -395,8 +395,7 @@ pub async fn offered(name: &str, settings: &Settings) -> Result<Offered, Failure
 /// # Errors
 /// When the records cannot be written.
 pub fn agree(offered: Offered, settings: &Settings) -> Result<(), Failure> {
-    Records::update(settings.trust.as_deref(), |book| book.pin(offered.key, offered.pins))
-        .map_err(|error| of_trust(&error))
+    Records::update(settings.trust.as_deref(), |book| book.pin(offered.key, offered.pins)).map_err(Failure::from)
 }
 
 fn key(name: &str, mcp: &config::Mcp) -> String {
@@ -538,9 +537,4 @@ pub fn named(workflow: &Workflow) -> BTreeMap<String, Vec<RoleName>> {
         }
     }
     named
-}
-
-/// Trust records that cannot be used, as it is told.
-pub fn of_trust(error: &trust::Error) -> Failure {
-    Failure::new(Code::NotTrusted, error.to_string())
 }

@@ -17,7 +17,7 @@ use rondo_protocol::workflow::RoleKind;
 use rondo_protocol::{Value, canonical};
 use serde::Serialize;
 
-use super::super::session::{look, of_store, thread_in};
+use super::super::session::{look, thread_in};
 use super::super::{StoreArgs, workflow};
 use crate::author::scenario::{FOLDER, Suite};
 use crate::cli::failure::Failure;
@@ -52,7 +52,7 @@ pub fn make(
 ) -> Result<Exit, Failure> {
     let (look, thread, row) = thread_in(look(store)?, word)?;
     let store = look.store.as_ref();
-    let beginning = rebuild::beginning(store, &row).map_err(|error| of_store(&error))?;
+    let beginning = rebuild::beginning(store, &row)?;
     let origin = Origin::from_bytes(&row.origin)
         .map_err(|error| Failure::new(Code::StoreDamaged, format!("the row of thread {thread}: {error}")))?;
     let folder = folder(&origin, path, here, &beginning.workflow.name)?;
@@ -72,9 +72,9 @@ pub fn make(
                 false
             }
         });
-        scanned.map_err(|error| of_store(&error))?;
+        scanned?;
         if let Some(error) = fault {
-            return Err(of_store(&error));
+            return Err(error.into());
         }
     }
     let whole = said.scenario(&thread.to_string(), &beginning.start.input, &origin);
