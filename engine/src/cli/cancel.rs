@@ -3,13 +3,14 @@
 use super::consent::By;
 use super::exit::Exit;
 use super::failure::Failure;
+use super::find_thread::find_thread_in;
 use super::output::{Output, tell};
 use super::person::is_attended;
 use super::runner::{Task, run_task};
-use super::session::{self, look_into, own_store, settings, thread_in};
+use super::settings_files;
+use super::store_access::{own_store, view_store_at};
 use super::{JsonArgs, StoreArgs};
 use crate::Cancelled;
-use crate::config::Flags;
 
 /// End a thread for good; it cannot be resumed
 #[derive(Debug, clap::Args)]
@@ -24,11 +25,11 @@ pub struct CancelArgs {
 
 /// Cancels a thread.
 pub fn cancel(args: &CancelArgs, output: &mut Output) -> Result<Exit, Failure> {
-    let settings = settings(&Flags { store: args.store.store.clone(), durability: None })?;
-    session::sources(&Flags::default())?.refuse_unsafe()?;
+    let files = settings_files::read(&args.store.flags())?;
+    files.refuse_unsafe()?;
+    let settings = files.in_force()?;
     let store = own_store(&settings, By::of(false, !output.is_json() && is_attended()))?;
-    let (look, thread, _) = thread_in(look_into(&store.folder)?, &args.thread)?;
-    drop(look);
+    let (_, thread, _) = find_thread_in(view_store_at(&store.folder)?, &args.thread)?;
     let id = thread.clone();
     let task: Task = Box::new(move |context| {
         Box::pin(async move {

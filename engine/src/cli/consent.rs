@@ -25,7 +25,7 @@ use super::failure::Failure;
 use super::files::folder_of;
 use super::output::one_line;
 use super::person::{self, Answer};
-use super::session::Sources;
+use super::settings_files::SettingsFiles;
 use super::tooling::granted_paths;
 pub use super::tooling::named;
 use crate::config::{Grant, Settings, Stated, ToolSchema, keys};
@@ -121,9 +121,9 @@ impl Asked {
     ///
     /// # Errors
     /// When the trust records cannot be read.
-    pub fn of(sources: &Sources, whole: &Settings, subject: Option<Subject<'_>>) -> Result<Self, Failure> {
+    pub fn of(files: &SettingsFiles, whole: &Settings, subject: Option<Subject<'_>>) -> Result<Self, Failure> {
         let granted = granted_by_settings(&whole.grant);
-        let asks = sources.asks();
+        let asks = files.asks();
         let of_workflow = subject.map(|subject| (subject, of_workflow(&subject, whole, &granted)));
         let of_workflow = of_workflow.filter(|(_, asks)| asks.iter().any(|ask| ask.kind != Kind::Limits));
         // What asks for nothing needs no records, whatever is wrong with them.
@@ -362,9 +362,9 @@ pub fn record_own(subject: &Subject<'_>, settings: &Settings) -> Result<(), Fail
 }
 
 /// Whether all of a project's settings count for a verb that starts nothing and asks nobody.
-pub fn counts(sources: &Sources, harmless: &Settings) -> bool {
-    let Some(project) = sources.project() else { return true };
-    let asked = Asked::of(sources, harmless, None);
+pub fn counts(files: &SettingsFiles, harmless: &Settings) -> bool {
+    let Some(project) = files.project() else { return true };
+    let asked = Asked::of(files, harmless, None);
     let is_safe = project.faults.iter().all(trust::owner::Unsafe::can_be_agreed_to);
     let is_agreed = |asked: Asked| asked.is_agreed() && asked.records_lie_outside(harmless).is_ok();
     is_safe && asked.is_ok_and(is_agreed)

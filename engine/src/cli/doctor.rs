@@ -10,11 +10,12 @@ use super::consent::{Asked, is_plain_http};
 use super::exit::Exit;
 use super::failure::Failure;
 use super::output::{Output, one_line};
-use super::session::{self, Sources, is_own, look_into};
+use super::settings_files::{self, SettingsFiles};
+use super::store_access::{is_own, view_store_at};
 use super::{JsonArgs, StoreArgs, tooling};
 use crate::config::keys::{masked_address, masked_words};
 use crate::config::layers::ignored;
-use crate::config::{Flags, KEEP_FOR, KEEP_PREFIX, Origin, RESPONSE_FORMAT, Settings, Sourced};
+use crate::config::{KEEP_FOR, KEEP_PREFIX, Origin, RESPONSE_FORMAT, Settings, Sourced};
 use crate::store;
 use crate::store::folder::{self, FolderState};
 
@@ -53,10 +54,10 @@ impl Finding {
 
 /// Shows what is in force.
 pub fn doctor(args: &DoctorArgs, output: &mut Output) -> Result<Exit, Failure> {
-    let flags = Flags { store: args.store.store.clone(), durability: None };
-    let (sources, settings) = (session::sources(&flags)?, session::settings(&flags)?);
+    let files = settings_files::read(&args.store.flags())?;
+    let settings = files.in_force()?;
     let mut findings = of_settings(&settings);
-    findings.extend(of_trust(&sources, &settings));
+    findings.extend(of_trust(&files, &settings));
     findings.push(of_sandbox(&settings)?);
     findings.extend(of_store(&settings));
     findings.extend(of_system(&settings.store.value));
@@ -160,14 +161,14 @@ pub(super) fn of_settings(settings: &Settings) -> Vec<Finding> {
 }
 
 /// What is trusted and why, and what of the files does not count.
-fn of_trust(sources: &Sources, settings: &Settings) -> Vec<Finding> {
+fn of_trust(files: &SettingsFiles, settings: &Settings) -> Vec<Finding> {
     let mut findings = Vec::new();
-    if let Some(user) = sources.user() {
+    if let Some(user) = files.user() {
         findings.push(Finding::new("trust of your settings", "yours: all of it counts"));
         findings.extend(user.faults.iter().map(|fault| unbelieved("trust of your settings", &fault.to_string())));
     }
-    if let Some(project) = sources.project() {
-        let (mark, standing) = match sources.whole().and_then(|whole| Asked::of(sources, &whole, None)) {
+    if let Some(project) = files.project() {
+        let (mark, standing) = match files.whole().and_then(|whole| Asked::of(files, &whole, None)) {
             Err(failure) => (true, failure.to_string()),
             Ok(asked) if asked.settings.is_none() => {
                 (false, "nothing in it needs consent: all of it counts".to_owned())
@@ -285,7 +286,7 @@ fn of_store(settings: &Settings) -> Vec<Finding> {
         Ok(Some(pid)) => Finding::new("store holder", format!("process {pid}")),
         Err(error) => Finding { is_fault: true, ..Finding::new("store holder", error.to_string()) },
     };
-    let state = match look_into(folder).map(|look| look.map(|look| look.store.rows(None, usize::MAX))) {
+    let state = match view_store_at(folder).map(|view| view.map(|view| view.store.rows(None, usize::MAX))) {
         Ok(None) => Finding::new("store state", "empty"),
         Ok(Some(Ok(rows))) => Finding::new("store state", format!("{} threads", rows.len())),
         Ok(Some(Err(error))) => Finding { is_fault: true, ..Finding::new("store state", error.to_string()) },
@@ -350,7 +351,8 @@ mod tests {
             _ => None,
         };
         let files = config::Files { project: Some("/here/rondo.toml".into()), user: None };
-        let settings = config::resolve(Path::new("/here"), &files, stated, &Flags::default(), &variable).unwrap();
+        let settings =
+            config::resolve(Path::new("/here"), &files, stated, &config::Flags::default(), &variable).unwrap();
         let shown = table(&of_settings(&settings));
         assert!(!shown.contains("sk-"));
         insta::assert_snapshot!(shown);

@@ -6,7 +6,7 @@ use rondo_protocol::diagnostic::Code;
 use super::exit::Exit;
 use super::failure::Failure;
 use super::output::Output;
-use super::session::settings;
+use super::settings_files::settings;
 use super::{workflow, working_folder};
 use crate::config::Flags;
 use crate::graph::{Graph, view};

@@ -14,13 +14,15 @@ use rondo_protocol::id::ThreadId;
 use super::consent::By;
 use super::exit::Exit;
 use super::failure::Failure;
+use super::find_thread::{find_thread, no_threads};
 use super::output::Output;
 use super::person::is_attended;
 use super::recording::Recording;
 use super::run::read_script;
 use super::run_config::{Equipment, RunSpec, replaying};
 use super::runner::{Task, run_task};
-use super::session::{self, look_into, no_threads, own_store, settings};
+use super::settings_files;
+use super::store_access::{own_store, secret, view_store_at};
 use super::{lines, working_folder};
 use crate::config::Flags;
 use crate::conversation::rebuild;
@@ -147,13 +149,14 @@ fn actions<'r>(registry: &'r Registry, verb: &str) -> impl Iterator<Item = (&'r 
 /// # Errors
 /// When the store cannot be read or reached, or the verb fails.
 pub fn run(called: Called, registry: &Registry, output: &mut Output) -> Result<Exit, Failure> {
-    let settings = settings(&Flags { store: called.store, durability: None })?;
+    let files = settings_files::read(&Flags { store: called.store, durability: None })?;
+    let settings = files.in_force()?;
     let (verb, action, mut asked) = (called.verb, called.action, called.asked);
     let changes = actions(registry, &verb).any(|(_, known)| known.name == action && known.changes);
     let store = settings.store.value.clone();
-    let Some(look) = look_into(&store)? else { return Err(no_threads()) };
+    let view = view_store_at(&store)?.ok_or_else(no_threads)?;
     if !changes {
-        let (reader, secret): (Arc<dyn Read>, _) = (Arc::from(look.store), session::secret(&settings));
+        let (reader, secret): (Arc<dyn Read>, _) = (Arc::from(view.store), secret(&settings));
         let context = |kind: &str| StoreContext {
             space: KeySpace::reading(Arc::clone(&reader), kind).with_secret(secret.clone()),
             store: &*reader,
@@ -165,14 +168,14 @@ pub fn run(called: Called, registry: &Registry, output: &mut Output) -> Result<E
         return Ok(Exit::Done);
     }
     let durability = settings.durability.value;
-    session::sources(&Flags::default())?.refuse_unsafe()?;
+    files.refuse_unsafe()?;
     let own = own_store(&settings, By::of(false, !output.is_json() && is_attended()))?;
     let mut run_spec = None;
     if let Some(word) = asked.get_mut(THREAD) {
-        let (id, row) = session::thread(look.store.as_ref(), word)?;
+        let (id, row) = find_thread(view.store.as_ref(), word)?;
         *word = id.to_string();
         let (script, recorded) = lines::origin(&row).map_or((None, None), |origin| (origin.script, origin.recorded));
-        let workflow = rebuild::beginning(look.store.as_ref(), &row)?.workflow;
+        let workflow = rebuild::beginning(view.store.as_ref(), &row)?.workflow;
         let read = |file: String| read_script(Path::new(&file), &workflow, &working_folder()?);
         let script = script.map(read).transpose()?.map(|(script, _)| script);
         let recorded = recorded.map(|file| Recording::read(Path::new(&file), &working_folder()?)).transpose()?;
@@ -187,7 +190,7 @@ pub fn run(called: Called, registry: &Registry, output: &mut Output) -> Result<E
             flags,
         });
     }
-    drop(look);
+    drop(view);
     let task: Task = Box::new(move |context| {
         Box::pin(async move {
             let engine = &context.engine;
@@ -256,7 +259,7 @@ impl SubcommandContext for StoreContext<'_> {
     }
 
     fn thread(&self, word: &str) -> Result<ThreadId, String> {
-        session::thread(self.store, word).map(|(id, _)| id).map_err(|failure| failure.to_string())
+        find_thread(self.store, word).map(|(id, _)| id).map_err(|failure| failure.to_string())
     }
 
     fn replay<'a>(&'a self, thread: &'a ThreadId) -> BoxFuture<'a, Result<u64, String>> {

@@ -10,7 +10,7 @@ use super::consent::{self, Asked, Subject};
 use super::exit::Exit;
 use super::failure::Failure;
 use super::output::{Output, tell};
-use super::{files, session, workflow, working_folder};
+use super::{files, settings_files, workflow, working_folder};
 use crate::config::Flags;
 
 /// Write a small workflow to start from; nothing is written over
@@ -70,8 +70,9 @@ pub fn init(args: &InitArgs, output: &mut Output) -> Result<Exit, Failure> {
 
 /// Records what was written as the user's own: whoever wrote it need not be asked about it until it asks for more.
 fn trust(folder: &Path) -> Result<(), Failure> {
-    let sources = session::sources_of(folder.canonicalize().unwrap_or_else(|_| folder.to_owned()), &Flags::default())?;
-    let settings = sources.whole()?;
+    let settings_files =
+        settings_files::read_for(folder.canonicalize().unwrap_or_else(|_| folder.to_owned()), &Flags::default())?;
+    let settings = settings_files.whole()?;
     if settings.trust.is_none() {
         return Ok(());
     }
@@ -79,7 +80,7 @@ fn trust(folder: &Path) -> Result<(), Failure> {
     let file = files::absolute(&loaded.path, folder);
     let (workflow, policy) = (&loaded.checked.workflow, &loaded.checked.policy);
     let subject = Subject { workflow, policy, file: &file, is_current: true };
-    Asked::of(&sources, &settings, None)?.record(true, &settings)?;
+    Asked::of(&settings_files, &settings, None)?.record(true, &settings)?;
     consent::record_own(&subject, &settings)
 }
 

@@ -7,7 +7,7 @@ use rondo_protocol::diagnostic::{Code, Diagnostic, Span};
 
 use super::failure::{Failure, Faulty};
 use super::run_config::redactor;
-use super::session::{settings, settings_of_user};
+use super::settings_files::{settings, settings_of_user};
 use crate::config::{Flags, Secret};
 
 /// What is known of the operator's keys.

@@ -10,7 +10,7 @@ use rondo_protocol::{Digest, Value};
 use serde::Serialize;
 
 use super::failure::Failure;
-use super::session::Driven;
+use super::store_access::DrivenThreads;
 use crate::conversation::rebuild;
 use crate::store::{Read, Row, Status, StoredStep};
 use crate::thread::{Checkpoint, Origin};
@@ -61,7 +61,7 @@ impl Totals {
 }
 
 /// The line of a thread whose row is `row`.
-pub fn thread_line(thread: &ThreadId, row: &Row, driven: &Driven) -> ThreadLine {
+pub fn thread_line(thread: &ThreadId, row: &Row, driven: &DrivenThreads) -> ThreadLine {
     let spent = Checkpoint::from_bytes(&row.checkpoint).map(|checkpoint| checkpoint.spent()).unwrap_or_default();
     ThreadLine {
         event: "thread",
@@ -105,7 +105,7 @@ pub fn origin(row: &Row) -> Option<Origin> {
 }
 
 /// How a thread stands. A row says `running` until its run has ended; one whose process was killed has stopped.
-pub fn status(thread: &ThreadId, row: &Row, driven: &Driven) -> Status {
+pub fn status(thread: &ThreadId, row: &Row, driven: &DrivenThreads) -> Status {
     match row.status {
         Status::Running if !driven.may_hold(thread) => Status::Stopped,
         status => status,

@@ -11,8 +11,9 @@ use serde::Serialize;
 
 use super::exit::Exit;
 use super::failure::Failure;
+use super::find_thread::find_thread_in;
 use super::output::Output;
-use super::session::{look, thread_in};
+use super::store_access::view_store;
 use super::{JsonArgs, StoreArgs};
 use crate::conversation::rebuild::{self, Request};
 use crate::store::{Read, Row, StoredStep};
@@ -59,8 +60,8 @@ struct Asked<'a> {
 
 /// Shows the requests of a step.
 pub fn messages(args: &MessagesArgs, output: &mut Output) -> Result<Exit, Failure> {
-    let (look, thread, row) = thread_in(look(&args.store)?, &args.thread)?;
-    let store = look.store.as_ref();
+    let (view, thread, row) = find_thread_in(view_store(&args.store)?, &args.thread)?;
+    let store = view.store.as_ref();
     let unknown = |what: String| Failure::new(Code::ThreadUnknown, what);
     let role = RoleName::new(&args.role).map_err(|error| unknown(error.to_string()))?;
     let beginning = rebuild::beginning(store, &row)?;

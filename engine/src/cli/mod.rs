@@ -12,6 +12,7 @@ mod completions;
 mod consent;
 mod doctor;
 mod explain;
+mod find_thread;
 mod graph;
 mod hooks;
 mod init;
@@ -31,10 +32,11 @@ mod review;
 mod run;
 mod runner;
 mod schema;
-mod session;
+mod settings_files;
 mod show;
 mod signals;
 mod simulate;
+mod store_access;
 mod test;
 mod threads;
 mod tools;
@@ -55,6 +57,7 @@ use rondo_protocol::diagnostic::Code;
 
 use output::{Output, tell};
 
+use crate::config::Flags;
 use crate::exit::{self, Exit};
 use crate::failure::{self, Failure};
 use crate::files;
@@ -98,6 +101,12 @@ struct StoreArgs {
     /// The folder of the store [default: .rondo beside the nearest rondo.toml, else here]
     #[arg(long, value_name = "DIR")]
     store: Option<PathBuf>,
+}
+
+impl StoreArgs {
+    fn flags(&self) -> Flags {
+        Flags { store: self.store.clone(), durability: None }
+    }
 }
 
 /// How a verb says what it has to say.

@@ -10,10 +10,12 @@ use serde::Serialize;
 
 use super::exit::Exit;
 use super::failure::Failure;
+use super::find_thread::{find_thread, find_thread_in};
 use super::lines::who;
 use super::output::Output;
 use super::run_config::price_of;
-use super::session::{look_into, settings, thread, thread_in};
+use super::settings_files::settings;
+use super::store_access::view_store_at;
 use super::{JsonArgs, StoreArgs};
 use crate::author::prefix::{self, Cost, PrefixBreak, RoleSum, Visit, VisitPair};
 use crate::config::Flags;
@@ -124,8 +126,8 @@ struct StrategyLine<'a> {
 /// Compares the requests of a thread.
 pub fn prefix(args: &PrefixArgs, output: &mut Output) -> Result<Exit, Failure> {
     let settings = settings(&Flags { store: args.store.store.clone(), durability: None })?;
-    let (look, id, row) = thread_in(look_into(&settings.store.value)?, &args.thread)?;
-    let store = look.store.as_ref();
+    let (view, id, row) = find_thread_in(view_store_at(&settings.store.value)?, &args.thread)?;
+    let store = view.store.as_ref();
     let workflow = rebuild::beginning(store, &row)?.workflow;
     let of_model = |name: &str| settings.models.get(name).and_then(|model| model.price.as_ref()).map(price_of);
     let prices = prefix::prices(&workflow, &of_model);
@@ -144,7 +146,7 @@ pub fn prefix(args: &PrefixArgs, output: &mut Output) -> Result<Exit, Failure> {
         let sums = prefix::visits(store, &id, &row, &prices, &mut |visit| report.visit(&visit, true));
         return report.end(&sums?);
     };
-    let (other, other_row) = thread(store, other)?;
+    let (other, other_row) = find_thread(store, other)?;
     report.against = Some(&other);
     report.heading(&format!("{id}  {}  against {other}\n", workflow.name))?;
     let mut has_met = false;

@@ -11,15 +11,17 @@ use rondo_protocol::id::ThreadId;
 use super::consent::{Asked, By, Subject, named};
 use super::exit::Exit;
 use super::failure::Failure;
+use super::find_thread::{find_thread, find_unfinished, no_threads};
 use super::key_command::with_keys;
 use super::lines;
 use super::output::{Output, tell};
 use super::person::is_attended;
 use super::recording::Recording;
 use super::run::{ScriptArgs, cassette, configured, read_script, script, warn_of_plain_http};
-use super::session::{self, look_into, no_threads, thread, unfinished};
+use super::settings_files;
+use super::store_access::{own_store, view_store_at};
 use super::{JsonArgs, StoreArgs, workflow, working_folder};
-use crate::config::{Flags, Settings};
+use crate::config::Settings;
 use crate::conversation::rebuild;
 use crate::shipped;
 use crate::store::Status;
@@ -76,19 +78,19 @@ pub struct ResumeArgs {
 /// Resumes a thread.
 pub fn resume(args: &ResumeArgs, output: &mut Output) -> Result<Exit, Failure> {
     let here = working_folder()?;
-    let sources = session::sources(&Flags { store: args.store.store.clone(), durability: None })?;
-    sources.refuse_unsafe()?;
-    let settings = sources.whole()?;
+    let files = settings_files::read(&args.store.flags())?;
+    files.refuse_unsafe()?;
+    let settings = files.whole()?;
     let is_attended = !output.is_json() && is_attended();
     let by = By::of(args.trust, is_attended);
     // Where the store is is the settings' word, and what is in it may be a stranger's.
-    Asked::of(&sources, &settings, None)?.permitted("", by, &settings)?;
-    let own_store = session::own_store(&settings, by)?;
-    let look = look_into(&own_store.folder)?.ok_or_else(no_threads)?;
-    let store = look.store.as_ref();
+    Asked::of(&files, &settings, None)?.permitted("", by, &settings)?;
+    let own = own_store(&settings, by)?;
+    let view = view_store_at(&own.folder)?.ok_or_else(no_threads)?;
+    let store = view.store.as_ref();
     let (id, row) = match &args.thread {
-        Some(word) => thread(store, word)?,
-        None => unfinished(store)?,
+        Some(word) => find_thread(store, word)?,
+        None => find_unfinished(store)?,
     };
     let origin = lines::origin(&row);
     let has_ended = matches!(row.status, Status::Done | Status::Failed | Status::Cancelled);
@@ -127,7 +129,7 @@ pub fn resume(args: &ResumeArgs, output: &mut Output) -> Result<Exit, Failure> {
         let file = if shipped::is_one(file) && !is_current { "" } else { file };
         let subject = Subject { workflow: &workflow, policy: &policy, file, is_current };
         // The settings were asked about already.
-        let asked = Asked { settings: None, ..Asked::of(&sources, &settings, Some(subject))? };
+        let asked = Asked { settings: None, ..Asked::of(&files, &settings, Some(subject))? };
         let grants = asked.permitted(file, by, &settings)?;
         (script, recorded, grants)
     };
@@ -143,8 +145,8 @@ pub fn resume(args: &ResumeArgs, output: &mut Output) -> Result<Exit, Failure> {
         _ => settings,
     };
     warn_of_plain_http(&settings, is_played);
-    drop(look);
-    let (store, durability) = (own_store, settings.durability.value);
+    drop(view);
+    let (store, durability) = (own, settings.durability.value);
     let script = script.map(|(script, _)| script);
     let run_spec = RunSpec {
         equipment: Arc::new(Equipment::new(settings, grants)),

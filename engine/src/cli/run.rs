@@ -24,7 +24,8 @@ use super::person::is_attended;
 use super::recording::Recording;
 use super::run_config::{Equipment, RunSpec, run_config, scripted_cast, speaking};
 use super::runner::{RunOptions, Task, TaskContext, run_tasks};
-use super::session::{self, own_store};
+use super::settings_files;
+use super::store_access::own_store;
 use super::{JsonArgs, StoreArgs, recording, report, tooling, workflow, working_folder};
 use crate::config::{Flags, Settings};
 use crate::{NewThread, RunConfig};
@@ -103,8 +104,8 @@ pub(super) fn start(args: &RunArgs, record: Option<PathBuf>, output: &mut Output
         DurabilityArg::Sync => Durability::Sync,
         DurabilityArg::Log => Durability::Log,
     });
-    let sources = session::sources(&Flags { store: args.store.store.clone(), durability })?;
-    sources.refuse_unsafe()?;
+    let files = settings_files::read(&Flags { durability, ..args.store.flags() })?;
+    files.refuse_unsafe()?;
     let loaded = workflow::load(&args.workflow, &here)?;
     let checked = &loaded.checked;
     if !checked.not_yet.is_empty() {
@@ -122,12 +123,12 @@ pub(super) fn start(args: &RunArgs, record: Option<PathBuf>, output: &mut Output
     let recorded = cassette(&args.script, &here)?;
     let script = script(&args.script, Some(loaded.folder()), &checked.workflow, &here)?;
     let (script, script_file) = script.unzip();
-    let settings = sources.whole()?;
+    let settings = files.whole()?;
     let file = absolute(&loaded.path, &here);
     let is_attended = !output.is_json() && is_attended();
     let by = By::of(args.trust, is_attended);
     let subject = Subject { workflow: &checked.workflow, policy: &checked.policy, file: &file, is_current: true };
-    let grants = Asked::of(&sources, &settings, Some(subject))?.permitted(&args.workflow, by, &settings)?;
+    let grants = Asked::of(&files, &settings, Some(subject))?.permitted(&args.workflow, by, &settings)?;
     let (store, durability) = (own_store(&settings, by)?, settings.durability.value);
     let is_played = script.is_some() || recorded.is_some();
     let settings = Settings { held: loaded.files(script_file.as_deref(), &here), ..settings };

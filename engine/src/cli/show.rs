@@ -9,9 +9,10 @@ use rondo_protocol::object::{AnsweredBy, Entry, HookNote, Observation, ToolNote,
 
 use super::exit::Exit;
 use super::failure::Failure;
+use super::find_thread::find_thread_in;
 use super::lines::{StepLine, ThreadLine, origin, standing, step_line, thread_line, who};
 use super::output::Output;
-use super::session::{look, thread_in};
+use super::store_access::view_store;
 use super::{JsonArgs, StoreArgs};
 use crate::conversation::rebuild;
 use crate::resolved_roles;
@@ -31,15 +32,15 @@ pub struct ShowArgs {
 
 /// Shows a thread.
 pub fn show(args: &ShowArgs, output: &mut Output) -> Result<Exit, Failure> {
-    let (look, thread, row) = thread_in(look(&args.store)?, &args.thread)?;
-    let line = thread_line(&thread, &row, &look.driven);
+    let (view, thread, row) = find_thread_in(view_store(&args.store)?, &args.thread)?;
+    let line = thread_line(&thread, &row, &view.driven);
     if output.is_json() {
         output.line(&line)?;
     } else {
         output.text(&thread_text(&line))?;
     }
     let mut hooks = HookFigures::default();
-    steps(look.store.as_ref(), &line, &row, &mut |step| {
+    steps(view.store.as_ref(), &line, &row, &mut |step| {
         step.note.hooks.iter().for_each(|note| hooks.add(note));
         if output.is_json() {
             output.line(&step)?;

@@ -14,7 +14,7 @@ use super::exit::Exit;
 use super::failure::{Failure, Faulty};
 use super::input::{InputArgs, inputs};
 use super::output::{Output, Style, tell};
-use super::session::settings;
+use super::settings_files::settings;
 use super::validate::DiagnosticLine;
 use super::{JsonArgs, report, tooling, workflow, working_folder};
 use crate::author::role_of;

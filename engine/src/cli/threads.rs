@@ -6,7 +6,7 @@ use super::exit::Exit;
 use super::failure::Failure;
 use super::lines::{ThreadLine, origin, standing, thread_line};
 use super::output::Output;
-use super::session::{Look, look};
+use super::store_access::{StoreView, view_store};
 use super::{JsonArgs, StoreArgs};
 
 /// How many rows are read at once.
@@ -25,9 +25,9 @@ pub struct ThreadsArgs {
 pub fn threads(args: &ThreadsArgs, output: &mut Output) -> Result<Exit, Failure> {
     let now = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH).unwrap_or_default();
     let now_ms = u64::try_from(now.as_millis()).unwrap_or(u64::MAX);
-    let look = look(&args.store)?;
+    let view = view_store(&args.store)?;
     let (mut lines, mut after) = (Vec::new(), None);
-    while let Some(Look { store, driven }) = &look {
+    while let Some(StoreView { store, driven }) = &view {
         let page = store.rows(after.as_ref(), PAGE)?;
         for (thread, row) in &page {
             let line = thread_line(thread, row, driven);

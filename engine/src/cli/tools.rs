@@ -11,9 +11,9 @@ use super::consent::{self, Asked, Subject, by_settings, granted_by};
 use super::exit::Exit;
 use super::failure::Failure;
 use super::output::{Output, tell};
-use super::session::{self, Sources};
-use super::{JsonArgs, StoreArgs, files, tooling, workflow, working_folder};
-use crate::config::{Flags, Settings};
+use super::settings_files::{self, SettingsFiles};
+use super::{JsonArgs, StoreArgs, tooling, workflow, working_folder};
+use crate::config::Settings;
 use crate::resolved_roles;
 
 /// List the tools that each role of a workflow would have, and why
@@ -58,15 +58,20 @@ struct SandboxLine<'a> {
 
 /// Lists tools.
 pub fn tools(args: &ToolsArgs, output: &mut Output) -> Result<Exit, Failure> {
-    let flags = Flags { store: args.store.store.clone(), durability: None };
-    let (sources, settings) = (session::sources(&flags)?, session::settings(&flags)?);
+    let files = settings_files::read(&args.store.flags())?;
+    let settings = files.in_force()?;
     let runtime = super::runtime()?;
-    runtime.block_on(list(args, &sources, &settings, output))
+    runtime.block_on(list(args, &files, &settings, output))
 }
 
-async fn list(args: &ToolsArgs, sources: &Sources, settings: &Settings, output: &mut Output) -> Result<Exit, Failure> {
+async fn list(
+    args: &ToolsArgs,
+    files: &SettingsFiles,
+    settings: &Settings,
+    output: &mut Output,
+) -> Result<Exit, Failure> {
     let lines = match &args.workflow {
-        Some(name) => of_workflow(name, sources, settings)?,
+        Some(name) => of_workflow(name, files, settings)?,
         None => of_everybody(settings)?,
     };
     let servers = tooling::not_started(settings)?;
@@ -91,14 +96,14 @@ async fn list(args: &ToolsArgs, sources: &Sources, settings: &Settings, output: 
 }
 
 /// The tools of each role of a workflow.
-fn of_workflow(name: &str, sources: &Sources, settings: &Settings) -> Result<Vec<ToolLine>, Failure> {
+fn of_workflow(name: &str, files: &SettingsFiles, settings: &Settings) -> Result<Vec<ToolLine>, Failure> {
     let here = working_folder()?;
     let loaded = workflow::load(name, &here)?;
     let definition = &loaded.checked.workflow;
     let tools = tooling::seen(settings)?;
-    let file = files::absolute(&loaded.path, &here);
+    let file = super::files::absolute(&loaded.path, &here);
     let subject = Subject { workflow: definition, policy: &loaded.checked.policy, file: &file, is_current: true };
-    let asked = Asked::of(sources, settings, Some(subject))?;
+    let asked = Asked::of(files, settings, Some(subject))?;
     let named = consent::named(definition);
     let by = |tool: &str| {
         let ask = named.keys().find(|named| means(named, tool));

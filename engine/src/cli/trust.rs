@@ -13,7 +13,8 @@ use super::exit::Exit;
 use super::failure::{Failure, Faulty};
 use super::output::{Output, one_line};
 use super::person::{self, Answer, is_attended};
-use super::session::{self, Sources, is_own, look_into, sign};
+use super::settings_files::{self, SettingsFiles};
+use super::store_access::{is_own, sign, view_store_at};
 use super::{JsonArgs, files, tooling, workflow, working_folder};
 use crate::config::{Flags, Settings};
 use crate::store::folder::{self, FolderState};
@@ -80,22 +81,21 @@ struct AgreedLine<'a> {
 /// Shows what is asked for and records the answer.
 pub fn trust(args: &TrustArgs, output: &mut Output) -> Result<Exit, Failure> {
     let named = args.store.clone().flatten();
-    let flags = Flags { store: named, durability: None };
-    let sources = session::sources(&flags)?;
+    let settings_files = settings_files::read(&Flags { store: named, durability: None })?;
     if args.list {
-        return list(&sources.without_asking()?, output);
+        return list(&settings_files.without_asking()?, output);
     }
     if args.revoke && args.store.is_none() {
-        return revoke(args, &sources, output);
+        return revoke(args, &settings_files, output);
     }
-    sources.refuse_unsafe()?;
+    settings_files.refuse_unsafe()?;
     if args.store.is_some() {
         // Where the store is is a word of the settings; what nobody agreed to does not count.
-        return store(args, &session::settings(&flags)?, output);
+        return store(args, &settings_files.in_force()?, output);
     }
-    let settings = sources.whole()?;
+    let settings = settings_files.whole()?;
     if let Some(server) = &args.server {
-        return self::server(server, args, &sources, &settings, output);
+        return self::server(server, args, &settings_files, &settings, output);
     }
     let here = working_folder()?;
     let loaded = args.workflow.as_deref().map(|name| workflow::load(name, &here)).transpose()?;
@@ -104,7 +104,7 @@ pub fn trust(args: &TrustArgs, output: &mut Output) -> Result<Exit, Failure> {
         let checked = &loaded.checked;
         Subject { workflow: &checked.workflow, policy: &checked.policy, file, is_current: true }
     });
-    let asked = Asked::of(&sources, &settings, subject)?;
+    let asked = Asked::of(&settings_files, &settings, subject)?;
     if let Some(loaded) = loaded.as_ref().filter(|loaded| !loaded.checked.not_yet.is_empty()) {
         return Err(Faulty { faults: loaded.checked.not_yet.clone(), sources: loaded.sources.clone() }.into());
     }
@@ -161,14 +161,14 @@ fn consider(
 }
 
 /// Takes back what was agreed to, whatever has become of it since: nothing is read but the records.
-fn revoke(args: &TrustArgs, sources: &Sources, output: &mut Output) -> Result<Exit, Failure> {
-    let settings = sources.without_asking()?;
+fn revoke(args: &TrustArgs, settings_files: &SettingsFiles, output: &mut Output) -> Result<Exit, Failure> {
+    let settings = settings_files.without_asking()?;
     let here = working_folder()?;
     let workflow = args.workflow.as_deref().map(|name| {
         let path = workflow::find(name, &here).unwrap_or_else(|_| name.into());
         files::absolute(&path, &here)
     });
-    let folder = sources.project().map(|project| super::consent::folder_name(&project.path.to_string_lossy()));
+    let folder = settings_files.project().map(|project| super::consent::folder_name(&project.path.to_string_lossy()));
     let revoked = Records::update(settings.trust.as_deref(), |book| match (workflow, folder) {
         (Some(file), _) => book.revoke_workflow(&file),
         (None, Some(folder)) => book.revoke_settings(&folder),
@@ -229,9 +229,9 @@ fn store(args: &TrustArgs, settings: &Settings, output: &mut Output) -> Result<E
         }
         return Ok(Exit::Done);
     }
-    let look = look_into(at)?;
+    let view = view_store_at(at)?;
     let rows =
-        look.map(|look| look.store.rows(None, usize::MAX).map_err(Failure::from)).transpose()?.unwrap_or_default();
+        view.map(|view| view.store.rows(None, usize::MAX).map_err(Failure::from)).transpose()?.unwrap_or_default();
     let own = is_own(signed, settings)?;
     let shown = at.to_string_lossy();
     // What is in it stands for it: a thread more, and it is another store.
@@ -291,13 +291,13 @@ struct ToolLine<'a> {
 fn server(
     name: &str,
     args: &TrustArgs,
-    sources: &Sources,
+    settings_files: &SettingsFiles,
     settings: &Settings,
     output: &mut Output,
 ) -> Result<Exit, Failure> {
     // Its command was shown with the settings and must have been agreed to before it is started.
     let by = By::of(false, is_attended() && !output.is_json());
-    Asked::of(sources, settings, None)?.permitted("", by, settings)?;
+    Asked::of(settings_files, settings, None)?.permitted("", by, settings)?;
     let offered = super::runtime()?.block_on(tooling::offered(name, settings))?;
     let digest = offered.digest();
     let tools = offered.pins.iter().map(|(name, pin)| ToolLine {

@@ -15,7 +15,7 @@ use super::consent::by_settings;
 use super::exit::Exit;
 use super::failure::{Failure, Faulty};
 use super::output::{Output, Style, tell};
-use super::session::settings;
+use super::settings_files::settings;
 use super::{JsonArgs, report, tooling, workflow, working_folder};
 use crate::author::lint;
 use crate::config::{self, Flags, SCRIPTED_MODEL, Settings};

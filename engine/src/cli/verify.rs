@@ -6,9 +6,10 @@ use serde::Serialize;
 
 use super::exit::Exit;
 use super::failure::Failure;
+use super::find_thread::find_thread_in;
 use super::lines::who;
 use super::output::Output;
-use super::session::{look, thread_in};
+use super::store_access::view_store;
 use super::{JsonArgs, StoreArgs};
 use crate::conversation::rebuild::{self, Request};
 
@@ -50,11 +51,11 @@ struct SumLine {
 
 /// Verifies a thread.
 pub fn verify(args: &VerifyArgs, output: &mut Output) -> Result<Exit, Failure> {
-    let (look, thread, row) = thread_in(look(&args.store)?, &args.thread)?;
+    let (view, thread, row) = find_thread_in(view_store(&args.store)?, &args.thread)?;
     let (mut requests, mut faults) = (0_u64, 0_u64);
     let mut outcome = Ok(());
     if row.seq > 0 {
-        rebuild::requests(look.store.as_ref(), &thread, &row, &|_| true, &mut |request| {
+        rebuild::requests(view.store.as_ref(), &thread, &row, &|_| true, &mut |request| {
             requests += 1;
             if !request.is_proven() {
                 faults += 1;
@@ -64,7 +65,7 @@ pub fn verify(args: &VerifyArgs, output: &mut Output) -> Result<Exit, Failure> {
         })?;
     }
     outcome?;
-    let head = super::lines::thread_line(&thread, &row, &look.driven).head;
+    let head = super::lines::thread_line(&thread, &row, &view.driven).head;
     if output.is_json() {
         output.line(&SumLine { event: "verified", thread, head, requests, faults })?;
     } else {

@@ -17,7 +17,8 @@ use rondo_protocol::workflow::RoleKind;
 use rondo_protocol::{Value, canonical};
 use serde::Serialize;
 
-use super::super::session::{look, thread_in};
+use super::super::find_thread::find_thread_in;
+use super::super::store_access::view_store;
 use super::super::{StoreArgs, workflow};
 use crate::author::scenario::{FOLDER, Suite};
 use crate::cli::failure::Failure;
@@ -50,8 +51,8 @@ pub fn make(
     here: &Path,
     output: &mut Output,
 ) -> Result<Exit, Failure> {
-    let (look, thread, row) = thread_in(look(store)?, word)?;
-    let store = look.store.as_ref();
+    let (view, thread, row) = find_thread_in(view_store(store)?, word)?;
+    let store = view.store.as_ref();
     let beginning = rebuild::beginning(store, &row)?;
     let origin = Origin::from_bytes(&row.origin)
         .map_err(|error| Failure::new(Code::StoreDamaged, format!("the row of thread {thread}: {error}")))?;

@@ -1,0 +1,87 @@
+//! The thread that a person names on the command line.
+
+use rondo_protocol::diagnostic::Code;
+use rondo_protocol::id::ThreadId;
+
+use super::failure::Failure;
+use super::store_access::{DrivenThreads, StoreView};
+use crate::store::{Read, Row, Status};
+
+/// How many threads are listed where a word means several.
+const MAX_LISTED: usize = 10;
+
+/// Finds a thread by its id, by the beginning of its id, or by the word `last`.
+///
+/// # Errors
+/// [`Code::ThreadUnknown`], [`Code::ThreadAmbiguous`], or a fault of the store.
+pub fn find_thread(store: &dyn Read, word: &str) -> Result<(ThreadId, Row), Failure> {
+    if let Ok(id) = ThreadId::new(word)
+        && let Some(row) = store.row(&id)?
+    {
+        return Ok((id, row));
+    }
+    let mut rows = store.rows(None, usize::MAX)?;
+    if word == "last" {
+        return rows.pop().ok_or_else(no_threads);
+    }
+    let start = word.to_lowercase();
+    rows.retain(|(id, _)| !start.is_empty() && id.as_str().starts_with(&start));
+    match rows.len() {
+        0 => {
+            let shown: String = word.chars().take(40).collect();
+            Err(Failure::new(Code::ThreadUnknown, format!("no thread has the id {shown:?} or begins with it"))
+                .with_hint("`rondo threads` lists them; `rondo doctor` tells which store is in use"))
+        }
+        1 => rows.pop().ok_or_else(no_threads),
+        count => Err(Failure::new(Code::ThreadAmbiguous, format!("{count} threads begin with {start:?}"))
+            .with_hint(listed(&rows))),
+    }
+}
+
+/// As [`find_thread`], in a store that may not exist.
+///
+/// # Errors
+/// As [`find_thread`].
+pub fn find_thread_in(view: Option<StoreView>, word: &str) -> Result<(StoreView, ThreadId, Row), Failure> {
+    let view = view.ok_or_else(no_threads)?;
+    let (id, row) = find_thread(view.store.as_ref(), word)?;
+    Ok((view, id, row))
+}
+
+/// The one thread that has not ended.
+///
+/// # Errors
+/// [`Code::ResumeUnclear`] when there is none or more than one.
+pub fn find_unfinished(store: &dyn Read) -> Result<(ThreadId, Row), Failure> {
+    let mut rows = store.rows(None, usize::MAX)?;
+    rows.retain(|(_, row)| matches!(row.status, Status::Running | Status::Waiting | Status::Stopped));
+    match rows.len() {
+        0 => Err(Failure::new(Code::ResumeUnclear, "every thread has ended; there is nothing to resume")),
+        1 => rows.pop().ok_or_else(no_threads),
+        count => Err(Failure::new(Code::ResumeUnclear, format!("{count} threads have not ended; which one?"))
+            .with_hint(listed(&rows))),
+    }
+}
+
+/// The failure of a store without threads.
+pub fn no_threads() -> Failure {
+    Failure::new(Code::ThreadUnknown, "the store holds no threads")
+        .with_hint("`rondo run` starts one; `rondo doctor` tells which store is in use")
+}
+
+fn listed(rows: &[(ThreadId, Row)]) -> String {
+    let newest = rows.iter().rev().take(MAX_LISTED);
+    let mut lines: Vec<String> = newest
+        .map(|(id, row)| {
+            format!(
+                "{id}  {}  {}",
+                super::lines::name(row),
+                super::lines::standing(super::lines::status(id, row, &DrivenThreads::Unknown))
+            )
+        })
+        .collect();
+    if rows.len() > MAX_LISTED {
+        lines.push(format!("and {} older ones", rows.len() - MAX_LISTED));
+    }
+    lines.join("\n")
+}

@@ -1,0 +1,207 @@
+//! The files of settings that count for a folder, and what each may set.
+
+use std::path::{Path, PathBuf};
+
+use rondo_protocol::diagnostic::Code;
+
+use super::consent::{self, named_files};
+use super::failure::{Failure, Faulty};
+use super::files::{folder_of, read_text};
+use super::output::tell;
+use super::working_folder;
+use crate::config::{self, Files, Flags, Layer, Settings, Stated, layers};
+use crate::trust::owner::{self, Unsafe, User};
+use crate::trust::{Ask, Kind};
+
+/// The most bytes of a `rondo.toml`.
+const MAX_FILE_BYTES: usize = 1 << 20;
+
+/// The files of settings, read once: what a person is shown is what runs.
+#[derive(Clone)]
+pub struct SettingsFiles {
+    /// The working folder.
+    folder: PathBuf,
+    flags: Flags,
+    user: Option<SettingsFile>,
+    project: Option<SettingsFile>,
+}
+
+/// A file of settings.
+#[derive(Clone)]
+pub struct SettingsFile {
+    /// Where it is.
+    pub path: PathBuf,
+    /// What it says.
+    pub stated: Stated,
+    /// Who else than the user can change it.
+    pub faults: Vec<Unsafe>,
+}
+
+/// Reads the files of settings for the working folder.
+///
+/// # Errors
+/// Every fault of a file.
+pub fn read(flags: &Flags) -> Result<SettingsFiles, Failure> {
+    read_for(working_folder()?, flags)
+}
+
+/// Reads the files of settings for a folder.
+///
+/// # Errors
+/// As [`read`].
+pub fn read_for(folder: PathBuf, flags: &Flags) -> Result<SettingsFiles, Failure> {
+    let home = config::home(&variable).map(|home| home.canonicalize().unwrap_or(home));
+    let project = config::find_project(&folder, home.as_deref());
+    read_files(folder, project, flags)
+}
+
+/// The settings without any project's.
+///
+/// # Errors
+/// As [`settings`].
+pub fn settings_of_user() -> Result<Settings, Failure> {
+    read_files(working_folder()?, None, &Flags::default())?.without_asking()
+}
+
+fn read_files(folder: PathBuf, project: Option<PathBuf>, flags: &Flags) -> Result<SettingsFiles, Failure> {
+    let user = config::user_file(&variable).filter(|file| std::fs::symlink_metadata(file).is_ok());
+    let shown = |file: &Path| file.strip_prefix(&folder).unwrap_or(file).to_string_lossy().into_owned();
+    let read = |file: PathBuf, layer: Layer| {
+        let faults = owner::faults(&file, User::own());
+        let text = read_text(&file, MAX_FILE_BYTES)?;
+        let name = shown(&file);
+        let stated = config::read(&name, &text, layer);
+        let stated = stated.map_err(|faults| Faulty { faults, sources: [(name, text)].into() })?;
+        Ok::<_, Failure>(SettingsFile { path: file, stated, faults })
+    };
+    let user = user.map(|file| read(file, Layer::User)).transpose()?;
+    let project = project.map(|file| read(file, Layer::Project)).transpose()?;
+    Ok(SettingsFiles { folder, flags: flags.clone(), user, project })
+}
+
+/// A variable of the environment. Where `HOME` is not set, the system knows where the user's home is.
+fn variable(name: &str) -> Option<String> {
+    std::env::var(name).ok().or_else(|| {
+        let home = (name == "HOME").then(std::env::home_dir).flatten()?;
+        home.to_str().filter(|home| !home.is_empty()).map(str::to_owned)
+    })
+}
+
+impl SettingsFiles {
+    /// The project's file.
+    pub fn project(&self) -> Option<&SettingsFile> {
+        self.project.as_ref()
+    }
+
+    /// The user's file.
+    pub fn user(&self) -> Option<&SettingsFile> {
+        self.user.as_ref()
+    }
+
+    /// The settings with all that the project's file says: as they are once a person agreed to it.
+    ///
+    /// # Errors
+    /// Tables that both files have, and the first variable that cannot be used.
+    pub fn whole(&self) -> Result<Settings, Failure> {
+        if let (Some(project), Some(user)) = (&self.project, &self.user) {
+            let clashes = layers::clashes(&project.stated, &user.stated);
+            if !clashes.is_empty() {
+                let told = clashes.iter().map(ToString::to_string).collect::<Vec<_>>().join("; ");
+                return Err(Failure::new(Code::SettingsClash, told).with_hint("give one of the two another name"));
+            }
+        }
+        let project = self.project.as_ref().map(|project| project.stated.placed(folder_of(&project.path)));
+        self.with_project(project)
+    }
+
+    /// The settings with what counts of the project's file before anybody agreed to it.
+    ///
+    /// # Errors
+    /// The first variable that cannot be used.
+    pub fn without_asking(&self) -> Result<Settings, Failure> {
+        let user = self.user.as_ref().map(|user| user.stated.clone()).unwrap_or_default();
+        self.with_project(self.project.as_ref().map(|project| layers::without_asking(&project.stated, &user)))
+    }
+
+    fn with_project(&self, project: Option<Stated>) -> Result<Settings, Failure> {
+        let user = self.user.as_ref().map(|user| user.stated.placed(folder_of(&user.path))).unwrap_or_default();
+        let stated = layers::merged(user, project.unwrap_or_default());
+        let path = |file: &Option<SettingsFile>| file.as_ref().map(|file| file.path.clone());
+        let files = Files { project: path(&self.project), user: path(&self.user) };
+        config::resolve(&self.folder, &files, stated, &self.flags, &variable).map_err(|faults| {
+            let message = faults.iter().map(ToString::to_string).collect::<Vec<_>>().join("; ");
+            Failure::new(Code::SettingsVariable, message)
+        })
+    }
+
+    /// What the project's settings ask for, with the files below their folder that a command names.
+    pub fn asks(&self) -> Vec<Ask> {
+        let Some(project) = &self.project else { return Vec::new() };
+        let user = self.user.as_ref().map(|user| user.stated.clone()).unwrap_or_default();
+        let mut asks = layers::asks(&project.stated, &user);
+        let owners = project.faults.iter().filter_map(|fault| match fault {
+            Unsafe::Owner { path, uid } => Some(Ask::new(Kind::Owner, path.to_string_lossy(), format!("user {uid}"))),
+            _ => None,
+        });
+        asks.extend(owners.collect::<Vec<_>>());
+        asks.extend(named_files(&project.stated, folder_of(&project.path)));
+        asks
+    }
+
+    /// Refuses files that somebody else can change, whatever was agreed to.
+    ///
+    /// # Errors
+    /// The first reason, with what to do.
+    pub fn refuse_unsafe(&self) -> Result<(), Failure> {
+        let files = self.user.iter().map(|file| (file, true)).chain(self.project.iter().map(|file| (file, false)));
+        for (file, is_user) in files {
+            let fault = file.faults.iter().find(|fault| is_user || !fault.can_be_agreed_to());
+            if let Some(fault) = fault {
+                let message = format!("{} is not believed: {fault}", file.path.display());
+                let hint = match fault {
+                    Unsafe::Owner { .. } if is_user => {
+                        "your own settings must be yours or root's: copy them to a folder that XDG_CONFIG_HOME names"
+                            .to_owned()
+                    }
+                    _ => fault.hint(),
+                };
+                return Err(Failure::new(Code::SettingsUnsafe, message).with_hint(hint));
+            }
+        }
+        if let (Some(user), Some(project)) = (&self.user, &self.project)
+            && user.path.starts_with(folder_of(&project.path))
+        {
+            let message = format!(
+                "your settings {} lie in the folder of a project, which could have brought them along",
+                user.path.display()
+            );
+            return Err(
+                Failure::new(Code::SettingsUnsafe, message).with_hint("set XDG_CONFIG_HOME to a folder outside it")
+            );
+        }
+        Ok(())
+    }
+
+    /// The settings in force for a verb that starts nothing: all of the project's if a person agreed to them, else those
+    /// that need no consent.
+    ///
+    /// # Errors
+    /// The first variable that cannot be used.
+    pub fn in_force(&self) -> Result<Settings, Failure> {
+        let mut files = self.clone();
+        // Settings of the user that others can change do not count here; the verbs that start something refuse them.
+        if let Some(user) = files.user.take_if(|user| !user.faults.is_empty()) {
+            tell(&format!("{} does not count: others can change it; `rondo doctor` says how\n", user.path.display()));
+        }
+        let harmless = files.without_asking()?;
+        if consent::counts(&files, &harmless) { files.whole() } else { Ok(harmless) }
+    }
+}
+
+/// As [`SettingsFiles::in_force`], for the working folder.
+///
+/// # Errors
+/// Every fault of a settings file, or the first variable that cannot be used.
+pub fn settings(flags: &Flags) -> Result<Settings, Failure> {
+    read(flags)?.in_force()
+}

@@ -1,0 +1,200 @@
+//! The store of a verb: open for reading beside the process that holds it, or the user's own for writing.
+
+use std::collections::BTreeSet;
+use std::path::{Path, PathBuf};
+
+use rondo_protocol::diagnostic::Code;
+use rondo_protocol::id::ThreadId;
+
+use super::StoreArgs;
+use super::consent::By;
+use super::failure::Failure;
+use super::output::tell;
+use super::person::{self, Answer};
+use super::settings_files::settings;
+use crate::config::Settings;
+use crate::env::{Env as _, SystemEnv};
+use crate::shared_store;
+use crate::store::folder::{self, FolderState, Owner};
+use crate::store::{self, Read};
+use crate::trust;
+use crate::trust::secret::Secret;
+
+/// A store that is open for reading.
+pub struct StoreView {
+    /// The store.
+    pub store: Box<dyn Read>,
+    /// Which of its threads a process runs.
+    pub driven: DrivenThreads,
+}
+
+/// Which threads a process runs.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum DrivenThreads {
+    /// These.
+    These(BTreeSet<ThreadId>),
+    /// Perhaps any: the process that holds the store did not answer.
+    Unknown,
+}
+
+impl DrivenThreads {
+    /// Whether a process may be running a thread.
+    pub fn may_hold(&self, thread: &ThreadId) -> bool {
+        match self {
+            Self::These(threads) => threads.contains(thread),
+            Self::Unknown => true,
+        }
+    }
+
+    /// What is driven of the store in a folder; nothing where no process holds it.
+    fn of(folder: &Path) -> Result<Self, Failure> {
+        if store::holder(folder)?.is_none() {
+            return Ok(Self::These(BTreeSet::new()));
+        }
+        Ok(shared_store::driven(folder).map_or(Self::Unknown, Self::These))
+    }
+
+    fn or(self, other: Self) -> Self {
+        match (self, other) {
+            (Self::These(mut threads), Self::These(others)) => {
+                threads.extend(others);
+                Self::These(threads)
+            }
+            _ => Self::Unknown,
+        }
+    }
+}
+
+/// Opens the store for reading; `None` if nothing has been written to it.
+///
+/// # Errors
+/// When it cannot be opened.
+pub fn view_store(args: &StoreArgs) -> Result<Option<StoreView>, Failure> {
+    let settings = settings(&args.flags())?;
+    view_store_at(&settings.store.value)
+}
+
+/// As [`view_store`], into a folder.
+///
+/// # Errors
+/// As [`view_store`].
+pub fn view_store_at(at: &Path) -> Result<Option<StoreView>, Failure> {
+    // The owner of the files is checked before they are read.
+    if folder::look(at)? == FolderState::Nothing {
+        return Ok(None);
+    }
+    if store::is_unwritten(at)? {
+        return Ok(None);
+    }
+    // Asked before and after: a thread that starts or ends while the store is opened is in one of the two answers.
+    let before = DrivenThreads::of(at)?;
+    let (reader, opened) = store::RocksReader::open(at)?;
+    for notice in opened.notices {
+        tell(&format!("store: {notice}\n"));
+    }
+    let driven = if before == DrivenThreads::Unknown { before } else { before.or(DrivenThreads::of(at)?) };
+    Ok(Some(StoreView { store: Box::new(reader), driven }))
+}
+
+/// A store that may be written to: the user's own, or one that a person agreed to use.
+#[derive(Debug, Clone)]
+pub struct OwnStore {
+    /// Its folder.
+    pub folder: PathBuf,
+    /// Whose it is, if it has to be made.
+    pub owner: Option<Owner>,
+    /// The user's secret.
+    pub secret: Secret,
+}
+
+/// The store of these settings, for writing.
+///
+/// # Errors
+/// Exit 3 for a store that is not the user's own and that nobody agreed to use.
+pub fn own_store(settings: &Settings, by: By) -> Result<OwnStore, Failure> {
+    let folder = settings.store.value.clone();
+    let found = folder::look(&folder)?;
+    let FolderState::Store(signed) = found else {
+        let owner = new_owner(settings).unwrap_or_else(|failure| {
+            tell(&format!("{failure}; so the new store will not be known as yours\n"));
+            None
+        });
+        return Ok(OwnStore { folder, owner, secret: secret(settings) });
+    };
+    let own = OwnStore { folder, owner: None, secret: secret(settings) };
+    if by == By::Flag || is_own(signed, settings)? {
+        return Ok(own);
+    }
+    let shown = own.folder.display();
+    let foreign = || {
+        let message = format!("the store {shown} is not known as yours: it carries no tag by your secret");
+        Failure::new(Code::StoreForeign, message).with_hint(
+            "`rondo trust --store` makes it yours, `--trust` uses it for one run, `--store DIR` uses another",
+        )
+    };
+    if by == By::Nobody {
+        return Err(foreign());
+    }
+    let question = format!(
+        "The store {shown} is not known as yours. What it holds can stand in for answers of models and tools.\n\
+         Use it? [y] this time, [a] from now on, [N] no: "
+    );
+    match person::ask(&question) {
+        Answer::No => Err(foreign()),
+        Answer::Once => Ok(own),
+        Answer::Always | Answer::Own => {
+            sign(&own.folder, settings)?;
+            Ok(OwnStore { secret: secret(settings), ..own })
+        }
+    }
+}
+
+/// Whether a store is the user's own.
+///
+/// # Errors
+/// When there is a secret that cannot be used.
+pub fn is_own(signed: Option<Owner>, settings: &Settings) -> Result<bool, Failure> {
+    let secret = read_secret(settings).map_err(|error| Failure::new(Code::StoreForeign, error.to_string()))?;
+    Ok(signed.zip(secret).is_some_and(|(owner, secret)| secret.verifies(&Owner::message(&owner.id), &owner.tag)))
+}
+
+/// The user's secret, or without a usable one a random key for this process alone: then nothing that hooks have kept
+/// counts as theirs.
+pub fn secret(settings: &Settings) -> Secret {
+    read_secret(settings).ok().flatten().unwrap_or_else(|| Secret::random().unwrap_or_default())
+}
+
+fn read_secret(settings: &Settings) -> Result<Option<Secret>, trust::secret::Error> {
+    let file = settings.secret_file.as_deref().filter(|file| !lies_in_project(file, settings));
+    file.map_or(Ok(None), Secret::read)
+}
+
+/// Makes a store the user's own.
+///
+/// # Errors
+/// When there is no secret, or the store cannot be written.
+pub fn sign(store: &Path, settings: &Settings) -> Result<(), Failure> {
+    let place = || Failure::new(Code::StoreForeign, "there is no place for your secret: set XDG_DATA_HOME or HOME");
+    let owner = new_owner(settings)?.ok_or_else(place)?;
+    folder::sign(store, owner).map_err(Failure::from)
+}
+
+/// Whether a file of the user lies in the folder that is worked in, which could have brought it along. A home is nobody
+/// else's folder.
+fn lies_in_project(file: &Path, settings: &Settings) -> bool {
+    let home = settings.environment.get("HOME").map(PathBuf::from);
+    home.as_ref() != Some(&settings.workspace) && file.starts_with(&settings.workspace)
+}
+
+/// A new id with the tag of the user's secret, which is drawn where there is none yet; `None` where it has no place.
+fn new_owner(settings: &Settings) -> Result<Option<Owner>, Failure> {
+    let Some(file) = settings.secret_file.as_deref() else { return Ok(None) };
+    if lies_in_project(file, settings) || file.starts_with(&settings.store.value) {
+        let message = format!("your secret would lie in {}, in the folder that you work in", file.display());
+        return Err(Failure::new(Code::StoreForeign, message).with_hint("set XDG_DATA_HOME to a folder outside it"));
+    }
+    let failed = |error: trust::secret::Error| Failure::new(Code::StoreForeign, error.to_string());
+    let secret = Secret::read_or_draw(file).map_err(failed)?;
+    let id = SystemEnv::default().random().to_le_bytes();
+    Ok(Some(Owner { id, tag: secret.tag(&Owner::message(&id)) }))
+}
