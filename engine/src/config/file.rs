@@ -1,6 +1,7 @@
-//! `rondo.toml` and the user's `config.toml`: every table and key, read with its place. All faults are collected, in
+//! `rondo.toml` and the user's `config.toml`: every table and key, read with its line. All faults are collected, in
 //! source order; serde would stop at the first one and would not know which key was meant.
 
+use std::cell::RefCell;
 use std::collections::BTreeMap;
 use std::ops::Range;
 use std::path::Path;
@@ -9,12 +10,13 @@ use rondo_agent_kit::model::openai::{KeepFor, KeepPrefix, ResponseFormat};
 use rondo_protocol::Value;
 use rondo_protocol::diagnostic::{Code, Diagnostic, Span, nearest, position};
 use rondo_protocol::event::Durability;
+use rondo_protocol::workflow::read::size_bytes;
 use rondo_protocol::workflow::read_hook;
 use toml::Spanned;
-use toml::de::{DeTable, DeValue};
+use toml::de::{DeString, DeTable, DeValue};
 
 use super::{
-    Cwd, Grant, HookProgram, Imposed, Layer, Mcp, Origin, Price, Sandbox, SandboxSettings, Sourced, Tool, ToolSchema,
+    Cwd, Grant, HookProgram, Imposed, Layer, Mcp, Price, Sandbox, SandboxSettings, Sourced, Tool, ToolSchema,
     parse_duration_ms,
 };
 use crate::grant::{Ceilings, Rule};
@@ -91,22 +93,18 @@ pub struct StatedProvider {
 /// # Errors
 /// Every fault, in source order.
 pub fn read(file: &str, text: &str, layer: Layer) -> Result<Stated, Vec<Diagnostic>> {
-    let mut reader = Reader { file, text, layer, faults: Vec::new() };
-    let root = match DeTable::parse(text) {
-        Ok(root) => root,
+    let file = File { name: file, text, layer, faults: RefCell::default() };
+    let stated = match DeTable::parse(text) {
+        Ok(root) => file.section(root.get_ref(), String::new(), Section::root),
         Err(error) => {
-            let place = error.span().unwrap_or_default();
             let message = error.message().lines().collect::<Vec<_>>().join("; ");
-            reader.fault(Code::SettingsSyntax, &place, message);
-            return Err(reader.faults);
+            file.fault(Code::SettingsSyntax, &error.span().unwrap_or_default(), message);
+            Stated::default()
         }
     };
-    let stated = reader.root(root.get_ref());
-    if reader.faults.is_empty() {
-        return Ok(stated);
-    }
-    reader.faults.sort_by_key(|fault| fault.span);
-    Err(reader.faults)
+    let mut faults = file.faults.into_inner();
+    faults.sort_by_key(|fault| fault.span);
+    if faults.is_empty() { Ok(stated) } else { Err(faults) }
 }
 
 impl Stated {
@@ -147,329 +145,324 @@ fn place_words(words: &mut [String], folder: &Path) {
 }
 
 type Table<'t> = DeTable<'t>;
+type Item<'t> = Spanned<DeValue<'t>>;
 
-struct Reader<'a> {
-    file: &'a str,
+struct File<'a> {
+    name: &'a str,
     text: &'a str,
     layer: Layer,
-    faults: Vec<Diagnostic>,
+    faults: RefCell<Vec<Diagnostic>>,
 }
 
-impl Reader<'_> {
-    fn root(&mut self, root: &Table<'_>) -> Stated {
-        const KEYS: [&str; 10] =
-            ["store", "provider", "model", "mcp", "tool", "hook", "impose", "grant", "sandbox", "limits"];
-        self.only(root, "at the top", &KEYS);
-        let mut stated = Stated::default();
-        if let Some(store) = self.table(root, "store") {
-            self.only(store, "in [store]", &["path", "durability"]);
-            stated.store = self.text(store, "path");
-            stated.durability = self.durability(store);
-        }
-        stated.providers = self.tables(root, "provider", Self::provider);
-        stated.models = self.tables(root, "model", Self::model);
-        stated.mcp = self.tables(root, "mcp", Self::mcp);
-        stated.tools = self.tables(root, "tool", Self::tool);
-        stated.hooks = self.tables(root, "hook", Self::hook);
-        stated.imposed = self.imposed(root);
-        if let Some(sandbox) = self.table(root, "sandbox") {
-            stated.sandbox = self.sandbox_settings(sandbox);
-        }
-        if let Some(grant) = self.table(root, "grant") {
-            stated.grant = self.grant(grant);
-        }
-        if let Some(limits) = self.table(root, "limits") {
-            stated.limits = self.limits(limits);
-        }
-        stated
+impl<'a> File<'a> {
+    /// Reads a table, and reports every key that `read` does not ask for. `name` is empty at the top of the file.
+    fn section<T>(&'a self, table: &'a Table<'a>, name: String, read: impl FnOnce(&Section<'a>) -> T) -> T {
+        let section = Section { file: self, table, name, known: RefCell::default() };
+        let value = read(&section);
+        section.report_unknown_keys();
+        value
     }
 
-    fn durability(&mut self, store: &Table<'_>) -> Option<Sourced<Durability>> {
-        let word = self.word(store, "durability", &["sync", "log"])?;
-        let value = if word.value == "log" { Durability::Log } else { Durability::Sync };
-        Some(Sourced { value, from: word.from })
+    fn line(&self, span: &Range<usize>) -> u32 {
+        position(self.text, span.start).0
     }
 
-    fn provider(&mut self, table: &Table<'_>, at: &str) -> StatedProvider {
-        const KEYS: [&str; 9] = [
-            "base_url",
-            "key_env",
-            "key_command",
-            "connect_timeout",
-            "idle_timeout",
-            "total_timeout",
-            KEEP_PREFIX,
-            KEEP_FOR,
-            RESPONSE_FORMAT,
-        ];
-        self.only(table, at, &KEYS);
-        if let (true, Some(second)) = (table.contains_key("key_env"), table.get("key_command")) {
-            let message = format!("`key_env` and `key_command` both say where the key is, {at}");
-            self.fault(Code::SettingsContradiction, &second.span(), message);
+    fn fault(&self, code: Code, span: &Range<usize>, message: impl Into<String>) {
+        self.report(span, |span| Diagnostic::at(code, self.name, self.text, span, message));
+    }
+
+    fn fault_with_hint(&self, code: Code, span: &Range<usize>, message: String, hint: String) {
+        self.report(span, |span| Diagnostic::at(code, self.name, self.text, span, message).with_hint(hint));
+    }
+
+    fn report(&self, span: &Range<usize>, diagnostic: impl FnOnce(Span) -> Diagnostic) {
+        self.faults.borrow_mut().push(diagnostic(Span::new(span.start, span.len())));
+    }
+
+    fn wrong(&self, key: &str, wanted: &str, item: &Item<'_>) {
+        self.fault(Code::SettingsValue, &item.span(), format!("`{}` must be {wanted}", excerpt(key)));
+    }
+
+    fn as_table(&self, key: &str, item: &'a Item<'a>) -> Option<&'a Table<'a>> {
+        let table = item.get_ref().as_table();
+        if table.is_none() {
+            self.wrong(key, "a table", item);
         }
-        let keep_prefix = self.one_of(table, KEEP_PREFIX, &KeepPrefix::ALL, KeepPrefix::word);
-        let keep_for = self.one_of(table, KEEP_FOR, &KeepFor::ALL, KeepFor::word);
-        if let (Some(keep), Some(time)) = (&keep_prefix, &keep_for)
+        table
+    }
+
+    fn as_checked<T>(&self, key: &str, item: &Item<'_>, check: impl Fn(&str) -> Result<T, String>) -> Option<T> {
+        let Some(text) = item.get_ref().as_str() else {
+            self.wrong(key, "a text", item);
+            return None;
+        };
+        let value = check(text);
+        value.map_err(|what| self.fault(Code::SettingsValue, &item.span(), format!("`{key}`: {what}"))).ok()
+    }
+}
+
+/// One table. A key that is asked for is a known key.
+struct Section<'a> {
+    file: &'a File<'a>,
+    table: &'a Table<'a>,
+    name: String,
+    known: RefCell<Vec<&'static str>>,
+}
+
+impl<'a> Section<'a> {
+    fn root(&self) -> Stated {
+        let store = |section: &Self| {
+            let durabilities = [("sync", Durability::Sync), ("log", Durability::Log)];
+            let path = section.sourced("path", Section::text);
+            (path, section.sourced("durability", |section, key| section.one_of(key, &durabilities)))
+        };
+        let (store, durability) = self.inner("store", store).unwrap_or_default();
+        Stated {
+            store,
+            durability,
+            providers: self.tables("provider", Section::provider),
+            models: self.tables("model", Section::model),
+            mcp: self.tables("mcp", Section::mcp),
+            tools: self.tables("tool", Section::tool),
+            hooks: self.tables("hook", Section::hook),
+            imposed: self.imposed(),
+            grant: self.inner("grant", Section::grant).unwrap_or_default(),
+            sandbox: self.inner("sandbox", Section::sandbox_settings).unwrap_or_default(),
+            limits: self.inner("limits", Section::limits).unwrap_or_default(),
+        }
+    }
+
+    fn provider(&self) -> StatedProvider {
+        let provider = StatedProvider {
+            line: self.first_line(),
+            base_url: self.sourced("base_url", |section, key| section.checked(key, super::resolve::address)),
+            key_env: self.sourced("key_env", |section, key| section.checked(key, variable_name)),
+            key_command: self.sourced("key_command", Section::command),
+            connect_timeout_ms: self.sourced("connect_timeout", Section::duration),
+            idle_timeout_ms: self.sourced("idle_timeout", Section::duration),
+            total_timeout_ms: self.sourced("total_timeout", Section::duration),
+            keep_prefix: self.sourced(KEEP_PREFIX, |section, key| {
+                section.one_of(key, &KeepPrefix::ALL.map(|keep| (keep.word(), keep)))
+            }),
+            keep_for: self
+                .sourced(KEEP_FOR, |section, key| section.one_of(key, &KeepFor::ALL.map(|time| (time.word(), time)))),
+            response_format: self.sourced(RESPONSE_FORMAT, |section, key| {
+                section.one_of(key, &ResponseFormat::ALL.map(|format| (format.word(), format)))
+            }),
+        };
+        if let (true, Some(second)) = (self.has("key_env"), self.table.get("key_command")) {
+            let message = format!("`key_env` and `key_command` both say where the key is, in {}", self.name);
+            self.file.fault(Code::SettingsContradiction, &second.span(), message);
+        }
+        if let (Some(keep), Some(time)) = (&provider.keep_prefix, &provider.keep_for)
             && !keep.value.takes(time.value)
         {
-            let place = table.get(KEEP_FOR).map_or(0..0, Spanned::span);
             let (keep, time) = (keep.value.word(), time.value.word());
             let message = format!("`{KEEP_FOR}`: {time:?} is not sent with `{KEEP_PREFIX} = {keep:?}`");
             let hint = "keys take in_memory and 24h, blocks take 5m and 1h".to_owned();
-            self.fault_with_hint(Code::SettingsContradiction, &place, message, hint);
+            self.file.fault_with_hint(Code::SettingsContradiction, &self.span(KEEP_FOR), message, hint);
         }
-        StatedProvider {
-            line: self.first_line(table),
-            base_url: self.checked(table, "base_url", super::resolve::address),
-            key_env: self.variable(table, "key_env"),
-            key_command: self.command(table, "key_command"),
-            connect_timeout_ms: self.duration(table, "connect_timeout"),
-            idle_timeout_ms: self.duration(table, "idle_timeout"),
-            total_timeout_ms: self.duration(table, "total_timeout"),
-            keep_prefix,
-            keep_for,
-            response_format: self.one_of(table, RESPONSE_FORMAT, &ResponseFormat::ALL, ResponseFormat::word),
+        provider
+    }
+
+    fn model(&self) -> super::Model {
+        super::Model {
+            provider: self.sourced("provider", Section::text),
+            model: self.sourced("model", Section::text),
+            price: self.inner("price", Section::price),
         }
     }
 
-    fn model(&mut self, table: &Table<'_>, at: &str) -> super::Model {
-        self.only(table, at, &["provider", "model", "price"]);
-        let price = self.table(table, "price").map(|price| self.price(price, &format!("in price of {at}")));
-        super::Model { provider: self.text(table, "provider"), model: self.text(table, "model"), price }
-    }
-
-    fn price(&mut self, table: &Table<'_>, at: &str) -> Price {
-        self.only(table, at, &["input", "cached_input", "cache_write", "output", "source", "date"]);
-        let mut dollars = |key: &str| self.amount(table, key);
-        let (input, kept, write, output) =
-            (dollars("input"), dollars("cached_input"), dollars("cache_write"), dollars("output"));
-        let price = Price {
+    fn price(&self) -> Price {
+        let (input, output) = (self.dollars("input"), self.dollars("output"));
+        let (cached, write) = (self.dollars("cached_input"), self.dollars("cache_write"));
+        for (key, given) in [("input", input), ("output", output)] {
+            if given.is_none() && !self.has(key) {
+                self.file.fault(Code::SettingsValue, &self.first_key(), format!("a price needs `{key}`"));
+            }
+        }
+        Price {
             input: input.unwrap_or_default(),
-            cached_input: kept.or(input).unwrap_or_default(),
+            cached_input: cached.or(input).unwrap_or_default(),
             cache_write: write.or(input).unwrap_or_default(),
             output: output.unwrap_or_default(),
-            source: self.plain_text(table, "source"),
-            date: self.date(table),
-        };
-        for (key, given) in [("input", input), ("output", output)] {
-            if given.is_none() && !table.contains_key(key) {
-                let first = table.iter().next().map_or(0..0, |(key, _)| key.span());
-                self.fault(Code::SettingsValue, &first, format!("a price needs `{key}`"));
-            }
-        }
-        price
-    }
-
-    fn date(&mut self, table: &Table<'_>) -> Option<String> {
-        match table.get("date")?.get_ref() {
-            DeValue::Datetime(date) => Some(date.to_string()),
-            _ => self.plain_text(table, "date"),
+            source: self.text("source"),
+            date: match self.get("date").map(Spanned::get_ref) {
+                Some(DeValue::Datetime(date)) => Some(date.to_string()),
+                _ => self.text("date"),
+            },
         }
     }
 
-    fn mcp(&mut self, table: &Table<'_>, at: &str) -> Mcp {
-        const KEYS: [&str; 9] =
-            ["command", "args", "env", "cwd", "url", "key_env", "headers_env", "timeout", "sandbox"];
-        self.only(table, at, &KEYS);
+    fn mcp(&self) -> Mcp {
         let mcp = Mcp {
-            line: self.first_line(table),
-            command: self.plain_text(table, "command"),
-            args: self.texts(table, "args"),
-            env: self.named_texts(table, "env", Self::plain_text),
-            headers_env: self.named_texts(table, "headers_env", |reader, headers, name| {
-                reader.variable(headers, name).map(|variable| variable.value)
-            }),
-            cwd: self.cwd(table),
-            sandbox: self.sandbox(table, at),
-            url: self.checked(table, "url", super::resolve::address).map(|url| url.value),
-            key_env: self.variable(table, "key_env").map(|name| name.value),
-            timeout_ms: self.duration(table, "timeout").map(|timeout| timeout.value),
+            line: self.first_line(),
+            command: self.text("command"),
+            args: self.texts("args"),
+            env: self.named_texts("env", |text| Ok(text.to_owned())),
+            cwd: self.cwd(),
+            url: self.checked("url", super::resolve::address),
+            key_env: self.checked("key_env", variable_name),
+            headers_env: self.named_texts("headers_env", variable_name),
+            timeout_ms: self.duration("timeout"),
+            sandbox: self.sandbox(),
         };
-        if table.contains_key("command") == table.contains_key("url") {
-            let first = table.iter().next().map_or(0..0, |(key, _)| key.span());
-            self.fault(Code::SettingsValue, &first, format!("either `command` or `url` is needed {at}"));
+        if self.has("command") == self.has("url") {
+            let message = format!("either `command` or `url` is needed in {}", self.name);
+            self.file.fault(Code::SettingsValue, &self.first_key(), message);
         }
-        let (of_command, of_url) = (["args", "env", "cwd", "sandbox"], ["headers_env"]);
-        let misplaced = if mcp.url.is_some() { &of_command[..] } else { &of_url[..] };
-        for key in misplaced {
-            if let Some(value) = table.get(*key) {
-                let wanted = if mcp.url.is_some() { "command" } else { "url" };
-                self.fault(Code::SettingsContradiction, &value.span(), format!("`{key}` goes with `{wanted}`, {at}"));
-            }
+        let (misplaced, wanted) = match &mcp.url {
+            Some(_) => (&["args", "env", "cwd", "sandbox"][..], "command"),
+            None => (&["headers_env"][..], "url"),
+        };
+        for (key, item) in misplaced.iter().filter_map(|key| Some((key, self.table.get(*key)?))) {
+            let message = format!("`{key}` goes with `{wanted}`, in {}", self.name);
+            self.file.fault(Code::SettingsContradiction, &item.span(), message);
         }
         mcp
     }
 
-    fn cwd(&mut self, table: &Table<'_>) -> Option<Cwd> {
-        let word = self.word(table, "cwd", &["workspace", "private"])?;
-        Some(if word.value == "workspace" { Cwd::Workspace } else { Cwd::Private })
+    fn cwd(&self) -> Option<Cwd> {
+        self.one_of("cwd", &[("workspace", Cwd::Workspace), ("private", Cwd::Private)])
     }
 
-    fn sandbox(&mut self, table: &Table<'_>, at: &str) -> Option<Sandbox> {
-        let inner = self.table(table, "sandbox")?;
-        self.only(inner, &format!("in sandbox of {at}"), &["read", "write", "hosts"]);
-        Some(Sandbox {
-            read: self.texts(inner, "read"),
-            write: self.texts(inner, "write"),
-            hosts: self.texts(inner, "hosts"),
+    fn sandbox(&self) -> Option<Sandbox> {
+        self.inner("sandbox", |sandbox| Sandbox {
+            read: sandbox.texts("read"),
+            write: sandbox.texts("write"),
+            hosts: sandbox.texts("hosts"),
         })
     }
 
-    fn sandbox_settings(&mut self, table: &Table<'_>) -> SandboxSettings {
-        self.only(table, "in [sandbox]", &["protected", "memory", "processes", "disk"]);
-        let mut size = |key: &str| self.checked(table, key, size_bytes).map(|size| size.value);
-        let (memory_bytes, disk_bytes) = (size("memory"), size("disk"));
+    fn sandbox_settings(&self) -> SandboxSettings {
         SandboxSettings {
-            protected: table.contains_key("protected").then(|| self.texts(table, "protected")),
-            memory_bytes,
-            processes: self.count(table, "processes"),
-            disk_bytes,
+            protected: self.optional_texts("protected"),
+            memory_bytes: self.size("memory"),
+            processes: self.count("processes"),
+            disk_bytes: self.size("disk"),
         }
     }
 
     /// Each `[[impose]]` as the JSON of a hook in a workflow file.
-    fn imposed(&mut self, root: &Table<'_>) -> Vec<Imposed> {
-        let Some(value) = root.get("impose") else { return Vec::new() };
+    fn imposed(&self) -> Vec<Imposed> {
+        let Some(value) = self.get("impose") else { return Vec::new() };
         let Some(items) = value.get_ref().as_array() else {
-            self.wrong("impose", "a list of tables, each [[impose]]", value);
+            self.file.wrong("impose", "a list of tables, each [[impose]]", value);
             return Vec::new();
         };
         let mut imposed = Vec::new();
         for item in items {
-            let from = self.line(&item.span());
             let Some(stated @ Value::Object(_)) = json(item.get_ref()) else {
-                self.wrong("impose", "a table with the keys of a hook", item);
+                self.file.wrong("impose", "a table with the keys of a hook", item);
                 continue;
             };
+            let from = self.file.layer.line(self.file.line(&item.span()));
             match read_hook(&stated) {
                 Ok(hook) => imposed.push(Imposed { hook, stated, from }),
-                Err(faults) => self.fault(Code::SettingsValue, &item.span(), format!("[[impose]]: {faults}")),
+                Err(faults) => self.file.fault(Code::SettingsValue, &item.span(), format!("[[impose]]: {faults}")),
             }
         }
         imposed
     }
 
-    /// The texts of an inner table, each read by `read`.
-    fn named_texts(
-        &mut self,
-        table: &Table<'_>,
-        key: &str,
-        read: fn(&mut Self, &Table<'_>, &str) -> Option<String>,
-    ) -> BTreeMap<String, String> {
-        let Some(inner) = self.table(table, key) else { return BTreeMap::new() };
-        keys(inner).into_iter().filter_map(|name| Some((name.clone(), read(self, inner, &name)?))).collect()
-    }
-
-    fn command(&mut self, table: &Table<'_>, key: &str) -> Option<Sourced<Vec<String>>> {
-        let value = table.get(key)?;
-        let words = self.texts(table, key);
-        if words.is_empty() {
-            self.wrong(key, "a program and its arguments", value);
-            return None;
-        }
-        Some(Sourced { value: words, from: self.line(&value.span()) })
-    }
-
-    fn tool(&mut self, table: &Table<'_>, at: &str) -> Tool {
-        self.only(table, at, &["argv", "schema", "effect", "paths", "cwd", "timeout", "output_max", "in_doubt"]);
+    fn tool(&self) -> Tool {
         Tool {
-            line: self.first_line(table),
-            argv: self.argv(table, at),
-            schema: self.schema(table),
-            effect: self.word(table, "effect", &["pure", "reads", "writes", "external"]).map(|word| word.value),
-            paths: self.texts(table, "paths"),
-            cwd: self.cwd(table),
-            timeout_ms: self.duration(table, "timeout").map(|timeout| timeout.value),
-            output_max_bytes: self.checked(table, "output_max", size_bytes).map(|size| size.value),
-            in_doubt: self.word(table, "in_doubt", &["retry", "ask", "skip"]).map(|word| word.value),
+            line: self.first_line(),
+            argv: self.argv(),
+            schema: self.schema(),
+            effect: self.word("effect", &["pure", "reads", "writes", "external"]),
+            paths: self.texts("paths"),
+            cwd: self.cwd(),
+            timeout_ms: self.duration("timeout"),
+            output_max_bytes: self.size("output_max"),
+            in_doubt: self.word("in_doubt", &["retry", "ask", "skip"]),
         }
     }
 
     /// A schema as a table, as JSON text, or the name of a file.
-    fn schema(&mut self, table: &Table<'_>) -> Option<ToolSchema> {
-        let value = table.get("schema")?;
-        match value.get_ref() {
-            DeValue::Table(_) => {
-                let schema = json(value.get_ref());
-                if schema.is_none() {
-                    self.wrong("schema", "a JSON Schema, which holds no dates and no numbers without end", value);
-                }
-                schema.map(|schema| ToolSchema::Inline(schema.to_text()))
+    fn schema(&self) -> Option<ToolSchema> {
+        let value = self.get("schema")?;
+        let wanted = match value.get_ref() {
+            DeValue::Table(_) => match json(value.get_ref()) {
+                Some(schema) => return Some(ToolSchema::Inline(schema.to_text())),
+                None => "a JSON Schema, which holds no dates and no numbers without end",
+            },
+            DeValue::String(text) if text.trim_start().starts_with('{') => {
+                return Some(ToolSchema::Inline(text.to_string()));
             }
-            DeValue::String(text) if text.trim_start().starts_with('{') => Some(ToolSchema::Inline(text.to_string())),
-            DeValue::String(text) => Some(ToolSchema::File(text.to_string())),
-            _ => {
-                self.wrong("schema", "a table, JSON text, or the name of a file", value);
-                None
-            }
-        }
+            DeValue::String(text) => return Some(ToolSchema::File(text.to_string())),
+            _ => "a table, JSON text, or the name of a file",
+        };
+        self.file.wrong("schema", wanted, value);
+        None
     }
 
-    fn hook(&mut self, table: &Table<'_>, at: &str) -> HookProgram {
-        self.only(table, at, &["argv", "cwd", "timeout", "on_error", "sandbox"]);
+    fn hook(&self) -> HookProgram {
         HookProgram {
-            line: self.first_line(table),
-            argv: self.argv(table, at),
-            cwd: self.cwd(table),
-            sandbox: self.sandbox(table, at),
-            timeout_ms: self.duration(table, "timeout").map(|timeout| timeout.value),
-            on_error: self.word(table, "on_error", &["bypass", "fail"]).map(|word| word.value),
+            line: self.first_line(),
+            argv: self.argv(),
+            cwd: self.cwd(),
+            timeout_ms: self.duration("timeout"),
+            on_error: self.word("on_error", &["bypass", "fail"]),
+            sandbox: self.sandbox(),
         }
     }
 
-    fn argv(&mut self, table: &Table<'_>, at: &str) -> Vec<String> {
-        let argv = self.texts(table, "argv");
+    fn argv(&self) -> Vec<String> {
+        let argv = self.texts("argv");
         if argv.is_empty() {
-            let place = table.iter().next().map_or(0..0, |(key, _)| key.span());
-            self.fault(Code::SettingsValue, &place, format!("`argv`, the program and its arguments, is needed {at}"));
+            let message = format!("`argv`, the program and its arguments, is needed in {}", self.name);
+            self.file.fault(Code::SettingsValue, &self.first_key(), message);
         }
         argv
     }
 
-    fn grant(&mut self, table: &Table<'_>) -> Grant {
-        self.only(table, "in [grant]", &["tools", "deny", "approve", "read", "write", "hosts", "sandbox"]);
+    fn command(&self, key: &'static str) -> Option<Vec<String>> {
+        let value = self.get(key)?;
+        let words = self.texts(key);
+        if words.is_empty() {
+            self.file.wrong(key, "a program and its arguments", value);
+        }
+        (!words.is_empty()).then_some(words)
+    }
+
+    fn grant(&self) -> Grant {
         Grant {
-            tools: table.contains_key("tools").then(|| self.patterns(table, "tools")),
-            read: table.contains_key("read").then(|| self.texts(table, "read")),
-            write: table.contains_key("write").then(|| self.texts(table, "write")),
-            hosts: self.texts(table, "hosts"),
-            deny: self.patterns(table, "deny"),
-            approve: self.patterns(table, "approve"),
-            sandbox: self.word(table, "sandbox", &["on", "off"]).map(|word| word.value == "on"),
+            tools: self.has("tools").then(|| self.rules("tools")),
+            deny: self.rules("deny"),
+            approve: self.rules("approve"),
+            read: self.optional_texts("read"),
+            write: self.optional_texts("write"),
+            hosts: self.texts("hosts"),
+            sandbox: self.one_of("sandbox", &[("on", true), ("off", false)]),
         }
     }
 
-    /// Rules. What means no tool would grant nothing, or ask for nothing, without a word.
-    fn patterns(&mut self, table: &Table<'_>, key: &str) -> Vec<String> {
-        let patterns = self.texts(table, key);
-        for pattern in &patterns {
-            if let Err(error) = pattern.parse::<Rule>() {
-                let place = table.get(key).map_or(0..0, Spanned::span);
-                self.fault(Code::SettingsValue, &place, format!("`{key}`: {error}"));
-            }
+    /// Rules. One that matches no tool would silently grant nothing, or ask for nothing.
+    fn rules(&self, key: &'static str) -> Vec<String> {
+        let rules = self.texts(key);
+        for error in rules.iter().filter_map(|rule| rule.parse::<Rule>().err()) {
+            self.file.fault(Code::SettingsValue, &self.span(key), format!("`{key}`: {error}"));
         }
-        patterns
+        rules
     }
 
-    fn limits(&mut self, table: &Table<'_>) -> Ceilings {
-        const KEYS: [&str; 8] =
-            ["steps", "visits", "model_calls", "tool_calls", "tokens", "cost_usd", "wall_time", "depth"];
-        self.only(table, "in [limits]", &KEYS);
+    fn limits(&self) -> Ceilings {
         Ceilings {
-            steps: self.count(table, "steps"),
-            visits: self.count(table, "visits"),
-            model_calls: self.count(table, "model_calls"),
-            tool_calls: self.count(table, "tool_calls"),
-            tokens: self.count(table, "tokens"),
-            cost_usd: self.amount(table, "cost_usd"),
-            wall_time_ms: self.duration(table, "wall_time").map(|time| time.value),
-            depth: self.count(table, "depth"),
+            steps: self.count("steps"),
+            visits: self.count("visits"),
+            model_calls: self.count("model_calls"),
+            tool_calls: self.count("tool_calls"),
+            tokens: self.count("tokens"),
+            cost_usd: self.dollars("cost_usd"),
+            wall_time_ms: self.duration("wall_time"),
+            depth: self.count("depth"),
         }
     }
 
-    /// Reports every key that is not one of `known`.
-    fn only(&mut self, table: &Table<'_>, at: &str, known: &[&str]) {
-        for (key, _) in table {
+    fn report_unknown_keys(&self) {
+        let known = self.known.borrow();
+        for (key, _) in self.table {
             let name = key.get_ref().as_ref();
             if known.contains(&name) {
                 continue;
@@ -478,128 +471,128 @@ impl Reader<'_> {
                 Some(near) => format!("did you mean `{near}`?"),
                 None => format!("known here: {}", known.join(", ")),
             };
+            let at = if self.name.is_empty() { "at the top".to_owned() } else { format!("in {}", self.name) };
             let message = format!("unknown key `{}` {at}", excerpt(name));
-            self.fault_with_hint(Code::SettingsKey, &key.span(), message, hint);
+            self.file.fault_with_hint(Code::SettingsKey, &key.span(), message, hint);
         }
     }
 
-    /// The tables of a table, each read by `read`.
-    fn tables<T>(
-        &mut self,
-        root: &Table<'_>,
-        key: &str,
-        read: fn(&mut Self, &Table<'_>, &str) -> T,
-    ) -> BTreeMap<String, T> {
-        let mut all = BTreeMap::new();
-        if let Some(outer) = self.table(root, key) {
-            for name in keys(outer) {
-                if let Some(inner) = self.table(outer, &name) {
-                    let value = read(self, inner, &format!("in [{key}.{}]", excerpt(&name)));
-                    all.insert(name, value);
-                }
-            }
+    fn get(&self, key: &'static str) -> Option<&'a Item<'a>> {
+        let mut known = self.known.borrow_mut();
+        if !known.contains(&key) {
+            known.push(key);
         }
-        all
+        self.table.get(key)
     }
 
-    fn table<'t, 'i>(&mut self, table: &'t Table<'i>, key: &str) -> Option<&'t Table<'i>> {
-        let value = table.get(key)?;
-        let inner = value.get_ref().as_table();
-        if inner.is_none() {
-            self.wrong(key, "a table", value);
-        }
-        inner
+    fn has(&self, key: &'static str) -> bool {
+        self.get(key).is_some()
     }
 
-    fn checked<T>(
-        &mut self,
-        table: &Table<'_>,
-        key: &str,
-        check: impl Fn(&str) -> Result<T, String>,
-    ) -> Option<Sourced<T>> {
-        let text = self.text(table, key)?;
-        match check(&text.value) {
-            Ok(value) => Some(Sourced { value, from: text.from }),
-            Err(message) => {
-                let place = table.get(key).map_or(0..0, Spanned::span);
-                self.fault(Code::SettingsValue, &place, format!("`{key}`: {message}"));
-                None
-            }
-        }
+    fn span(&self, key: &'static str) -> Range<usize> {
+        self.get(key).map_or(0..0, Spanned::span)
     }
 
-    fn duration(&mut self, table: &Table<'_>, key: &str) -> Option<Sourced<u64>> {
-        self.checked(table, key, parse_duration_ms)
+    fn first_key(&self) -> Range<usize> {
+        self.table.iter().next().map_or(0..0, |(key, _)| key.span())
     }
 
-    fn variable(&mut self, table: &Table<'_>, key: &str) -> Option<Sourced<String>> {
-        self.checked(table, key, |name| {
-            let is_name = !name.is_empty() && name.chars().all(|c| c.is_ascii_alphanumeric() || c == '_');
-            // A key that was pasted here by mistake must not be shown.
-            is_name
-                .then(|| name.to_owned())
-                .ok_or_else(|| "write the name of an environment variable, not a key".to_owned())
-        })
+    fn first_line(&self) -> u32 {
+        self.table.iter().map(|(key, _)| self.file.line(&key.span())).min().unwrap_or(1)
     }
 
-    fn word(&mut self, table: &Table<'_>, key: &str, words: &[&str]) -> Option<Sourced<String>> {
-        self.checked(table, key, |word| {
-            let known = words.contains(&word);
-            known.then(|| word.to_owned()).ok_or_else(|| format!("expected one of {}", words.join(", ")))
-        })
+    fn sourced<T>(&self, key: &'static str, read: impl FnOnce(&Self, &'static str) -> Option<T>) -> Option<Sourced<T>> {
+        let value = read(self, key)?;
+        Some(Sourced { value, from: self.file.layer.line(self.file.line(&self.span(key))) })
     }
 
-    /// A word that stands for one of `values`.
-    fn one_of<T: Copy>(
-        &mut self,
-        table: &Table<'_>,
-        key: &str,
-        values: &[T],
-        word_of: fn(T) -> &'static str,
-    ) -> Option<Sourced<T>> {
-        let words: Vec<&str> = values.iter().copied().map(word_of).collect();
-        let word = self.word(table, key, &words)?;
-        let value = values.iter().copied().find(|value| word_of(*value) == word.value)?;
-        Some(Sourced { value, from: word.from })
-    }
-
-    fn plain_text(&mut self, table: &Table<'_>, key: &str) -> Option<String> {
-        self.text(table, key).map(|text| text.value)
-    }
-
-    fn text(&mut self, table: &Table<'_>, key: &str) -> Option<Sourced<String>> {
-        let value = table.get(key)?;
-        let Some(text) = value.get_ref().as_str() else {
-            self.wrong(key, "a text", value);
-            return None;
+    /// The tables of a table, by name.
+    fn tables<T>(&self, key: &'static str, read: impl Fn(&Section<'a>) -> T) -> BTreeMap<String, T> {
+        let outer = self.get(key).and_then(|item| self.file.as_table(key, item));
+        let inner = |(name, item): (&Spanned<DeString<'_>>, &'a Item<'a>)| {
+            let name = name.get_ref().to_string();
+            let table = self.file.as_table(&name, item)?;
+            let section = format!("[{key}.{}]", excerpt(&name));
+            Some((name, self.file.section(table, section, &read)))
         };
-        Some(Sourced { value: text.to_owned(), from: self.line(&value.span()) })
+        outer.into_iter().flatten().filter_map(inner).collect()
     }
 
-    fn texts(&mut self, table: &Table<'_>, key: &str) -> Vec<String> {
-        let Some(value) = table.get(key) else { return Vec::new() };
+    fn inner<T>(&self, key: &'static str, read: impl FnOnce(&Section<'a>) -> T) -> Option<T> {
+        let table = self.file.as_table(key, self.get(key)?)?;
+        let name = if self.name.is_empty() { format!("[{key}]") } else { format!("{key} of {}", self.name) };
+        Some(self.file.section(table, name, read))
+    }
+
+    /// The texts of a table, by name.
+    fn named_texts(&self, key: &'static str, check: fn(&str) -> Result<String, String>) -> BTreeMap<String, String> {
+        let inner = self.get(key).and_then(|item| self.file.as_table(key, item));
+        let text = |(name, item): (&Spanned<DeString<'_>>, &Item<'_>)| {
+            let name = name.get_ref().to_string();
+            let text = self.file.as_checked(&name, item, check)?;
+            Some((name, text))
+        };
+        inner.into_iter().flatten().filter_map(text).collect()
+    }
+
+    fn checked<T>(&self, key: &'static str, check: impl Fn(&str) -> Result<T, String>) -> Option<T> {
+        self.file.as_checked(key, self.get(key)?, check)
+    }
+
+    fn text(&self, key: &'static str) -> Option<String> {
+        self.checked(key, |text| Ok(text.to_owned()))
+    }
+
+    fn duration(&self, key: &'static str) -> Option<u64> {
+        self.checked(key, parse_duration_ms)
+    }
+
+    fn size(&self, key: &'static str) -> Option<u64> {
+        self.checked(key, |text| size_bytes(text).ok_or_else(|| "expected a size such as 32KiB or 8MiB".to_owned()))
+    }
+
+    fn word(&self, key: &'static str, words: &[&str]) -> Option<String> {
+        let values: Vec<(&str, String)> = words.iter().map(|word| (*word, (*word).to_owned())).collect();
+        self.one_of(key, &values)
+    }
+
+    /// The value that a word stands for.
+    fn one_of<T: Clone>(&self, key: &'static str, values: &[(&str, T)]) -> Option<T> {
+        self.checked(key, |text| {
+            let value = values.iter().find(|(word, _)| *word == text).map(|(_, value)| value.clone());
+            let words = || values.iter().map(|(word, _)| *word).collect::<Vec<_>>().join(", ");
+            value.ok_or_else(|| format!("expected one of {}", words()))
+        })
+    }
+
+    fn texts(&self, key: &'static str) -> Vec<String> {
+        let Some(value) = self.get(key) else { return Vec::new() };
         let texts = value.get_ref().as_array().and_then(|items| {
             items.iter().map(|item| item.get_ref().as_str().map(str::to_owned)).collect::<Option<Vec<_>>>()
         });
         texts.unwrap_or_else(|| {
-            self.wrong(key, "a list of texts", value);
+            self.file.wrong(key, "a list of texts", value);
             Vec::new()
         })
     }
 
-    fn count(&mut self, table: &Table<'_>, key: &str) -> Option<u64> {
-        let value = table.get(key)?;
+    fn optional_texts(&self, key: &'static str) -> Option<Vec<String>> {
+        self.has(key).then(|| self.texts(key))
+    }
+
+    fn count(&self, key: &'static str) -> Option<u64> {
+        let value = self.get(key)?;
         let number = value.get_ref().as_integer().and_then(|integer| {
             u64::from_str_radix(integer.as_str(), integer.radix()).ok().filter(|number| *number > 0)
         });
         if number.is_none() {
-            self.wrong(key, "an integer above 0", value);
+            self.file.wrong(key, "an integer above 0", value);
         }
         number
     }
 
-    fn amount(&mut self, table: &Table<'_>, key: &str) -> Option<f64> {
-        let value = table.get(key)?;
+    fn dollars(&self, key: &'static str) -> Option<f64> {
+        let value = self.get(key)?;
         let number = match value.get_ref() {
             DeValue::Integer(integer) => integer.as_str().parse::<f64>().ok(),
             DeValue::Float(float) => float.as_str().parse::<f64>().ok(),
@@ -607,55 +600,20 @@ impl Reader<'_> {
         };
         let number = number.filter(|number| number.is_finite() && *number >= 0.0);
         if number.is_none() {
-            self.wrong(key, "a number of US dollars, 0 or more", value);
+            self.file.wrong(key, "a number of US dollars, 0 or more", value);
         }
         number
     }
-
-    fn wrong(&mut self, key: &str, wanted: &str, value: &Spanned<DeValue<'_>>) {
-        self.fault(Code::SettingsValue, &value.span(), format!("`{}` must be {wanted}", excerpt(key)));
-    }
-
-    fn first_line(&self, table: &Table<'_>) -> u32 {
-        table.iter().map(|(key, _)| position(self.text, key.span().start).0).min().unwrap_or(1)
-    }
-
-    fn line(&self, place: &Range<usize>) -> Origin {
-        self.layer.line(position(self.text, place.start).0)
-    }
-
-    fn fault(&mut self, code: Code, place: &Range<usize>, message: impl Into<String>) {
-        let span = Span::new(place.start, place.len());
-        self.faults.push(Diagnostic::at(code, self.file, self.text, span, message));
-    }
-
-    fn fault_with_hint(&mut self, code: Code, place: &Range<usize>, message: String, hint: String) {
-        let span = Span::new(place.start, place.len());
-        self.faults.push(Diagnostic::at(code, self.file, self.text, span, message).with_hint(hint));
-    }
 }
 
-fn keys(table: &Table<'_>) -> Vec<String> {
-    table.iter().map(|(key, _)| key.get_ref().to_string()).collect()
+fn variable_name(name: &str) -> Result<String, String> {
+    let is_name = !name.is_empty() && name.chars().all(|c| c.is_ascii_alphanumeric() || c == '_');
+    // A key that was pasted here by mistake must not be shown.
+    is_name.then(|| name.to_owned()).ok_or_else(|| "write the name of an environment variable, not a key".to_owned())
 }
 
 fn excerpt(text: &str) -> String {
     text.chars().take(60).collect()
-}
-
-/// Bytes of a size such as `32KiB` or `8MiB`.
-fn size_bytes(text: &str) -> Result<u64, String> {
-    let digits = text.bytes().take_while(u8::is_ascii_digit).count();
-    let (number, unit) = text.split_at_checked(digits).unwrap_or_default();
-    let unit_bytes = match unit {
-        "B" => Some(1),
-        "KiB" => Some(1 << 10),
-        "MiB" => Some(1 << 20),
-        "GiB" => Some(1 << 30),
-        _ => None,
-    };
-    let bytes = number.parse::<u64>().ok().zip(unit_bytes).and_then(|(number, unit)| number.checked_mul(unit));
-    bytes.ok_or_else(|| "expected a size such as 32KiB or 8MiB".to_owned())
 }
 
 /// A value as JSON; `None` for what JSON does not have.
@@ -668,9 +626,8 @@ fn json(value: &DeValue<'_>) -> Option<Value> {
         DeValue::Datetime(_) => return None,
         DeValue::Array(items) => Value::List(items.iter().map(|item| json(item.get_ref())).collect::<Option<_>>()?),
         DeValue::Table(members) => {
-            let member = |(key, value): (&Spanned<_>, &Spanned<DeValue<'_>>)| {
-                let key: &std::borrow::Cow<'_, str> = key.get_ref();
-                Some((key.to_string(), json(value.get_ref())?))
+            let member = |(key, value): (&Spanned<DeString<'_>>, &Item<'_>)| {
+                Some((key.get_ref().to_string(), json(value.get_ref())?))
             };
             Value::Object(members.iter().map(member).collect::<Option<_>>()?)
         }

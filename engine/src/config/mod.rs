@@ -11,7 +11,6 @@
 //! This module knows nothing of workflows beyond the names of their models, and nothing of terminals. What a workflow
 //! may name and what belongs to the operator is FORMAT's last section: commands, addresses, keys and paths stand here.
 
-mod duration;
 mod file;
 pub mod keys;
 pub mod layers;
@@ -32,9 +31,9 @@ use serde::{Deserialize, Serialize};
 
 use crate::grant::Ceilings;
 
-pub use duration::parse_duration_ms;
 pub use file::{FILE_NAME, KEEP_FOR, KEEP_PREFIX, RESPONSE_FORMAT, Stated, StatedProvider, USER_FILE_NAME, read};
 pub use list_prices::list_price;
+pub(crate) use resolve::parse_duration_ms;
 pub use resolve::{Fault, Files, Flags, Resolved, Unresolved, find_project, home, resolve, user_file};
 
 /// The provider that is asked when nothing names another.

@@ -6,11 +6,12 @@ use std::path::{Path, PathBuf};
 use rondo_agent_kit::model::openai::{KeepPrefix, ResponseFormat};
 use rondo_protocol::event::Durability;
 use rondo_protocol::workflow::ModelSpec;
+use rondo_protocol::workflow::read::duration_ms;
 
 use super::file::StatedProvider;
 use super::{
     DEFAULT_PROVIDER, FILE_NAME, Origin, Price, Provider, Secret, Settings, Sourced, Stated, USER_FILE_NAME, folder_of,
-    keys, parse_duration_ms,
+    keys,
 };
 
 const DEFAULT_STORE: &str = ".rondo";
@@ -267,6 +268,16 @@ pub(super) fn address(text: &str) -> Result<String, String> {
             Err("an address must not hold blanks".to_owned())
         }
         Some(_) => Ok(text.trim_end_matches('/').to_owned()),
+    }
+}
+
+/// Milliseconds of a duration such as `250ms`, `30s`, `10m`, `2h` or `3d`.
+pub fn parse_duration_ms(text: &str) -> Result<u64, String> {
+    let excerpt = || text.chars().take(40).collect::<String>();
+    match duration_ms(text) {
+        Some(0) => Err("a duration must be longer than nothing".to_owned()),
+        Some(milliseconds) => Ok(milliseconds),
+        None => Err(format!("{:?} is not a duration such as 250ms, 30s, 10m, 2h or 3d", excerpt())),
     }
 }
 

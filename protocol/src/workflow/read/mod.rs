@@ -37,7 +37,7 @@ use file::Family;
 pub use file::{FileError, Files, MAX_CHILD_DEPTH, MAX_CHILDREN, MAX_INCLUDED_BYTES};
 pub use hook::read_hook;
 use part::Part;
-pub use scalar::duration_ms;
+pub use scalar::{duration_ms, size_bytes};
 
 const MAX_FAULTS: usize = 1_000;
 
