@@ -120,10 +120,10 @@ pub mod host;
 pub mod local;
 pub mod models;
 pub mod resolved_roles;
-mod scratch;
 pub mod shared_store;
 mod shipped;
 pub mod store;
+mod temporary_folder;
 pub mod thread;
 pub mod trust;
 

@@ -26,7 +26,7 @@ static QUESTION: Mutex<()> = Mutex::const_new(());
 /// Tools that a person allowed for the rest of the run, by role.
 type Allowed = Arc<std::sync::Mutex<BTreeSet<(RoleName, String)>>>;
 
-/// Whoever is shown the single calls of each thread, where there is a person.
+/// Makes approvers that ask at the terminal, if a person is there.
 pub fn approvers(is_attended: bool) -> Option<Approvers> {
     is_attended.then(|| Arc::new(|| Arc::new(AtTerminal::default()) as Arc<dyn Approver>) as Approvers)
 }

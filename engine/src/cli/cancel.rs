@@ -23,7 +23,6 @@ pub struct CancelArgs {
     pub(super) json: JsonArgs,
 }
 
-/// Cancels a thread.
 pub fn cancel(args: &CancelArgs, output: &mut Output) -> Result<Exit, Failure> {
     let files = settings_files::read(&args.store.flags())?;
     files.refuse_unsafe()?;

@@ -14,7 +14,6 @@ pub struct CompletionsArgs {
     shell: Shell,
 }
 
-/// Prints the script.
 pub fn completions(args: &CompletionsArgs, output: &mut Output) -> Result<Exit, Failure> {
     let mut script = Vec::new();
     clap_complete::generate(args.shell, &mut super::CommandLine::command(), "rondo", &mut script);

@@ -37,19 +37,15 @@ use crate::trust::{self, Agreement, Ask, Consent, Kind, Records, digest, lasting
 /// Tools that only read below the workspace: granted where `[grant]` does not say otherwise.
 const READING: [&str; 3] = ["list_files", "read_file", "search_files"];
 
-/// What stands before the roles that ask for a tool.
+/// Precedes the names of the roles that ask for a tool.
 const FOR_ROLES: &str = "for ";
 
-/// The most files of a folder whose digest is taken.
 const MAX_FOLDER_FILES: usize = 2_000;
 
-/// The most bytes of a file whose digest is taken.
 const MAX_FILE_BYTES: u64 = 256 << 20;
 
-/// Bytes of a file that are read at once.
 const READ_BYTES: usize = 64 << 10;
 
-/// The tool that reaches hosts.
 const REACHES_HOSTS: &str = "http_get";
 
 /// The hook kind that is an outside program, and the key that names it.
@@ -58,9 +54,7 @@ const HOOK_PROGRAM: (&str, &str) = ("command", "name");
 /// A workflow that asks for something.
 #[derive(Debug, Clone, Copy)]
 pub struct Subject<'a> {
-    /// Its definition.
     pub workflow: &'a Workflow,
-    /// Its policy.
     pub policy: &'a Policy,
     /// Its file: an absolute path, or the name of one that ships with rondo.
     pub file: &'a str,
@@ -68,7 +62,7 @@ pub struct Subject<'a> {
     pub is_current: bool,
 }
 
-/// What is asked for, and how it stands.
+/// What the settings and the workflow ask for, and what of it was agreed to.
 #[derive(Debug, Clone)]
 pub struct Asked {
     /// The project's settings; `None` where they ask for nothing.
@@ -80,13 +74,11 @@ pub struct Asked {
 /// What one file asks for.
 #[derive(Debug, Clone)]
 pub struct Part {
-    /// The file.
     pub file: String,
-    /// What is asked for.
     pub asks: Vec<Ask>,
-    /// What stands for it in the records.
+    /// Identifies it in the trust records.
     digest: Digest,
-    /// What stands for it when the workflow is the person's own.
+    /// Identifies it there when the workflow is the person's own.
     own_digest: Digest,
     /// Whether a person agreed to it as it is.
     pub is_agreed: bool,
@@ -94,7 +86,7 @@ pub struct Part {
     agreed: Option<Vec<Ask>>,
 }
 
-/// Who may answer for what is not agreed to.
+/// Who can agree to what was not agreed to before.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum By {
     /// `--trust`: everything is agreed to for this process.
@@ -106,7 +98,6 @@ pub enum By {
 }
 
 impl By {
-    /// From the flag and whether somebody is there.
     pub fn of(trust: bool, is_attended: bool) -> Self {
         match (trust, is_attended) {
             (true, _) => Self::Flag,
@@ -118,9 +109,6 @@ impl By {
 
 impl Asked {
     /// Looks at what is asked for. `whole` are the settings with all that the project's file says.
-    ///
-    /// # Errors
-    /// When the trust records cannot be read.
     pub fn of(files: &SettingsFiles, whole: &Settings, subject: Option<Subject<'_>>) -> Result<Self, Failure> {
         let granted = granted_by_settings(&whole.grant);
         let asks = files.asks();
@@ -148,20 +136,15 @@ impl Asked {
         self.settings.iter().chain(&self.workflow)
     }
 
-    /// Everything that is asked for.
     pub fn asks(&self) -> Vec<Ask> {
         self.parts().flat_map(|part| part.asks.clone()).collect()
     }
 
-    /// Whether all of it was agreed to.
     pub fn is_agreed(&self) -> bool {
         self.parts().all(|part| part.is_agreed)
     }
 
-    /// What stands for all of it: `--yes` agrees to exactly this.
-    ///
-    /// # Errors
-    /// When a value has no canonical form.
+    /// Identifies all of it: `--yes` agrees to exactly this.
     pub fn digest(&self) -> Result<Digest, Failure> {
         let parts = self.parts().flat_map(|part| [part.file.as_bytes().to_vec(), part.digest.as_bytes().to_vec()]);
         let asks = digest(&self.asks())?;
@@ -171,7 +154,7 @@ impl Asked {
         Ok(Digest::sha256(&bytes))
     }
 
-    /// What has changed since it was agreed to, a line each.
+    /// The changes since it was agreed to, a line each.
     pub fn changed(&self) -> Vec<String> {
         let line = |sign: char, ask: &Ask| {
             format!("{sign} {} {}: {}", ask.kind.word(), one_line(&ask.name), one_line(&ask.shown()))
@@ -188,7 +171,6 @@ impl Asked {
         lines
     }
 
-    /// What is asked for, for people.
     pub fn text(&self) -> String {
         let mut text = String::new();
         for part in self.parts() {
@@ -258,9 +240,6 @@ impl Asked {
     }
 
     /// Records that a person agreed to all of it; with `own` the workflow is theirs.
-    ///
-    /// # Errors
-    /// When the records cannot be written, or lie within what they are about.
     pub fn record(&self, own: bool, whole: &Settings) -> Result<(), Failure> {
         self.records_lie_outside(whole)?;
         let agreed_at_ms = SystemEnv::default().now_ms();
@@ -306,7 +285,7 @@ impl Asked {
         Ok(())
     }
 
-    /// The failure that missing consent is.
+    /// The failure of a run that lacks consent.
     pub fn denied(&self, shown: &str) -> Failure {
         let missing: Vec<&Part> = self.parts().filter(|part| !part.is_agreed).collect();
         let files = missing.iter().map(|part| one_line(&part.file)).collect::<Vec<_>>().join(" and ");
@@ -348,9 +327,6 @@ impl Part {
 }
 
 /// Records that a workflow is the person's own, whatever it asks for now.
-///
-/// # Errors
-/// When the records cannot be written.
 pub fn record_own(subject: &Subject<'_>, settings: &Settings) -> Result<(), Failure> {
     let granted = granted_by_settings(&settings.grant);
     let mut asks = of_workflow(subject, settings, &granted);
@@ -452,7 +428,7 @@ fn definition(subject: &Subject<'_>) -> Result<Digest, Failure> {
     Ok(Digest::sha256(&bytes))
 }
 
-/// What a person should know of something that is asked for.
+/// A warning to show beside something that is asked for.
 fn remark(ask: &Ask) -> &'static str {
     let has = |key: &str, wanted: &str| ask.value.get(key).and_then(Value::as_str).is_some_and(|value| value == wanted);
     let address = |key: &str| ask.value.get(key).and_then(Value::as_str).is_some_and(is_plain_http);
@@ -563,7 +539,7 @@ fn file_digest(path: &Path) -> String {
     digest().unwrap_or_else(|error| format!("unreadable: {error}"))
 }
 
-/// The path without links as far as it exists.
+/// Resolves the links of a path as far as it exists.
 fn real(path: &Path) -> PathBuf {
     path.canonicalize().unwrap_or_else(|_| match (path.parent(), path.file_name()) {
         (Some(parent), Some(name)) => real(parent).join(name),
@@ -587,7 +563,6 @@ fn covers(granted: &[Rule], asked: &str) -> bool {
     })
 }
 
-/// What settings alone grant.
 pub fn by_settings(settings: &Settings) -> Grants {
     let grant = &settings.grant;
     Grants { tools: granted_by_settings(grant), deny: rules(&grant.deny), approve: rules(&grant.approve) }

@@ -32,7 +32,6 @@ pub struct DoctorArgs {
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub(super) struct Finding {
     event: &'static str,
-    /// What it is about.
     pub subject: String,
     /// The value in force, never a key.
     pub value: Option<String>,
@@ -47,12 +46,15 @@ impl Finding {
         Self { event: "finding", subject: subject.into(), value: Some(value.into()), from: None, is_fault: false }
     }
 
+    fn fault(subject: impl Into<String>, value: impl Into<String>) -> Self {
+        Self { is_fault: true, ..Self::new(subject, value) }
+    }
+
     fn sourced(subject: impl Into<String>, value: impl Into<String>, from: &Origin) -> Self {
         Self { from: Some(from.to_string()), ..Self::new(subject, value) }
     }
 }
 
-/// Shows what is in force.
 pub fn doctor(args: &DoctorArgs, output: &mut Output) -> Result<Exit, Failure> {
     let files = settings_files::read(&args.store.flags())?;
     let settings = files.in_force()?;
@@ -86,7 +88,6 @@ pub(super) fn table(findings: &[Finding]) -> String {
     text
 }
 
-/// What settings say.
 pub(super) fn of_settings(settings: &Settings) -> Vec<Finding> {
     let mut findings = vec![Finding::new("rondo", env!("CARGO_PKG_VERSION"))];
     let shown = |file: &Option<PathBuf>| file.as_ref().map(|file| file.display().to_string());
@@ -160,12 +161,12 @@ pub(super) fn of_settings(settings: &Settings) -> Vec<Finding> {
     findings
 }
 
-/// What is trusted and why, and what of the files does not count.
+/// What is trusted and why, and which settings are ignored.
 fn of_trust(files: &SettingsFiles, settings: &Settings) -> Vec<Finding> {
     let mut findings = Vec::new();
     if let Some(user) = files.user() {
         findings.push(Finding::new("trust of your settings", "yours: all of it counts"));
-        findings.extend(user.faults.iter().map(|fault| unbelieved("trust of your settings", &fault.to_string())));
+        findings.extend(user.faults.iter().map(|fault| Finding::fault("trust of your settings", fault.to_string())));
     }
     if let Some(project) = files.project() {
         let (mark, standing) = match files.whole().and_then(|whole| Asked::of(files, &whole, None)) {
@@ -182,8 +183,8 @@ fn of_trust(files: &SettingsFiles, settings: &Settings) -> Vec<Finding> {
             }
         };
         findings.push(Finding { is_fault: mark, ..Finding::new("trust of rondo.toml", standing) });
-        findings.extend(project.faults.iter().map(|fault| unbelieved("trust of rondo.toml", &fault.to_string())));
-        findings.extend(ignored(&project.stated).into_iter().map(|what| unbelieved("ignored in rondo.toml", what)));
+        findings.extend(project.faults.iter().map(|fault| Finding::fault("trust of rondo.toml", fault.to_string())));
+        findings.extend(ignored(&project.stated).into_iter().map(|what| Finding::fault("ignored in rondo.toml", what)));
     }
     let (value, is_fault) = match folder::look(&settings.store.value) {
         Ok(FolderState::Nothing) => ("not there yet; the one that the first run makes is yours".to_owned(), false),
@@ -201,18 +202,14 @@ fn of_trust(files: &SettingsFiles, settings: &Settings) -> Vec<Finding> {
     findings.extend(unsandboxed.map(|(name, _)| {
         Finding::new(format!("mcp.{name} runs"), "outside every sandbox, with all rights that you have")
     }));
-    findings.extend(tooling::code_in_reach(settings).iter().map(|what| unbelieved("code in reach", what)));
+    findings.extend(tooling::code_in_reach(settings).iter().map(|what| Finding::fault("code in reach", what)));
     findings
 }
 
-fn unbelieved(subject: &str, what: &str) -> Finding {
-    Finding { is_fault: true, ..Finding::new(subject, what) }
-}
-
-/// What would confine programs here, tried out.
+/// Tests which sandbox this system offers.
 fn of_sandbox(settings: &Settings) -> Result<Finding, Failure> {
     if settings.grant.sandbox == Some(false) {
-        return Ok(Finding { is_fault: true, ..Finding::new("sandbox", "off, by [grant] sandbox") });
+        return Ok(Finding::fault("sandbox", "off, by [grant] sandbox"));
     }
     let runtime = super::runtime()?;
     let sandbox =
@@ -220,7 +217,7 @@ fn of_sandbox(settings: &Settings) -> Result<Finding, Failure> {
     Ok(Finding { is_fault: sandbox.isolation.is_none(), ..Finding::new("sandbox", sandbox.to_string()) })
 }
 
-/// What tools there are and what they are granted.
+/// The declared tools and what they are granted.
 fn of_tools(settings: &Settings) -> Vec<Finding> {
     let grant = &settings.grant;
     let list = |list: Option<&Vec<String>>, default: &str| match list {
@@ -284,15 +281,15 @@ fn of_store(settings: &Settings) -> Vec<Finding> {
         Ok(None) => Finding::new("store holder", "nobody"),
         Ok(Some(0)) => Finding::new("store holder", "another process"),
         Ok(Some(pid)) => Finding::new("store holder", format!("process {pid}")),
-        Err(error) => Finding { is_fault: true, ..Finding::new("store holder", error.to_string()) },
+        Err(error) => Finding::fault("store holder", error.to_string()),
     };
     let state = match view_store_at(folder).map(|view| view.map(|view| view.store.rows(None, usize::MAX))) {
         Ok(None) => Finding::new("store state", "empty"),
         Ok(Some(Ok(rows))) => Finding::new("store state", format!("{} threads", rows.len())),
-        Ok(Some(Err(error))) => Finding { is_fault: true, ..Finding::new("store state", error.to_string()) },
+        Ok(Some(Err(error))) => Finding::fault("store state", error.to_string()),
         Err(failure) => {
             let text = super::report::text(&failure, super::output::Style::PLAIN);
-            Finding { is_fault: true, ..Finding::new("store state", text.trim_end()) }
+            Finding::fault("store state", text.trim_end())
         }
     };
     vec![holder, state]

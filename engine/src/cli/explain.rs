@@ -13,7 +13,6 @@ pub struct ExplainArgs {
     code: Option<String>,
 }
 
-/// Prints the page of a code, or the list of them.
 pub fn explain(args: &ExplainArgs, output: &mut Output) -> Result<Exit, Failure> {
     let Some(wanted) = &args.code else {
         for code in Code::ALL {

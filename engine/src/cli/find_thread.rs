@@ -39,9 +39,6 @@ pub fn find_thread(store: &dyn Read, word: &str) -> Result<(ThreadId, Row), Fail
 }
 
 /// As [`find_thread`], in a store that may not exist.
-///
-/// # Errors
-/// As [`find_thread`].
 pub fn find_thread_in(view: Option<StoreView>, word: &str) -> Result<(StoreView, ThreadId, Row), Failure> {
     let view = view.ok_or_else(no_threads)?;
     let (id, row) = find_thread(view.store.as_ref(), word)?;
@@ -63,7 +60,6 @@ pub fn find_unfinished(store: &dyn Read) -> Result<(ThreadId, Row), Failure> {
     }
 }
 
-/// The failure of a store without threads.
 pub fn no_threads() -> Failure {
     Failure::new(Code::ThreadUnknown, "the store holds no threads")
         .with_hint("`rondo run` starts one; `rondo doctor` tells which store is in use")

@@ -28,7 +28,6 @@ enum Format {
     Json,
 }
 
-/// Draws the graph.
 pub fn graph(args: &GraphArgs, output: &mut Output) -> Result<Exit, Failure> {
     let loaded = workflow::load(&args.workflow, &working_folder()?)?;
     let checked = &loaded.checked;

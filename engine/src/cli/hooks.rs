@@ -43,7 +43,7 @@ const WITH_FLAGS: [&str; 2] = ["run", "resume"];
 /// The verb whose calls must all reach their ports.
 const REACHING: &str = "record";
 
-/// The command line with what the registry's kinds bring along.
+/// Adds the verbs and flags of the registry's hook kinds to the command line.
 pub fn mount(mut command: Command, registry: &Registry) -> Command {
     for flag in registry.kinds().flat_map(|kind| kind.flags()) {
         for verb in WITH_FLAGS {
@@ -107,17 +107,16 @@ pub fn flags(matches: &ArgMatches, registry: &Registry) -> BTreeMap<String, Stri
     }
 }
 
-/// What the command line asks of a verb of a kind.
+/// A call of a hook kind's verb.
 pub struct Called {
     verb: String,
     action: String,
     asked: subcommand::Arguments,
     store: Option<std::path::PathBuf>,
-    /// Whether lines are wanted.
     pub is_json: bool,
 }
 
-/// The verb of a kind that was asked for; `None` when it is another verb.
+/// The hook kind's verb that was called; `None` if it is a verb of rondo.
 pub fn called(matches: &ArgMatches, registry: &Registry) -> Option<Called> {
     let (verb, given) = matches.subcommand()?;
     let (action, given) = actions(registry, verb).next().and(given.subcommand())?;
@@ -144,10 +143,6 @@ fn actions<'r>(registry: &'r Registry, verb: &str) -> impl Iterator<Item = (&'r 
         .flat_map(|(kind, known)| known.actions.into_iter().map(move |action| (kind, action)))
 }
 
-/// Runs a verb of a kind.
-///
-/// # Errors
-/// When the store cannot be read or reached, or the verb fails.
 pub fn run(called: Called, registry: &Registry, output: &mut Output) -> Result<Exit, Failure> {
     let files = settings_files::read(&Flags { store: called.store, durability: None })?;
     let settings = files.in_force()?;
@@ -209,7 +204,7 @@ pub fn run(called: Called, registry: &Registry, output: &mut Output) -> Result<E
     run_task(task, own, durability, output)
 }
 
-/// What every kind that has the action says, in their order.
+/// Runs the action of every kind that has it, in the order of the registry.
 async fn say<'a>(
     registry: &Registry,
     verb: &str,
@@ -230,7 +225,7 @@ async fn say<'a>(
     Ok(all)
 }
 
-/// What a verb works with: the store as it is open here.
+/// Gives a verb access to the open store.
 struct StoreContext<'a> {
     space: KeySpace,
     store: &'a dyn Read,
@@ -238,7 +233,7 @@ struct StoreContext<'a> {
     replaying: Option<Replaying<'a>>,
 }
 
-/// What it takes to send a thread's calls along a kind's nodes once more.
+/// Sends a thread's calls through a kind's hooks again.
 struct Replaying<'a> {
     engine: &'a Engine,
     run_spec: &'a RunSpec,

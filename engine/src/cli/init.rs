@@ -21,10 +21,9 @@ pub struct InitArgs {
     dir: PathBuf,
 }
 
-/// The workflow among them.
 const WORKFLOW: &str = "workflow.yaml";
 
-/// What is written, by path in the folder.
+/// The files, by path in the folder.
 pub(super) const FILES: [(&str, &str); 5] = [
     (WORKFLOW, include_str!("init/workflow.yaml")),
     ("script.yaml", include_str!("init/script.yaml")),
@@ -33,7 +32,6 @@ pub(super) const FILES: [(&str, &str); 5] = [
     ("rondo.toml", include_str!("init/rondo.toml")),
 ];
 
-/// Writes the files.
 pub fn init(args: &InitArgs, output: &mut Output) -> Result<Exit, Failure> {
     let folder = working_folder()?.join(&args.dir);
     let folders =

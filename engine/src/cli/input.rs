@@ -12,13 +12,10 @@ use rondo_protocol::workflow::types::{self, Field, InputFault};
 use super::failure::{Failure, Faulty};
 use super::files::read_text;
 
-/// The most bytes of one value.
 const MAX_VALUE_BYTES: usize = 1 << 20;
 
-/// The most bytes of a file with inputs.
 const MAX_FILE_BYTES: usize = 16 << 20;
 
-/// The most threads of one file with inputs.
 const MAX_THREADS: usize = 100_000;
 
 /// Options that give a run its inputs.
@@ -33,16 +30,12 @@ pub struct InputArgs {
 }
 
 impl InputArgs {
-    /// Whether any input is given.
     pub fn is_given(&self) -> bool {
         !self.input.is_empty() || self.input_file.is_some()
     }
 }
 
 /// The checked input of each thread that is wanted. There is one unless a `.jsonl` file says otherwise.
-///
-/// # Errors
-/// Everything that is wrong with the inputs of a thread, and for missing ones an example of how to give them.
 pub fn inputs(args: &InputArgs, workflow: &Workflow, called: &str) -> Result<Vec<Value>, Failure> {
     let given = given(&args.input, workflow)?;
     let Some(file) = &args.input_file else { return Ok(vec![checked(given, workflow, called)?]) };
@@ -71,7 +64,6 @@ pub fn inputs(args: &InputArgs, workflow: &Workflow, called: &str) -> Result<Vec
     Ok(threads)
 }
 
-/// What `-i` gives, by name.
 fn given(words: &[String], workflow: &Workflow) -> Result<BTreeMap<String, Value>, Failure> {
     let mut given = BTreeMap::new();
     for word in words {
@@ -109,13 +101,13 @@ fn unknown(key: &str, workflow: &Workflow) -> Failure {
     }
 }
 
-/// A piece of a file that holds the inputs of one thread.
+/// The part of a file with the inputs of one thread.
 struct Piece<'a> {
     file: &'a str,
     text: &'a str,
-    /// Where it begins in the text, in bytes.
+    /// Offset in `text`, in bytes.
     offset: usize,
-    /// What stands there, without white space around it.
+    /// The content without white space around it.
     part: &'a str,
 }
 
@@ -126,7 +118,7 @@ impl<'a> Piece<'a> {
         Self { file, text, offset: offset + part.len() - begun.len(), part: begun.trim_end() }
     }
 
-    /// The checked inputs that it and the command line give.
+    /// Merges it with the inputs of the command line, and checks the result.
     fn inputs(&self, given: &BTreeMap<String, Value>, workflow: &Workflow) -> Result<Value, Failure> {
         let members = match canonical::parse(self.part.as_bytes()) {
             Ok(Value::Object(members)) => members,
@@ -149,7 +141,7 @@ impl<'a> Piece<'a> {
         self.failure(vec![self.fault(code, at, message)])
     }
 
-    /// A fault at a byte of it.
+    /// A diagnostic at a byte of this part.
     fn fault(&self, code: Code, at: usize, message: impl Into<String>) -> Diagnostic {
         let length = self.part.len().saturating_sub(at);
         Diagnostic::at(code, self.file, self.text, Span::new(self.offset + at, length), message)
@@ -161,7 +153,7 @@ impl<'a> Piece<'a> {
     }
 }
 
-/// What the command line gives goes before what a file does.
+/// Inputs of the command line override those of a file.
 fn over(mut members: BTreeMap<String, Value>, given: &BTreeMap<String, Value>) -> BTreeMap<String, Value> {
     members.extend(given.iter().map(|(key, value)| (key.clone(), value.clone())));
     members
@@ -179,7 +171,7 @@ fn checked(given: BTreeMap<String, Value>, workflow: &Workflow, called: &str) ->
     })
 }
 
-/// Faults of inputs, each with what to do.
+/// One failure for all faults, with their hints.
 fn told(faults: &[InputFault]) -> Failure {
     let code = faults.first().map_or(Code::InvalidInput, |fault| fault.code);
     let words: Vec<String> = faults.iter().map(ToString::to_string).collect();
@@ -192,7 +184,7 @@ fn is_required(field: &Field) -> bool {
     !field.optional && field.default_value().is_none()
 }
 
-/// What is missing with its types, and a command line that gives it.
+/// Lists the missing inputs with their types, and an example of a command line.
 fn example(missing: &[&(FieldName, Field)], called: &str) -> String {
     let kinds: Vec<String> = missing.iter().map(|(name, field)| format!("{name} ({})", kind(&field.schema))).collect();
     let options: Vec<String> = missing
@@ -208,7 +200,7 @@ fn example(missing: &[&(FieldName, Field)], called: &str) -> String {
     format!("missing: {}\nfor example: rondo run {called} {}", kinds.join(", "), options.join(" "))
 }
 
-/// The type that a schema names, in a word.
+/// The type of a schema, as a word.
 fn kind(schema: &Value) -> &str {
     schema.get("type").and_then(Value::as_str).unwrap_or(if schema.get("enum").is_some() { "string" } else { "value" })
 }

@@ -1,12 +1,13 @@
 //! Keys that a program of the operator prints, such as `pass show openai`: run once a process, only for providers that
 //! are asked, and only after the settings that name the program were agreed to.
 
-use std::io::Read as _;
-use std::process::{Child, Command, Stdio};
-use std::time::{Duration, Instant};
+use std::process::Stdio;
+use std::time::Duration;
 
 use rondo_protocol::diagnostic::Code;
 use rondo_protocol::workflow::Workflow;
+use tokio::io::AsyncReadExt as _;
+use tokio::process::Command;
 
 use super::failure::Failure;
 use super::files::folder_of;
@@ -14,10 +15,7 @@ use crate::config::{Secret, Settings};
 use crate::resolved_roles;
 
 /// How long a person may take to unlock a store of keys.
-const PATIENCE: Duration = Duration::from_mins(2);
-/// How often it is looked whether the program has ended.
-const STEP: Duration = Duration::from_millis(20);
-/// The longest key.
+const TIMEOUT: Duration = Duration::from_mins(2);
 const MAX_BYTES: u64 = 64 << 10;
 
 /// The settings with the keys that programs print, for the providers that the roles of a workflow ask.
@@ -40,7 +38,7 @@ pub fn with_keys(mut settings: Settings, workflow: &Workflow) -> Result<Settings
             program.args(command.value.iter().skip(1));
             // Not the working folder, which may be a stranger's.
             program.current_dir(folder_of_file(command.from.is_project()).unwrap_or_else(|| "/".into()));
-            let key = printed(program).map_err(|what| {
+            let key = super::runtime()?.block_on(printed(program)).map_err(|what| {
                 Failure::new(
                     Code::NoProvider,
                     format!("the key of provider {name}, printed by {}: {what}", command.from),
@@ -58,50 +56,38 @@ pub fn with_keys(mut settings: Settings, workflow: &Workflow) -> Result<Settings
     Ok(settings)
 }
 
-/// The first line that a program prints. Nothing that it prints stands in the words of a failure.
-fn printed(mut program: Command) -> Result<String, String> {
-    // Its questions to the person go to the terminal that it has inherited.
-    let spawned = program.stdin(Stdio::null()).stdout(Stdio::piped()).spawn();
+/// The first line that a program prints. What it prints is in no error message.
+async fn printed(mut program: Command) -> Result<String, String> {
+    // Its questions to the person go to the terminal that it inherits.
+    let spawned = program.stdin(Stdio::null()).stdout(Stdio::piped()).kill_on_drop(true).spawn();
     let mut child = spawned.map_err(|error| format!("it cannot be started: {error}"))?;
     let out = child.stdout.take();
-    let reading = std::thread::spawn(move || {
+    let reading = async move {
         let mut text = String::new();
-        let read = out.map(|out| out.take(MAX_BYTES).read_to_string(&mut text));
-        read.and_then(Result::ok).map(|_| text)
-    });
-    let has_succeeded = ended(&mut child)?;
-    if !has_succeeded {
+        out?.take(MAX_BYTES).read_to_string(&mut text).await.ok().map(|_| text)
+    };
+    let ended = tokio::time::timeout(TIMEOUT, async { tokio::join!(child.wait(), reading) }).await;
+    let (status, text) = ended.map_err(|_| format!("it did not end within {} s", TIMEOUT.as_secs()))?;
+    if !status.map_err(|error| error.to_string())?.success() {
         return Err("it failed".to_owned());
     }
-    let text = reading.join().ok().flatten().ok_or("what it printed is no text")?;
+    let text = text.ok_or("what it printed is no text")?;
     let key = text.lines().next().unwrap_or_default().trim().to_owned();
     if key.is_empty() { Err("it printed nothing".to_owned()) } else { Ok(key) }
-}
-
-fn ended(child: &mut Child) -> Result<bool, String> {
-    let since = Instant::now();
-    loop {
-        match child.try_wait() {
-            Ok(Some(status)) => return Ok(status.success()),
-            Ok(None) if since.elapsed() < PATIENCE => std::thread::sleep(STEP),
-            Ok(None) => {
-                let _ = child.kill();
-                let _ = child.wait();
-                return Err(format!("it did not end within {} s", PATIENCE.as_secs()));
-            }
-            Err(error) => return Err(error.to_string()),
-        }
-    }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
 
+    fn run(command: Command) -> Result<String, String> {
+        crate::cli::runtime().unwrap().block_on(printed(command))
+    }
+
     fn shell(script: &str) -> Result<String, String> {
         let mut command = Command::new("/bin/sh");
         command.args(["-c", script]);
-        printed(command)
+        run(command)
     }
 
     #[test]
@@ -109,6 +95,6 @@ mod tests {
         assert_eq!(shell("echo ' sk-1 '; echo more").as_deref(), Ok("sk-1"));
         assert_eq!(shell("true"), Err("it printed nothing".to_owned()));
         assert_eq!(shell("echo sk-1; exit 3"), Err("it failed".to_owned()));
-        assert!(printed(Command::new("/no/such/program")).unwrap_err().contains("cannot be started"));
+        assert!(run(Command::new("/no/such/program")).unwrap_err().contains("cannot be started"));
     }
 }

@@ -10,7 +10,7 @@ use super::run_config::redactor;
 use super::settings_files::{settings, settings_of_user};
 use crate::config::{Flags, Secret};
 
-/// What is known of the operator's keys.
+/// The operator's keys.
 pub struct KnownKeys {
     secrets: Vec<Secret>,
     redactor: Redactor,
@@ -27,9 +27,6 @@ impl KnownKeys {
     }
 
     /// Refuses files with a known key in them; `sources` are their texts by name.
-    ///
-    /// # Errors
-    /// Each key with its place.
     pub fn refuse(&self, sources: &BTreeMap<String, String>) -> Result<(), Failure> {
         let faults: Vec<Diagnostic> = sources.iter().flat_map(|(file, text)| self.faults(file, text)).collect();
         // Without the texts: an excerpt would show the key.

@@ -15,29 +15,22 @@ use crate::conversation::rebuild;
 use crate::store::{Read, Row, Status, StoredStep};
 use crate::thread::{Checkpoint, Origin};
 
-/// The line of a thread.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct ThreadLine {
     event: &'static str,
-    /// Which.
     pub thread: ThreadId,
     workflow: Digest,
-    /// The workflow's name.
     pub name: String,
     label: Option<String>,
     tags: Vec<String>,
-    /// The digest of the trunk's last step.
     pub head: Option<Digest>,
-    /// How it stands.
     pub status: Status,
-    /// What it has come to.
     pub totals: Totals,
 }
 
-/// What a thread has come to.
+/// Totals of a thread.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Serialize)]
 pub struct Totals {
-    /// Steps.
     pub steps: u64,
     model_calls: u64,
     tool_calls: u64,
@@ -49,7 +42,6 @@ pub struct Totals {
 }
 
 impl Totals {
-    /// The tokens.
     pub fn usage(&self) -> Usage {
         Usage {
             prompt_tokens: self.prompt_tokens,
@@ -60,7 +52,6 @@ impl Totals {
     }
 }
 
-/// The line of a thread whose row is `row`.
 pub fn thread_line(thread: &ThreadId, row: &Row, driven: &DrivenThreads) -> ThreadLine {
     let spent = Checkpoint::from_bytes(&row.checkpoint).map(|checkpoint| checkpoint.spent()).unwrap_or_default();
     ThreadLine {
@@ -94,12 +85,11 @@ pub fn who(role: &RoleName, lane: &LanePath) -> String {
     }
 }
 
-/// The name of a thread's workflow.
 pub fn name(row: &Row) -> String {
     origin(row).map_or_else(String::new, |origin| origin.name)
 }
 
-/// What is known of a thread and not hashed.
+/// Metadata of a thread, outside its digests.
 pub fn origin(row: &Row) -> Option<Origin> {
     Origin::from_bytes(&row.origin).ok()
 }
@@ -112,7 +102,6 @@ pub fn status(thread: &ThreadId, row: &Row, driven: &DrivenThreads) -> Status {
     }
 }
 
-/// How a thread stands, in a word.
 pub fn standing(status: Status) -> &'static str {
     match status {
         Status::Running => "running",
@@ -124,57 +113,48 @@ pub fn standing(status: Status) -> &'static str {
     }
 }
 
-/// The line of a step.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct StepLine {
     event: &'static str,
-    /// Its place, from 1.
     pub seq: u64,
     step: Digest,
     prev: Vec<Digest>,
-    /// Who spoke.
     pub role: RoleName,
     /// The role's visit in the lane, from 1.
     pub visit: u64,
-    /// The lane.
     pub lane: LanePath,
-    /// How the role was entered.
     pub edge: EdgeLine,
-    /// What it answered with.
     pub status: Word,
-    /// The declared fields.
     pub output: Value,
-    /// What it said beside them.
+    /// The text of the answer without the fields.
     pub body: String,
     answer: String,
-    /// What was said within it.
+    /// The model and tool calls within it.
     pub transcript: Option<Transcript>,
     /// What decided a route and is no answer. With `start` it is what the step's digest needs beside the rest.
     pub observations: Vec<Observation>,
     start: Digest,
-    /// What is known of it and not hashed.
+    /// Metadata, outside the digest.
     pub note: NoteLine,
 }
 
-/// How a role was entered.
+/// The edge by which a role was entered.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct EdgeLine {
     /// The role that it came from, or `start`.
     pub from: String,
     /// The status that chose the edge.
     pub status: Option<Word>,
-    /// The prompt.
     pub prompt: String,
 }
 
-/// What is known of a step and not hashed.
+/// Metadata of a step, outside its digest.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct NoteLine {
     /// Tokens, where they were counted.
     pub usage: Option<Usage>,
     /// US dollars, where a price is known.
     pub cost_usd: Option<f64>,
-    /// Who answered.
     pub answered_by: Option<AnsweredBy>,
     model: Option<String>,
     /// Its tool calls, in the order asked: `{call, tool, effect, bytes, duration_ms, failed, answered_by}`.
@@ -183,16 +163,11 @@ pub struct NoteLine {
     pub hooks: Vec<HookNote>,
     /// Of a join: what each lane had used that was cancelled. The totals count it.
     pub cancelled: Vec<CancelledLane>,
-    /// Unix milliseconds.
     pub started_at_ms: u64,
-    /// Unix milliseconds.
     pub ended_at_ms: u64,
 }
 
 /// The line of a step; `body` is what its answer says beside the fields.
-///
-/// # Errors
-/// When its transcript is missing or damaged.
 pub fn step_line(store: &dyn Read, stored: StoredStep, note: Note, body: String) -> Result<StepLine, Failure> {
     let transcript = stored
         .step

@@ -18,7 +18,7 @@ use super::{JsonArgs, StoreArgs};
 use crate::conversation::rebuild::{self, Request};
 use crate::store::{Read, Row, StoredStep};
 
-/// How many lanes are named where several are meant.
+/// How many lanes an ambiguous visit lists.
 const SHOWN_LANES: usize = 20;
 
 /// Show the requests of one step, rebuilt from what is stored
@@ -42,23 +42,21 @@ pub struct MessagesArgs {
     pub(super) json: JsonArgs,
 }
 
-/// A request as a JSON line.
 #[derive(Debug, Serialize)]
-struct Line<'a> {
+struct RequestLine<'a> {
     digest: Digest,
-    asked: Option<Asked<'a>>,
+    asked: Option<BeforeHook<'a>>,
     head: &'a Head,
     messages: &'a [Message],
 }
 
 /// A request before a hook rewrote it.
 #[derive(Debug, Serialize)]
-struct Asked<'a> {
+struct BeforeHook<'a> {
     digest: Digest,
     messages: &'a [Message],
 }
 
-/// Shows the requests of a step.
 pub fn messages(args: &MessagesArgs, output: &mut Output) -> Result<Exit, Failure> {
     let (view, thread, row) = find_thread_in(view_store(&args.store)?, &args.thread)?;
     let store = view.store.as_ref();
@@ -143,14 +141,10 @@ fn names(found: &[(LanePath, u64)]) -> String {
 }
 
 fn tell(request: &Request, output: &mut Output) -> Result<(), Failure> {
-    if output.is_json() {
-        let asked = request
-            .asked
-            .map(|digest| Asked { digest, messages: request.asked_messages.as_deref().unwrap_or_default() });
-        let line = Line { digest: request.recorded, asked, head: &request.head, messages: &request.messages };
-        return output.line(&line);
-    }
-    output.text(&text(request))
+    let messages = request.asked_messages.as_deref().unwrap_or_default();
+    let asked = request.asked.map(|digest| BeforeHook { digest, messages });
+    let line = RequestLine { digest: request.recorded, asked, head: &request.head, messages: &request.messages };
+    output.show(&line, || text(request))
 }
 
 pub(super) fn text(request: &Request) -> String {

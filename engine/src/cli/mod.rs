@@ -109,7 +109,7 @@ impl StoreArgs {
     }
 }
 
-/// How a verb says what it has to say.
+/// The output format of a verb.
 #[derive(Debug, Clone, Copy, Default, Args)]
 struct JsonArgs {
     /// Write JSON Lines on stdout
@@ -174,7 +174,7 @@ fn command(words: impl IntoIterator<Item = std::ffi::OsString>) -> u8 {
 }
 
 impl Verb {
-    /// Takes over the flags that hook kinds brought along.
+    /// Sets the flags of hook kinds.
     fn give(&mut self, flags: std::collections::BTreeMap<String, String>) {
         match self {
             Self::Run(args) => args.flags = flags,
@@ -232,9 +232,6 @@ impl Verb {
 }
 
 /// What servers and programs are driven by, for a verb that runs no thread, and what threads run on.
-///
-/// # Errors
-/// When the system gives no threads.
 fn runtime() -> Result<tokio::runtime::Runtime, Failure> {
     tokio::runtime::Builder::new_multi_thread()
         .enable_all()
@@ -242,10 +239,6 @@ fn runtime() -> Result<tokio::runtime::Runtime, Failure> {
         .map_err(|error| Failure::new(Code::InternalFault, format!("no runtime: {error}")))
 }
 
-/// The working folder.
-///
-/// # Errors
-/// When it has been removed.
 fn working_folder() -> Result<PathBuf, Failure> {
     std::env::current_dir().map_err(|error| Failure::new(Code::WriteFailed, format!("the working folder: {error}")))
 }

@@ -13,7 +13,7 @@ use serde::Serialize;
 use super::failure::Failure;
 use crate::hook::SubcommandOutput;
 
-/// Where a verb's lines go.
+/// The output of a verb.
 pub struct Output {
     out: Box<dyn Write + Send>,
     is_json: bool,
@@ -21,30 +21,23 @@ pub struct Output {
 }
 
 impl Output {
-    /// Lines on stdout.
     pub fn stdout(is_json: bool) -> Self {
         Self::to(Box::new(io::stdout()), is_json)
     }
 
-    /// Lines to `out`.
     pub fn to(out: Box<dyn Write + Send>, is_json: bool) -> Self {
         Self { out, is_json, is_closed: false }
     }
 
-    /// Whether lines are JSON.
     pub fn is_json(&self) -> bool {
         self.is_json
     }
 
-    /// Whether nobody reads any more.
+    /// Whether the reader of stdout has gone.
     pub fn is_closed(&self) -> bool {
         self.is_closed
     }
 
-    /// Writes one JSON line.
-    ///
-    /// # Errors
-    /// When stdout cannot be written for another reason than that its reader went away.
     pub fn line<T: Serialize + ?Sized>(&mut self, value: &T) -> Result<(), Failure> {
         let mut bytes = serde_json::to_vec(value)
             .map_err(|error| Failure::new(Code::InternalFault, format!("a line has no JSON form: {error}")))?;
@@ -52,26 +45,21 @@ impl Output {
         self.write(&bytes)
     }
 
+    /// Writes a JSON line, or text for people.
+    pub fn show<T: Serialize + ?Sized>(&mut self, line: &T, text: impl FnOnce() -> String) -> Result<(), Failure> {
+        if self.is_json { self.line(line) } else { self.text(&text()) }
+    }
+
     /// Writes text for people; control characters that could steer a terminal are replaced.
-    ///
-    /// # Errors
-    /// As [`line`](Self::line).
     pub fn text(&mut self, text: &str) -> Result<(), Failure> {
         self.write(printable(text).as_bytes())
     }
 
-    /// Writes what a verb of a hook kind has to say.
-    ///
-    /// # Errors
-    /// As [`line`](Self::line).
+    /// Writes the output of a hook kind's verb.
     pub fn said(&mut self, said: &SubcommandOutput) -> Result<(), Failure> {
         if self.is_json { said.lines.iter().try_for_each(|line| self.line(line)) } else { self.text(&said.text) }
     }
 
-    /// Writes bytes as they are.
-    ///
-    /// # Errors
-    /// As [`line`](Self::line).
     pub fn write(&mut self, bytes: &[u8]) -> Result<(), Failure> {
         if self.is_closed {
             return Ok(());
@@ -134,27 +122,22 @@ pub fn one_line(text: &str) -> String {
     printable(text).replace('\n', "\\n").replace('\t', "\\t")
 }
 
-/// How a stream shows text.
+/// How text is formatted for a stream.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Style {
-    /// Whether a person looks at it.
+    /// Whether it is a terminal.
     pub is_terminal: bool,
-    /// Whether colours are wanted.
     pub has_colour: bool,
-    /// Columns.
     pub width: usize,
 }
 
 impl Style {
-    /// Plain lines without colour.
     pub const PLAIN: Self = Self { is_terminal: false, has_colour: false, width: 100 };
 
-    /// Of stderr.
     pub fn stderr() -> Self {
         Self::of(io::stderr().is_terminal())
     }
 
-    /// Of stdout.
     pub fn stdout() -> Self {
         Self::of(io::stdout().is_terminal())
     }

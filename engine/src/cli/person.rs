@@ -4,10 +4,8 @@ use std::io::IsTerminal as _;
 
 use super::output::tell;
 
-/// The longest line that is read as an answer.
 const MAX_LINE_BYTES: usize = 4096;
 
-/// What a person answers.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Answer {
     /// This time.
@@ -16,7 +14,6 @@ pub enum Answer {
     Always,
     /// It is the person's own.
     Own,
-    /// No.
     No,
 }
 
@@ -39,7 +36,6 @@ pub fn answer_to(question: &str) -> String {
     String::from_utf8_lossy(&line).trim().to_owned()
 }
 
-/// Whether there is a person to ask.
 pub fn is_attended() -> bool {
     std::io::stdin().is_terminal() && std::io::stderr().is_terminal()
 }

@@ -22,14 +22,12 @@ const MAX_LIVE: usize = 6;
 /// Columns of a live line beside its words: the spinner and the time.
 const MARGIN: usize = 16;
 
-/// How much of a run is shown.
+/// How the progress of a run is shown.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Mode {
-    /// Lines, and what is being said.
+    /// A line for each step, and a live line for each role that runs.
     Live,
-    /// Lines.
     Lines,
-    /// Nothing.
     Silent,
 }
 
@@ -48,7 +46,7 @@ impl Mode {
 /// The live lines of this process, for whoever has to ask a question meanwhile.
 static LIVE: Mutex<Option<MultiProgress>> = Mutex::new(None);
 
-/// Takes the live lines away while `ask` asks a person something.
+/// Hides the live lines while `ask` asks a person something.
 pub fn suspended<T>(ask: impl FnOnce() -> T) -> T {
     let live = LIVE.lock().unwrap_or_else(PoisonError::into_inner).clone();
     match live {
@@ -57,7 +55,7 @@ pub fn suspended<T>(ask: impl FnOnce() -> T) -> T {
     }
 }
 
-/// What a person sees of one or more runs.
+/// Shows the progress of one or more runs.
 pub struct Progress {
     mode: Mode,
     width: usize,
@@ -72,7 +70,6 @@ impl Progress {
         Self { mode, width: style.width, live, scene: Scene::new(has_many) }
     }
 
-    /// Shows an event.
     pub fn event(&mut self, event: &Event) {
         if self.mode == Mode::Silent {
             return;
@@ -93,7 +90,7 @@ impl Progress {
         }
     }
 
-    /// Takes the live lines away while `say` says something else.
+    /// Hides the live lines while `say` prints something else.
     pub fn suspend<T>(&self, say: impl FnOnce() -> T) -> T {
         match &self.live {
             Some(live) => live.all.suspend(say),
@@ -101,7 +98,6 @@ impl Progress {
         }
     }
 
-    /// Takes the live lines away.
     pub fn finish(&self) {
         if let Some(live) = &self.live {
             // Nothing can be written any more where this fails.
@@ -110,12 +106,11 @@ impl Progress {
     }
 }
 
-/// The live lines of a terminal.
 struct Live {
     all: MultiProgress,
-    /// Those of speakers, in the order in which they stand.
+    /// In the order of the screen.
     lines: BTreeMap<Speaker, ProgressBar>,
-    /// Below them: how many more speak.
+    /// The last line: how many more roles run.
     more: Option<ProgressBar>,
 }
 
@@ -154,7 +149,7 @@ impl Live {
     }
 }
 
-/// A live line that begins at that place.
+/// Inserts a live line.
 fn begun(all: &MultiProgress, place: usize) -> ProgressBar {
     let line = all.insert(place, ProgressBar::new_spinner());
     let template = "{spinner} {wide_msg} {elapsed}";

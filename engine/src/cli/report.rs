@@ -11,6 +11,7 @@ use serde::Serialize;
 
 use super::failure::{Failure, Fault, Faulty};
 use super::output::{Output, Style, printable, tell_styled};
+use crate::env::{Env as _, SystemEnv};
 
 /// Shows why a verb did not do what was asked: events of kind `error` with `--json`, else text on stderr.
 pub fn failure(failure: &Failure, output: &mut Output) {
@@ -30,7 +31,6 @@ pub fn failure(failure: &Failure, output: &mut Output) {
     }
 }
 
-/// A failure as text for people.
 pub fn text(failure: &Failure, style: Style) -> String {
     match failure {
         Failure::Diagnostics(faulty) => diagnostics(faulty, style),
@@ -51,7 +51,6 @@ fn plain_fault(fault: &Fault) -> String {
     text
 }
 
-/// Diagnostics as text for people.
 pub fn diagnostics(faulty: &Faulty, style: Style) -> String {
     faulty.faults.iter().map(|fault| diagnostic(fault, faulty, style)).collect()
 }
@@ -137,8 +136,7 @@ pub struct ErrorLine {
 
 impl ErrorLine {
     fn new(code: Code, message: String, place: Option<Location>) -> Self {
-        let now = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH).unwrap_or_default();
-        let at_ms = u64::try_from(now.as_millis()).unwrap_or(u64::MAX);
+        let at_ms = SystemEnv::default().now_ms();
         Self { event: "error", id: None, thread: None, parent: None, durability: None, at_ms, code, message, place }
     }
 }

@@ -32,7 +32,7 @@ use super::runner::{RunOptions, Task, TaskContext, run_tasks};
 use crate::grant::Grants;
 use crate::{Resumed, RunConfig};
 
-/// What a person decides of calls in doubt.
+/// What happens with tool calls in doubt.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, clap::ValueEnum)]
 enum InDoubtChoice {
     /// Make them again, with the same idempotency key
@@ -70,12 +70,11 @@ pub struct ResumeArgs {
     quiet: bool,
     #[command(flatten)]
     pub(super) json: JsonArgs,
-    /// The flags that hook kinds brought along.
+    /// The flags of hook kinds.
     #[arg(skip)]
     pub(super) flags: BTreeMap<String, String>,
 }
 
-/// Resumes a thread.
 pub fn resume(args: &ResumeArgs, output: &mut Output) -> Result<Exit, Failure> {
     let here = working_folder()?;
     let files = settings_files::read(&args.store.flags())?;

@@ -61,12 +61,12 @@ pub struct RunArgs {
     pub(super) quiet: bool,
     #[command(flatten)]
     pub(super) json: JsonArgs,
-    /// The flags that hook kinds brought along.
+    /// The flags of hook kinds.
     #[arg(skip)]
     pub(super) flags: BTreeMap<String, String>,
 }
 
-/// Who answers instead of models.
+/// What answers in place of models.
 #[derive(Debug, Clone, Default, clap::Args)]
 pub struct ScriptArgs {
     /// Answer from this script; no model is asked
@@ -89,7 +89,6 @@ enum DurabilityArg {
 /// A script and the file that it was read from, as an absolute path.
 pub(super) type Scripted = Option<(Script, String)>;
 
-/// Runs a workflow.
 pub fn run(args: &RunArgs, output: &mut Output) -> Result<Exit, Failure> {
     start(args, None, output)
 }
@@ -181,7 +180,7 @@ pub(super) async fn configured(workflow: &Workflow, run_spec: &RunSpec) -> Resul
     Ok(run_config)
 }
 
-/// Says which providers are sent prompts and keys that can be read on the way.
+/// Warns of providers that are reached by unencrypted HTTP.
 pub(super) fn warn_of_plain_http(settings: &Settings, is_played: bool) {
     for (name, provider) in settings.providers.iter().filter(|(_, provider)| !is_played && provider.is_usable()) {
         if is_plain_http(&provider.base_url.value) {
@@ -193,18 +192,10 @@ pub(super) fn warn_of_plain_http(settings: &Settings, is_played: bool) {
     }
 }
 
-/// The recording that the options ask for.
-///
-/// # Errors
-/// Every fault of the recording.
 pub(super) fn cassette(args: &ScriptArgs, here: &Path) -> Result<Option<Recording>, Failure> {
     args.recorded.as_deref().map(|file| Recording::read(file, here)).transpose()
 }
 
-/// The script that the options ask for.
-///
-/// # Errors
-/// Every fault of the script, also what the roles of the workflow could not say.
 pub(super) fn script(
     args: &ScriptArgs,
     folder: Option<&Path>,
@@ -219,10 +210,7 @@ pub(super) fn script(
     read_script(&file, workflow, here).map(Some)
 }
 
-/// Reads a script and holds it to the roles of a workflow.
-///
-/// # Errors
-/// Every fault of the script.
+/// Reads a script and checks it against the roles of a workflow.
 pub(super) fn read_script(file: &Path, workflow: &Workflow, here: &Path) -> Result<(Script, String), Failure> {
     let text = read_text(file, MAX_SCRIPT_BYTES)?;
     let name = file.to_string_lossy().into_owned();

@@ -40,7 +40,6 @@ enum Update {
 
 /// The engine and the output of one task.
 pub struct TaskContext {
-    /// The engine.
     pub engine: Engine,
     index: usize,
     stop: CancellationToken,
@@ -104,13 +103,11 @@ impl TaskContext {
         Exit::of_ended(&handle.ended().await)
     }
 
-    /// Whether the update was taken.
     async fn send(&self, update: Update) -> bool {
         self.updates.send((self.index, update)).await.is_ok()
     }
 }
 
-/// How tasks are run and shown.
 #[derive(Debug, Clone, Copy)]
 pub struct RunOptions {
     /// Show results and faults only.
@@ -120,17 +117,11 @@ pub struct RunOptions {
 }
 
 /// Runs one task quietly.
-///
-/// # Errors
-/// As [`run_tasks`].
 pub fn run_task(task: Task, store: OwnStore, durability: Durability, output: &mut Output) -> Result<Exit, Failure> {
     run_tasks(std::iter::once(task), store, durability, RunOptions { is_quiet: true, concurrency: 1 }, output)
 }
 
 /// Runs tasks and shows them. The exit is that of the first task that did not end well.
-///
-/// # Errors
-/// When the store can neither be opened nor reached, or stdout cannot be written.
 pub fn run_tasks(
     tasks: impl ExactSizeIterator<Item = Task> + Send + 'static,
     store: OwnStore,
@@ -213,7 +204,6 @@ async fn spawn_all(
     while running.join_next().await.is_some() {}
 }
 
-/// Shows updates on stdout and stderr.
 struct Display<'a> {
     output: &'a mut Output,
     progress: Progress,

@@ -8,7 +8,6 @@ use super::output::Output;
 #[derive(Debug, clap::Args)]
 pub struct SchemaArgs {}
 
-/// Prints the schema.
 pub fn schema(_args: &SchemaArgs, output: &mut Output) -> Result<Exit, Failure> {
     output.write(rondo_protocol::workflow::schema::schema().as_bytes())?;
     Ok(Exit::Done)

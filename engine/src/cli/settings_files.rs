@@ -13,52 +13,38 @@ use crate::config::{self, Files, Flags, Layer, Settings, Stated, layers};
 use crate::trust::owner::{self, Unsafe, User};
 use crate::trust::{Ask, Kind};
 
-/// The most bytes of a `rondo.toml`.
 const MAX_FILE_BYTES: usize = 1 << 20;
 
 /// The files of settings, read once: what a person is shown is what runs.
 #[derive(Clone)]
 pub struct SettingsFiles {
-    /// The working folder.
     folder: PathBuf,
     flags: Flags,
     user: Option<SettingsFile>,
     project: Option<SettingsFile>,
 }
 
-/// A file of settings.
 #[derive(Clone)]
 pub struct SettingsFile {
-    /// Where it is.
     pub path: PathBuf,
-    /// What it says.
     pub stated: Stated,
-    /// Who else than the user can change it.
+    /// Who besides the user can change it.
     pub faults: Vec<Unsafe>,
 }
 
 /// Reads the files of settings for the working folder.
-///
-/// # Errors
-/// Every fault of a file.
 pub fn read(flags: &Flags) -> Result<SettingsFiles, Failure> {
     read_for(working_folder()?, flags)
 }
 
 /// Reads the files of settings for a folder.
-///
-/// # Errors
-/// As [`read`].
 pub fn read_for(folder: PathBuf, flags: &Flags) -> Result<SettingsFiles, Failure> {
     let home = config::home(&variable).map(|home| home.canonicalize().unwrap_or(home));
     let project = config::find_project(&folder, home.as_deref());
     read_files(folder, project, flags)
 }
 
-/// The settings without any project's.
-///
-/// # Errors
-/// As [`settings`].
+/// The user's settings alone.
 pub fn settings_of_user() -> Result<Settings, Failure> {
     read_files(working_folder()?, None, &Flags::default())?.without_asking()
 }
@@ -88,20 +74,15 @@ fn variable(name: &str) -> Option<String> {
 }
 
 impl SettingsFiles {
-    /// The project's file.
     pub fn project(&self) -> Option<&SettingsFile> {
         self.project.as_ref()
     }
 
-    /// The user's file.
     pub fn user(&self) -> Option<&SettingsFile> {
         self.user.as_ref()
     }
 
     /// The settings with all that the project's file says: as they are once a person agreed to it.
-    ///
-    /// # Errors
-    /// Tables that both files have, and the first variable that cannot be used.
     pub fn whole(&self) -> Result<Settings, Failure> {
         if let (Some(project), Some(user)) = (&self.project, &self.user) {
             let clashes = layers::clashes(&project.stated, &user.stated);
@@ -115,9 +96,6 @@ impl SettingsFiles {
     }
 
     /// The settings with what counts of the project's file before anybody agreed to it.
-    ///
-    /// # Errors
-    /// The first variable that cannot be used.
     pub fn without_asking(&self) -> Result<Settings, Failure> {
         let user = self.user.as_ref().map(|user| user.stated.clone()).unwrap_or_default();
         self.with_project(self.project.as_ref().map(|project| layers::without_asking(&project.stated, &user)))
@@ -149,9 +127,6 @@ impl SettingsFiles {
     }
 
     /// Refuses files that somebody else can change, whatever was agreed to.
-    ///
-    /// # Errors
-    /// The first reason, with what to do.
     pub fn refuse_unsafe(&self) -> Result<(), Failure> {
         let files = self.user.iter().map(|file| (file, true)).chain(self.project.iter().map(|file| (file, false)));
         for (file, is_user) in files {
@@ -184,9 +159,6 @@ impl SettingsFiles {
 
     /// The settings in force for a verb that starts nothing: all of the project's if a person agreed to them, else those
     /// that need no consent.
-    ///
-    /// # Errors
-    /// The first variable that cannot be used.
     pub fn in_force(&self) -> Result<Settings, Failure> {
         let mut files = self.clone();
         // Settings of the user that others can change do not count here; the verbs that start something refuse them.
@@ -198,10 +170,6 @@ impl SettingsFiles {
     }
 }
 
-/// As [`SettingsFiles::in_force`], for the working folder.
-///
-/// # Errors
-/// Every fault of a settings file, or the first variable that cannot be used.
 pub fn settings(flags: &Flags) -> Result<Settings, Failure> {
     read(flags)?.in_force()
 }

@@ -30,23 +30,14 @@ pub struct ShowArgs {
     pub(super) json: JsonArgs,
 }
 
-/// Shows a thread.
 pub fn show(args: &ShowArgs, output: &mut Output) -> Result<Exit, Failure> {
     let (view, thread, row) = find_thread_in(view_store(&args.store)?, &args.thread)?;
     let line = thread_line(&thread, &row, &view.driven);
-    if output.is_json() {
-        output.line(&line)?;
-    } else {
-        output.text(&thread_text(&line))?;
-    }
+    output.show(&line, || thread_text(&line))?;
     let mut hooks = HookFigures::default();
     steps(view.store.as_ref(), &line, &row, &mut |step| {
         step.note.hooks.iter().for_each(|note| hooks.add(note));
-        if output.is_json() {
-            output.line(&step)?;
-        } else {
-            output.text(&step_text(&step))?;
-        }
+        output.show(&step, || step_text(&step))?;
         Ok(!output.is_closed())
     })?;
     if !output.is_json() {
@@ -62,7 +53,7 @@ const SHOWN_LANES: usize = 8;
 /// Figures of hooks that say how much there is, and not how often something was done.
 const GAUGES: [&str; 2] = ["bytes", "entries"];
 
-/// What the hooks of a thread did, added up over its steps.
+/// Figures of a thread's hooks, added up over its steps.
 #[derive(Debug, Default)]
 pub(super) struct HookFigures {
     by_node: BTreeMap<String, OfNode>,
@@ -242,7 +233,7 @@ fn beginning(result: &str) -> String {
     format!("{}\n[{} more lines; --json shows them]", shown.join("\n"), lines - RESULT_LINES)
 }
 
-/// Text under a mark, indented; nothing for nothing.
+/// Writes indented text under a label; nothing if the text is empty.
 fn block(text: &mut String, mark: &str, words: &str) {
     let words = words.trim_end();
     if words.is_empty() {
@@ -277,7 +268,6 @@ pub(super) fn ending_text(line: &ThreadLine, row: &Row) -> String {
     text
 }
 
-/// A value on several lines.
 pub(super) fn pretty(value: &rondo_protocol::Value) -> String {
     serde_json::to_string_pretty(value).map_or_else(|_| value.to_text(), |text| text + "\n")
 }
@@ -298,7 +288,6 @@ pub(super) fn spending(usage: Option<Usage>, cost_usd: Option<f64>) -> String {
     text
 }
 
-/// A duration for people.
 pub(super) fn seconds(milliseconds: u64) -> String {
     match milliseconds {
         0..1_000 => format!("{milliseconds}ms"),

@@ -1,7 +1,6 @@
 //! SIGINT and SIGTERM: the first drains, the second stops at once.
 
-use std::sync::Arc;
-use std::sync::atomic::{AtomicU8, Ordering};
+use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
 use rondo_protocol::diagnostic::Code;
@@ -12,32 +11,28 @@ use super::exit::Exit;
 use super::failure::Failure;
 use super::output::tell;
 
-/// How long a drain may take.
+/// How long running calls may take to end after the first signal.
 const DRAIN: Duration = Duration::from_secs(10);
 
-/// What signals have told this process.
 #[derive(Debug, Clone, Default)]
 pub struct Signals {
     /// Cancelled by the first signal.
     pub stop: CancellationToken,
-    first: Arc<AtomicU8>,
+    first: Arc<OnceLock<Exit>>,
 }
 
 impl Signals {
-    /// Listens from now on; called within a runtime.
-    ///
-    /// # Errors
-    /// When the system gives no handler.
+    /// Starts to listen. Must be called within a runtime.
     pub fn listen() -> Result<Self, Failure> {
         let failed = |error: std::io::Error| Failure::new(Code::InternalFault, format!("signals: {error}"));
         let mut interrupt = signal(SignalKind::interrupt()).map_err(failed)?;
         let mut terminate = signal(SignalKind::terminate()).map_err(failed)?;
         let signals = Self::default();
-        let told = signals.clone();
+        let received = signals.clone();
         tokio::spawn(async move {
             let first = next(&mut interrupt, &mut terminate).await;
-            told.first.store(first.code(), Ordering::SeqCst);
-            told.stop.cancel();
+            let _ = received.first.set(first);
+            received.stop.cancel();
             tell("\nstopping; once more stops at once\n");
             let second = tokio::select! {
                 second = next(&mut interrupt, &mut terminate) => second,
@@ -49,9 +44,9 @@ impl Signals {
         Ok(signals)
     }
 
-    /// The exit of a run that a signal stopped.
+    /// The exit code of the first signal.
     pub fn exit(&self) -> Option<Exit> {
-        Exit::of_code(self.first.load(Ordering::SeqCst)).filter(|exit| *exit != Exit::Done)
+        self.first.get().copied()
     }
 }
 

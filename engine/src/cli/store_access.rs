@@ -20,25 +20,19 @@ use crate::store::{self, Read};
 use crate::trust;
 use crate::trust::secret::Secret;
 
-/// A store that is open for reading.
 pub struct StoreView {
-    /// The store.
     pub store: Box<dyn Read>,
-    /// Which of its threads a process runs.
     pub driven: DrivenThreads,
 }
 
-/// Which threads a process runs.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum DrivenThreads {
-    /// These.
     These(BTreeSet<ThreadId>),
     /// Perhaps any: the process that holds the store did not answer.
     Unknown,
 }
 
 impl DrivenThreads {
-    /// Whether a process may be running a thread.
     pub fn may_hold(&self, thread: &ThreadId) -> bool {
         match self {
             Self::These(threads) => threads.contains(thread),
@@ -66,18 +60,12 @@ impl DrivenThreads {
 }
 
 /// Opens the store for reading; `None` if nothing has been written to it.
-///
-/// # Errors
-/// When it cannot be opened.
 pub fn view_store(args: &StoreArgs) -> Result<Option<StoreView>, Failure> {
     let settings = settings(&args.flags())?;
     view_store_at(&settings.store.value)
 }
 
 /// As [`view_store`], into a folder.
-///
-/// # Errors
-/// As [`view_store`].
 pub fn view_store_at(at: &Path) -> Result<Option<StoreView>, Failure> {
     // The owner of the files is checked before they are read.
     if folder::look(at)? == FolderState::Nothing {
@@ -99,7 +87,6 @@ pub fn view_store_at(at: &Path) -> Result<Option<StoreView>, Failure> {
 /// A store that may be written to: the user's own, or one that a person agreed to use.
 #[derive(Debug, Clone)]
 pub struct OwnStore {
-    /// Its folder.
     pub folder: PathBuf,
     /// Whose it is, if it has to be made.
     pub owner: Option<Owner>,
@@ -149,10 +136,6 @@ pub fn own_store(settings: &Settings, by: By) -> Result<OwnStore, Failure> {
     }
 }
 
-/// Whether a store is the user's own.
-///
-/// # Errors
-/// When there is a secret that cannot be used.
 pub fn is_own(signed: Option<Owner>, settings: &Settings) -> Result<bool, Failure> {
     let secret = read_secret(settings).map_err(|error| Failure::new(Code::StoreForeign, error.to_string()))?;
     Ok(signed.zip(secret).is_some_and(|(owner, secret)| secret.verifies(&Owner::message(&owner.id), &owner.tag)))
@@ -169,10 +152,6 @@ fn read_secret(settings: &Settings) -> Result<Option<Secret>, trust::secret::Err
     file.map_or(Ok(None), Secret::read)
 }
 
-/// Makes a store the user's own.
-///
-/// # Errors
-/// When there is no secret, or the store cannot be written.
 pub fn sign(store: &Path, settings: &Settings) -> Result<(), Failure> {
     let place = || Failure::new(Code::StoreForeign, "there is no place for your secret: set XDG_DATA_HOME or HOME");
     let owner = new_owner(settings)?.ok_or_else(place)?;

@@ -8,6 +8,7 @@ use super::lines::{ThreadLine, origin, standing, thread_line};
 use super::output::Output;
 use super::store_access::{StoreView, view_store};
 use super::{JsonArgs, StoreArgs};
+use crate::env::{Env as _, SystemEnv};
 
 /// How many rows are read at once.
 const PAGE: usize = 256;
@@ -21,10 +22,8 @@ pub struct ThreadsArgs {
     pub(super) json: JsonArgs,
 }
 
-/// Lists the threads.
 pub fn threads(args: &ThreadsArgs, output: &mut Output) -> Result<Exit, Failure> {
-    let now = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH).unwrap_or_default();
-    let now_ms = u64::try_from(now.as_millis()).unwrap_or(u64::MAX);
+    let now_ms = SystemEnv::default().now_ms();
     let view = view_store(&args.store)?;
     let (mut lines, mut after) = (Vec::new(), None);
     while let Some(StoreView { store, driven }) = &view {

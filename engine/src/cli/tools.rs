@@ -39,7 +39,6 @@ struct ToolLine {
     wire: Option<String>,
     /// `rondo`, `[tool.NAME]` or `[mcp.NAME]`.
     origin: Option<String>,
-    /// Whether it may be called.
     granted: bool,
     /// Who grants it, or why not.
     why: String,
@@ -48,7 +47,7 @@ struct ToolLine {
     parameters: Option<serde_json::Value>,
 }
 
-/// What confines programs.
+/// The sandbox of programs.
 #[derive(Debug, Serialize)]
 struct SandboxLine<'a> {
     event: &'static str,
@@ -56,7 +55,6 @@ struct SandboxLine<'a> {
     layers: &'a str,
 }
 
-/// Lists tools.
 pub fn tools(args: &ToolsArgs, output: &mut Output) -> Result<Exit, Failure> {
     let files = settings_files::read(&args.store.flags())?;
     let settings = files.in_force()?;
@@ -95,7 +93,6 @@ async fn list(
     Ok(Exit::Done)
 }
 
-/// The tools of each role of a workflow.
 fn of_workflow(name: &str, files: &SettingsFiles, settings: &Settings) -> Result<Vec<ToolLine>, Failure> {
     let here = working_folder()?;
     let loaded = workflow::load(name, &here)?;
@@ -128,7 +125,6 @@ fn of_workflow(name: &str, files: &SettingsFiles, settings: &Settings) -> Result
     Ok(lines)
 }
 
-/// Every tool that there is.
 fn of_everybody(settings: &Settings) -> Result<Vec<ToolLine>, Failure> {
     let tools = tooling::seen(settings)?;
     let grants = by_settings(settings);

@@ -2,6 +2,7 @@
 //!
 //! Only `--server` starts anything: that one server, after its command was agreed to.
 
+use std::fmt::Write as _;
 use std::path::PathBuf;
 
 use rondo_protocol::Digest;
@@ -48,13 +49,12 @@ pub struct TrustArgs {
     pub(super) json: JsonArgs,
 }
 
-/// Reads the digest that is agreed to.
 fn digest(text: &str) -> Result<Digest, String> {
     Digest::from_hex(text)
         .ok_or_else(|| "a digest has 64 lower-case hex digits, as `rondo trust` prints them".to_owned())
 }
 
-/// What is asked for, for programs.
+/// What is asked for, as a JSON line.
 #[derive(Debug, Serialize)]
 struct TrustLine<'a> {
     event: &'static str,
@@ -67,7 +67,7 @@ struct TrustLine<'a> {
     changed: &'a [String],
 }
 
-/// Something that was agreed to, for programs.
+/// Something that was agreed to, as a JSON line.
 #[derive(Debug, Serialize)]
 struct AgreedLine<'a> {
     event: &'static str,
@@ -78,7 +78,6 @@ struct AgreedLine<'a> {
     agreed_at_ms: u64,
 }
 
-/// Shows what is asked for and records the answer.
 pub fn trust(args: &TrustArgs, output: &mut Output) -> Result<Exit, Failure> {
     let named = args.store.clone().flatten();
     let settings_files = settings_files::read(&Flags { store: named, durability: None })?;
@@ -137,18 +136,12 @@ fn consider(
     if asked.is_agreed() && !args.own {
         return Ok(Exit::Done);
     }
-    let answer = match args.yes {
-        Some(yes) if yes == digest => Answer::Always,
-        Some(_) => {
-            let message = "what is asked for has another digest than the one that was agreed to";
-            return Err(Failure::new(Code::NotTrusted, message).with_hint(format!("it is {digest} now")));
-        }
-        None if is_attended() && !output.is_json() => person::ask("Agree to this, until it changes? [y/N]: "),
-        None => Answer::No,
-    };
-    if answer == Answer::No {
-        return Err(Failure::new(Code::NotTrusted, "nothing was agreed to")
-            .with_hint(format!("`--yes {digest}` agrees to exactly this without being asked")));
+    if args.yes.is_some_and(|yes| yes != digest) {
+        let message = "what is asked for has another digest than the one that was agreed to";
+        return Err(Failure::new(Code::NotTrusted, message).with_hint(format!("it is {digest} now")));
+    }
+    if !agrees(args, digest, "Agree to this, until it changes? [y/N]: ", output) {
+        return Err(not_agreed(Code::NotTrusted, digest));
     }
     asked.record(args.own, settings)?;
     if let Some(subject) = subject.filter(|_| args.own) {
@@ -158,6 +151,23 @@ fn consider(
         output.text("trusted until something of this changes\n")?;
     }
     Ok(Exit::Done)
+}
+
+/// Whether `--yes` names the digest, or the person at the terminal agrees.
+fn agrees(args: &TrustArgs, digest: Digest, question: &str, output: &Output) -> bool {
+    match args.yes {
+        Some(yes) => yes == digest,
+        None => can_ask(output) && person::ask(question) != Answer::No,
+    }
+}
+
+fn can_ask(output: &Output) -> bool {
+    is_attended() && !output.is_json()
+}
+
+fn not_agreed(code: Code, digest: Digest) -> Failure {
+    Failure::new(code, "nothing was agreed to")
+        .with_hint(format!("`--yes {digest}` agrees to exactly this without being asked"))
 }
 
 /// Takes back what was agreed to, whatever has become of it since: nothing is read but the records.
@@ -187,17 +197,15 @@ fn list(settings: &Settings, output: &mut Output) -> Result<Exit, Failure> {
     let of_workflows = book.all_workflows().map(|(path, agreed)| ("workflow", path, agreed));
     let all: Vec<_> = of_settings.chain(of_workflows).collect();
     for (what, path, agreed) in &all {
-        if output.is_json() {
-            let (digest, own, agreed_at_ms) = (agreed.digest, agreed.own, agreed.agreed_at_ms);
-            output.line(&AgreedLine { event: "trusted", what, path, digest, own, agreed_at_ms })?;
-        } else {
-            let own = if agreed.own { ", yours" } else { "" };
-            output.text(&format!("{what}  {path}{own}\n"))?;
+        let (digest, own, agreed_at_ms) = (agreed.digest, agreed.own, agreed.agreed_at_ms);
+        output.show(&AgreedLine { event: "trusted", what, path, digest, own, agreed_at_ms }, || {
+            let mut text = format!("{what}  {path}{}\n", if own { ", yours" } else { "" });
             for ask in &agreed.asks {
                 let line = format!("    {:<10} {}  {}", ask.kind.word(), one_line(&ask.name), one_line(&ask.shown()));
-                output.text(&format!("{}\n", line.trim_end()))?;
+                let _ = writeln!(text, "{}", line.trim_end());
             }
-        }
+            text
+        })?;
     }
     if all.is_empty() && !output.is_json() {
         output.text("nothing was agreed to yet\n")?;
@@ -205,7 +213,6 @@ fn list(settings: &Settings, output: &mut Output) -> Result<Exit, Failure> {
     Ok(Exit::Done)
 }
 
-/// A store, for programs.
 #[derive(Debug, Serialize)]
 struct StoreLine<'a> {
     event: &'static str,
@@ -240,26 +247,18 @@ fn store(args: &TrustArgs, settings: &Settings, output: &mut Output) -> Result<E
         bytes.extend(format!("{id} {} {}\n", row.version, row.seq).into_bytes());
     }
     let digest = Digest::sha256(&bytes);
-    if output.is_json() {
-        output.line(&StoreLine { event: "trust", store: &shown, digest, threads: rows.len(), own })?;
-    } else {
+    let threads = rows.len();
+    output.show(&StoreLine { event: "trust", store: &shown, digest, threads, own }, || {
         let whose = if own { "yours" } else { "not known as yours" };
-        let text = format!(
-            "{shown} holds {} threads and is {whose}\nWhat it holds can stand in for answers of models and tools.\ndigest {digest}\n",
-            rows.len()
-        );
-        output.text(&text)?;
-    }
+        format!(
+            "{shown} holds {threads} threads and is {whose}\nWhat it holds can stand in for answers of models and tools.\ndigest {digest}\n"
+        )
+    })?;
     if own {
         return Ok(Exit::Done);
     }
-    let agrees = match args.yes {
-        Some(yes) => yes == digest,
-        None => is_attended() && !output.is_json() && person::ask("Make it yours? [y/N]: ") != Answer::No,
-    };
-    if !agrees {
-        return Err(Failure::new(Code::StoreForeign, "nothing was agreed to")
-            .with_hint(format!("`--yes {digest}` agrees to exactly this without being asked")));
+    if !agrees(args, digest, "Make it yours? [y/N]: ", output) {
+        return Err(not_agreed(Code::StoreForeign, digest));
     }
     sign(at, settings)?;
     if !output.is_json() {
@@ -268,7 +267,6 @@ fn store(args: &TrustArgs, settings: &Settings, output: &mut Output) -> Result<E
     Ok(Exit::Done)
 }
 
-/// A server's tools, for programs.
 #[derive(Debug, Serialize)]
 struct ServerLine<'a> {
     event: &'static str,
@@ -280,7 +278,6 @@ struct ServerLine<'a> {
     changed: Option<&'a str>,
 }
 
-/// A tool of a server, for programs.
 #[derive(Debug, Serialize)]
 struct ToolLine<'a> {
     name: &'a str,
@@ -296,7 +293,7 @@ fn server(
     output: &mut Output,
 ) -> Result<Exit, Failure> {
     // Its command was shown with the settings and must have been agreed to before it is started.
-    let by = By::of(false, is_attended() && !output.is_json());
+    let by = By::of(false, can_ask(output));
     Asked::of(settings_files, settings, None)?.permitted("", by, settings)?;
     let offered = super::runtime()?.block_on(tooling::offered(name, settings))?;
     let digest = offered.digest();
@@ -306,32 +303,24 @@ fn server(
         parameters: serde_json::from_str(&pin.parameters).ok(),
     });
     let tools: Vec<ToolLine<'_>> = tools.collect();
-    if output.is_json() {
-        let changed = offered.changed.as_deref();
-        output.line(&ServerLine { event: "trust", server: name, digest, tools, changed })?;
-    } else {
-        output.text(&format!("{name} offers {} tools\n", tools.len()))?;
-        for tool in &tools {
+    let line = ServerLine { event: "trust", server: name, digest, tools, changed: offered.changed.as_deref() };
+    output.show(&line, || {
+        let mut text = format!("{name} offers {} tools\n", line.tools.len());
+        for tool in &line.tools {
             let parameters = tool.parameters.as_ref().map(ToString::to_string).unwrap_or_default();
             let description = tool.description.replace('\n', "\n      ");
-            output.text(&format!("  {}\n      {description}\n      {parameters}\n", tool.name))?;
+            let _ = writeln!(text, "  {}\n      {description}\n      {parameters}", tool.name);
         }
-        if let Some(changed) = &offered.changed {
-            output.text(&format!("it has changed:\n{changed}\n"))?;
+        if let Some(changed) = line.changed {
+            let _ = writeln!(text, "it has changed:\n{changed}");
         }
-        output.text(&format!("digest {digest}\n"))?;
-    }
-    let agrees = match args.yes {
-        Some(yes) => yes == digest,
-        None if is_attended() && !output.is_json() => {
-            person::ask("Agree to these tools, until they change? [y/N]: ") != Answer::No
-        }
-        // It was agreed to before and is as it was.
-        None => offered.is_pinned && offered.changed.is_none(),
-    };
-    if !agrees {
-        return Err(Failure::new(Code::NotTrusted, "nothing was agreed to")
-            .with_hint(format!("`--yes {digest}` agrees to exactly this without being asked")));
+        let _ = writeln!(text, "digest {digest}");
+        text
+    })?;
+    // Tools that were agreed to before and are unchanged need no answer.
+    let is_unchanged = offered.is_pinned && offered.changed.is_none() && args.yes.is_none() && !can_ask(output);
+    if !is_unchanged && !agrees(args, digest, "Agree to these tools, until they change? [y/N]: ", output) {
+        return Err(not_agreed(Code::NotTrusted, digest));
     }
     tooling::agree(offered, settings)?;
     Ok(Exit::Done)

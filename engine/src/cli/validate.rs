@@ -40,7 +40,6 @@ pub struct ValidateArgs {
     pub(super) json: JsonArgs,
 }
 
-/// A diagnostic as a JSON line.
 #[derive(Debug, Serialize)]
 pub(super) struct DiagnosticLine<'a> {
     event: &'static str,
@@ -49,13 +48,11 @@ pub(super) struct DiagnosticLine<'a> {
 }
 
 impl<'a> DiagnosticLine<'a> {
-    /// The line of a diagnostic.
     pub(super) fn new(diagnostic: &'a Diagnostic) -> Self {
         Self { event: "diagnostic", diagnostic }
     }
 }
 
-/// Checks files.
 pub fn validate(args: &ValidateArgs, output: &mut Output) -> Result<Exit, Failure> {
     let here = working_folder()?;
     let mut errors = 0;
@@ -85,7 +82,7 @@ pub fn validate(args: &ValidateArgs, output: &mut Output) -> Result<Exit, Failur
     Ok(if errors == 0 { Exit::Done } else { Exit::Invalid })
 }
 
-/// What files are looked at with.
+/// Settings that checks beyond the file's own rules need.
 struct About<'a> {
     prospects: Option<&'a Prospects>,
     prices: Option<&'a Settings>,
@@ -157,7 +154,7 @@ fn count(
     output.write(report::diagnostics(&faulty, Style::stdout()).as_bytes())
 }
 
-/// What settings say of the models and tools that roles would have.
+/// Checks prefixes with the models and tools that the settings give to roles.
 struct Prospects {
     settings: Settings,
     /// Made when the first workflow names a tool.
@@ -169,7 +166,7 @@ impl Prospects {
         Ok(Self { settings: settings(&Flags::default())?, tools: OnceCell::new() })
     }
 
-    /// What is odd about the prefixes of a workflow.
+    /// Warnings about the prefixes of a workflow.
     fn of(&self, workflow: &Workflow, places: &SourceMap) -> Result<Vec<Diagnostic>, Failure> {
         let names_tools =
             |workflow: &Workflow| resolved_roles::model_roles(workflow).any(|(_, _, role)| !role.tools.is_empty());

@@ -25,11 +25,11 @@ pub struct VerifyArgs {
     pub(super) json: JsonArgs,
 }
 
-/// A request that is not what was recorded.
+/// A request that differs from the recorded one.
 #[derive(Debug, Serialize)]
-struct FaultLine {
+struct FaultLine<'a> {
     event: &'static str,
-    thread: ThreadId,
+    thread: &'a ThreadId,
     seq: u64,
     role: RoleName,
     lane: LanePath,
@@ -39,17 +39,16 @@ struct FaultLine {
     what: String,
 }
 
-/// What came of it.
+/// The result.
 #[derive(Debug, Serialize)]
-struct SumLine {
+struct SumLine<'a> {
     event: &'static str,
-    thread: ThreadId,
+    thread: &'a ThreadId,
     head: Option<Digest>,
     requests: u64,
     faults: u64,
 }
 
-/// Verifies a thread.
 pub fn verify(args: &VerifyArgs, output: &mut Output) -> Result<Exit, Failure> {
     let (view, thread, row) = find_thread_in(view_store(&args.store)?, &args.thread)?;
     let (mut requests, mut faults) = (0_u64, 0_u64);
@@ -66,24 +65,17 @@ pub fn verify(args: &VerifyArgs, output: &mut Output) -> Result<Exit, Failure> {
     }
     outcome?;
     let head = super::lines::thread_line(&thread, &row, &view.driven).head;
-    if output.is_json() {
-        output.line(&SumLine { event: "verified", thread, head, requests, faults })?;
-    } else {
+    output.show(&SumLine { event: "verified", thread: &thread, head, requests, faults }, || {
         let head = head.map_or_else(|| "none yet".to_owned(), |head| head.to_string());
-        output.text(&format!("{thread}: {requests} requests rebuilt, {faults} differ; head {head}\n"))?;
-    }
+        format!("{thread}: {requests} requests rebuilt, {faults} differ; head {head}\n")
+    })?;
     Ok(if faults == 0 { Exit::Done } else { Exit::Damaged })
 }
 
 fn tell(thread: &ThreadId, request: Request, output: &mut Output) -> Result<(), Failure> {
     let what = request.fault.unwrap_or_else(|| "the rebuilt request is not the one that was recorded".to_owned());
     let Request { seq, role, lane, visit, recorded, rebuilt, .. } = request;
-    if output.is_json() {
-        let thread = thread.clone();
-        return output.line(&FaultLine { event: "fault", thread, seq, role, lane, visit, recorded, rebuilt, what });
-    }
-    output.text(&format!(
-        "step {seq}, {}, visit {visit}: {what}\n  recorded {recorded}\n  rebuilt  {rebuilt}\n",
-        who(&role, &lane)
-    ))
+    let who = who(&role, &lane);
+    let text = format!("step {seq}, {who}, visit {visit}: {what}\n  recorded {recorded}\n  rebuilt  {rebuilt}\n");
+    output.show(&FaultLine { event: "fault", thread, seq, role, lane, visit, recorded, rebuilt, what }, || text)
 }

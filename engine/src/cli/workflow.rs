@@ -26,19 +26,15 @@ const MAX_FILE_BYTES: usize = 16 << 20;
 /// How many names are looked at for a hint.
 const MAX_NAMES: usize = 1000;
 
-/// A workflow as it was read from a file.
 #[derive(Debug)]
 pub struct Loaded {
-    /// Where it is.
     pub path: PathBuf,
-    /// What it means.
     pub checked: Checked,
     /// The texts that were read, by the names that diagnostics use.
     pub sources: BTreeMap<String, String>,
 }
 
 impl Loaded {
-    /// The folder that it lies in.
     pub fn folder(&self) -> &Path {
         folder_of(&self.path)
     }
@@ -111,27 +107,15 @@ fn not_found(name: &str, here: &Path, is_folder: bool) -> Failure {
     }
 }
 
-/// Finds, reads and checks a workflow.
-///
-/// # Errors
-/// When it is not found or not read, or every fault of the file.
 pub fn load(name: &str, here: &Path) -> Result<Loaded, Failure> {
     read(find(name, here)?)
 }
 
-/// Reads and checks the workflow in a file.
-///
-/// # Errors
-/// When it is not read, or every fault of the file.
 pub fn read(path: PathBuf) -> Result<Loaded, Failure> {
     let text = read_text(&path, MAX_FILE_BYTES)?;
     check(path, text)
 }
 
-/// Checks the text of a workflow file.
-///
-/// # Errors
-/// Every fault of the file.
 pub fn check(path: PathBuf, text: String) -> Result<Loaded, Failure> {
     let file = path.to_string_lossy().into_owned();
     let files = FolderFiles::new(folder_of(&path));

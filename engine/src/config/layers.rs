@@ -106,24 +106,19 @@ pub fn clashes(project: &Stated, user: &Stated) -> Vec<Clash> {
         kind: &str,
         project: &BTreeMap<String, T>,
         user: &BTreeMap<String, U>,
-        lines: impl Fn(&T, &U) -> Option<(u32, u32)>,
+        lines: impl Fn(&T, &U) -> (u32, u32),
     ) -> Vec<Clash> {
         let clash = |(name, table): (&String, &T)| {
-            let own = user.get(name)?;
-            let (at_project, at_user) = lines(table, own)
-                .map_or_else(Default::default, |(project, user)| (format!(":{project}"), format!(":{user}")));
-            Some(Clash {
-                table: format!("{kind}.{name}"),
-                project: format!("{FILE_NAME}{at_project}"),
-                user: format!("{USER_FILE_NAME}{at_user}"),
-            })
+            let (project, user) = lines(table, user.get(name)?);
+            let (project, user) = (format!("{FILE_NAME}:{project}"), format!("{USER_FILE_NAME}:{user}"));
+            Some(Clash { table: format!("{kind}.{name}"), project, user })
         };
         project.iter().filter_map(clash).collect()
     }
-    let mut clashes = both("provider", &project.providers, &user.providers, |a, b| Some((a.line, b.line)));
-    clashes.extend(both("mcp", &project.mcp, &user.mcp, |a, b| Some((a.line, b.line))));
-    clashes.extend(both("tool", &project.tools, &user.tools, |a, b| Some((a.line, b.line))));
-    clashes.extend(both("hook", &project.hooks, &user.hooks, |a, b| Some((a.line, b.line))));
+    let mut clashes = both("provider", &project.providers, &user.providers, |a, b| (a.line, b.line));
+    clashes.extend(both("mcp", &project.mcp, &user.mcp, |a, b| (a.line, b.line)));
+    clashes.extend(both("tool", &project.tools, &user.tools, |a, b| (a.line, b.line)));
+    clashes.extend(both("hook", &project.hooks, &user.hooks, |a, b| (a.line, b.line)));
     clashes
 }
 

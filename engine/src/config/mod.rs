@@ -4,9 +4,8 @@
 //! The user's file is believed. A project's file comes with the folder that it lies in, and that folder may be a
 //! stranger's: [`layers`] says what of it counts before somebody agreed to it, and what has to be asked.
 //!
-//! [`Settings`] is what a run needs of all that, resolved once, each value with its [`Origin`], and serializable, so
-//! that it can be handed to the process that holds the store. A key's value stands here and nowhere else: `Debug` does
-//! not show it, and `rondo doctor` says only whether it is set.
+//! [`Settings`] is what a run needs of all that, resolved once, each value with its [`Origin`]. A key's value is here and
+//! nowhere else: `Debug` does not show it, and `rondo doctor` says only whether it is set.
 //!
 //! This module knows nothing of workflows beyond the names of their models, and nothing of terminals. What a workflow
 //! may name and what belongs to the operator is FORMAT's last section: commands, addresses, keys and paths stand here.
@@ -23,11 +22,11 @@ mod tests;
 
 use std::collections::BTreeMap;
 use std::fmt;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 
 use rondo_agent_kit::model::openai::{KeepFor, KeepPrefix, ResponseFormat};
 use rondo_protocol::event::Durability;
-use serde::{Deserialize, Serialize};
+use serde::Serialize;
 
 use crate::grant::Ceilings;
 
@@ -43,7 +42,7 @@ pub const DEFAULT_PROVIDER: &str = "openai";
 pub const SCRIPTED_MODEL: &str = "scripted";
 
 /// A value and where it came from.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Sourced<T> {
     /// The value in force.
     pub value: T,
@@ -52,8 +51,7 @@ pub struct Sourced<T> {
 }
 
 /// Who set a value.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "lowercase")]
+#[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Origin {
     /// A flag of the command line, such as `--store`.
     Flag(String),
@@ -99,7 +97,7 @@ impl Layer {
 }
 
 /// What is in force.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq)]
 pub struct Settings {
     /// The project's `rondo.toml`, if there is one, whether or not all of it is in force.
     pub file: Option<PathBuf>,
@@ -144,7 +142,7 @@ pub struct Settings {
 }
 
 /// A value that must not be seen, with the name that is shown in its place.
-#[derive(Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, PartialEq, Eq)]
 pub struct Secret {
     /// The variable it was read from.
     pub name: String,
@@ -159,7 +157,7 @@ impl fmt::Debug for Secret {
 }
 
 /// Where models are asked: a server that speaks the OpenAI chat completions protocol.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Provider {
     /// Its address, without a slash at the end.
     pub base_url: Sourced<String>,
@@ -191,7 +189,7 @@ impl Provider {
 }
 
 /// What the operator says of a logical model.
-#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
+#[derive(Debug, Clone, Default, PartialEq)]
 pub struct Model {
     /// The provider that serves it.
     pub provider: Option<Sourced<String>>,
@@ -202,7 +200,7 @@ pub struct Model {
 }
 
 /// US dollars for a million tokens.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct Price {
     /// Of the prompt.
     pub input: f64,
@@ -219,7 +217,7 @@ pub struct Price {
 }
 
 /// What workflows are granted.
-#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Grant {
     /// Tools that roles may use: names, `server.*` or `*`; `None` = those that only read below the workspace.
     pub tools: Option<Vec<String>>,
@@ -238,10 +236,9 @@ pub struct Grant {
 }
 
 /// A server of tools.
-#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Mcp {
     /// The line of its first key, from 1.
-    #[serde(default)]
     pub line: u32,
     /// The program that is started.
     pub command: Option<String>,
@@ -264,8 +261,7 @@ pub struct Mcp {
 }
 
 /// Where an outside program starts.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "lowercase")]
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Cwd {
     /// In the workspace.
     Workspace,
@@ -274,7 +270,7 @@ pub enum Cwd {
 }
 
 /// What a server or a hook program may reach from within its sandbox.
-#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Sandbox {
     /// Files and folders that it may read.
     pub read: Vec<String>,
@@ -285,7 +281,7 @@ pub struct Sandbox {
 }
 
 /// What programs may use in all, and which paths no tool writes.
-#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct SandboxSettings {
     /// Path patterns, in place of the list that ships with rondo. Only the user's count.
     pub protected: Option<Vec<String>>,
@@ -298,7 +294,7 @@ pub struct SandboxSettings {
 }
 
 /// A hook that the operator puts around every workflow: what a workflow file writes under `hooks`.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq)]
 pub struct Imposed {
     /// As it was read.
     pub hook: rondo_protocol::workflow::HookUse,
@@ -309,10 +305,9 @@ pub struct Imposed {
 }
 
 /// A tool that is an outside program.
-#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Tool {
     /// The line of its first key, from 1.
-    #[serde(default)]
     pub line: u32,
     /// Program and arguments.
     pub argv: Vec<String>,
@@ -333,8 +328,7 @@ pub struct Tool {
 }
 
 /// Where the schema of a tool's arguments stands.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "lowercase")]
+#[derive(Debug, Clone, PartialEq, Eq)]
 pub enum ToolSchema {
     /// In `rondo.toml`, as JSON text.
     Inline(String),
@@ -343,10 +337,9 @@ pub enum ToolSchema {
 }
 
 /// A hook that is an outside program.
-#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct HookProgram {
     /// The line of its first key, from 1.
-    #[serde(default)]
     pub line: u32,
     /// Program and arguments.
     pub argv: Vec<String>,
@@ -358,9 +351,4 @@ pub struct HookProgram {
     pub on_error: Option<String>,
     /// What its sandbox lets it reach beside what every program reaches.
     pub sandbox: Option<Sandbox>,
-}
-
-/// The folder that paths in a `rondo.toml` are relative to.
-pub(crate) fn folder_of(file: &Path) -> &Path {
-    file.parent().filter(|folder| !folder.as_os_str().is_empty()).unwrap_or_else(|| Path::new("."))
 }

@@ -10,9 +10,10 @@ use rondo_protocol::workflow::read::duration_ms;
 
 use super::file::StatedProvider;
 use super::{
-    DEFAULT_PROVIDER, FILE_NAME, Origin, Price, Provider, Secret, Settings, Sourced, Stated, USER_FILE_NAME, folder_of,
-    keys,
+    DEFAULT_PROVIDER, FILE_NAME, Origin, Price, Provider, Secret, Settings, Sourced, Stated, USER_FILE_NAME, keys,
 };
+
+use crate::files::folder_of;
 
 const DEFAULT_STORE: &str = ".rondo";
 const DEFAULT_BASE_URL: &str = "https://api.openai.com/v1";

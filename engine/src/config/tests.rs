@@ -134,14 +134,6 @@ fn durations_are_read_and_refused() {
 }
 
 #[test]
-fn settings_survive_the_way_to_another_process() {
-    let text = "[model.default]\nmodel = \"m\"\n[hook.x]\nargv = [\"true\"]\n";
-    let settings = in_force(text, &Flags::default(), &[("OPENAI_API_KEY", "sk-0123456789")]);
-    let sent = serde_json::to_string(&settings).unwrap();
-    assert_eq!(serde_json::from_str::<Settings>(&sent).unwrap(), settings);
-}
-
-#[test]
 fn every_key_of_a_file_is_read() {
     let text = include_str!("tests/everything.toml");
     let stated = read("rondo.toml", text, Layer::Project).expect("the file is good");

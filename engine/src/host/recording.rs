@@ -19,17 +19,11 @@ const MODE: u32 = 0o600;
 /// A recording that answers instead of models.
 #[derive(Debug, Clone)]
 pub struct Recording {
-    /// Its file, as an absolute path.
     pub file: String,
-    /// What was read from it.
     pub cassette: Arc<Cassette>,
 }
 
 impl Recording {
-    /// Reads a recording.
-    ///
-    /// # Errors
-    /// Everything that is wrong with it.
     pub fn read(file: &Path, here: &Path) -> Result<Self, Failure> {
         Ok(Self { cassette: read(file)?, file: absolute(file, here) })
     }
@@ -83,13 +77,13 @@ fn exists(file: &Path) -> Failure {
     Failure::new(Code::RecordingRefused, message).with_hint("name another file after --to")
 }
 
-/// Takes away the file of a recording whose run never began.
+/// Removes the file of a recording whose run never started.
 pub fn discard(file: Option<&Path>) {
     // What is left holds nothing.
     let _ = file.map(std::fs::remove_file);
 }
 
-/// A recording that could not be written, as it is told.
+/// The failure of a recording that could not be written.
 pub fn failed(fault: Fault) -> Failure {
     Failure::new(fault.code, fault.message)
 }

@@ -45,13 +45,13 @@ pub struct Equipment {
 /// The tools that are there without any server, and the files that they see.
 type Local = (ToolSet, Arc<Workspace>);
 
-/// Makes whoever is shown single calls, one for each thread.
+/// Makes the approver of each thread's tool calls.
 pub type Approvers = Arc<dyn Fn() -> Arc<dyn Approver> + Send + Sync>;
 
-/// What a run needs that is not in the workflow.
+/// What a run needs besides the workflow.
 #[derive(Clone)]
 pub struct RunSpec {
-    /// What the settings come to.
+    /// Shared resources that the settings describe.
     pub equipment: Arc<Equipment>,
     /// Answers in place of models.
     pub script: Option<Script>,
@@ -61,24 +61,21 @@ pub struct RunSpec {
     pub record: Option<PathBuf>,
     /// What happens with calls that may have had their effect, in place of what each tool says.
     pub in_doubt: Option<InDoubt>,
-    /// Whom single calls are shown to, where there is a person.
+    /// Makes approvers, if there is a person to ask.
     pub approvers: Option<Approvers>,
-    /// The flags that hook kinds brought along, by name.
+    /// The flags of hook kinds, by name.
     pub flags: BTreeMap<String, String>,
 }
 
 /// The roles of a workflow that a script answers for.
-///
-/// # Errors
-/// When the definition does not fit this version.
 pub fn scripted_cast(workflow: &Workflow) -> Result<ScriptRoles, Failure> {
     resolved_roles::script_parts(workflow).map_err(|error| Failure::new(Code::InternalFault, error.to_string()))
 }
 
-/// What a run is given, and what is to be said of it, a sentence each.
+/// The configuration of a run, and notices to print, a sentence each.
 pub type Given = (RunConfig, Vec<String>);
 
-/// What a run of `workflow` is given, servers of tools started.
+/// Makes the configuration of a run of `workflow`, and starts its MCP servers.
 ///
 /// # Errors
 /// Exit 5 when a model that a role uses has no id or no provider, exit 3 when a tool that a role names is not there or
@@ -110,9 +107,6 @@ pub async fn run_config(workflow: &Workflow, run_spec: &RunSpec) -> Result<Given
 
 /// What it takes to send the calls of a thread along hooks once more: models as they are served now, and the tools that
 /// are there without starting a server.
-///
-/// # Errors
-/// As [`speaking`], and when the workspace cannot be opened.
 pub fn replaying(workflow: &Workflow, run_spec: &RunSpec) -> Result<RunConfig, Failure> {
     let (tools, files) = run_spec.equipment.local()?;
     let backends = tooling::backends(&run_spec.equipment.settings);
@@ -121,7 +115,6 @@ pub fn replaying(workflow: &Workflow, run_spec: &RunSpec) -> Result<RunConfig, F
     Ok(RunConfig { tools, grants, hook_resources, ..speaking(workflow, run_spec)? })
 }
 
-/// The tools of a run.
 #[derive(Default)]
 struct Tools {
     set: ToolSet,
@@ -133,14 +126,13 @@ struct Tools {
 }
 
 impl Equipment {
-    /// What these settings come to, with what roles may call.
+    /// Makes the resources on first use, not here.
     pub fn new(settings: Settings, grants: Grants) -> Self {
         let redactor = Arc::new(redactor(&settings));
         let (providers, local, hook_programs, servers) = Default::default();
         Self { settings, grants, redactor, providers, local, hook_programs, servers }
     }
 
-    /// The settings.
     pub fn settings(&self) -> &Settings {
         &self.settings
     }
@@ -213,7 +205,7 @@ impl Equipment {
     }
 }
 
-/// What a run of `workflow` is given to speak with; no tools.
+/// The configuration of a run of `workflow` without tools.
 ///
 /// # Errors
 /// Exit 5 when a model that a role uses has no id or no provider.
@@ -293,7 +285,7 @@ fn player_served_by(script: Option<&Script>, cassette: Option<&Cassette>) -> Opt
     Some(ServedBy { provider: provider.to_owned(), address: format!("sha256:{digest}") })
 }
 
-/// What the operator says that a model's tokens cost.
+/// The operator's price of a model.
 pub fn price_of(stated: &config::Price) -> Price {
     Price {
         input: stated.input,
@@ -303,7 +295,7 @@ pub fn price_of(stated: &config::Price) -> Price {
     }
 }
 
-/// Takes every key that is known out of whatever enters a thread.
+/// Removes every known key from what enters a thread.
 pub fn redactor(settings: &Settings) -> Redactor {
     Redactor::new(settings.secrets.iter().map(|secret| (secret.name.clone(), secret.value.clone())))
 }

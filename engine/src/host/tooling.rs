@@ -18,7 +18,7 @@ use rondo_protocol::id::RoleName;
 use rondo_protocol::workflow::{RoleKind, Workflow};
 
 use crate::config::program;
-use crate::config::{self, Cwd, SandboxSettings, Settings, ToolSchema};
+use crate::config::{self, Cwd, Grant, SandboxSettings, Settings, ToolSchema};
 use crate::exit::Exit;
 use crate::failure::Failure;
 use crate::files::read_text;
@@ -26,22 +26,15 @@ use crate::grant::Grants;
 use crate::hook::HookProgram;
 use crate::trust::{Records, server_key};
 
-/// The most bytes of a schema file.
 const MAX_SCHEMA_BYTES: usize = 1 << 20;
 
 /// The sandbox around programs that are tools.
-///
-/// # Errors
-/// When this binary cannot be found, which starts them.
 pub fn processes(settings: &Settings) -> Result<Arc<Processes>, Failure> {
     confined(settings, hidden_from_tools(settings))
 }
 
 /// The programs that are hooks, each with the sandbox around it: that of its own `sandbox`, else that of tools, but for the
 /// files of hooks, which no tool may replace.
-///
-/// # Errors
-/// As [`processes`].
 pub fn hook_programs(settings: &Settings) -> Result<BTreeMap<String, HookProgram>, Failure> {
     let program = |(name, hook): (&String, &config::HookProgram)| {
         let processes = match &hook.sandbox {
@@ -65,19 +58,40 @@ pub fn hook_programs(settings: &Settings) -> Result<BTreeMap<String, HookProgram
 }
 
 fn confined(settings: &Settings, hidden: Vec<PathBuf>) -> Result<Arc<Processes>, Failure> {
-    let Settings { workspace, grant, environment, .. } = settings;
-    Ok(Arc::new(Processes::new(ProcessSettings {
-        launcher: launcher()?,
-        workspace: workspace.clone(),
-        read: granted_paths(settings, grant.read.as_deref()),
-        write: granted_paths(settings, grant.write.as_deref()),
+    let Grant { read, write, sandbox, .. } = &settings.grant;
+    let process_settings = ProcessSettings {
+        sandbox: sandbox.unwrap_or(true),
         hidden,
+        ..process_settings(settings, read.as_deref(), write.as_deref())?
+    };
+    Ok(Arc::new(Processes::new(process_settings)))
+}
+
+/// A sandbox that reaches these paths.
+fn process_settings(
+    settings: &Settings,
+    read: Option<&[String]>,
+    write: Option<&[String]>,
+) -> Result<ProcessSettings, Failure> {
+    let SandboxSettings { protected: _, memory_bytes, processes, disk_bytes } = &settings.sandbox;
+    let most = Limits::default();
+    Ok(ProcessSettings {
+        launcher: launcher()?,
+        workspace: settings.workspace.clone(),
+        read: granted_paths(settings, read),
+        write: granted_paths(settings, write),
+        hidden: hidden(settings),
         read_only: read_only(settings),
         protected: protected_names(settings),
-        ceilings: ceilings(settings),
-        sandbox: grant.sandbox.unwrap_or(true),
-        env: environment.clone(),
-    })))
+        ceilings: Limits {
+            memory_bytes: memory_bytes.unwrap_or(most.memory_bytes),
+            processes: processes.unwrap_or(most.processes),
+            file_bytes: disk_bytes.unwrap_or(most.file_bytes),
+            ..most
+        },
+        sandbox: true,
+        env: settings.environment.clone(),
+    })
 }
 
 fn launcher() -> Result<PathBuf, Failure> {
@@ -85,9 +99,6 @@ fn launcher() -> Result<PathBuf, Failure> {
 }
 
 /// The tools that are there without asking any server: those of rondo, and programs.
-///
-/// # Errors
-/// A workspace that cannot be opened, or a table of `rondo.toml` that cannot be used.
 pub fn local(settings: &Settings) -> Result<(ToolSet, Arc<Workspace>), Failure> {
     let refused = |what: String| Failure::new(Code::SettingsValue, what);
     let Settings { workspace, grant, .. } = settings;
@@ -143,9 +154,6 @@ pub fn asked<'s>(workflow: &Workflow, settings: &'s Settings, grants: &Grants) -
 }
 
 /// A server of the settings that is started when a tool of it is called; its tools are those that were pinned.
-///
-/// # Errors
-/// When nothing is pinned of it, or the trust records cannot be read.
 pub fn played(name: &str, settings: &Settings) -> Result<Server, Failure> {
     let mcp = declared(name, settings)?;
     let book = Records::read(settings.trust.as_deref())?;
@@ -156,21 +164,19 @@ pub fn played(name: &str, settings: &Settings) -> Result<Server, Failure> {
         return Err(Failure::new(Code::NoPin, message)
             .with_hint(format!("`rondo trust --server {name}` starts it, shows its tools and pins them")));
     };
-    pinned_server(name, mcp, pins.clone(), settings)
+    Server::pinned(server_settings(name, mcp, settings)?, pins.clone())
+        .map_err(|error| server_failure(error.code, error.message))
 }
 
-/// Why a server that is needed is not there.
+/// Why a server is not available.
 pub enum NoServer {
     /// It could not be started; its tools are missed when they are called.
     Unusable(Failure),
-    /// It is not what was agreed to.
+    /// Its tools differ from those that were agreed to.
     Refused(Failure),
 }
 
 /// A server of the settings, started and held to what was agreed to. Gives what is to be said of it as well.
-///
-/// # Errors
-/// [`NoServer`].
 pub async fn started(name: &str, settings: &Settings) -> Result<(Server, Option<String>), NoServer> {
     let mcp = declared(name, settings).map_err(NoServer::Refused)?;
     let server = start(name, mcp, settings).await.map_err(NoServer::Unusable)?;
@@ -190,18 +196,10 @@ fn declared<'s>(name: &str, settings: &'s Settings) -> Result<&'s config::Mcp, F
 }
 
 /// The tools that can be seen without starting anything: the local ones, and what was pinned of servers.
-///
-/// # Errors
-/// As [`local`].
 pub fn seen(settings: &Settings) -> Result<ToolSet, Failure> {
-    let known: Vec<&str> = {
-        let book = Records::read(settings.trust.as_deref().filter(|_| !settings.mcp.is_empty()));
-        let book = book?;
-        let is_pinned = |(name, mcp): &(&String, &config::Mcp)| book.pins(&key(name, mcp)).is_some();
-        settings.mcp.iter().filter(is_pinned).map(|(name, _)| name.as_str()).collect()
-    };
+    let book = book(settings)?;
     let (mut tools, _) = local(settings)?;
-    for name in known {
+    for (name, _) in settings.mcp.iter().filter(|(name, mcp)| book.pins(&key(name, mcp)).is_some()) {
         for tool in played(name, settings)?.tools() {
             add(&mut tools, tool)?;
         }
@@ -209,13 +207,14 @@ pub fn seen(settings: &Settings) -> Result<ToolSet, Failure> {
     Ok(tools)
 }
 
-/// Each server of the settings, with what is known of its tools.
-///
-/// # Errors
-/// When the trust records cannot be read.
+/// The trust records, which are not read where no server needs them.
+fn book(settings: &Settings) -> Result<Records, Failure> {
+    Ok(Records::read(settings.trust.as_deref().filter(|_| !settings.mcp.is_empty()))?)
+}
+
+/// Each server of the settings, with the state of its pinned tools.
 pub fn not_started(settings: &Settings) -> Result<Vec<(String, String)>, Failure> {
-    let book = Records::read(settings.trust.as_deref().filter(|_| !settings.mcp.is_empty()));
-    let book = book?;
+    let book = book(settings)?;
     let of_server = |(name, mcp): (&String, &config::Mcp)| {
         let pinned = book.pins(&key(name, mcp)).map_or_else(
             || format!("nothing is pinned of its tools, `rondo trust --server {name}` looks at them"),
@@ -226,10 +225,6 @@ pub fn not_started(settings: &Settings) -> Result<Vec<(String, String)>, Failure
     Ok(settings.mcp.iter().map(of_server).collect())
 }
 
-/// Adds a tool.
-///
-/// # Errors
-/// When there is one of that name.
 pub fn add(tools: &mut ToolSet, tool: Arc<dyn Tool>) -> Result<(), Failure> {
     tools.add(tool).map_err(|clash| {
         Failure::new(Code::SettingsValue, clash.to_string())
@@ -239,18 +234,11 @@ pub fn add(tools: &mut ToolSet, tool: Arc<dyn Tool>) -> Result<(), Failure> {
 
 async fn start(name: &str, mcp: &config::Mcp, settings: &Settings) -> Result<Server, Failure> {
     let server = server_settings(name, mcp, settings)?;
-    Server::start(server).await.map_err(|error| Failure::new(error.code, error.message).with_exit(Exit::InputOutput))
+    Server::start(server).await.map_err(|error| server_failure(error.code, error.message))
 }
 
-/// A server that is started when a tool of it is first called; until then its tools are those that were pinned.
-fn pinned_server(
-    name: &str,
-    mcp: &config::Mcp,
-    pins: BTreeMap<String, mcp::Pin>,
-    settings: &Settings,
-) -> Result<Server, Failure> {
-    Server::pinned(server_settings(name, mcp, settings)?, pins)
-        .map_err(|error| Failure::new(error.code, error.message).with_exit(Exit::InputOutput))
+fn server_failure(code: Code, message: String) -> Failure {
+    Failure::new(code, message).with_exit(Exit::InputOutput)
 }
 
 fn server_settings(name: &str, mcp: &config::Mcp, settings: &Settings) -> Result<ServerSettings, Failure> {
@@ -298,36 +286,13 @@ fn server_settings(name: &str, mcp: &config::Mcp, settings: &Settings) -> Result
 
 /// The sandbox that the operator puts around one program: it reads and writes what the table names.
 fn sandboxed(of: &str, sandbox: &config::Sandbox, settings: &Settings) -> Result<Processes, Failure> {
-    let processes = Processes::new(ProcessSettings {
-        launcher: launcher()?,
-        workspace: settings.workspace.clone(),
-        read: granted_paths(settings, Some(&sandbox.read)),
-        write: granted_paths(settings, Some(&sandbox.write)),
-        hidden: hidden(settings),
-        read_only: read_only(settings),
-        protected: protected_names(settings),
-        ceilings: ceilings(settings),
-        sandbox: true,
-        env: settings.environment.clone(),
-    });
+    let processes = Processes::new(process_settings(settings, Some(&sandbox.read), Some(&sandbox.write))?);
     if sandbox.hosts.is_empty() {
         return Ok(processes);
     }
     let gate = Gate::new(GateSettings { hosts: sandbox.hosts.clone(), ..GateSettings::default() });
     let gate = gate.map_err(|error| Failure::new(Code::SettingsValue, format!("`sandbox` of {of}: {error}")))?;
     Ok(processes.with_hosts(gate))
-}
-
-/// What the operator lets every program use.
-fn ceilings(settings: &Settings) -> Limits {
-    let SandboxSettings { protected: _, memory_bytes, processes, disk_bytes } = &settings.sandbox;
-    let most = Limits::default();
-    Limits {
-        memory_bytes: memory_bytes.unwrap_or(most.memory_bytes),
-        processes: processes.unwrap_or(most.processes),
-        file_bytes: disk_bytes.unwrap_or(most.file_bytes),
-        ..most
-    }
 }
 
 /// Holds the tools of a server to those that were agreed to; those of a new server are pinned.
@@ -354,19 +319,17 @@ fn pinned(name: &str, mcp: &config::Mcp, server: &Server, settings: &Settings) -
     Ok(None)
 }
 
-/// The tools that a server has now.
 pub struct Offered {
     key: String,
     /// By the server's name for them.
     pub pins: BTreeMap<String, mcp::Pin>,
     /// How they differ from those that were agreed to; `None` = they do not, or nobody was asked.
     pub changed: Option<String>,
-    /// Whether tools of it were agreed to before.
     pub is_pinned: bool,
 }
 
 impl Offered {
-    /// What stands for all of its tools.
+    /// Identifies all of its tools.
     pub fn digest(&self) -> Digest {
         let mut bytes = format!("rondo/pins/v1\n{}\n", self.key).into_bytes();
         self.pins.iter().for_each(|(name, pin)| bytes.extend(format!("{name} {}\n", pin.digest).into_bytes()));
@@ -374,10 +337,6 @@ impl Offered {
     }
 }
 
-/// Asks a server for its tools.
-///
-/// # Errors
-/// When it is not declared or cannot be started.
 pub async fn offered(name: &str, settings: &Settings) -> Result<Offered, Failure> {
     let mcp = declared(name, settings)?;
     let server = start(name, mcp, settings).await?;
@@ -390,10 +349,6 @@ pub async fn offered(name: &str, settings: &Settings) -> Result<Offered, Failure
     Ok(Offered { key, pins, changed, is_pinned })
 }
 
-/// Records that a person agreed to them.
-///
-/// # Errors
-/// When the records cannot be written.
 pub fn agree(offered: Offered, settings: &Settings) -> Result<(), Failure> {
     Records::update(settings.trust.as_deref(), |book| book.pin(offered.key, offered.pins)).map_err(Failure::from)
 }
@@ -456,7 +411,6 @@ fn hidden_from_tools(settings: &Settings) -> Vec<PathBuf> {
     hidden(settings).into_iter().chain(code.filter(is_writable)).collect()
 }
 
-/// The folders that tools may write.
 fn writable(settings: &Settings) -> Vec<PathBuf> {
     let written = granted_paths(settings, settings.grant.write.as_deref());
     written.iter().map(|path| settings.workspace.join(path)).collect()

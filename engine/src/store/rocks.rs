@@ -17,6 +17,7 @@ use rocksdb::{
     Cache, ColumnFamily, DB, DBRecoveryMode, ErrorKind, FlushOptions, ReadOptions, ReadTier, WriteBatch, WriteOptions,
 };
 use rondo_protocol::event::Durability;
+use tempfile::TempDir;
 
 use super::anchor::{self, Anchor};
 use super::blocking::{blocking, is_on_worker};
@@ -31,7 +32,7 @@ use super::tables::{Change, Tables, Visited, WriteTables};
 use super::write::{Write, WriteStore};
 use super::writer::{Failure, Target, Writer};
 use super::{Error, frames};
-use crate::scratch::Scratch;
+use crate::temporary_folder::temporary_folder;
 
 mod opening;
 
@@ -164,7 +165,7 @@ pub struct RocksReader {
     tables: RocksTables,
     follows: bool,
     _copy: Option<Copy>,
-    _scratch: Option<Scratch>,
+    _scratch: Option<TempDir>,
 }
 
 /// Whether a writer began a store in `folder` and was ended before it wrote anything: then there is nothing to read yet.
@@ -196,7 +197,7 @@ impl RocksReader {
                 _ => Error::Io { path: folder.display().to_string(), what: "there is no store".to_owned() },
             });
         }
-        let scratch = Scratch::make("reader").ok();
+        let scratch = temporary_folder("reader").ok();
         let mut refused = None;
         for _ in 0..READER_ATTEMPTS {
             let generation = anchor::look(folder)?.generation();
@@ -229,7 +230,7 @@ impl RocksReader {
     }
 
     /// Opens the database beside its writer, and holds it to what is promised.
-    fn beside(database: &Path, scratch: Option<&Scratch>, promised: Option<Promise>) -> Result<RocksTables, Error> {
+    fn beside(database: &Path, scratch: Option<&TempDir>, promised: Option<Promise>) -> Result<RocksTables, Error> {
         let at_least = promised.unwrap_or_default();
         let manifest = manifest::current(database)?.map(|(_, path)| path);
         if let Some(fault) = frames::check(database, manifest.as_deref())? {

@@ -7,8 +7,9 @@ use std::path::{Component, Path, PathBuf};
 
 use rondo_protocol::Digest;
 use rondo_protocol::digest::Kind;
+use tempfile::TempDir;
 
-use crate::scratch::Scratch;
+use crate::temporary_folder::temporary_folder;
 
 /// The most files and folders of a workspace.
 const MAX_ENTRIES: usize = 10_000;
@@ -20,7 +21,7 @@ const MAX_DEPTH: usize = 32;
 /// A folder that tools may do everything in.
 #[derive(Debug)]
 pub struct WorkspaceCopy {
-    scratch: Scratch,
+    folder: TempDir,
     /// Over the paths and contents of what was copied.
     pub digest: Digest,
 }
@@ -32,18 +33,18 @@ impl WorkspaceCopy {
     /// # Errors
     /// In words: what cannot be read or copied, or that it is too much.
     pub fn of(folder: &Path, path: Option<&str>) -> Result<Self, String> {
-        let scratch = Scratch::make("scenario").map_err(|error| format!("no temporary folder: {error}"))?;
+        let copy = temporary_folder("scenario").map_err(|error| format!("no temporary folder: {error}"))?;
         let mut copying = Copying { entries: 0, bytes: 0, seen: Vec::new() };
         if let Some(path) = path {
             let from = real(folder, path)?;
-            copying.folder(&from, scratch.path(), Path::new(""), 0)?;
+            copying.folder(&from, copy.path(), Path::new(""), 0)?;
         }
-        Ok(Self { scratch, digest: Digest::of_bytes(Kind::Messages, &copying.seen) })
+        Ok(Self { folder: copy, digest: Digest::of_bytes(Kind::Messages, &copying.seen) })
     }
 
     /// Where it is.
     pub fn path(&self) -> &Path {
-        self.scratch.path()
+        self.folder.path()
     }
 }
 

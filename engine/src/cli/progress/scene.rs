@@ -17,7 +17,7 @@ use crate::local::WARNING;
 /// How much of what is being said is kept for a live line, in characters.
 const TAIL: usize = 200;
 
-/// What is going on, as far as events have told.
+/// The state of running threads, built from their events.
 #[derive(Debug, Default)]
 pub struct Scene {
     has_many: bool,
@@ -36,7 +36,6 @@ pub struct Speaker {
 #[derive(Debug, Default)]
 struct Going {
     begun_ms: u64,
-    /// By lane.
     speaking: BTreeMap<LanePath, Speaking>,
     spent: Spent,
     /// By node: calls that it answered, and US dollars that they had cost.
@@ -49,7 +48,7 @@ struct Speaking {
     begun_ms: u64,
     tail: String,
     spent: Spent,
-    /// The hook that gave what this visit says.
+    /// The hook that answered the last model call.
     hook: Option<String>,
 }
 
@@ -80,7 +79,7 @@ impl Scene {
         Self { has_many, ..Self::default() }
     }
 
-    /// Takes an event in; gives the line that it is worth, if any.
+    /// Applies an event; gives the line to print for it, if any.
     pub fn event(&mut self, event: &Event) -> Option<String> {
         let prefix = if self.has_many { format!("{}  ", event.thread) } else { String::new() };
         let going = self.threads.entry(event.thread.clone()).or_default();
