@@ -6,6 +6,7 @@
 pub mod answer;
 mod bound;
 pub mod conversation;
+mod cut;
 pub mod effects;
 mod error;
 pub mod mcp;

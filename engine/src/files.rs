@@ -17,11 +17,6 @@ use rustix::fs::OFlags;
 use crate::failure::Failure;
 use crate::shipped;
 
-/// The folder that a file lies in, as it can be opened: `.` for a bare name.
-pub fn folder_of(file: &Path) -> &Path {
-    file.parent().filter(|folder| !folder.as_os_str().is_empty()).unwrap_or_else(|| Path::new("."))
-}
-
 /// Reads a text file that the command line names, or one of a workflow that ships with rondo.
 ///
 /// # Errors

@@ -18,6 +18,7 @@ mod hooks;
 mod kill;
 mod lanes;
 mod laws;
+mod layers;
 mod prefix;
 mod programs;
 mod provider;

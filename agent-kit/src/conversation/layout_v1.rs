@@ -47,7 +47,7 @@ pub fn result_text(result: &str) -> String {
         return NO_OUTPUT.to_owned();
     }
     let mut text = result.to_owned();
-    crate::tool::cut(&mut text, SHOWN_MAX_BYTES);
+    crate::cut::cut(&mut text, SHOWN_MAX_BYTES);
     text
 }
 

@@ -9,7 +9,6 @@
 mod apply_patch;
 mod arguments;
 mod builtin;
-mod cut;
 mod edit_file;
 mod files;
 mod http_get;
@@ -29,9 +28,9 @@ use futures_util::future::BoxFuture;
 use rondo_protocol::Value;
 use rondo_protocol::call::Effect;
 
+pub use crate::cut::cut;
 pub use arguments::Arguments;
 pub use builtin::{BuiltIn, Typed, spec};
-pub use cut::cut;
 pub use files::file_tools;
 pub use http_get::{HttpGet, HttpGetArguments};
 pub use program::{EffectWord, InvalidProgram, Program, ProgramSettings};

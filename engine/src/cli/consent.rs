@@ -22,12 +22,12 @@ use rustix::fs::OFlags;
 use sha2::{Digest as _, Sha256};
 
 use super::failure::Failure;
-use super::files::folder_of;
 use super::output::one_line;
 use super::person::{self, Answer};
 use super::settings_files::SettingsFiles;
 use super::tooling::granted_paths;
 pub use super::tooling::named;
+use crate::config::folder_of;
 use crate::config::{Grant, Settings, Stated, ToolSchema, keys};
 use crate::env::{Env as _, SystemEnv};
 use crate::grant::{Grants, Rule};

@@ -10,7 +10,7 @@ use tokio::io::AsyncReadExt as _;
 use tokio::process::Command;
 
 use super::failure::Failure;
-use super::files::folder_of;
+use crate::config::folder_of;
 use crate::config::{Secret, Settings};
 use crate::resolved_roles;
 

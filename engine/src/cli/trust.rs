@@ -120,7 +120,8 @@ fn consider(
 ) -> Result<Exit, Failure> {
     let digest = asked.digest()?;
     let (asks, changed) = (asked.asks(), asked.changed());
-    let folder = settings.file.as_deref().map_or(settings.workspace.as_path(), files::folder_of).to_string_lossy();
+    let folder =
+        settings.file.as_deref().map_or(settings.workspace.as_path(), crate::config::folder_of).to_string_lossy();
     if output.is_json() {
         let line = TrustLine { event: "trust", folder: &folder, digest, asks: &asks, changed: &changed };
         output.line(&line)?;

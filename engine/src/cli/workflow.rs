@@ -7,8 +7,9 @@ use rondo_protocol::diagnostic::{Code, nearest};
 use rondo_protocol::workflow::{self, Checked};
 
 use super::failure::{Failure, Faulty};
-use super::files::{FolderFiles, folder_of, read_text};
+use super::files::{FolderFiles, read_text};
 use super::known_keys::KnownKeys;
+use crate::config::folder_of;
 use crate::shipped;
 
 /// The names of a workflow's file in its folder, in order of preference.

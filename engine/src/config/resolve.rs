@@ -13,8 +13,6 @@ use super::{
     DEFAULT_PROVIDER, FILE_NAME, Origin, Price, Provider, Secret, Settings, Sourced, Stated, USER_FILE_NAME, keys,
 };
 
-use crate::files::folder_of;
-
 const DEFAULT_STORE: &str = ".rondo";
 const DEFAULT_BASE_URL: &str = "https://api.openai.com/v1";
 const DEFAULT_KEY_ENV: &str = "OPENAI_API_KEY";
@@ -362,4 +360,9 @@ fn provider(name: &str, stated: StatedProvider, environment: &mut Environment<'_
         keep_for: stated.keep_for,
         response_format,
     }
+}
+
+/// The folder that a file lies in, as it can be opened: `.` for a bare name.
+pub fn folder_of(file: &Path) -> &Path {
+    file.parent().filter(|folder| !folder.as_os_str().is_empty()).unwrap_or_else(|| Path::new("."))
 }

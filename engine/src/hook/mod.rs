@@ -7,9 +7,9 @@
 //! This module knows nothing of settings, graphs, threads, drivers or terminals, and names no kind: those are in `kinds/`,
 //! which is named only where the engine is put together.
 
+pub mod call_path;
 pub mod key_space;
 pub mod kinds;
-pub mod path;
 pub mod redactors;
 pub mod registry;
 pub mod resources;
@@ -30,8 +30,8 @@ use rondo_protocol::{Digest, Value};
 
 use crate::env::Env;
 use crate::store;
+pub use call_path::{CallPath, Next, Node, ShortCircuit};
 pub use key_space::KeySpace;
-pub use path::{CallPath, Next, Node, ShortCircuit};
 pub use redactors::Redactors;
 pub use registry::{BuildContext, Flag, HookKind, Registry};
 pub use resources::{HookProgram, HookResources, ModelView, RoleView, ToolView};

@@ -159,7 +159,7 @@ pub(crate) fn node(name: &str, hook: Arc<dyn Hook>, on_error: OnHookError) -> Ar
 }
 
 pub(crate) struct Outcome {
-    pub(crate) result: Result<path::Answered, Fault>,
+    pub(crate) result: Result<call_path::Answered, Fault>,
     pub(crate) port_reached: usize,
     pub(crate) port_saw: Vec<String>,
 }

@@ -29,7 +29,7 @@ use super::stop::until_stopped;
 use super::tool_calls::{ToolRunner, Tooling};
 use crate::env::Env;
 use crate::hook::CallPath;
-use crate::hook::path::Answered;
+use crate::hook::call_path::Answered;
 use crate::models::Models;
 use crate::resolved_roles::RoleRuntime;
 use crate::store::{self, JournalRecord, StepStore};

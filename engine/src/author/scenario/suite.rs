@@ -8,7 +8,8 @@ use rondo_protocol::diagnostic::{Code, Diagnostic, Span};
 use super::definition::Definition;
 use super::report::{Report, ScenarioResult};
 use super::run;
-use crate::files::{FolderFiles, folder_of, read_bounded};
+use crate::config::folder_of;
+use crate::files::{FolderFiles, read_bounded};
 
 /// The folder of scenarios beside a workflow file.
 pub const FOLDER: &str = "tests";
