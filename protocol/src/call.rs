@@ -14,7 +14,7 @@ use crate::digest::Digest;
 use crate::id::{LanePath, RoleName, Status, ThreadId};
 use crate::message::Conversation;
 use crate::object::{AnsweredBy, Head, ModelReply, Transcript, Usage};
-use crate::seen::ReadSet;
+use crate::read_set::ReadSet;
 
 pub use crate::call_kind::CallKind;
 

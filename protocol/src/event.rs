@@ -237,7 +237,7 @@ pub enum What {
         /// The status it chose.
         status: Status,
     },
-    /// The moderator chose an edge.
+    /// An edge was chosen.
     EdgeTaken {
         /// Whose step it leaves.
         #[serde(flatten)]

@@ -9,7 +9,7 @@ use rondo_protocol::id::{LanePath, RoleName, Status, ThreadId};
 use rondo_protocol::message::Message;
 use rondo_protocol::message::{Parts, ToolUse};
 use rondo_protocol::object::{AnsweredBy, Entry, Finish, ModelReply, Parameters};
-use rondo_protocol::seen::{Mark, ReadSet, Sight, SightKind};
+use rondo_protocol::read_set::{FileStamp, ReadEntry, ReadKind, ReadSet};
 use rondo_protocol::workflow::AnswerFormat;
 
 use super::*;
@@ -336,13 +336,13 @@ fn a_long_result_is_shown_cut_and_kept_whole() {
     assert!(shown.len() < crate::conversation::SHOWN_MAX_BYTES + 200);
 }
 
-fn sight(path: &str, size_bytes: u64) -> Sight {
-    let mark = Mark { size_bytes, modified: (1, 0), changed: (1, 0), device: 1, inode: 1 };
-    Sight { path: path.to_owned(), kind: SightKind::File, mark: Some(mark), digest: None, read_bytes: 0 }
+fn read_entry(path: &str, size_bytes: u64) -> ReadEntry {
+    let mark = FileStamp { size_bytes, modified: (1, 0), changed: (1, 0), device: 1, inode: 1 };
+    ReadEntry { path: path.to_owned(), kind: ReadKind::File, mark: Some(mark), digest: None, read_bytes: 0 }
 }
 
-fn saw(sights: &[Sight]) -> Reply {
-    Reply::Tool(ToolReply { seen: Some(ReadSet { sights: sights.to_vec() }), ..ToolReply::said("seen") })
+fn saw(read_entries: &[ReadEntry]) -> Reply {
+    Reply::Tool(ToolReply { seen: Some(ReadSet { read_entries: read_entries.to_vec() }), ..ToolReply::said("seen") })
 }
 
 /// What a turn saw whose calls, with these arguments, were answered so.
@@ -361,23 +361,26 @@ fn a_turn_that_only_looked_tells_what_its_calls_saw_each_name_once() {
     let (reply, _) = turn(vec![says("what?", Finish::Stop, &[]), says(GOOD, Finish::Stop, &[])]);
     assert_eq!(reply.unwrap().seen, Some(ReadSet::default()), "nothing was looked at");
     let calls = vec![
-        ("b", r#"{"path":"x"}"#, saw(&[sight("x", 1), sight("y", 1)])),
+        ("b", r#"{"path":"x"}"#, saw(&[read_entry("x", 1), read_entry("y", 1)])),
         ("a", "{}", done("pure")),
-        ("b", r#"{"path":"y"}"#, saw(&[sight("a", 1), sight("y", 1)])),
+        ("b", r#"{"path":"y"}"#, saw(&[read_entry("a", 1), read_entry("y", 1)])),
     ];
-    assert_eq!(seen_by(&calls), Some(ReadSet { sights: vec![sight("a", 1), sight("x", 1), sight("y", 1)] }));
+    assert_eq!(
+        seen_by(&calls),
+        Some(ReadSet { read_entries: vec![read_entry("a", 1), read_entry("x", 1), read_entry("y", 1)] })
+    );
 }
 
 #[test]
 fn a_turn_that_did_more_or_cannot_tell_says_so() {
-    let ok = || ("b", r#"{"path":"x"}"#, saw(&[sight("x", 1)]));
+    let ok = || ("b", r#"{"path":"x"}"#, saw(&[read_entry("x", 1)]));
     assert!(seen_by(&[ok()]).is_some());
     let mut failed = saw(&[]);
     if let Reply::Tool(reply) = &mut failed {
         reply.failed = true;
     }
     let doubts = [
-        ("something changed in between", ("b", "{}", saw(&[sight("x", 2)]))),
+        ("something changed in between", ("b", "{}", saw(&[read_entry("x", 2)]))),
         ("a call does not say", ("b", "{}", done("read"))),
         ("a call failed", ("b", "{}", failed.clone())),
         ("a pure call failed", ("a", "{}", failed)),
@@ -395,8 +398,9 @@ fn a_turn_that_did_more_or_cannot_tell_says_so() {
 
 #[test]
 fn what_a_turn_saw_is_bounded() {
-    let sights = |from: u64, to: u64| saw(&(from..to).map(|n| sight(&format!("{n:05}"), 1)).collect::<Vec<_>>());
-    let within = seen_by(&[("b", "{}", sights(0, 10_000)), ("b", "{ }", sights(5_000, 20_000))]);
-    assert_eq!(within.unwrap().sights.len(), 20_000);
-    assert_eq!(seen_by(&[("b", "{}", sights(0, 10_000)), ("b", "{ }", sights(9_999, 20_001))]), None);
+    let read_entries =
+        |from: u64, to: u64| saw(&(from..to).map(|n| read_entry(&format!("{n:05}"), 1)).collect::<Vec<_>>());
+    let within = seen_by(&[("b", "{}", read_entries(0, 10_000)), ("b", "{ }", read_entries(5_000, 20_000))]);
+    assert_eq!(within.unwrap().read_entries.len(), 20_000);
+    assert_eq!(seen_by(&[("b", "{}", read_entries(0, 10_000)), ("b", "{ }", read_entries(9_999, 20_001))]), None);
 }

@@ -13,7 +13,7 @@ use super::{Agent, REPAIRS};
 use crate::answer::{Answer, ContractFault, repair_text};
 use crate::conversation;
 use crate::effects::{Performed, Sent, Verdict};
-use crate::sandbox::files::Sights;
+use crate::sandbox::files::ReadEntries;
 use crate::tool::cut;
 
 /// Bytes of all replies of one turn, with the arguments of the tools that they ask for.
@@ -55,7 +55,7 @@ pub(super) struct Turn<'a> {
     cost_usd: Option<f64>,
     last: Option<(Sent, AnsweredBy)>,
     /// What its tool calls saw; `None` = nobody can tell.
-    seen: Option<Sights>,
+    seen: Option<ReadEntries>,
 }
 
 impl<'a> Turn<'a> {
@@ -79,7 +79,7 @@ impl<'a> Turn<'a> {
             usage: None,
             cost_usd: None,
             last: None,
-            seen: Some(Sights::default()),
+            seen: Some(ReadEntries::default()),
         }
     }
 
@@ -226,7 +226,7 @@ impl<'a> Turn<'a> {
             model,
             fallback,
             answered_by,
-            seen: self.seen.take().map(Sights::into_seen),
+            seen: self.seen.take().map(ReadEntries::into_seen),
             ..TurnReply::said(answer.status, text)
         }
     }
@@ -235,7 +235,7 @@ impl<'a> Turn<'a> {
 /// What was seen, with what one more call saw. `None` = nobody can tell what the turn stands on any more: the call did
 /// more than look, failed, was answered by the loop, which knows what was called before, or does not say what it saw,
 /// or something changed between two calls.
-fn with_sights(mut seen: Sights, plan: &Plan, reply: &mut ToolReply) -> Option<Sights> {
+fn with_sights(mut seen: ReadEntries, plan: &Plan, reply: &mut ToolReply) -> Option<ReadEntries> {
     let Plan::Call { effect, .. } = plan else { return None };
     if reply.failed {
         return None;
@@ -245,8 +245,8 @@ fn with_sights(mut seen: Sights, plan: &Plan, reply: &mut ToolReply) -> Option<S
         Effect::Reads(_) => reply.seen.take()?,
         Effect::Writes(_) | Effect::External => return None,
     };
-    for sight in looked_at.sights {
-        if !seen.add(sight) || seen.len() > SIGHTS_MAX {
+    for read_entry in looked_at.read_entries {
+        if !seen.add(read_entry) || seen.len() > SIGHTS_MAX {
             return None;
         }
     }

@@ -9,7 +9,7 @@ use rondo_agent_kit::sandbox::files::{Access, Workspace};
 use rondo_agent_kit::tool::{Error, Invocation, Tool, file_tools};
 use rondo_protocol::call::Effect;
 use rondo_protocol::canonical;
-use rondo_protocol::seen::ReadSet;
+use rondo_protocol::read_set::ReadSet;
 use serde_json::Value;
 use tempfile::TempDir;
 

@@ -64,7 +64,7 @@ pub struct Subject<'a> {
 
 /// What the settings and the workflow ask for, and what of it was agreed to.
 #[derive(Debug, Clone)]
-pub struct Asked {
+pub struct ConsentRequest {
     /// The project's settings; `None` where they ask for nothing.
     pub settings: Option<Part>,
     /// The workflow; `None` where it asks for nothing.
@@ -107,7 +107,7 @@ impl By {
     }
 }
 
-impl Asked {
+impl ConsentRequest {
     /// Looks at what is asked for. `whole` are the settings with all that the project's file says.
     pub fn of(files: &SettingsFiles, whole: &Settings, subject: Option<Subject<'_>>) -> Result<Self, Failure> {
         let granted = granted_by_settings(&whole.grant);
@@ -340,9 +340,9 @@ pub fn record_own(subject: &Subject<'_>, settings: &Settings) -> Result<(), Fail
 /// Whether all of a project's settings count for a verb that starts nothing and asks nobody.
 pub fn counts(files: &SettingsFiles, harmless: &Settings) -> bool {
     let Some(project) = files.project() else { return true };
-    let asked = Asked::of(files, harmless, None);
+    let asked = ConsentRequest::of(files, harmless, None);
     let is_safe = project.faults.iter().all(trust::owner::Unsafe::can_be_agreed_to);
-    let is_agreed = |asked: Asked| asked.is_agreed() && asked.records_lie_outside(harmless).is_ok();
+    let is_agreed = |asked: ConsentRequest| asked.is_agreed() && asked.records_lie_outside(harmless).is_ok();
     is_safe && asked.is_ok_and(is_agreed)
 }
 
@@ -574,7 +574,7 @@ fn rules(texts: &[String]) -> Vec<Rule> {
 }
 
 /// Who grants a tool that a workflow names; `None` = nobody.
-pub fn granted_by(asked: &Asked, settings: &Settings, tool: &str) -> Option<&'static str> {
+pub fn granted_by(asked: &ConsentRequest, settings: &Settings, tool: &str) -> Option<&'static str> {
     let part =
         asked.workflow.as_ref().filter(|part| part.asks.iter().any(|ask| ask.kind == Kind::Tool && ask.name == tool));
     match part {

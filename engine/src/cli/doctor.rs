@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 use rondo_protocol::event::Durability;
 use serde::Serialize;
 
-use super::consent::{Asked, is_plain_http};
+use super::consent::{ConsentRequest, is_plain_http};
 use super::exit::Exit;
 use super::failure::Failure;
 use super::output::{Output, one_line};
@@ -169,7 +169,7 @@ fn of_trust(files: &SettingsFiles, settings: &Settings) -> Vec<Finding> {
         findings.extend(user.faults.iter().map(|fault| Finding::fault("trust of your settings", fault.to_string())));
     }
     if let Some(project) = files.project() {
-        let (mark, standing) = match files.whole().and_then(|whole| Asked::of(files, &whole, None)) {
+        let (mark, standing) = match files.whole().and_then(|whole| ConsentRequest::of(files, &whole, None)) {
             Err(failure) => (true, failure.to_string()),
             Ok(asked) if asked.settings.is_none() => {
                 (false, "nothing in it needs consent: all of it counts".to_owned())

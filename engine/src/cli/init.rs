@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 
 use rondo_protocol::diagnostic::Code;
 
-use super::consent::{self, Asked, Subject};
+use super::consent::{self, ConsentRequest, Subject};
 use super::exit::Exit;
 use super::failure::Failure;
 use super::output::{Output, tell};
@@ -78,7 +78,7 @@ fn trust(folder: &Path) -> Result<(), Failure> {
     let file = files::absolute(&loaded.path, folder);
     let (workflow, policy) = (&loaded.checked.workflow, &loaded.checked.policy);
     let subject = Subject { workflow, policy, file: &file, is_current: true };
-    Asked::of(&settings_files, &settings, None)?.record(true, &settings)?;
+    ConsentRequest::of(&settings_files, &settings, None)?.record(true, &settings)?;
     consent::record_own(&subject, &settings)
 }
 

@@ -8,7 +8,7 @@ use rondo_agent_kit::tool::InDoubt;
 use rondo_protocol::diagnostic::Code;
 use rondo_protocol::id::ThreadId;
 
-use super::consent::{Asked, By, Subject, named};
+use super::consent::{By, ConsentRequest, Subject, named};
 use super::exit::Exit;
 use super::failure::Failure;
 use super::find_thread::{find_thread, find_unfinished, no_threads};
@@ -83,7 +83,7 @@ pub fn resume(args: &ResumeArgs, output: &mut Output) -> Result<Exit, Failure> {
     let is_attended = !output.is_json() && is_attended();
     let by = By::of(args.trust, is_attended);
     // Where the store is is the settings' word, and what is in it may be a stranger's.
-    Asked::of(&files, &settings, None)?.permitted("", by, &settings)?;
+    ConsentRequest::of(&files, &settings, None)?.permitted("", by, &settings)?;
     let own = own_store(&settings, by)?;
     let view = view_store_at(&own.folder)?.ok_or_else(no_threads)?;
     let store = view.store.as_ref();
@@ -128,7 +128,7 @@ pub fn resume(args: &ResumeArgs, output: &mut Output) -> Result<Exit, Failure> {
         let file = if shipped::is_one(file) && !is_current { "" } else { file };
         let subject = Subject { workflow: &workflow, policy: &policy, file, is_current };
         // The settings were asked about already.
-        let asked = Asked { settings: None, ..Asked::of(&files, &settings, Some(subject))? };
+        let asked = ConsentRequest { settings: None, ..ConsentRequest::of(&files, &settings, Some(subject))? };
         let grants = asked.permitted(file, by, &settings)?;
         (script, recorded, grants)
     };

@@ -12,7 +12,7 @@ use rondo_protocol::source::Source;
 use rondo_protocol::workflow::{Checked, Workflow};
 
 use super::approval::approvers;
-use super::consent::{Asked, By, Subject, is_plain_http, named};
+use super::consent::{By, ConsentRequest, Subject, is_plain_http, named};
 use super::exit::Exit;
 use super::failure::{Failure, Faulty};
 use super::files::{absolute, read_text};
@@ -127,7 +127,7 @@ pub(super) fn start(args: &RunArgs, record: Option<PathBuf>, output: &mut Output
     let is_attended = !output.is_json() && is_attended();
     let by = By::of(args.trust, is_attended);
     let subject = Subject { workflow: &checked.workflow, policy: &checked.policy, file: &file, is_current: true };
-    let grants = Asked::of(&files, &settings, Some(subject))?.permitted(&args.workflow, by, &settings)?;
+    let grants = ConsentRequest::of(&files, &settings, Some(subject))?.permitted(&args.workflow, by, &settings)?;
     let (store, durability) = (own_store(&settings, by)?, settings.durability.value);
     let is_played = script.is_some() || recorded.is_some();
     let settings = Settings { held: loaded.files(script_file.as_deref(), &here), ..settings };

@@ -7,7 +7,7 @@ use rondo_agent_kit::tool::{Origin, Spec, means, wire_name};
 use rondo_protocol::id::RoleName;
 use serde::Serialize;
 
-use super::consent::{self, Asked, Subject, by_settings, granted_by};
+use super::consent::{self, ConsentRequest, Subject, by_settings, granted_by};
 use super::exit::Exit;
 use super::failure::Failure;
 use super::output::{Output, tell};
@@ -100,7 +100,7 @@ fn of_workflow(name: &str, files: &SettingsFiles, settings: &Settings) -> Result
     let tools = tooling::seen(settings)?;
     let file = super::files::absolute(&loaded.path, &here);
     let subject = Subject { workflow: definition, policy: &loaded.checked.policy, file: &file, is_current: true };
-    let asked = Asked::of(files, settings, Some(subject))?;
+    let asked = ConsentRequest::of(files, settings, Some(subject))?;
     let named = consent::named(definition);
     let by = |tool: &str| {
         let ask = named.keys().find(|named| means(named, tool));

@@ -9,7 +9,7 @@ use rondo_protocol::Digest;
 use rondo_protocol::diagnostic::Code;
 use serde::Serialize;
 
-use super::consent::{Asked, By, Subject, record_own};
+use super::consent::{By, ConsentRequest, Subject, record_own};
 use super::exit::Exit;
 use super::failure::{Failure, Faulty};
 use super::output::{Output, one_line};
@@ -103,7 +103,7 @@ pub fn trust(args: &TrustArgs, output: &mut Output) -> Result<Exit, Failure> {
         let checked = &loaded.checked;
         Subject { workflow: &checked.workflow, policy: &checked.policy, file, is_current: true }
     });
-    let asked = Asked::of(&settings_files, &settings, subject)?;
+    let asked = ConsentRequest::of(&settings_files, &settings, subject)?;
     if let Some(loaded) = loaded.as_ref().filter(|loaded| !loaded.checked.not_yet.is_empty()) {
         return Err(Faulty { faults: loaded.checked.not_yet.clone(), sources: loaded.sources.clone() }.into());
     }
@@ -113,7 +113,7 @@ pub fn trust(args: &TrustArgs, output: &mut Output) -> Result<Exit, Failure> {
 /// Shows what is asked for, and records that a person agreed, or that `--yes` did.
 fn consider(
     args: &TrustArgs,
-    asked: &Asked,
+    asked: &ConsentRequest,
     subject: Option<Subject<'_>>,
     settings: &Settings,
     output: &mut Output,
@@ -295,7 +295,7 @@ fn server(
 ) -> Result<Exit, Failure> {
     // Its command was shown with the settings and must have been agreed to before it is started.
     let by = By::of(false, can_ask(output));
-    Asked::of(settings_files, settings, None)?.permitted("", by, settings)?;
+    ConsentRequest::of(settings_files, settings, None)?.permitted("", by, settings)?;
     let offered = super::runtime()?.block_on(tooling::offered(name, settings))?;
     let digest = offered.digest();
     let tools = offered.pins.iter().map(|(name, pin)| ToolLine {

@@ -33,7 +33,9 @@ use crate::grant::Ceilings;
 pub use file::{FILE_NAME, KEEP_FOR, KEEP_PREFIX, RESPONSE_FORMAT, Stated, StatedProvider, USER_FILE_NAME, read};
 pub use list_prices::list_price;
 pub(crate) use resolve::parse_duration_ms;
-pub use resolve::{Fault, Files, Flags, Resolved, Unresolved, find_project, folder_of, home, resolve, user_file};
+pub use resolve::{
+    Files, Flags, Resolved, Unresolved, VariableFault, find_project, folder_of, home, resolve, user_file,
+};
 
 /// The provider that is asked when nothing names another.
 pub const DEFAULT_PROVIDER: &str = "openai";

@@ -31,7 +31,7 @@ pub struct Flags {
 /// A variable of the environment that cannot be used.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("${variable}: {what}")]
-pub struct Fault {
+pub struct VariableFault {
     /// Its name.
     pub variable: String,
     /// What is wrong, without its value.
@@ -124,7 +124,7 @@ pub fn resolve(
     stated: Stated,
     flags: &Flags,
     variable: &dyn Fn(&str) -> Option<String>,
-) -> Result<Settings, Vec<Fault>> {
+) -> Result<Settings, Vec<VariableFault>> {
     let mut environment = Environment { variable, faults: Vec::new() };
     let store = store_folder(folder, files, stated.store.as_ref(), flags, &environment);
     let durability = flags
@@ -282,7 +282,7 @@ pub fn parse_duration_ms(text: &str) -> Result<u64, String> {
 
 struct Environment<'a> {
     variable: &'a dyn Fn(&str) -> Option<String>,
-    faults: Vec<Fault>,
+    faults: Vec<VariableFault>,
 }
 
 impl Environment<'_> {
@@ -297,7 +297,7 @@ impl Environment<'_> {
             Ok(value) => Some(Sourced { value, from: text.from }),
             Err(what) => {
                 if self.faults.iter().all(|fault| fault.variable != name) {
-                    self.faults.push(Fault { variable: name.to_owned(), what });
+                    self.faults.push(VariableFault { variable: name.to_owned(), what });
                 }
                 None
             }

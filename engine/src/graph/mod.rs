@@ -3,7 +3,7 @@
 //! Names stand outside, petgraph inside: no index leaves this module but [`EdgeId`], which counts edges in the order
 //! of the file and so means the same in every process.
 //!
-//! This module decides nothing: which edge is taken is for the moderator.
+//! This module decides nothing: `thread` chooses the edge that is taken.
 
 mod lower;
 pub mod view;

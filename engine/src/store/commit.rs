@@ -161,6 +161,6 @@ pub struct JournalRecord {
     pub lane: LanePath,
     /// Its place among the records of the lane, from 0.
     pub position: u32,
-    /// The record, as the scheduler writes it.
+    /// The record, as the driver writes it.
     pub bytes: Vec<u8>,
 }

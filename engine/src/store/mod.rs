@@ -4,7 +4,7 @@
 //! named by digest and shared. Traits by need: a reader asks for [`Read`], a writer for [`StepStore`].
 //! Two stores keep the same contract (`tests/contract.rs`): RocksDB in `rocks.rs`, and memory in `memory.rs`.
 //!
-//! This module knows nothing of graphs, moderators, hooks, models or terminals. RocksDB is named in `rocks.rs` alone.
+//! This module knows nothing of graphs, hooks, models or terminals. RocksDB is named in `rocks.rs` alone.
 
 mod anchor;
 mod blocking;

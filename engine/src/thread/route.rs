@@ -1,4 +1,4 @@
-//! The moderator: picks the next edge of a lane and speaks its prompt.
+//! Chooses the next edge of a lane and renders its prompt.
 //!
 //! It sees the graph and what a lane sees, and nothing else: no clock, no store, no provider.
 

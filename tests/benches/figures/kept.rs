@@ -8,7 +8,7 @@ use std::sync::Arc;
 use std::sync::atomic::AtomicU64;
 use std::time::{Duration, Instant};
 
-use rondo_agent_kit::sandbox::files::{Access, Still, Workspace};
+use rondo_agent_kit::sandbox::files::{Access, ReadSetValidity, Workspace};
 use rondo_agent_kit::tool::{Invocation, Tool, file_tools};
 use rondo_engine::hook::KeySpace;
 use rondo_engine::hook::kinds::cache::{Cache, CacheValue, InsertOptions, Key, Label, Limits, table};
@@ -188,8 +188,8 @@ pub fn validated() {
     let (_, seen) = read();
     let seen = seen.expect("what it saw");
     let again = least(2_000, |_| {
-        let still = workspace.still(&seen, Instant::now() + Duration::from_secs(1));
-        assert_eq!(black_box(still), Still::Holds);
+        let validity = workspace.validity(&seen, Instant::now() + Duration::from_secs(1));
+        assert_eq!(black_box(validity), ReadSetValidity::Holds);
     });
     let whole = least(2_000, |_| drop(black_box(read())));
     print("a kept read of one file, looked at again", &ns(again), &format!("{} reading it", ns(whole)));

@@ -191,7 +191,7 @@ pub(super) struct CacheRequest {
     /// Of a request with a key, if the operator states it.
     pub retention: Option<KeepFor>,
     /// The mark of blocks, on requests that have any.
-    pub mark: Option<Mark>,
+    pub mark: Option<CacheControl>,
 }
 
 impl CacheRequest {
@@ -202,7 +202,7 @@ impl CacheRequest {
             None => Self::default(),
             Some(CacheField::Key) => Self { key: Some(key(call)), retention: time, mark: None },
             Some(CacheField::Blocks) => {
-                let mark = Mark { r#type: "ephemeral", ttl: time.map(KeepFor::word) };
+                let mark = CacheControl { r#type: "ephemeral", ttl: time.map(KeepFor::word) };
                 Self { mark: Some(mark), ..Self::default() }
             }
         }
@@ -211,7 +211,7 @@ impl CacheRequest {
 
 /// The mark of a block up to which a prefix is to be kept. All of a request are equal.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
-pub(super) struct Mark {
+pub(super) struct CacheControl {
     r#type: &'static str,
     #[serde(skip_serializing_if = "Option::is_none")]
     ttl: Option<&'static str>,

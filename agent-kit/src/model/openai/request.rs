@@ -23,7 +23,7 @@ use serde::Serialize;
 use serde::ser::{SerializeMap, Serializer};
 use serde_json::value::RawValue;
 
-use super::keep_prefix::{CacheRequest, KeepFor, Mark};
+use super::keep_prefix::{CacheControl, CacheRequest, KeepFor};
 use super::response_format::ANY_OBJECT;
 use crate::answer::is_strict;
 
@@ -78,7 +78,7 @@ pub(super) fn body_keeping(call: &ModelCall, keeping: &CacheRequest) -> Result<V
 ///   earlier mark of its own by itself, but looks no further back than 20 blocks, and one answer may use more tools.
 /// - The end of this request, for the next one: that begins with it, also when a later visit leaves the tools of this
 ///   one out, because the first request of a visit ends with its prompt.
-fn mark_blocks(messages: &mut [WireMessage<'_>], mark: Mark) {
+fn mark_blocks(messages: &mut [WireMessage<'_>], mark: CacheControl) {
     let last = messages.len().checked_sub(1);
     let before_answer =
         messages.iter().rposition(|message| message.role == "assistant").and_then(|at| at.checked_sub(1));
@@ -187,7 +187,7 @@ enum Content<'a> {
 struct Part<'a> {
     r#type: &'static str,
     text: Cow<'a, str>,
-    cache_control: Mark,
+    cache_control: CacheControl,
 }
 
 #[derive(Serialize)]

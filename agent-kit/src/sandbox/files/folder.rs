@@ -6,7 +6,7 @@ use std::time::Instant;
 
 use cap_std::fs::Dir;
 use rondo_protocol::digest::{Digest, Hasher};
-use rondo_protocol::seen::SightKind;
+use rondo_protocol::read_set::ReadKind;
 
 use super::rules::Identities;
 use super::{Error, Kind, OpenFile, Stamp, Workspace, step};
@@ -92,7 +92,7 @@ impl<'a> Folder<'a> {
         match &listing {
             Ok(listing) if !listing.is_cut => {
                 let (mark, digest) = (self.stamp.mark(), listing.digest());
-                self.workspace.note(&self.real, SightKind::Listing, Some(mark), Some(digest));
+                self.workspace.note(&self.real, ReadKind::Listing, Some(mark), Some(digest));
             }
             _ => self.workspace.unnoted(),
         }
@@ -131,7 +131,7 @@ impl<'a> Folder<'a> {
     /// When it is not a folder, not granted or out of reach.
     pub fn folder(&self, name: &OsStr) -> Result<Folder<'a>, Error> {
         let folder = self.enter(name).inspect_err(|_| self.workspace.unnoted())?;
-        self.workspace.note(&folder.real, SightKind::Folder, Some(folder.stamp.mark()), None);
+        self.workspace.note(&folder.real, ReadKind::Folder, Some(folder.stamp.mark()), None);
         Ok(folder)
     }
 
@@ -161,7 +161,7 @@ impl<'a> Folder<'a> {
         let real = self.real.join(name);
         let file = self.open(name, &real);
         if let Err(error) = &file {
-            self.workspace.note(&real, SightKind::Absent, None, error.reason());
+            self.workspace.note(&real, ReadKind::Absent, None, error.reason());
         }
         file
     }

@@ -23,7 +23,7 @@
 //!
 //! Whatever a caller gets to see has a [`Stamp`]: that of each file opened and each folder listed. A [`Watch`] notes
 //! them, and names that are not there, so that whoever keeps a result can ask later whether all of it
-//! [still](Workspace::still) stands as it did. What a file system does not tell is not known: a program that changes a
+//! [validity](Workspace::still) stands as it did. What a file system does not tell is not known: a program that changes a
 //! file through a page that it has mapped and changed before leaves the file's times as they are.
 //!
 //! Opening a name without following it is not in cap-std's public interface, so that one step is rustix's `openat`; see
@@ -34,12 +34,12 @@ mod file;
 mod folder;
 mod name;
 mod passage;
+mod read_entries;
 mod rules;
-mod sights;
 mod stamp;
 mod step;
-mod still;
 mod target;
+mod validity;
 mod watch;
 
 use std::path::{Path, PathBuf};
@@ -53,10 +53,10 @@ pub use file::OpenFile;
 pub use folder::{Entry, Folder, Listing};
 pub use name::escaped;
 pub use passage::Opened;
-pub(crate) use sights::Sights;
+pub(crate) use read_entries::ReadEntries;
 pub use stamp::{Kind, Stamp};
-pub use still::{Reach, Still};
 pub use target::{Target, Written};
+pub use validity::{Reach, ReadSetValidity};
 pub use watch::Watch;
 
 use super::names::Names;

@@ -3,7 +3,7 @@
 use std::fmt;
 
 use cap_std::fs::{FileTypeExt, Metadata, MetadataExt};
-use rondo_protocol::seen::Mark;
+use rondo_protocol::read_set::FileStamp;
 
 /// What stands under a name.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -106,8 +106,8 @@ impl Stamp {
     }
 
     /// What a later look is compared with.
-    pub(super) fn mark(&self) -> Mark {
+    pub(super) fn mark(&self) -> FileStamp {
         let Self { size_bytes, modified, changed, device, inode, .. } = *self;
-        Mark { size_bytes, modified, changed, device, inode }
+        FileStamp { size_bytes, modified, changed, device, inode }
     }
 }

@@ -8,10 +8,10 @@ use std::time::{SystemTime, UNIX_EPOCH};
 
 use cap_std::fs::Dir;
 use rondo_protocol::digest::{Digest, Hasher};
-use rondo_protocol::seen::{Mark, ReadSet, Sight, SightKind};
+use rondo_protocol::read_set::{FileStamp, ReadEntry, ReadKind, ReadSet};
 
+use super::read_entries::ReadEntries;
 use super::rules::Identities;
-use super::sights::Sights;
 use super::{Error, OpenFile, Opened, Workspace, escaped};
 
 /// The most names that one call may look at. What looked at more is cheaper done again than compared.
@@ -28,14 +28,14 @@ pub struct Watch {
 
 #[derive(Debug, Default)]
 struct State {
-    stage: Stage,
+    phase: WatchState,
     /// Files that may still be read.
     open: usize,
-    sights: Sights,
+    read_entries: ReadEntries,
 }
 
 #[derive(Debug, Default, PartialEq, Eq)]
-enum Stage {
+enum WatchState {
     /// Nobody has said that anything is noted.
     #[default]
     Idle,
@@ -48,8 +48,8 @@ impl Watch {
     /// Starts noting: from here on the caller looks at files only through a watched workspace.
     pub fn begin(&self) {
         let mut state = self.state();
-        if state.stage == Stage::Idle {
-            state.stage = Stage::Noting;
+        if state.phase == WatchState::Idle {
+            state.phase = WatchState::Noting;
         }
     }
 
@@ -63,10 +63,10 @@ impl Watch {
     /// a file is still open, or a name was seen in two states.
     pub fn take(&self) -> Option<ReadSet> {
         let mut state = self.state();
-        let State { stage, open, sights } = &mut *state;
-        let sights = std::mem::take(sights);
-        let was_noting = std::mem::replace(stage, Stage::Over) == Stage::Noting;
-        (was_noting && *open == 0).then(|| sights.into_seen())
+        let State { phase, open, read_entries } = &mut *state;
+        let read_entries = std::mem::take(read_entries);
+        let was_noting = std::mem::replace(phase, WatchState::Over) == WatchState::Noting;
+        (was_noting && *open == 0).then(|| read_entries.into_seen())
     }
 
     fn state(&self) -> MutexGuard<'_, State> {
@@ -74,19 +74,21 @@ impl Watch {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    fn note(&self, sight: Sight) {
-        self.state().note(sight);
+    fn note(&self, read_entry: ReadEntry) {
+        self.state().note(read_entry);
     }
 }
 
 impl State {
     fn give_up(&mut self) {
-        self.stage = Stage::Over;
-        self.sights = Sights::default();
+        self.phase = WatchState::Over;
+        self.read_entries = ReadEntries::default();
     }
 
-    fn note(&mut self, sight: Sight) {
-        if self.stage == Stage::Noting && (!self.sights.add(sight) || self.sights.len() > SIGHTS_MAX) {
+    fn note(&mut self, read_entry: ReadEntry) {
+        if self.phase == WatchState::Noting
+            && (!self.read_entries.add(read_entry) || self.read_entries.len() > SIGHTS_MAX)
+        {
             self.give_up();
         }
     }
@@ -100,10 +102,10 @@ impl Workspace {
     }
 
     /// Notes how a name stands. One whose path is not what is shown of it cannot be found again.
-    pub(super) fn note(&self, real: &Path, kind: SightKind, mark: Option<Mark>, digest: Option<Digest>) {
+    pub(super) fn note(&self, real: &Path, kind: ReadKind, mark: Option<FileStamp>, digest: Option<Digest>) {
         let Some(watch) = &self.watch else { return };
         match self.plain(real) {
-            Some(path) => watch.note(Sight { path, kind, mark, digest, read_bytes: 0 }),
+            Some(path) => watch.note(ReadEntry { path, kind, mark, digest, read_bytes: 0 }),
             None => watch.give_up(),
         }
     }
@@ -122,12 +124,12 @@ impl Workspace {
         }
         let (kind, stamp, led_to) = match found {
             Ok(Opened::Folder(folder)) => {
-                self.note(folder.real(), SightKind::Folder, Some(folder.stamp().mark()), None);
-                (SightKind::Folder, folder.stamp(), folder.path())
+                self.note(folder.real(), ReadKind::Folder, Some(folder.stamp().mark()), None);
+                (ReadKind::Folder, folder.stamp(), folder.path())
             }
             // It was noted when it was opened.
-            Ok(Opened::File(file)) => (SightKind::File, file.stamp(), file.path().to_owned()),
-            Err(Error::Missing(_)) => return self.note(asked, SightKind::Absent, None, None),
+            Ok(Opened::File(file)) => (ReadKind::File, file.stamp(), file.path().to_owned()),
+            Err(Error::Missing(_)) => return self.note(asked, ReadKind::Absent, None, None),
             Err(_) => return self.unnoted(),
         };
         if self.plain(asked).as_ref() != Some(&led_to) {
@@ -148,7 +150,7 @@ impl Workspace {
         let mut file = OpenFile::open(parent, name, self.shown(real), hidden)?;
         if let Some((watch, now)) = watched {
             let mark = file.stamp().mark();
-            self.note(real, SightKind::File, Some(mark), None);
+            self.note(real, ReadKind::File, Some(mark), None);
             file.note_reading(TrackedRead::begin(watch, file.path().to_owned(), mark, now));
         }
         Ok(file)
@@ -166,7 +168,7 @@ impl Workspace {
 pub(super) struct TrackedRead {
     watch: Watch,
     path: String,
-    mark: Mark,
+    mark: FileStamp,
     /// Of what was read; `None` = the file's mark tells every change.
     hasher: Option<Hasher>,
     read_bytes: u64,
@@ -174,7 +176,7 @@ pub(super) struct TrackedRead {
 }
 
 impl TrackedRead {
-    fn begin(watch: &Watch, path: String, mark: Mark, now: SystemTime) -> Self {
+    fn begin(watch: &Watch, path: String, mark: FileStamp, now: SystemTime) -> Self {
         let mut state = watch.state();
         state.open = state.open.saturating_add(1);
         drop(state);
@@ -211,13 +213,13 @@ impl Drop for TrackedRead {
         let Some(hasher) = self.hasher.take() else { return };
         if self.read_bytes > 0 {
             let (path, mark, digest) = (std::mem::take(&mut self.path), Some(self.mark), Some(hasher.finish()));
-            state.note(Sight { path, kind: SightKind::File, mark, digest, read_bytes: self.read_bytes });
+            state.note(ReadEntry { path, kind: ReadKind::File, mark, digest, read_bytes: self.read_bytes });
         }
     }
 }
 
 /// Whether a file was changed so shortly before `now`, or after it, that its mark may not tell the next change.
-fn is_young(mark: &Mark, now: SystemTime) -> bool {
+fn is_young(mark: &FileStamp, now: SystemTime) -> bool {
     let Ok(since) = now.duration_since(UNIX_EPOCH) else { return true };
     let Ok(seconds) = i64::try_from(since.as_secs()) else { return true };
     let limit = (seconds.saturating_sub(YOUNG_SECONDS), i64::from(since.subsec_nanos()));
@@ -230,13 +232,13 @@ mod tests {
 
     use super::*;
 
-    fn mark(modified: (i64, i64), changed: (i64, i64)) -> Mark {
-        Mark { size_bytes: 1, modified, changed, device: 1, inode: 1 }
+    fn mark(modified: (i64, i64), changed: (i64, i64)) -> FileStamp {
+        FileStamp { size_bytes: 1, modified, changed, device: 1, inode: 1 }
     }
 
-    fn sight(number: usize) -> Sight {
+    fn read_entry(number: usize) -> ReadEntry {
         let path = format!("f{number:05}");
-        Sight { path, kind: SightKind::File, mark: Some(mark((1, 0), (1, 0))), digest: None, read_bytes: 0 }
+        ReadEntry { path, kind: ReadKind::File, mark: Some(mark((1, 0), (1, 0))), digest: None, read_bytes: 0 }
     }
 
     #[test]
@@ -254,16 +256,16 @@ mod tests {
     #[test]
     fn what_is_noted_is_told_once_and_only_of_what_was_begun_and_not_given_up() {
         let watch = Watch::default();
-        watch.note(sight(0));
+        watch.note(read_entry(0));
         assert_eq!(watch.take(), None, "not begun");
         let watch = Watch::default();
-        watch.note(sight(0));
+        watch.note(read_entry(0));
         watch.begin();
-        watch.note(sight(2));
-        watch.clone().note(sight(1));
-        watch.note(sight(2));
+        watch.note(read_entry(2));
+        watch.clone().note(read_entry(1));
+        watch.note(read_entry(2));
         watch.begin();
-        assert_eq!(watch.take(), Some(ReadSet { sights: vec![sight(1), sight(2)] }));
+        assert_eq!(watch.take(), Some(ReadSet { read_entries: vec![read_entry(1), read_entry(2)] }));
         watch.begin();
         assert_eq!(watch.take(), None, "told already");
         let watch = Watch::default();
@@ -276,11 +278,11 @@ mod tests {
     fn more_than_can_be_noted_is_given_up() {
         let watch = Watch::default();
         watch.begin();
-        (0..SIGHTS_MAX).for_each(|number| watch.note(sight(number)));
-        watch.note(sight(0));
-        assert_eq!(watch.state().sights.len(), SIGHTS_MAX);
-        watch.note(sight(SIGHTS_MAX));
-        assert_eq!(watch.state().sights.len(), 0);
+        (0..SIGHTS_MAX).for_each(|number| watch.note(read_entry(number)));
+        watch.note(read_entry(0));
+        assert_eq!(watch.state().read_entries.len(), SIGHTS_MAX);
+        watch.note(read_entry(SIGHTS_MAX));
+        assert_eq!(watch.state().read_entries.len(), 0);
         assert_eq!(watch.take(), None);
     }
 }

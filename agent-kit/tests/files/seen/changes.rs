@@ -5,9 +5,9 @@ use std::os::unix::fs::{PermissionsExt, symlink};
 use std::path::PathBuf;
 use std::time::{Duration, Instant};
 
-use rondo_agent_kit::sandbox::files::{Access, Still, Watch, Workspace};
+use rondo_agent_kit::sandbox::files::{Access, ReadSetValidity, Watch, Workspace};
 use rondo_protocol::Digest;
-use rondo_protocol::seen::{ReadSet, Sight, SightKind};
+use rondo_protocol::read_set::{ReadEntry, ReadKind, ReadSet};
 use rustix::fs::{CWD, FileType, Mode};
 use serde_json::{Value, json};
 
@@ -84,12 +84,12 @@ fn every_change_to_what_was_seen_is_told() {
         let old = aged(young.clone());
         tick(&scene);
         for seen in [&young, &old] {
-            assert_eq!(scene.workspace.still(seen, soon()), Still::Holds, "{what}");
+            assert_eq!(scene.workspace.validity(seen, soon()), ReadSetValidity::Holds, "{what}");
         }
         change(scene.path());
         for seen in [&young, &old] {
-            let still = scene.workspace.still(seen, soon());
-            assert!(matches!(still, Still::Changed { .. }), "{what}: {still:?} of {seen:?}");
+            let validity = scene.workspace.validity(seen, soon());
+            assert!(matches!(validity, ReadSetValidity::Changed { .. }), "{what}: {validity:?} of {seen:?}");
         }
     }
 }
@@ -108,7 +108,7 @@ fn what_was_not_looked_at_may_change() {
         let (_, seen) = seen(&scene, tool, &arguments);
         tick(&scene);
         change(scene.path());
-        assert_eq!(scene.workspace.still(&seen, soon()), Still::Holds, "{tool} {arguments}");
+        assert_eq!(scene.workspace.validity(&seen, soon()), ReadSetValidity::Holds, "{tool} {arguments}");
     }
 }
 
@@ -117,25 +117,25 @@ fn a_change_within_one_tick_of_the_clock_is_told_by_the_bytes() {
     let scene = project();
     let write = |text: &str| write_young(scene.path().join("a.txt"), text);
     let look = |path: &str| seen(&scene, "read_file", &json!({ "path": path })).1;
-    let changed = Still::Changed { path: "a.txt".to_owned() };
+    let changed = ReadSetValidity::Changed { path: "a.txt".to_owned() };
     for round in 0..200 {
         write("alpha\n");
         let before = look("link");
         write("omega\n");
-        assert_eq!(scene.workspace.still(&before, soon()), changed, "round {round}");
+        assert_eq!(scene.workspace.validity(&before, soon()), changed, "round {round}");
     }
     // Where the clock is fine the times differ all the same; with a coarse one they are these.
     let mut before = look("link");
     write("alpha\n");
-    for (sight, now) in before.sights.iter_mut().zip(look("link").sights) {
-        sight.mark = now.mark;
+    for (read_entry, now) in before.read_entries.iter_mut().zip(look("link").read_entries) {
+        read_entry.mark = now.mark;
     }
-    assert_eq!(scene.workspace.still(&before, soon()), changed);
+    assert_eq!(scene.workspace.validity(&before, soon()), changed);
     write("omega\n");
-    for (sight, now) in before.sights.iter_mut().zip(look("link").sights) {
-        sight.mark = now.mark;
+    for (read_entry, now) in before.read_entries.iter_mut().zip(look("link").read_entries) {
+        read_entry.mark = now.mark;
     }
-    assert_eq!(scene.workspace.still(&before, soon()), Still::Holds);
+    assert_eq!(scene.workspace.validity(&before, soon()), ReadSetValidity::Holds);
 }
 
 #[test]
@@ -146,8 +146,8 @@ fn what_is_no_file_any_more_is_not_waited_for() {
         let (_, seen) = seen(&scene, "read_file", &arguments);
         fs::remove_file(scene.path().join("a.txt")).unwrap();
         rustix::fs::mknodat(CWD, scene.path().join("a.txt"), FileType::Fifo, Mode::RUSR | Mode::WUSR, 0).unwrap();
-        let changed = Still::Changed { path: "a.txt".to_owned() };
-        assert_eq!(scene.workspace.still(&seen, soon()), changed);
+        let changed = ReadSetValidity::Changed { path: "a.txt".to_owned() };
+        assert_eq!(scene.workspace.validity(&seen, soon()), changed);
         fs::remove_file(scene.path().join("a.txt")).unwrap();
     }
 }
@@ -166,10 +166,13 @@ fn what_may_not_be_seen_any_more_has_changed() {
         .unwrap()
     };
     let same = with(&["."], &[".rondo"]);
-    assert_eq!((same.still(&file, soon()), same.still(&listing, soon())), (Still::Holds, Still::Holds));
+    assert_eq!(
+        (same.validity(&file, soon()), same.validity(&listing, soon())),
+        (ReadSetValidity::Holds, ReadSetValidity::Holds)
+    );
     for less in [with(&["b.txt"], &[]), with(&["."], &["a.txt", "src"])] {
-        assert!(matches!(less.still(&file, soon()), Still::Changed { .. }));
-        assert!(matches!(less.still(&listing, soon()), Still::Changed { .. }));
+        assert!(matches!(less.validity(&file, soon()), ReadSetValidity::Changed { .. }));
+        assert!(matches!(less.validity(&listing, soon()), ReadSetValidity::Changed { .. }));
     }
     // Rules above that may not be read are none, until they may.
     let narrow = Scene::granting(&["src"], &["."], &[("src/a", "x"), (".ignore", "a\n")]);
@@ -177,7 +180,7 @@ fn what_may_not_be_seen_any_more_has_changed() {
     assert_eq!(text, "src/a\t1\n");
     let access = Access { read: vec![PathBuf::from(".")], ..Access::default() };
     let wide = Workspace::open(narrow.path(), access).unwrap();
-    assert_eq!(wide.still(&seen, soon()), Still::Changed { path: ".gitignore".to_owned() });
+    assert_eq!(wide.validity(&seen, soon()), ReadSetValidity::Changed { path: ".gitignore".to_owned() });
 }
 
 #[test]
@@ -195,7 +198,7 @@ fn what_lies_elsewhere_is_told_too() {
         tick(&scene);
         fs::write(at.join("given/a"), "omega\n").unwrap();
         fs::write(at.join("words"), "omega\n").unwrap();
-        assert!(matches!(scene.workspace.still(&aged(seen), soon()), Still::Changed { .. }));
+        assert!(matches!(scene.workspace.validity(&aged(seen), soon()), ReadSetValidity::Changed { .. }));
     }
 }
 
@@ -204,42 +207,42 @@ fn time_that_is_up_and_sights_that_nobody_noted_are_no_hold() {
     let scene = project();
     let (_, whole) = seen(&scene, "search_files", &json!({ "pattern": "alpha" }));
     let before = Instant::now();
-    assert_eq!(scene.workspace.still(&whole, before), Still::TooLate);
-    assert_eq!(scene.workspace.still(&ReadSet::default(), before), Still::Holds);
+    assert_eq!(scene.workspace.validity(&whole, before), ReadSetValidity::TooLate);
+    assert_eq!(scene.workspace.validity(&ReadSet::default(), before), ReadSetValidity::Holds);
     // The clock is looked at within a long file too.
     write_young(scene.path().join("long"), vec![0; 16 << 20]);
     let watch = Watch::default();
     watch.begin();
     scene.workspace.watched(&watch).file("long").unwrap().read_whole(16 << 20).unwrap();
     let long = watch.take().unwrap();
-    assert_eq!(scene.workspace.still(&long, Instant::now() + Duration::from_millis(1)), Still::TooLate);
-    assert_eq!(scene.workspace.still(&long, soon()), Still::Holds);
+    assert_eq!(scene.workspace.validity(&long, Instant::now() + Duration::from_millis(1)), ReadSetValidity::TooLate);
+    assert_eq!(scene.workspace.validity(&long, soon()), ReadSetValidity::Holds);
     write_young(scene.path().join("a.txt"), "alpha\n");
-    let (_, ReadSet { sights }) = seen(&scene, "read_file", &json!({ "path": "a.txt" }));
-    let [sight] = &*sights else { panic!("{sights:?}") };
-    let mark = sight.mark.unwrap();
-    let forged = |change: &dyn Fn(&mut Sight)| {
-        let mut sight = sight.clone();
-        change(&mut sight);
-        scene.workspace.still(&ReadSet { sights: vec![sight] }, soon())
+    let (_, ReadSet { read_entries }) = seen(&scene, "read_file", &json!({ "path": "a.txt" }));
+    let [read_entry] = &*read_entries else { panic!("{read_entries:?}") };
+    let mark = read_entry.mark.unwrap();
+    let forged = |change: &dyn Fn(&mut ReadEntry)| {
+        let mut read_entry = read_entry.clone();
+        change(&mut read_entry);
+        scene.workspace.validity(&ReadSet { read_entries: vec![read_entry] }, soon())
     };
-    assert_eq!(forged(&|_| {}), Still::Holds);
-    let changes: [&dyn Fn(&mut Sight); 12] = [
-        &|sight| sight.mark = None,
-        &|sight| sight.mark.as_mut().unwrap().inode ^= 1,
-        &|sight| sight.read_bytes = u64::MAX,
-        &|sight| sight.read_bytes -= 1,
-        &|sight| sight.read_bytes = 0,
-        &|sight| sight.digest = Some(Digest::sha256(b"other")),
-        &|sight| sight.kind = SightKind::Folder,
-        &|sight| sight.kind = SightKind::Listing,
-        &|sight| sight.kind = SightKind::Absent,
-        &|sight| sight.path = "./a.txt".to_owned(),
-        &|sight| sight.path = format!("../{}", mark.inode),
-        &|sight| sight.path = "\0".to_owned(),
+    assert_eq!(forged(&|_| {}), ReadSetValidity::Holds);
+    let changes: [&dyn Fn(&mut ReadEntry); 12] = [
+        &|read_entry| read_entry.mark = None,
+        &|read_entry| read_entry.mark.as_mut().unwrap().inode ^= 1,
+        &|read_entry| read_entry.read_bytes = u64::MAX,
+        &|read_entry| read_entry.read_bytes -= 1,
+        &|read_entry| read_entry.read_bytes = 0,
+        &|read_entry| read_entry.digest = Some(Digest::sha256(b"other")),
+        &|read_entry| read_entry.kind = ReadKind::Folder,
+        &|read_entry| read_entry.kind = ReadKind::Listing,
+        &|read_entry| read_entry.kind = ReadKind::Absent,
+        &|read_entry| read_entry.path = "./a.txt".to_owned(),
+        &|read_entry| read_entry.path = format!("../{}", mark.inode),
+        &|read_entry| read_entry.path = "\0".to_owned(),
     ];
     for (index, change) in changes.into_iter().enumerate() {
-        assert!(matches!(forged(change), Still::Changed { .. }), "change {index}");
+        assert!(matches!(forged(change), ReadSetValidity::Changed { .. }), "change {index}");
     }
 }
 

@@ -5,7 +5,7 @@ use std::os::unix::fs::{PermissionsExt, symlink};
 use std::path::Path;
 
 use proptest::prelude::*;
-use rondo_agent_kit::sandbox::files::Still;
+use rondo_agent_kit::sandbox::files::ReadSetValidity;
 use serde_json::{Value, json};
 
 use super::{aged, keeping_times, project, soon, tick};
@@ -107,7 +107,7 @@ proptest! {
         let mut kept = Vec::new();
         for (tool, arguments) in calls() {
             if let (Ok(text), Some(seen)) = scene.watched(tool, &arguments) {
-                prop_assert_eq!(scene.workspace.still(&seen, soon()), Still::Holds, "{} {}", tool, arguments);
+                prop_assert_eq!(scene.workspace.validity(&seen, soon()), ReadSetValidity::Holds, "{} {}", tool, arguments);
                 kept.push((tool, arguments, text, if has_ticked { aged(seen) } else { seen }));
             }
         }
@@ -118,7 +118,7 @@ proptest! {
             deed.on(scene.path());
         }
         for (tool, arguments, text, seen) in kept {
-            if scene.workspace.still(&seen, soon()) == Still::Holds {
+            if scene.workspace.validity(&seen, soon()) == ReadSetValidity::Holds {
                 prop_assert_eq!(scene.says(tool, &arguments), text, "{} {} of {:?}", tool, arguments, seen);
             }
         }

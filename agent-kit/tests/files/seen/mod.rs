@@ -9,8 +9,8 @@ use std::os::unix::fs::{MetadataExt, symlink};
 use std::path::Path;
 use std::time::{Duration, Instant, SystemTime};
 
-use rondo_agent_kit::sandbox::files::Still;
-use rondo_protocol::seen::{ReadSet, SightKind};
+use rondo_agent_kit::sandbox::files::ReadSetValidity;
+use rondo_protocol::read_set::{ReadKind, ReadSet};
 use serde_json::Value;
 
 use crate::scene::Scene;
@@ -38,15 +38,15 @@ fn project() -> Scene {
 fn seen(scene: &Scene, tool: &str, arguments: &Value) -> (String, ReadSet) {
     let (text, seen) = scene.watched(tool, arguments);
     let seen = seen.unwrap();
-    assert_eq!(scene.workspace.still(&seen, soon()), Still::Holds, "{tool} {arguments}");
+    assert_eq!(scene.workspace.validity(&seen, soon()), ReadSetValidity::Holds, "{tool} {arguments}");
     (text.unwrap(), seen)
 }
 
 /// As it would have been noted had every file been old: by its mark alone.
 fn aged(mut seen: ReadSet) -> ReadSet {
-    for sight in &mut seen.sights {
-        if sight.kind == SightKind::File && sight.read_bytes > 0 {
-            (sight.digest, sight.read_bytes) = (None, 0);
+    for read_entry in &mut seen.read_entries {
+        if read_entry.kind == ReadKind::File && read_entry.read_bytes > 0 {
+            (read_entry.digest, read_entry.read_bytes) = (None, 0);
         }
     }
     seen

@@ -8,9 +8,9 @@ use std::os::unix::fs::symlink;
 use std::path::{Path, PathBuf};
 
 use proptest::prelude::*;
-use rondo_agent_kit::sandbox::files::{Access, Opened, Still, Watch, Workspace};
+use rondo_agent_kit::sandbox::files::{Access, Opened, ReadSetValidity, Watch, Workspace};
 use rondo_protocol::Digest;
-use rondo_protocol::seen::{Sight, SightKind};
+use rondo_protocol::read_set::{ReadEntry, ReadKind};
 use serde_json::{Value, json};
 
 use super::{project, seen, soon, tick, write_young};
@@ -28,11 +28,11 @@ fn an_old_file_is_told_by_its_mark_and_a_young_one_by_its_bytes_too() {
         watch.begin();
         let bytes = workspace.watched(&watch).file(path).unwrap().read_whole(1 << 20).unwrap();
         let seen = watch.take().unwrap();
-        let [sight] = &*seen.sights else { panic!("{seen:?}") };
+        let [read_entry] = &*seen.read_entries else { panic!("{seen:?}") };
         let digest = is_young.then(|| Digest::sha256(&bytes));
-        assert_eq!((sight.path.as_str(), sight.kind, sight.digest), (path, SightKind::File, digest));
-        assert_eq!(sight.mark.unwrap().size_bytes, bytes.len() as u64);
-        assert_eq!(workspace.still(&seen, soon()), Still::Holds);
+        assert_eq!((read_entry.path.as_str(), read_entry.kind, read_entry.digest), (path, ReadKind::File, digest));
+        assert_eq!(read_entry.mark.unwrap().size_bytes, bytes.len() as u64);
+        assert_eq!(workspace.validity(&seen, soon()), ReadSetValidity::Holds);
     }
 }
 
@@ -54,8 +54,8 @@ fn a_file_that_is_made_up_as_it_is_read_cannot_be_told() {
 fn a_call_tells_each_name_once_with_what_was_not_there() {
     let scene = project();
     let names = |tool: &str, arguments: Value| {
-        let sights = seen(&scene, tool, &arguments).1.sights;
-        sights.iter().map(|Sight { path, kind, .. }| format!("{path} {kind:?}")).collect::<Vec<_>>()
+        let read_entries = seen(&scene, tool, &arguments).1.read_entries;
+        read_entries.iter().map(|ReadEntry { path, kind, .. }| format!("{path} {kind:?}")).collect::<Vec<_>>()
     };
     assert_eq!(names("read_file", json!({ "path": "./src/../a.txt" })), ["a.txt File"]);
     assert_eq!(names("read_file", json!({ "path": "link" })), ["a.txt File", "link File"]);
@@ -143,10 +143,13 @@ fn names_that_cannot_be_told_are_not() {
     for (name, shown) in lookalikes {
         let [name, shown] = [name, shown].map(|name| scene.path().join("in").join(OsStr::from_bytes(name)));
         fs::rename(&name, &shown).unwrap();
-        let listing = Sight { mark: None, ..seen.sights.iter().find(|sight| sight.path == "in").unwrap().clone() };
+        let listing = ReadEntry {
+            mark: None,
+            ..seen.read_entries.iter().find(|read_entry| read_entry.path == "in").unwrap().clone()
+        };
         let (_, again) = scene.watched("list_files", &json!({ "path": "in" }));
-        let again = again.unwrap().sights.into_iter().find(|sight| sight.path == "in").unwrap();
-        assert_ne!(listing, Sight { mark: None, ..again });
+        let again = again.unwrap().read_entries.into_iter().find(|read_entry| read_entry.path == "in").unwrap();
+        assert_ne!(listing, ReadEntry { mark: None, ..again });
         fs::rename(&shown, &name).unwrap();
     }
 }
@@ -159,7 +162,7 @@ fn more_files_than_can_be_told_are_not() {
     };
     let search = || scene.watched("search_files", &json!({ "pattern": "x" }));
     add(0..9_000);
-    assert_eq!(search().1.unwrap().sights.len(), 9_003);
+    assert_eq!(search().1.unwrap().read_entries.len(), 9_003);
     add(9_000..10_001);
     let (result, seen) = search();
     assert_eq!((result.unwrap().as_str(), seen), ("[no matches]\n", None));
@@ -190,9 +193,9 @@ proptest! {
             read.extend_from_slice(&left[..count]);
         }
         drop(watched);
-        let sight = watch.take().unwrap().sights.remove(0);
-        prop_assert_eq!(sight.read_bytes, read.len() as u64);
-        prop_assert_eq!(sight.digest, (!read.is_empty()).then(|| Digest::sha256(&read)));
+        let read_entry = watch.take().unwrap().read_entries.remove(0);
+        prop_assert_eq!(read_entry.read_bytes, read.len() as u64);
+        prop_assert_eq!(read_entry.digest, (!read.is_empty()).then(|| Digest::sha256(&read)));
     }
 }
 
@@ -216,5 +219,5 @@ fn a_folder_is_the_same_watched_and_not() {
         scene.workspace.find("nowhere").unwrap_err().to_string()
     );
     let seen = watch.take().unwrap();
-    assert_eq!(scene.workspace.still(&seen, soon()), Still::Holds);
+    assert_eq!(scene.workspace.validity(&seen, soon()), ReadSetValidity::Holds);
 }

@@ -21,7 +21,7 @@ const TAIL: usize = 200;
 #[derive(Debug, Default)]
 pub struct Scene {
     has_many: bool,
-    threads: BTreeMap<ThreadId, Going>,
+    threads: BTreeMap<ThreadId, RunState>,
 }
 
 /// Somebody who speaks. Those of a thread stand in the declared order of their lanes.
@@ -34,16 +34,16 @@ pub struct Speaker {
 }
 
 #[derive(Debug, Default)]
-struct Going {
+struct RunState {
     begun_ms: u64,
-    speaking: BTreeMap<LanePath, Speaking>,
+    speaking: BTreeMap<LanePath, ActiveVisit>,
     spent: Spent,
     /// By node: calls that it answered, and US dollars that they had cost.
     hooks: BTreeMap<String, (u64, f64)>,
 }
 
 #[derive(Debug)]
-struct Speaking {
+struct ActiveVisit {
     visit: Visit,
     begun_ms: u64,
     tail: String,
@@ -104,17 +104,17 @@ impl Scene {
                 (Speaker { thread: thread.clone(), place, lane: lane.clone() }, speaking)
             })
         });
-        let mut all: Vec<(Speaker, &Speaking)> = all.collect();
+        let mut all: Vec<(Speaker, &ActiveVisit)> = all.collect();
         all.sort_by(|(a, _), (b, _)| (!has_line(a), a).cmp(&(!has_line(b), b)));
         let (shown, more) = all.split_at_checked(most).unwrap_or((&all, &[]));
-        let line = |(speaker, speaking): &(Speaker, &Speaking)| (speaker.clone(), speaking.line(width));
+        let line = |(speaker, speaking): &(Speaker, &ActiveVisit)| (speaker.clone(), speaking.line(width));
         let names: Vec<String> = more.iter().map(|(_, speaking)| who(&speaking.visit)).collect();
         let more = format!("and {} more: {}", names.len(), names.join(", ")).chars().take(width).collect();
         (shown.iter().map(line).collect(), (!names.is_empty()).then_some(more))
     }
 }
 
-impl Speaking {
+impl ActiveVisit {
     /// The end of what is being said, behind the name of who says it.
     fn line(&self, width: usize) -> String {
         let who = format!("{}, visit {}:", who(&self.visit), self.visit.visit);
@@ -125,7 +125,7 @@ impl Speaking {
     }
 }
 
-impl Going {
+impl RunState {
     fn event(&mut self, event: &Event) -> Option<String> {
         if self.begun_ms == 0 {
             self.begun_ms = event.at_ms;
@@ -137,7 +137,7 @@ impl Going {
                 let visit = visit.clone();
                 let (tail, spent) = (String::new(), Spent::default());
                 let lane = visit.lane.clone();
-                self.speaking.insert(lane, Speaking { visit, begun_ms: event.at_ms, tail, spent, hook: None });
+                self.speaking.insert(lane, ActiveVisit { visit, begun_ms: event.at_ms, tail, spent, hook: None });
                 None
             }
             What::ModelDelta { visit, text, .. } => {

@@ -76,7 +76,7 @@ fn writer() -> RoleName {
     RoleName::new("writer").unwrap()
 }
 
-/// The step behind `prev`, as the scheduler would make it.
+/// The step behind `prev`, as the driver would make it.
 pub(crate) fn step(prev: Option<Digest>, answer: &str, lane: &LanePath) -> Step {
     Step {
         answer: answer.to_owned(),

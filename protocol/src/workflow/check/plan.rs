@@ -14,7 +14,7 @@ pub(super) struct Plan<'w> {
     /// Its roles, in file order.
     pub(super) roles: Vec<Node<'w>>,
     /// Every edge, those under `on_max` too, in file order.
-    pub(super) ways: Vec<Way<'w>>,
+    pub(super) ways: Vec<GraphEdge<'w>>,
     /// Every fan-out, in the order of their edges.
     pub(super) fans: Vec<Fan>,
     numbers: BTreeMap<&'w str, usize>,
@@ -30,7 +30,7 @@ pub(super) struct Node<'w> {
 }
 
 /// An edge with its place in the graph.
-pub(super) struct Way<'w> {
+pub(super) struct GraphEdge<'w> {
     /// The path of its part in the file.
     pub(super) path: String,
     pub(super) edge: &'w Edge,
@@ -123,7 +123,7 @@ impl<'w> Plan<'w> {
         }
     }
 
-    pub(super) fn ways_of(&self, role: usize) -> impl Iterator<Item = (usize, &Way<'w>)> {
+    pub(super) fn ways_of(&self, role: usize) -> impl Iterator<Item = (usize, &GraphEdge<'w>)> {
         self.roles
             .get(role)
             .into_iter()
@@ -135,7 +135,7 @@ impl<'w> Plan<'w> {
         self.roles.iter().map(|role| role.name)
     }
 
-    pub(super) fn fan_of(&self, way: &Way<'w>) -> Option<(&Fan, &'w FanOut)> {
+    pub(super) fn fan_of(&self, way: &GraphEdge<'w>) -> Option<(&Fan, &'w FanOut)> {
         match (way.to, &way.edge.to) {
             (To::Fan(number), Target::Fan(fan)) => Some((self.fans.get(number)?, fan)),
             _ => None,
@@ -176,7 +176,7 @@ impl<'w> Plan<'w> {
             while let Some(edge) = next {
                 let number = self.ways.len();
                 let to = self.target(&edge.to, number);
-                self.ways.push(Way { path: path.clone(), edge, from, spent, to });
+                self.ways.push(GraphEdge { path: path.clone(), edge, from, spent, to });
                 if let Some(role) = from.and_then(|(role, _)| self.roles.get_mut(role)) {
                     role.ways.push(number);
                 }

@@ -3,7 +3,7 @@
 use std::collections::BTreeSet;
 
 use super::lanes::Lanes;
-use super::plan::{Node, Plan, RESERVED, To, Way};
+use super::plan::{GraphEdge, Node, Plan, RESERVED, To};
 use super::{Findings, hint_near, hint_role};
 use crate::diagnostic::Code;
 use crate::workflow::source_map::{item, key};
@@ -170,13 +170,13 @@ fn is_join_around(plan: &Plan<'_>, lanes: &Lanes, role: usize) -> bool {
     lanes.contexts_of(role).iter().all(|fan| is_join(fan) || lanes.enclosing(*fan).iter().any(is_join))
 }
 
-fn joins(plan: &Plan<'_>, lanes: &Lanes, way: &Way<'_>) -> Vec<String> {
+fn joins(plan: &Plan<'_>, lanes: &Lanes, way: &GraphEdge<'_>) -> Vec<String> {
     let fans = way.from.map_or(&[][..], |(role, _)| lanes.contexts_of(role));
     let joins: BTreeSet<usize> = fans.iter().filter_map(|fan| plan.fans.get(*fan).map(|fan| fan.join)).collect();
     joins.into_iter().map(|join| format!("`to: {}`", plan.name(join))).collect()
 }
 
-fn targets(plan: &Plan<'_>, way: &Way<'_>, findings: &mut Findings<'_>) {
+fn targets(plan: &Plan<'_>, way: &GraphEdge<'_>, findings: &mut Findings<'_>) {
     let to = key(&way.path, "to");
     match &way.edge.to {
         Target::Role(name) => {
@@ -199,7 +199,7 @@ fn targets(plan: &Plan<'_>, way: &Way<'_>, findings: &mut Findings<'_>) {
     }
 }
 
-fn bound(plan: &Plan<'_>, way: &Way<'_>, findings: &mut Findings<'_>) {
+fn bound(plan: &Plan<'_>, way: &GraphEdge<'_>, findings: &mut Findings<'_>) {
     if findings.is_incomplete(&way.path) {
         return;
     }
@@ -218,7 +218,7 @@ fn bound(plan: &Plan<'_>, way: &Way<'_>, findings: &mut Findings<'_>) {
     }
 }
 
-fn terminal(way: &Way<'_>, findings: &mut Findings<'_>) {
+fn terminal(way: &GraphEdge<'_>, findings: &mut Findings<'_>) {
     let ends = matches!(way.to, To::End | To::Fail);
     if way.edge.result.is_some() && !ends {
         let message = "`result` belongs to an edge to `end` or `fail`";
@@ -236,7 +236,7 @@ fn terminal(way: &Way<'_>, findings: &mut Findings<'_>) {
 }
 
 /// Warns of a model role without a prompt.
-fn prompt(plan: &Plan<'_>, way: &Way<'_>, findings: &mut Findings<'_>) {
+fn prompt(plan: &Plan<'_>, way: &GraphEdge<'_>, findings: &mut Findings<'_>) {
     let is_model = |role: usize| plan.role(role).is_some_and(|role| matches!(role.role.kind, RoleKind::Model(_)));
     let missing = |path: &str, findings: &Findings<'_>| !findings.has(&key(path, "prompt"));
     match (way.to, &way.edge.to) {
@@ -263,7 +263,7 @@ fn prompt(plan: &Plan<'_>, way: &Way<'_>, findings: &mut Findings<'_>) {
     }
 }
 
-fn back(plan: &Plan<'_>, lanes: &Lanes, way: &Way<'_>, findings: &mut Findings<'_>) {
+fn back(plan: &Plan<'_>, lanes: &Lanes, way: &GraphEdge<'_>, findings: &mut Findings<'_>) {
     let path = key(&way.path, "to");
     let Some((role, _)) = way.from else {
         let message = "`back` leads nowhere from `start`";
@@ -287,7 +287,7 @@ fn back(plan: &Plan<'_>, lanes: &Lanes, way: &Way<'_>, findings: &mut Findings<'
     findings.at(Code::BackWithoutCaller, &path, message, "name the role that is meant");
 }
 
-fn fan_out(plan: &Plan<'_>, lanes: &Lanes, way: &Way<'_>, fan: &FanOut, findings: &mut Findings<'_>) {
+fn fan_out(plan: &Plan<'_>, lanes: &Lanes, way: &GraphEdge<'_>, fan: &FanOut, findings: &mut Findings<'_>) {
     let to = key(&way.path, "to");
     if fan.branches.is_empty() {
         findings.at(Code::FanOutShape, &to, "a fan-out without branches", "name at least one role");
@@ -339,7 +339,7 @@ fn fan_out(plan: &Plan<'_>, lanes: &Lanes, way: &Way<'_>, fan: &FanOut, findings
 }
 
 /// Whether a fan-out keeps within the lanes that it opens in: not too deep, and its lanes meet at a join of their own.
-fn nested(plan: &Plan<'_>, lanes: &Lanes, way: &Way<'_>, number: usize, findings: &mut Findings<'_>) -> bool {
+fn nested(plan: &Plan<'_>, lanes: &Lanes, way: &GraphEdge<'_>, number: usize, findings: &mut Findings<'_>) -> bool {
     let to = key(&way.path, "to");
     let role = way.from.map_or("start", |(role, _)| plan.name(role));
     let most = FanOut::MAX_NESTING;
@@ -368,7 +368,7 @@ fn nested(plan: &Plan<'_>, lanes: &Lanes, way: &Way<'_>, number: usize, findings
         findings.at(Code::LaneEnd, &key(&key(&way.path, "join"), "to"), message, hint);
         return false;
     }
-    let leaving: Vec<&Way<'_>> = plan
+    let leaving: Vec<&GraphEdge<'_>> = plan
         .ways
         .iter()
         .filter(|way| matches!(way.to, To::Role(role) if outer.contains(&role)))

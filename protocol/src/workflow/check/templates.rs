@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use super::Findings;
 use super::flow::{Flow, State};
 use super::lanes::Lanes;
-use super::plan::{Plan, To, Way};
+use super::plan::{GraphEdge, Plan, To};
 use super::types::{Known, Type};
 use super::typing::{TypeEnv, Typing};
 use crate::canonical::Value;
@@ -120,7 +120,7 @@ impl<'p, 'w> Templates<'_, 'p, 'w, '_> {
     }
 
     /// Whether an edge leads to a role otherwise than through a join.
-    fn enters(&self, way: &Way<'_>, role: usize) -> bool {
+    fn enters(&self, way: &GraphEdge<'_>, role: usize) -> bool {
         match way.to {
             To::Role(to) => to == role,
             To::Fan(fan) => self.plan.fans.get(fan).is_some_and(|fan| fan.branches.iter().any(|(to, _)| *to == role)),
@@ -133,7 +133,7 @@ impl<'p, 'w> Templates<'_, 'p, 'w, '_> {
 
     /// How many branches there are at least whenever a role runs; `None` where it is not entered by joins alone.
     fn branches_at(&self, role: usize) -> Option<usize> {
-        let enters = |(number, way): (usize, &Way<'_>)| {
+        let enters = |(number, way): (usize, &GraphEdge<'_>)| {
             self.enters(way, role) && (!matches!(way.to, To::Role(_)) || self.flow.leads_on(number, role))
         };
         if self.plan.ways.iter().enumerate().any(enters) {
@@ -143,7 +143,7 @@ impl<'p, 'w> Templates<'_, 'p, 'w, '_> {
         fans.filter(|(fan, _)| fan.join == role).map(|(_, fan)| least_branches(fan)).min()
     }
 
-    fn edge(&mut self, number: usize, way: &Way<'w>) {
+    fn edge(&mut self, number: usize, way: &GraphEdge<'w>) {
         let env = self.env_on(number);
         let path = &way.path;
         if let Some(when) = &way.edge.when {
@@ -253,7 +253,7 @@ impl<'p, 'w> Templates<'_, 'p, 'w, '_> {
     /// The workflow's result, for every edge to `end` that has none of its own.
     fn result(&mut self) {
         let Some(result) = &self.plan.workflow.result else { return };
-        let ends: Vec<(usize, &Way<'w>)> = self
+        let ends: Vec<(usize, &GraphEdge<'w>)> = self
             .plan
             .ways
             .iter()

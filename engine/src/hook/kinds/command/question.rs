@@ -36,9 +36,9 @@ pub(super) fn line(call: &Call, hook: &str) -> Result<Vec<u8>, String> {
         position: *position,
         attempt,
         call: match call {
-            Call::Turn(call) => Asked::request(&call.head, &call.conversation),
-            Call::Model(call) => Asked::request(&call.head, &call.conversation),
-            Call::Tool(call) => Asked::of_tool(call),
+            Call::Turn(call) => CallJson::request(&call.head, &call.conversation),
+            Call::Model(call) => CallJson::request(&call.head, &call.conversation),
+            Call::Tool(call) => CallJson::of_tool(call),
         },
     };
     let mut line = Bounded(Vec::new());
@@ -60,12 +60,12 @@ struct Question<'a> {
     visit: u64,
     position: u32,
     attempt: u32,
-    call: Asked<'a>,
+    call: CallJson<'a>,
 }
 
 #[derive(Serialize)]
 #[serde(untagged)]
-enum Asked<'a> {
+enum CallJson<'a> {
     Request {
         model: &'a str,
         parameters: &'a Parameters,
@@ -110,7 +110,7 @@ impl<'a> Json<'a> {
     }
 }
 
-impl<'a> Asked<'a> {
+impl<'a> CallJson<'a> {
     fn request(head: &'a Head, conversation: &'a Conversation) -> Self {
         let Head { model, parameters, response_format, system, tools } = head;
         let offered = tools.iter().map(|tool| Offered {

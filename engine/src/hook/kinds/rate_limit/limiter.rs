@@ -85,7 +85,7 @@ impl Limiter {
     /// # Cancel safety
     /// Dropping the future gives up the place in line.
     pub(super) async fn enter(self: &Arc<Self>, patience: Duration) -> Result<Pass, TooLong> {
-        let place = Place::take(self);
+        let place = QueuePosition::take(self);
         let until = Instant::now().checked_add(patience);
         loop {
             let now = Instant::now();
@@ -144,13 +144,13 @@ impl Drop for Pass {
 }
 
 /// A place in line. Dropping it lets the next move up.
-struct Place<'a> {
+struct QueuePosition<'a> {
     limiter: &'a Limiter,
     number: u64,
     moved: Arc<Notify>,
 }
 
-impl<'a> Place<'a> {
+impl<'a> QueuePosition<'a> {
     fn take(limiter: &'a Limiter) -> Self {
         let moved = Arc::new(Notify::new());
         let mut state = limiter.state();
@@ -160,7 +160,7 @@ impl<'a> Place<'a> {
     }
 }
 
-impl Drop for Place<'_> {
+impl Drop for QueuePosition<'_> {
     fn drop(&mut self) {
         let mut state = self.limiter.state();
         state.line.retain(|waiting| waiting.number != self.number);
@@ -289,7 +289,7 @@ pub(super) mod tests {
 
     /// When each of so many calls in line is told that it goes on at the earliest.
     pub fn told(limiter: &Arc<Limiter>, line: usize, now: Instant) -> Vec<Instant> {
-        let places: Vec<Place<'_>> = (0..line).map(|_| Place::take(limiter)).collect();
+        let places: Vec<QueuePosition<'_>> = (0..line).map(|_| QueuePosition::take(limiter)).collect();
         let mut state = limiter.state();
         state.forget(now);
         let most = state.rate().per_minute.unwrap();
@@ -301,7 +301,7 @@ pub(super) mod tests {
 
     /// When each of them goes on, if it is looked at whenever something may have changed.
     pub fn went(limiter: &Arc<Limiter>, line: usize, mut now: Instant) -> Vec<Instant> {
-        let places: Vec<Place<'_>> = (0..line).map(|_| Place::take(limiter)).collect();
+        let places: Vec<QueuePosition<'_>> = (0..line).map(|_| QueuePosition::take(limiter)).collect();
         let mut went = Vec::new();
         for place in &places {
             loop {

@@ -40,7 +40,7 @@ const MAX_WORK: usize = 20_000;
 const UNNAMED_MEMBERS: usize = 2;
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Extent {
+enum SampleSize {
     Least,
     /// As much as it allows, within what is usual.
     Most,
@@ -60,7 +60,7 @@ pub fn samples(schema: &Value, wanted: &[Value]) -> Vec<Value> {
             found.push(value);
         }
     };
-    for extent in [Extent::Least, Extent::Most] {
+    for extent in [SampleSize::Least, SampleSize::Most] {
         maker.work = MAX_WORK;
         // The first alternative that gives a value is the one that the schema names first.
         let made = alternatives(schema).into_iter().filter_map(|plain| maker.fresh().one(&plain, extent));
@@ -127,17 +127,17 @@ impl Maker {
     }
 
     /// One value for the first alternative of a schema that gives one.
-    fn of(&mut self, schema: &Value, extent: Extent) -> Option<Value> {
+    fn of(&mut self, schema: &Value, extent: SampleSize) -> Option<Value> {
         self.ways(schema).iter().find_map(|plain| self.one(plain, extent))
     }
 
     /// One value for a schema without alternatives.
-    fn one(&mut self, plain: &Plain, extent: Extent) -> Option<Value> {
+    fn one(&mut self, plain: &Plain, extent: SampleSize) -> Option<Value> {
         self.pay(8)?;
         if let Some(constant) = plain.constants().first() {
             let constants = plain.constants();
             let longest = constants.iter().rev().max_by_key(|value| weight(value)).unwrap_or(constant);
-            let chosen = if extent == Extent::Least { constant } else { longest };
+            let chosen = if extent == SampleSize::Least { constant } else { longest };
             self.pay(weight(chosen))?;
             return Some(chosen.clone());
         }
@@ -145,7 +145,7 @@ impl Maker {
         self.of_kind(plain, kind, extent)
     }
 
-    fn of_kind(&mut self, plain: &Plain, kind: &str, extent: Extent) -> Option<Value> {
+    fn of_kind(&mut self, plain: &Plain, kind: &str, extent: SampleSize) -> Option<Value> {
         match kind {
             "string" => {
                 let text = text::of(plain, extent, self.left_bytes)?;
@@ -153,10 +153,10 @@ impl Maker {
                 Some(Value::from(text))
             }
             "integer" | "number" => number::of(plain, kind == "integer", extent),
-            "boolean" => Some(Value::Bool(extent == Extent::Most)),
+            "boolean" => Some(Value::Bool(extent == SampleSize::Most)),
             "array" => {
                 let length = Length::of(plain);
-                self.list(plain, if extent == Extent::Least { length.least } else { length.most }, extent)
+                self.list(plain, if extent == SampleSize::Least { length.least } else { length.most }, extent)
             }
             "object" => self.object(plain, extent),
             _ => Some(Value::Null),
@@ -180,8 +180,8 @@ impl Maker {
                 continue;
             }
             for kind in plain.kinds() {
-                found.extend(self.of_kind(&plain, kind, Extent::Least));
-                found.extend(self.of_kind(&plain, kind, Extent::Most));
+                found.extend(self.of_kind(&plain, kind, SampleSize::Least));
+                found.extend(self.of_kind(&plain, kind, SampleSize::Most));
                 match kind {
                     "boolean" => found.extend([false, true].map(Value::Bool)),
                     "integer" | "number" => found.extend(number::others(&plain, kind == "integer", wanted)),
@@ -194,7 +194,7 @@ impl Maker {
         found
     }
 
-    fn list(&mut self, plain: &Plain, length: usize, extent: Extent) -> Option<Value> {
+    fn list(&mut self, plain: &Plain, length: usize, extent: SampleSize) -> Option<Value> {
         let mut items = Vec::new();
         let contained = plain.get("contains");
         let must_contain = if contained.is_some() { plain.count("minContains").unwrap_or(1) } else { 0 };
@@ -237,13 +237,13 @@ impl Maker {
         }
         for length in number::near(wanted) {
             let length = usize::try_from(length).ok().filter(|length| *length <= MAX_ITEMS);
-            found.extend(length.and_then(|length| self.fresh().list(plain, length, Extent::Least)));
+            found.extend(length.and_then(|length| self.fresh().list(plain, length, SampleSize::Least)));
         }
     }
 
-    fn object(&mut self, plain: &Plain, extent: Extent) -> Option<Value> {
+    fn object(&mut self, plain: &Plain, extent: SampleSize) -> Option<Value> {
         let mut members = BTreeMap::new();
-        for name in plain.members(extent == Extent::Most) {
+        for name in plain.members(extent == SampleSize::Most) {
             self.pay(name.len())?;
             let member = self.of(&plain.member(&name)?, extent)?;
             members.insert(name, member);
@@ -253,7 +253,7 @@ impl Maker {
 
     /// Objects that differ from the fullest in one member.
     fn other_objects(&mut self, plain: &Plain, wanted: &[Value], found: &mut Vec<Value>) {
-        let Some(Value::Object(full)) = self.fresh().object(plain, Extent::Most) else { return };
+        let Some(Value::Object(full)) = self.fresh().object(plain, SampleSize::Most) else { return };
         let required: BTreeSet<String> = plain.members(false).into_iter().collect();
         for name in full.keys() {
             if !required.contains(name) {

@@ -2,7 +2,7 @@
 
 use std::cmp::Ordering;
 
-use super::Extent;
+use super::SampleSize;
 use super::merge::Plain;
 use crate::canonical::{MAX_INTEGER, Value};
 
@@ -22,11 +22,11 @@ pub(super) fn is_less(left: &Value, right: &Value) -> bool {
 }
 
 /// The number nearest to zero, or a large one.
-pub(super) fn of(plain: &Plain, is_integer: bool, extent: Extent) -> Option<Value> {
+pub(super) fn of(plain: &Plain, is_integer: bool, extent: SampleSize) -> Option<Value> {
     let bounds = Bounds::of(plain);
     let wanted = match extent {
-        Extent::Least => 0,
-        Extent::Most => LARGE,
+        SampleSize::Least => 0,
+        SampleSize::Most => LARGE,
     };
     match bounds.integer(wanted) {
         Some(number) => Some(Value::Int(number)),

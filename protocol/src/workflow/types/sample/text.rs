@@ -1,7 +1,7 @@
 //! Texts of a wanted length, format or pattern.
 
 use super::merge::Plain;
-use super::{Extent, pattern};
+use super::{SampleSize, pattern};
 
 /// How long the longest text is where nothing bounds it, in characters.
 pub(super) const USUAL_CHARS: usize = 200;
@@ -36,7 +36,7 @@ const FORMATS: [(&str, &str); 19] = [
 ];
 
 /// A text of `plain`, no longer than `max_bytes` where its schema leaves a choice.
-pub(super) fn of(plain: &Plain, extent: Extent, max_bytes: usize) -> Option<String> {
+pub(super) fn of(plain: &Plain, extent: SampleSize, max_bytes: usize) -> Option<String> {
     let least = plain.count("minLength").unwrap_or(0);
     let most = plain.count("maxLength").unwrap_or(USUAL_CHARS.max(least)).min(MAX_CHARS).min(max_bytes);
     if least > most {
@@ -47,8 +47,8 @@ pub(super) fn of(plain: &Plain, extent: Extent, max_bytes: usize) -> Option<Stri
         let texts = |stretch| pattern::text(source, stretch);
         let fits = |text: &String| (least..=most).contains(&text.chars().count());
         return match extent {
-            Extent::Least => stretches.filter_map(texts).find(fits),
-            Extent::Most => stretches.rev().filter_map(texts).find(fits),
+            SampleSize::Least => stretches.filter_map(texts).find(fits),
+            SampleSize::Most => stretches.rev().filter_map(texts).find(fits),
         };
     }
     if let Some(format) = plain.get("format").and_then(|format| format.as_str())
@@ -56,7 +56,7 @@ pub(super) fn of(plain: &Plain, extent: Extent, max_bytes: usize) -> Option<Stri
     {
         return Some((*example).to_owned());
     }
-    Some(words(if extent == Extent::Least { least } else { most }))
+    Some(words(if extent == SampleSize::Least { least } else { most }))
 }
 
 /// The same text with a number in place of its end, so that two differ.

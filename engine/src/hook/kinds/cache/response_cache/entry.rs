@@ -3,7 +3,7 @@
 use rondo_protocol::call::{ModelAnswer, TurnReply};
 use rondo_protocol::message::Part;
 use rondo_protocol::object::{Entry, Finish, ModelReply, Usage};
-use rondo_protocol::seen::ReadSet;
+use rondo_protocol::read_set::ReadSet;
 use rondo_protocol::{Digest, canonical};
 use serde::{Deserialize, Serialize};
 
@@ -121,8 +121,8 @@ impl CacheValue for Answer {
                     Entry::Tool { arguments, text, .. } => arguments.len() + text.len() + FIXED_BYTES,
                     Entry::Repair { text } => text.len(),
                 });
-                let sights = seen.sights.iter().map(|sight| sight.path.len() + FIXED_BYTES / 2);
-                entries.sum::<usize>() + turn.answer.len() + turn.body.len() + sights.sum::<usize>()
+                let read_entries = seen.read_entries.iter().map(|read_entry| read_entry.path.len() + FIXED_BYTES / 2);
+                entries.sum::<usize>() + turn.answer.len() + turn.body.len() + read_entries.sum::<usize>()
             }
         };
         u64::try_from(bytes + FIXED_BYTES).unwrap_or(u64::MAX)

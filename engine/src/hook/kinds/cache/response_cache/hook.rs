@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 
 use futures_util::future::BoxFuture;
 use rondo_agent_kit::effects::Verdict;
-use rondo_agent_kit::sandbox::files::{Still, Workspace};
+use rondo_agent_kit::sandbox::files::{ReadSetValidity, Workspace};
 use rondo_protocol::call::{Call, CallKind, Fault, ModelAnswer, Reply, Site, TurnReply};
 use rondo_protocol::id::RoleName;
 use rondo_protocol::message::Conversation;
@@ -214,18 +214,18 @@ impl ResponseCacheHook {
         if !self.may_call(turn, role) || self.is_beyond_limits(turn, role) {
             return Validity::NotPermitted;
         }
-        if seen.sights.is_empty() {
+        if seen.read_entries.is_empty() {
             return Validity::Holds;
         }
         let Some(files) = self.files.clone() else { return Validity::NotPermitted };
         let answer = Arc::clone(answer);
         let looking = tokio::task::spawn_blocking(move || match &answer.said {
-            Content::Turn(_, seen) => files.still(seen, Instant::now() + WAIT),
-            Content::Model(_) => Still::Holds,
+            Content::Turn(_, seen) => files.validity(seen, Instant::now() + WAIT),
+            Content::Model(_) => ReadSetValidity::Holds,
         });
         match tokio::time::timeout(WAIT, looking).await {
-            Ok(Ok(Still::Holds)) => Validity::Holds,
-            Ok(Ok(Still::Changed { .. })) => Validity::Changed,
+            Ok(Ok(ReadSetValidity::Holds)) => Validity::Holds,
+            Ok(Ok(ReadSetValidity::Changed { .. })) => Validity::Changed,
             _ => Validity::TooLate,
         }
     }

@@ -5,47 +5,54 @@ use std::path::{Path, PathBuf};
 
 use rondo_agent_kit::sandbox::files::{Reach, Workspace};
 use rondo_protocol::call::Effect;
-use rondo_protocol::seen::{ReadSet, Sight, SightKind};
+use rondo_protocol::read_set::{ReadEntry, ReadKind, ReadSet};
 use serde::{Deserialize, Serialize};
 
-/// The names that a result stands on: as many as it takes for every write that touches one of all its sights to touch
+/// The names that a result stands on: as many as it takes for every write that touches one of all its read entries to touch
 /// one of them.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Dependencies {
     /// The workspace's folder, below which paths are relative.
     root: String,
     /// `None` = any write may touch it.
-    names: Option<Vec<(String, SightKind)>>,
+    names: Option<Vec<(String, ReadKind)>>,
 }
 
 impl Dependencies {
     /// That of what was seen in a workspace.
     pub fn of(seen: &ReadSet, root: &Path) -> Self {
         let Some(root) = root.to_str() else { return Self::any() };
-        let kept: Vec<&Sight> = {
-            let plain = |sight: &'_ Sight| if sight.path == "." { PathBuf::new() } else { PathBuf::from(&sight.path) };
-            let sights: Vec<(PathBuf, &Sight)> = seen.sights.iter().map(|sight| (plain(sight), sight)).collect();
+        let kept: Vec<&ReadEntry> = {
+            let plain = |read_entry: &'_ ReadEntry| {
+                if read_entry.path == "." { PathBuf::new() } else { PathBuf::from(&read_entry.path) }
+            };
+            let read_entries: Vec<(PathBuf, &ReadEntry)> =
+                seen.read_entries.iter().map(|read_entry| (plain(read_entry), read_entry)).collect();
             // Whatever touches a name below a listing, or below what is no folder, touches that too.
-            let spanning = sights.iter().filter(|(_, sight)| sight.kind != SightKind::Folder);
+            let spanning = read_entries.iter().filter(|(_, read_entry)| read_entry.kind != ReadKind::Folder);
             let spanning: HashSet<&Path> = spanning.map(|(path, _)| path.as_path()).collect();
             // Whatever touches a folder that was entered touches what was seen in it.
-            let entered = sights.iter().flat_map(|(path, _)| path.ancestors().skip(1));
+            let entered = read_entries.iter().flat_map(|(path, _)| path.ancestors().skip(1));
             let entered: HashSet<&Path> = entered.collect();
-            let stands = |path: &Path, kind: SightKind| {
+            let stands = |path: &Path, kind: ReadKind| {
                 let spanned = path.ancestors().skip(1).any(|above| spanning.contains(above));
-                let is_implied = kind == SightKind::Folder && (entered.contains(path) || spanning.contains(path));
+                let is_implied = kind == ReadKind::Folder && (entered.contains(path) || spanning.contains(path));
                 !spanned && !is_implied
             };
-            sights.iter().filter(|(path, sight)| stands(path, sight.kind)).map(|(_, sight)| *sight).collect()
+            read_entries
+                .iter()
+                .filter(|(path, read_entry)| stands(path, read_entry.kind))
+                .map(|(_, read_entry)| *read_entry)
+                .collect()
         };
-        let names = kept.into_iter().map(|sight| (sight.path.clone(), sight.kind)).collect();
+        let names = kept.into_iter().map(|read_entry| (read_entry.path.clone(), read_entry.kind)).collect();
         Self { root: root.to_owned(), names: Some(names) }
     }
 
     /// The names with where they are, and whether something may come or go below them; `None` = any write may touch it.
     pub fn paths(&self) -> Option<impl Iterator<Item = (PathBuf, bool)> + '_> {
         let names = self.names.as_ref()?.iter();
-        Some(names.map(|(name, kind)| (Path::new(&self.root).join(name), *kind != SightKind::Folder)))
+        Some(names.map(|(name, kind)| (Path::new(&self.root).join(name), *kind != ReadKind::Folder)))
     }
 
     /// That of what any write may touch.
@@ -92,13 +99,13 @@ impl WriteSet {
             let path = if is_same { Some(name.to_owned()) } else { own.join(name).to_str().map(str::to_owned) };
             path.unwrap_or_else(|| name.to_owned())
         };
-        let sight = |(name, kind): &(String, SightKind)| Sight {
+        let read_entry = |(name, kind): &(String, ReadKind)| ReadEntry {
             path: path(name),
             kind: *kind,
             mark: None,
             digest: None,
             read_bytes: 0,
         };
-        reach.touches(&ReadSet { sights: names.iter().map(sight).collect() })
+        reach.touches(&ReadSet { read_entries: names.iter().map(read_entry).collect() })
     }
 }

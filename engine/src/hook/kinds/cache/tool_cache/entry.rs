@@ -2,12 +2,12 @@
 
 use rondo_protocol::call::ToolReply;
 use rondo_protocol::canonical;
-use rondo_protocol::seen::ReadSet;
+use rondo_protocol::read_set::ReadSet;
 
 use super::dependents::Dependents;
 use crate::hook::kinds::cache::CacheValue;
 
-/// What one entry holds beside its text, and beside the path of each sight.
+/// What one entry holds beside its text, and beside the path of each read entry.
 const FIXED_BYTES: usize = 256;
 /// The bytes in which the text's length stands.
 const LENGTH_BYTES: usize = 8;
@@ -58,7 +58,8 @@ impl CacheValue for ToolResult {
     }
 
     fn weight(&self) -> u64 {
-        let sights = self.seen.iter().flat_map(|seen| &seen.sights).map(|sight| sight.path.len() + FIXED_BYTES);
-        u64::try_from(sights.sum::<usize>() + self.text.len() + FIXED_BYTES).unwrap_or(u64::MAX)
+        let read_entries =
+            self.seen.iter().flat_map(|seen| &seen.read_entries).map(|read_entry| read_entry.path.len() + FIXED_BYTES);
+        u64::try_from(read_entries.sum::<usize>() + self.text.len() + FIXED_BYTES).unwrap_or(u64::MAX)
     }
 }

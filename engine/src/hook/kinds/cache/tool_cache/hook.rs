@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 
 use futures_util::future::{BoxFuture, join_all};
 use rondo_agent_kit::effects::Verdict;
-use rondo_agent_kit::sandbox::files::{Still, Workspace};
+use rondo_agent_kit::sandbox::files::{ReadSetValidity, Workspace};
 use rondo_protocol::Value;
 use rondo_protocol::call::{Call, CallKind, Effect, Fault, Reply, Site, ToolCall, ToolReply};
 use rondo_protocol::id::RoleName;
@@ -151,11 +151,11 @@ impl ToolCacheHook {
         }
         let Some(files) = self.files.clone() else { return Some(false) };
         let (result, until) = (Arc::clone(result), Instant::now() + WAIT);
-        let looking = tokio::task::spawn_blocking(move || result.seen.as_ref().map(|seen| files.still(seen, until)));
+        let looking = tokio::task::spawn_blocking(move || result.seen.as_ref().map(|seen| files.validity(seen, until)));
         match tokio::time::timeout(WAIT, looking).await {
-            Ok(Ok(None | Some(Still::Holds))) => Some(true),
-            Ok(Ok(Some(Still::Changed { .. }))) => Some(false),
-            Ok(Ok(Some(Still::TooLate)) | Err(_)) | Err(_) => None,
+            Ok(Ok(None | Some(ReadSetValidity::Holds))) => Some(true),
+            Ok(Ok(Some(ReadSetValidity::Changed { .. }))) => Some(false),
+            Ok(Ok(Some(ReadSetValidity::TooLate)) | Err(_)) | Err(_) => None,
         }
     }
 

@@ -38,11 +38,11 @@ struct State {
 #[derive(Debug)]
 struct Write {
     write_set: Arc<WriteSet>,
-    stage: Stage,
+    state: WriteState,
 }
 
 #[derive(Debug, Clone, Copy)]
-enum Stage {
+enum WriteState {
     UnderWay,
     Ended(u64),
     /// Nobody waits for its end; it has ended by then.
@@ -78,7 +78,7 @@ impl WriteLog {
         let tick = state.next();
         let number = state.make_room().then_some(tick);
         match number {
-            Some(number) => drop(state.writes.insert(number, Write { write_set, stage: Stage::UnderWay })),
+            Some(number) => drop(state.writes.insert(number, Write { write_set, state: WriteState::UnderWay })),
             None => state.unheld = state.unheld.saturating_add(1),
         }
         drop(state);
@@ -95,7 +95,7 @@ impl WriteLog {
             if is_blind {
                 return true;
             }
-            let overlapping = state.writes.values().filter(|write| write.stage.overlaps(reading));
+            let overlapping = state.writes.values().filter(|write| write.state.overlaps(reading));
             overlapping.map(|write| Arc::clone(&write.write_set)).collect()
         };
         overlapping.iter().any(|write_set| write_set.touches(dependencies))
@@ -107,7 +107,7 @@ impl WriteLog {
     }
 }
 
-impl Stage {
+impl WriteState {
     fn overlaps(self, reading: &ReadStart) -> bool {
         match self {
             Self::UnderWay => true,
@@ -128,18 +128,18 @@ impl State {
         if self.writes.len() < WRITES_MAX {
             return true;
         }
-        let oldest = self.writes.iter().find(|(_, write)| !matches!(write.stage, Stage::UnderWay));
-        let Some((number, stage)) = oldest.map(|(number, write)| (*number, write.stage)) else { return false };
+        let oldest = self.writes.iter().find(|(_, write)| !matches!(write.state, WriteState::UnderWay));
+        let Some((number, state)) = oldest.map(|(number, write)| (*number, write.state)) else { return false };
         self.writes.remove(&number);
-        self.remove(stage);
+        self.remove(state);
         true
     }
 
-    fn remove(&mut self, stage: Stage) {
-        match stage {
-            Stage::UnderWay => {}
-            Stage::Ended(tick) => self.blind_before = self.blind_before.max(tick),
-            Stage::Detached(until) => self.blind_until = self.blind_until.max(Some(until)),
+    fn remove(&mut self, state: WriteState) {
+        match state {
+            WriteState::UnderWay => {}
+            WriteState::Ended(tick) => self.blind_before = self.blind_before.max(tick),
+            WriteState::Detached(until) => self.blind_until = self.blind_until.max(Some(until)),
         }
     }
 }
@@ -154,10 +154,13 @@ impl WriteGuard {
 impl Drop for WriteGuard {
     fn drop(&mut self) {
         let mut state = self.record.state();
-        let last =
-            if self.has_ended { Stage::Ended(state.next()) } else { Stage::Detached(Instant::now() + DETACHED_FOR) };
+        let last = if self.has_ended {
+            WriteState::Ended(state.next())
+        } else {
+            WriteState::Detached(Instant::now() + DETACHED_FOR)
+        };
         if let Some(write) = self.number.and_then(|number| state.writes.get_mut(&number)) {
-            write.stage = last;
+            write.state = last;
         } else {
             state.unheld = state.unheld.saturating_sub(1);
             state.remove(last);

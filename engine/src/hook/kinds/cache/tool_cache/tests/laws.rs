@@ -4,7 +4,7 @@ use std::path::Path;
 
 use proptest::prelude::*;
 use rondo_protocol::Digest;
-use rondo_protocol::seen::{Mark, ReadSet, Sight, SightKind};
+use rondo_protocol::read_set::{FileStamp, ReadEntry, ReadKind, ReadSet};
 
 use super::*;
 use crate::hook::kinds::cache::Scope;
@@ -22,20 +22,20 @@ fn path() -> impl Strategy<Value = String> {
     ]
 }
 
-fn kind() -> impl Strategy<Value = SightKind> {
-    prop_oneof![Just(SightKind::File), Just(SightKind::Folder), Just(SightKind::Listing), Just(SightKind::Absent)]
+fn kind() -> impl Strategy<Value = ReadKind> {
+    prop_oneof![Just(ReadKind::File), Just(ReadKind::Folder), Just(ReadKind::Listing), Just(ReadKind::Absent)]
 }
 
-fn sight(path: String, kind: SightKind) -> Sight {
-    let mark = Mark { size_bytes: 3, modified: (1, 2), changed: (3, 4), device: 5, inode: 6 };
-    Sight { path, kind, mark: Some(mark), digest: None, read_bytes: 0 }
+fn read_entry(path: String, kind: ReadKind) -> ReadEntry {
+    let mark = FileStamp { size_bytes: 3, modified: (1, 2), changed: (3, 4), device: 5, inode: 6 };
+    ReadEntry { path, kind, mark: Some(mark), digest: None, read_bytes: 0 }
 }
 
 fn seen() -> impl Strategy<Value = ReadSet> {
-    let one = (path(), kind()).prop_map(|(path, kind)| sight(path, kind));
-    prop::collection::vec(one, 0..8).prop_map(|mut sights| {
-        sights.sort();
-        ReadSet { sights }
+    let one = (path(), kind()).prop_map(|(path, kind)| read_entry(path, kind));
+    prop::collection::vec(one, 0..8).prop_map(|mut read_entries| {
+        read_entries.sort();
+        ReadSet { read_entries }
     })
 }
 
@@ -125,8 +125,9 @@ fn a_entry_is_bounded_and_never_claims_to_stand_on_less() {
     let fixture = Fixture::new(Vec::new());
     let touch = |path: &str| WriteSet::of(&Effect::Writes(vec![path.to_owned()]), Some(&fixture.files)).unwrap();
     for count in [1, 10, 100, 1000] {
-        let sights = (0..count).map(|at| sight(format!("folder/with/a/name/{at:05}"), SightKind::File)).collect();
-        let dependencies = Dependencies::of(&ReadSet { sights }, fixture.files.path());
+        let read_entries =
+            (0..count).map(|at| read_entry(format!("folder/with/a/name/{at:05}"), ReadKind::File)).collect();
+        let dependencies = Dependencies::of(&ReadSet { read_entries }, fixture.files.path());
         let bytes = about(Some(dependencies), &"\u{1}".repeat(2000)).to_bytes();
         assert!(bytes.len() <= 4096, "{count}: {}", bytes.len());
         let kept = About::dependencies(&bytes).unwrap();
@@ -138,11 +139,13 @@ fn a_entry_is_bounded_and_never_claims_to_stand_on_less() {
         assert_eq!(About::dependencies(unreadable), Some(Dependencies::any()), "{unreadable:?}");
     }
     // A search that listed a folder stands on that listing, however many files were in it.
-    let mut sights: Vec<Sight> = (0..1000).map(|at| sight(format!("deep/{at}"), SightKind::File)).collect();
-    sights.push(sight("deep".to_owned(), SightKind::Listing));
-    let kept =
-        About::dependencies(&about(Some(Dependencies::of(&ReadSet { sights }, fixture.files.path())), "{}").to_bytes())
-            .unwrap();
+    let mut read_entries: Vec<ReadEntry> =
+        (0..1000).map(|at| read_entry(format!("deep/{at}"), ReadKind::File)).collect();
+    read_entries.push(read_entry("deep".to_owned(), ReadKind::Listing));
+    let kept = About::dependencies(
+        &about(Some(Dependencies::of(&ReadSet { read_entries }, fixture.files.path())), "{}").to_bytes(),
+    )
+    .unwrap();
     assert!(touch("deep/999").touches(&kept) && touch("deep/new").touches(&kept) && !touch("else").touches(&kept));
 }
 
@@ -150,7 +153,7 @@ fn a_entry_is_bounded_and_never_claims_to_stand_on_less() {
 #[test]
 fn folders_of_two_workspaces_are_told_apart() {
     let (one, other) = (Fixture::new(Vec::new()), Fixture::new(Vec::new()));
-    let seen = ReadSet { sights: vec![sight("x".to_owned(), SightKind::File)] };
+    let seen = ReadSet { read_entries: vec![read_entry("x".to_owned(), ReadKind::File)] };
     let write_set = WriteSet::of(&Effect::Writes(vec!["x".to_owned()]), Some(&one.files)).unwrap();
     assert!(write_set.touches(&Dependencies::of(&seen, one.files.path())));
     assert!(!write_set.touches(&Dependencies::of(&seen, other.files.path())));

@@ -227,7 +227,7 @@ fn the_record_is_bounded_and_what_it_lost_counts_as_anything() {
         Arc::new(WriteSet::of(&Effect::Writes(vec!["z".to_owned()]), Some(&files)).unwrap())
     };
     let write_set = elsewhere();
-    let seen = rondo_protocol::seen::ReadSet::default();
+    let seen = rondo_protocol::read_set::ReadSet::default();
     let dependencies = Dependencies::of(&seen, std::path::Path::new("/nowhere"));
     assert!(!write_set.touches(&dependencies));
     let early = writes.reading();

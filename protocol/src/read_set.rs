@@ -11,18 +11,18 @@ use crate::digest::Digest;
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ReadSet {
     /// By path and kind.
-    pub sights: Vec<Sight>,
+    pub read_entries: Vec<ReadEntry>,
 }
 
 /// One path that was looked at, and its state then.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
-pub struct Sight {
+pub struct ReadEntry {
     /// Below the workspace's root with `/` between its parts, `.` for the root; absolute when it lies elsewhere.
     pub path: String,
     /// How it was looked at.
-    pub kind: SightKind,
+    pub kind: ReadKind,
     /// The state of the file or folder; `None` if there was none.
-    pub mark: Option<Mark>,
+    pub mark: Option<FileStamp>,
     /// A SHA-256: of a listing's entries; of the bytes read from a file so new that its times may hide a change; of the
     /// target of a link, which has an entry of its own; of the reason why a path could not be opened. Otherwise `None`.
     pub digest: Option<Digest>,
@@ -33,7 +33,7 @@ pub struct Sight {
 /// How a name was looked at.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
-pub enum SightKind {
+pub enum ReadKind {
     /// A file was opened, and perhaps read.
     File,
     /// A folder was entered.
@@ -47,7 +47,7 @@ pub enum SightKind {
 /// The metadata of a file or folder. Two equal marks of one path mean that it has not changed, as far as the file
 /// system can tell.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
-pub struct Mark {
+pub struct FileStamp {
     /// Bytes.
     pub size_bytes: u64,
     /// When its content changed: seconds and nanoseconds since 1970.

@@ -5,9 +5,9 @@ use std::path::{Path, PathBuf};
 use std::time::Instant;
 
 use rondo_protocol::digest::{Digest, Hasher};
-use rondo_protocol::seen::{ReadSet, Sight, SightKind};
+use rondo_protocol::read_set::{ReadEntry, ReadKind, ReadSet};
 
-use super::sights::stands_alike;
+use super::read_entries::stands_alike;
 use super::{Error, Folder, OpenFile, Opened, Workspace};
 
 /// How much of a file is read between two looks at the clock.
@@ -15,12 +15,12 @@ const CHUNK_BYTES: usize = 64 << 10;
 
 /// Whether everything that was seen still stands as it did.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Still {
+pub enum ReadSetValidity {
     /// All of it does.
     Holds,
     /// This one does not, or may not be seen any more.
     Changed {
-        /// The path of the sight.
+        /// The path of the read entry.
         path: String,
     },
     /// Time was up before everything had been looked at.
@@ -38,17 +38,17 @@ pub struct Reach {
 
 impl Workspace {
     /// Looks again at everything that was seen, by the rules of this workspace: what it does not grant has changed.
-    pub fn still(&self, seen: &ReadSet, until: Instant) -> Still {
+    pub fn validity(&self, seen: &ReadSet, until: Instant) -> ReadSetValidity {
         let workspace = self.unwatched();
         let mut again = Again { workspace: &workspace, until, folder: None };
-        for sight in &seen.sights {
-            match again.stands(sight) {
+        for read_entry in &seen.read_entries {
+            match again.stands(read_entry) {
                 Ok(true) => {}
-                Ok(false) => return Still::Changed { path: sight.path.clone() },
-                Err(TooLate) => return Still::TooLate,
+                Ok(false) => return ReadSetValidity::Changed { path: read_entry.path.clone() },
+                Err(TooLate) => return ReadSetValidity::TooLate,
             }
         }
-        Still::Holds
+        ReadSetValidity::Holds
     }
 
     /// What writes to these paths may change, as [`Effect::Writes`](rondo_protocol::call::Effect::Writes) names them:
@@ -102,15 +102,15 @@ impl Reach {
 
     /// Whether such a write could change anything of what was seen. On doubt it could.
     pub fn touches(&self, seen: &ReadSet) -> bool {
-        seen.sights.iter().any(|sight| self.touches_sight(sight))
+        seen.read_entries.iter().any(|read_entry| self.touches_sight(read_entry))
     }
 
-    fn touches_sight(&self, sight: &Sight) -> bool {
+    fn touches_sight(&self, read_entry: &ReadEntry) -> bool {
         let Some(paths) = &self.paths else { return true };
-        let seen = self.home.join(&sight.path);
+        let seen = self.home.join(&read_entry.path);
         // A folder that was entered stays that, whatever is put into it. To put something below anything else changes a
         // listing, or what stands there.
-        let has_below = sight.kind != SightKind::Folder;
+        let has_below = read_entry.kind != ReadKind::Folder;
         paths.iter().any(|path| seen.starts_with(path) || (has_below && path.starts_with(&seen)))
     }
 }
@@ -121,50 +121,56 @@ struct TooLate;
 struct Again<'a> {
     workspace: &'a Workspace,
     until: Instant,
-    /// The folder that was entered last. Sights are sorted, so that the next one is likely to be in it too.
+    /// The folder that was entered last. Read entries are sorted, so that the next one is likely to be in it too.
     folder: Option<Folder<'a>>,
 }
 
 impl Again<'_> {
-    fn stands(&mut self, sight: &Sight) -> Result<bool, TooLate> {
+    fn stands(&mut self, read_entry: &ReadEntry) -> Result<bool, TooLate> {
         self.check_time()?;
         // A path that is not as it would be noted was not noted here.
-        if self.workspace.normalized(&sight.path).map_or(true, |path| path != sight.path) {
+        if self.workspace.normalized(&read_entry.path).map_or(true, |path| path != read_entry.path) {
             return Ok(false);
         }
-        match sight.kind {
-            SightKind::Folder => Ok(self.folder_stands(sight)),
-            SightKind::File if sight.read_bytes == 0 && sight.digest.is_some() => Ok(self.link_stands(sight)),
-            SightKind::File => self.file_stands(sight),
-            SightKind::Listing => self.listing_stands(sight),
-            SightKind::Absent => Ok(self.absence_stands(sight)),
+        match read_entry.kind {
+            ReadKind::Folder => Ok(self.folder_stands(read_entry)),
+            ReadKind::File if read_entry.read_bytes == 0 && read_entry.digest.is_some() => {
+                Ok(self.link_stands(read_entry))
+            }
+            ReadKind::File => self.file_stands(read_entry),
+            ReadKind::Listing => self.listing_stands(read_entry),
+            ReadKind::Absent => Ok(self.absence_stands(read_entry)),
         }
     }
 
-    fn folder_stands(&self, sight: &Sight) -> bool {
-        let Ok(Opened::Folder(folder)) = self.workspace.find(&sight.path) else { return false };
-        leads_alike(sight, &folder.path()) && stands_alike(sight.kind, sight.mark, Some(folder.stamp().mark()))
+    fn folder_stands(&self, read_entry: &ReadEntry) -> bool {
+        let Ok(Opened::Folder(folder)) = self.workspace.find(&read_entry.path) else { return false };
+        leads_alike(read_entry, &folder.path())
+            && stands_alike(read_entry.kind, read_entry.mark, Some(folder.stamp().mark()))
     }
 
-    fn link_stands(&self, sight: &Sight) -> bool {
-        let Ok(Opened::File(file)) = self.workspace.find(&sight.path) else { return false };
-        leads_alike(sight, file.path()) && stands_alike(sight.kind, sight.mark, Some(file.stamp().mark()))
+    fn link_stands(&self, read_entry: &ReadEntry) -> bool {
+        let Ok(Opened::File(file)) = self.workspace.find(&read_entry.path) else { return false };
+        leads_alike(read_entry, file.path())
+            && stands_alike(read_entry.kind, read_entry.mark, Some(file.stamp().mark()))
     }
 
-    fn file_stands(&mut self, sight: &Sight) -> Result<bool, TooLate> {
-        let Ok(Some(Ok(mut file))) = self.open(&sight.path) else { return Ok(false) };
-        if !stands_alike(sight.kind, sight.mark, Some(file.stamp().mark())) {
+    fn file_stands(&mut self, read_entry: &ReadEntry) -> Result<bool, TooLate> {
+        let Ok(Some(Ok(mut file))) = self.open(&read_entry.path) else { return Ok(false) };
+        if !stands_alike(read_entry.kind, read_entry.mark, Some(file.stamp().mark())) {
             return Ok(false);
         }
-        match sight.digest {
-            Some(digest) => Ok(self.read(&mut file, sight.read_bytes)? == Some(digest)),
+        match read_entry.digest {
+            Some(digest) => Ok(self.read(&mut file, read_entry.read_bytes)? == Some(digest)),
             None => Ok(true),
         }
     }
 
-    fn listing_stands(&mut self, sight: &Sight) -> Result<bool, TooLate> {
-        let Ok(Opened::Folder(folder)) = self.workspace.find(&sight.path) else { return Ok(false) };
-        if folder.path() != sight.path || !stands_alike(sight.kind, sight.mark, Some(folder.stamp().mark())) {
+    fn listing_stands(&mut self, read_entry: &ReadEntry) -> Result<bool, TooLate> {
+        let Ok(Opened::Folder(folder)) = self.workspace.find(&read_entry.path) else { return Ok(false) };
+        if folder.path() != read_entry.path
+            || !stands_alike(read_entry.kind, read_entry.mark, Some(folder.stamp().mark()))
+        {
             return Ok(false);
         }
         let Ok(listing) = folder.list_until(Some(self.until)) else { return Ok(false) };
@@ -172,14 +178,14 @@ impl Again<'_> {
             self.check_time()?;
         }
         self.folder = Some(folder);
-        Ok(!listing.is_cut && sight.digest == Some(listing.digest()))
+        Ok(!listing.is_cut && read_entry.digest == Some(listing.digest()))
     }
 
-    fn absence_stands(&mut self, sight: &Sight) -> bool {
-        match self.open(&sight.path) {
-            Ok(Some(Err(error))) => error.reason() == sight.digest,
+    fn absence_stands(&mut self, read_entry: &ReadEntry) -> bool {
+        match self.open(&read_entry.path) {
+            Ok(Some(Err(error))) => error.reason() == read_entry.digest,
             // The folder that it would be in is not there either.
-            Ok(None) => sight.digest.is_none(),
+            Ok(None) => read_entry.digest.is_none(),
             Ok(Some(Ok(_))) | Err(()) => false,
         }
     }
@@ -224,10 +230,10 @@ impl Again<'_> {
     }
 }
 
-/// Whether a path leads to where it led: elsewhere if its sight says so, else nowhere but to itself.
-fn leads_alike(sight: &Sight, led_to: &str) -> bool {
-    match sight.digest {
+/// Whether a path leads to where it led: elsewhere if its read entry says so, else nowhere but to itself.
+fn leads_alike(read_entry: &ReadEntry, led_to: &str) -> bool {
+    match read_entry.digest {
         Some(digest) => digest == Digest::sha256(led_to.as_bytes()),
-        None => sight.path == led_to,
+        None => read_entry.path == led_to,
     }
 }
